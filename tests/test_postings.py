@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference.postings import PostingsTwin, rounded, support
+from reference.postings import LOSSES, PostingsTwin, rounded, support
 from reference.rng import Rng
 from scipy.special import log_softmax, logsumexp
 
@@ -17,7 +17,7 @@ from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, sample
 from manyclass.checks import csr_parts, seed_from
 from manyclass.classifiers.base import with_state
 from manyclass.solvers import Adagrad
-from manyclass.weights.arrays import NO_FLOATS
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS
 from manyclass.weights.storage import NOTHING
 from manyclass.weights.weights import Weights
 
@@ -98,6 +98,59 @@ def test_training_is_that_of_the_twin(reduction, batch, weighted, seed):
     np.testing.assert_allclose(dense_of(model), twin.S, rtol=0, atol=atol)
     np.testing.assert_allclose(model.intercept_, twin.b, rtol=0, atol=atol)
     np.testing.assert_allclose(model.loss_curve_, twin.curve, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("batch", "fit_intercept"), [(1, True), (5, True), (5, False)])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, batch, fit_intercept, seed):
+    n, n_classes, rate = 150, 60, 1.0  # three spans of visits
+    rng = np.random.default_rng(seed)
+    X = np.zeros((n, 80), dtype=np.float32)
+    X[np.arange(n), rng.integers(0, 80, n)] = 1
+    X[np.arange(n), rng.integers(0, 80, n)] += 1
+    P = [
+        np.unique(np.minimum(n_classes ** rng.random(size), n_classes - 1).astype(int))
+        for size in rng.integers(1, 4, n)
+    ]
+    solver = Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
+    given = {"learning_rate": rate, "max_iter": 2, "fit_intercept": fit_intercept, "random_state": seed}
+    model = SoftmaxClassifier(model="sparse", solver=solver, **given).fit(sp.csr_array(X), indicator(P, n_classes))
+    square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
+    twin = PostingsTwin(
+        X.astype(np.float64), [list(p) for p in P], n_classes, seed_from(seed), reduction, batch=batch, rate=rate,
+        intercept_rate=0.05 * rate * square**0.5, offset=0.1 * square, fit_intercept=fit_intercept,
+    ).train()  # fmt: skip
+    atol = 300 * rate * 8 * 2**-23  # as above, of 300 visits
+    np.testing.assert_allclose(dense_of(model), twin.S, rtol=0, atol=atol)
+    np.testing.assert_allclose(model.intercept_, twin.b, rtol=0, atol=atol)
+    np.testing.assert_allclose(model.loss_curve_, twin.curve, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("loss", ["cross_entropy", "pick_all_normalized", "decoupled", "logistic"])
+def test_intercepts_move_by_all_of_their_gradients_though_late(loss, n_threads, seed):
+    n, n_classes = 200, 300
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((n, 50), density=0.04, rng=rng, dtype=np.float32, format="csr")
+    P = [np.sort(rng.choice(n_classes, 2, replace=False)).astype(np.int32) for _ in range(n)]
+    labels = (np.arange(0, 2 * n + 1, 2), np.concatenate(P))
+    indptr, classes = _core.support(csr_parts(X), 50, *labels, n_classes, 1)
+    start = rng.uniform(-2, 0, n_classes).astype(np.float32)
+    b, rate, offset = start.copy(), 2.0**-13, 2.0**20
+    values, squares = np.zeros((2, len(classes)), dtype=np.float32)
+    trainer = _core.postings_trainer(
+        x=csr_parts(X), n_features=50, labels_indptr=labels[0], labels=labels[1], indptr=indptr, classes=classes,
+        values=values, squares=squares, intercept=b, intercept_squares=np.zeros(n_classes, np.float32), offset=1.0,
+        intercept_offset=offset, sample_weight=NO_DOUBLES, loss=loss, rounding=0.0, seed=seed, n_threads=n_threads,
+        batch=8, hogwild=False, shuffle=True, isa="auto",
+    )  # fmt: skip
+    # Each gradient moves its intercept by `rate` times itself, and all of them by .025 at most: a gradient may change
+    # by as much of itself, and so may the loss. A float of this size is rounded by 2^-24 at each of n moves.
+    found = trainer.run(epoch=0, eta=0.0, eta_u=1024 * rate, first=0, last=n, loss=0.0, seconds=np.inf)
+    losses, gradients = zip(*(LOSSES[loss](start.astype(np.float64), p) for p in P), strict=True)
+    assert found.loss == pytest.approx(sum(losses), rel=0.025)
+    moved = (start.astype(np.float64) - b) / rate
+    np.testing.assert_allclose(moved, np.sum(gradients, axis=0), rtol=0.025, atol=n * 2**-24 / rate)
 
 
 @pytest.mark.parametrize("several", [False, True])

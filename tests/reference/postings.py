@@ -1,4 +1,4 @@
-"""Slow twin of train/postings.cpp: float64, dense, class by class, with the draws that the core makes."""
+"""Slow twin of train/postings.cpp and unmet_classes.hpp: float64, dense, class by class, with the core's draws."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from reference import losses
 from reference.rng import VISIT_ORDER, Rng, shuffled
@@ -14,6 +15,7 @@ from reference.rng import VISIT_ORDER, Rng, shuffled
 Floats = NDArray[np.float64]
 FIRST_LOCAL_ITEM = 1 << 32
 LOSSES = {
+    "cross_entropy": losses.cross_entropy,
     "pick_all": losses.cross_entropy,
     "pick_all_normalized": losses.pick_all_normalized,
     "decoupled": losses.decoupled,
@@ -43,8 +45,71 @@ def rounded(g: Floats, step: float, rng: Rng) -> Floats:
 
 
 @dataclass
+class Intercepts:
+    """Intercepts that move late where a row does not meet their class; see train/unmet_classes.hpp.
+
+    One moves when its class is met, when `e` times what `A` grew by since its last move may exceed MOST_DUE, and at the
+    end of a span of visits.
+    """
+
+    b: Floats
+    offset: float
+    logistic: bool
+    gradient_a_visit: float
+    span: int
+    A: float = 0.0
+
+    MOST_DUE = 1 / 32
+
+    def __post_init__(self) -> None:
+        self.squares, self.moved_at = np.zeros_like(self.b), np.zeros_like(self.b)
+        self.begin_span()
+
+    def begin_span(self) -> None:
+        """List the classes by the power of two of their share; nothing is due."""
+        self.A, self.c = 0.0, 0.0 if self.logistic else float(np.ceil(self.b.max()))
+        self.moved_at[:] = 0
+        self.e = self.share(self.b)
+        most = self.gradient_a_visit * self.span / (1 if self.logistic else self.e.sum())
+        self.levels: dict[int, list[int]] = {}
+        for k in np.flatnonzero(self.e >= self.MOST_DUE / (2 * most)):
+            self.levels.setdefault(max(0, -int(np.floor(np.log2(self.e[k] * 1.37)))), []).append(int(k))
+        self.listed_at = dict.fromkeys(self.levels, 0.0)
+
+    def share(self, b: Floats) -> Floats:
+        """What the gradient of an intercept is in proportion to where its class is not met."""
+        return np.asarray(expit(b) if self.logistic else np.exp(b - self.c))
+
+    def move(self, k: int, g: float, rate: float) -> None:
+        """Move by what is due and by g."""
+        g += self.e[k] * (self.A - self.moved_at[k])
+        self.moved_at[k] = self.A
+        self.squares[k] += g**2
+        self.b[k] -= rate * g / np.sqrt(self.squares[k] + self.offset)
+        self.e[k] = self.share(self.b[k])
+
+    def move_due(self, rate: float) -> None:
+        """Move the classes of the levels whose time has come."""
+        for level, classes in self.levels.items():
+            if (self.A - self.listed_at[level]) * 2.0**-level >= self.MOST_DUE:
+                for k in classes:
+                    self.move(k, 0.0, rate)
+                self.listed_at[level] = self.A
+
+    def end_span(self, rate: float) -> None:
+        """Move all classes, and begin the next span."""
+        for k in range(len(self.b)):
+            self.move(k, 0.0, rate)
+        self.begin_span()
+
+
+@dataclass
 class PostingsTwin:
-    """The model and its training; `labels` holds a sorted list for each point."""
+    """The model and its training; `labels` holds a sorted list for each point.
+
+    The gradient of a visit is that of the loss over all classes. Of it the part of an intercept that `Intercepts` has
+    for all classes alike is taken away, and the rest of what the row meets is rounded.
+    """
 
     X: Floats
     labels: Sequence[Sequence[int]]
@@ -77,22 +142,46 @@ class PostingsTwin:
         self.b = np.log(share / (1 - share)) if self.reduction == "logistic" else np.log(share)
         if not self.fit_intercept:
             self.b = np.zeros(K)
-        of_b = np.zeros(K)
+        at_a_time = self.batch if self.batch > 1 else 16
+        span = -(-min(max(K // 256, 64), 4096) // at_a_time) * at_a_time
+        sums_labels = self.reduction in ("pick_all", "decoupled")
+        of_labels = float(np.mean([len(P) for P in self.labels])) if sums_labels else 1.0
+        logistic = self.reduction == "logistic"
+        bias = Intercepts(self.b, self.intercept_offset, logistic, of_labels, span)
         for t in range(self.max_iter):
             order = shuffled(n, Rng(self.seed, t, VISIT_ORDER)) if self.shuffle else list(range(n))
-            total = 0.0
+            total, rate = 0.0, self.intercept_rate * self.decay**t if self.fit_intercept else 0.0
             for first in range(0, n, self.batch):
                 moves = []
                 for i in order[first : first + self.batch]:
                     loss, g = LOSSES[self.reduction](self.X[i] @ self.S + self.b, self.labels[i])
                     total += r[i] * loss
-                    moves.append((i, rounded(r[i] * g, self.rounding, Rng(self.seed, t, FIRST_LOCAL_ITEM + i))))
-                for i, g in moves:
+                    met, a = self.met(i, allowed), 1.0 if logistic else 0.0
+                    if met.all():
+                        a = 0.0
+                    elif not logistic:
+                        k = np.flatnonzero(~met)[0]
+                        a = float(g[k] / bias.e[k])
+                    key = (self.seed, t, FIRST_LOCAL_ITEM + i)
+                    beside = rounded(r[i] * (g - a * bias.e), self.rounding, Rng(*key))
+                    moves.append((i, rounded(r[i] * g, self.rounding, Rng(*key)), r[i] * a, beside, met))
+                for i, g, a, beside, met in moves:
                     G = np.outer(self.X[i], g) * allowed
                     squares += G**2
                     self.S -= self.rate * self.decay**t * G / np.sqrt(squares + self.offset)
-                    if self.fit_intercept:
-                        of_b += g**2
-                        self.b -= self.intercept_rate * self.decay**t * g / np.sqrt(of_b + self.intercept_offset)
+                    bias.A += a
+                    for k in range(K) if met.all() else np.flatnonzero(met & (beside != 0)):
+                        bias.move(k, beside[k], rate)
+                bias.move_due(rate)
+                if (first + len(moves)) % span == 0:
+                    bias.end_span(rate)
+            bias.end_span(rate)
             self.curve.append(total / n)
         return self
+
+    def met(self, i: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which classes a row meets: all, where its features have as many weights."""
+        of_features = allowed[self.X[i] != 0]
+        met = of_features.any(axis=0)
+        met[list(self.labels[i])] = True
+        return met | (of_features.sum() >= self.n_classes)

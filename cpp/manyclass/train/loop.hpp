@@ -138,6 +138,15 @@ concept ByOwners = Together<P> && !Follows<P> && requires(P policy, Member me, c
   policy.score(me, run, visits);
 };
 
+// A policy that remembers something between visits which it can do without at some places only: one thread calls begin()
+// before the visits of a stretch and end() behind them, and a stretch whose time is up ends where may_end() says so.
+template <class P>
+concept EndsAtPlaces = requires(P policy, const Run& run, Offset visit) {
+  policy.begin(run);
+  policy.end(run);
+  { policy.may_end(visit) } -> std::same_as<bool>;
+};
+
 template <class Policy>
 class Loop final : public Trainer {
   static_assert(Alone<Policy> || Together<Policy>, "a policy makes visits alone or together");
@@ -164,6 +173,7 @@ class Loop final : public Trainer {
     Watch watch;
     const Run run{stretch, order_, watch, Deadline(stretch.seconds)};
     Progress progress;
+    if constexpr (EndsAtPlaces<Policy>) policy_.begin(run);
     if constexpr (!Alone<Policy>) {
       progress = together(run);
     } else if constexpr (!Together<Policy>) {
@@ -171,11 +181,20 @@ class Loop final : public Trainer {
     } else {
       progress = settings_.batch > 1 && !settings_.hogwild ? together(run) : alone(run);
     }
+    if constexpr (EndsAtPlaces<Policy>) policy_.end(run);
     progress.diverged_at = watch.outcome();
     return progress;
   }
 
  private:
+  // Whether time is up before a visit that the stretch may end at.
+  bool is_late(const Run& run, Offset visit) const {
+    if constexpr (EndsAtPlaces<Policy>) {
+      if (!policy_.may_end(visit)) return false;
+    }
+    return run.deadline.passed();
+  }
+
   Progress alone(const Run& run) {
     std::vector<Progress> parts(static_cast<std::size_t>(settings_.hogwild ? settings_.n_threads : 1));
     parts.front().loss = run.stretch.loss;
@@ -189,12 +208,13 @@ class Loop final : public Trainer {
       Progress mine = part;  // on this thread's stack: parts share cache lines
       try {
         typename Policy::Work work = policy_.work();
+        Offset end = run.stretch.first;
         do {
           const Offset begin = next.fetch_add(at_a_time);
           if (begin >= run.stretch.last) break;
-          const auto size = static_cast<std::size_t>(std::min(at_a_time, run.stretch.last - begin));
-          policy_.make(run, {begin, size}, work, mine);
-        } while (!run.watch.stopped() && !run.deadline.passed());
+          end = std::min(begin + at_a_time, run.stretch.last);
+          policy_.make(run, {begin, static_cast<std::size_t>(end - begin)}, work, mine);
+        } while (!run.watch.stopped() && !is_late(run, end));
       } catch (...) {
         run.watch.failed();
       }
@@ -277,7 +297,7 @@ class Loop final : public Trainer {
       run.watch.failed();
     }
     if (me.rank() == 0) {
-      stint.late = run.deadline.passed();
+      stint.late = is_late(run, begin + static_cast<Offset>(visits.size));
       stint.over = stint.late || (settings_.n_threads > 1 && pace_.is_enough(b + 1, stint.time.seconds()));
     }
     me.barrier();

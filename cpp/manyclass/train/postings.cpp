@@ -3,198 +3,369 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "manyclass/train/listed_loss.hpp"
 #include "manyclass/train/loop.hpp"
 
 namespace manyclass {
 
 namespace {
 
-// Rounds what is smaller than `step` to 0 or to it: g is kept, as `step`, with probability |g| / step. Returns how many
-// are not 0.
+// What a visit moves: listed classes, whose gradients are not 0. A class that is not listed moves as UnmetClasses says.
+struct Moves {
+  std::vector<Index> classes;
+  std::vector<float> g;        // of the score, and so of each weight but for the feature's value
+  std::vector<float> of_bias;  // of the intercept, beside what it has without being met
+  std::size_t n = 0;           // of them: the lists only grow
+  bool are_of_all = false;     // all classes are met: they are all there in their order, and intercepts move by g
+  std::int64_t n_moved = 0;
+  double of_unmet = 0;  // what the visit adds to the gradients of all intercepts: a_t of UnmetClasses
+  double loss = 0;
+
+  std::span<Index> ids() { return std::span(classes).first(n); }
+  std::span<const Index> ids() const { return std::span(classes).first(n); }
+};
+
+template <class T>
+std::span<T> first_of(std::vector<T>& list, std::size_t n) {
+  if (list.size() < n) list.resize(n);
+  return std::span(list).first(n);
+}
+
+// Rounds what is smaller than `step` to 0 or to it: g is kept, as `step`, with probability |g| / step.
 //
 // One uniform number u is drawn for a point, and class k takes the fraction of u + k / golden ratio. Each of them is
 // uniform, so that each rounding is unbiased, and a loop over classes is vectorised.
-std::int32_t round_small(std::span<float> g, float step, Rng rng) {
-  constexpr std::uint32_t weyl = 0x9e3779b9U;  // 2^32 / golden ratio
-  const auto first = static_cast<std::uint32_t>(rng.next() >> 32);
-  std::int32_t n_left = 0;
-  for (std::size_t k = 0; k < g.size(); ++k) {
-    const std::uint32_t word = first + static_cast<std::uint32_t>(k) * weyl;
-    const float threshold = static_cast<float>(static_cast<std::int32_t>(word >> 8)) * (0x1p-24F * step);
-    const float size = std::fabs(g[k]);
-    const float rounded = size > threshold ? std::copysign(step, g[k]) : 0.0F;
-    g[k] = size < step ? rounded : g[k];
-    n_left += g[k] != 0 ? 1 : 0;
-  }
-  return n_left;
-}
+class Rounding {
+ public:
+  Rounding(float step, Rng rng) : step_(step), first_(static_cast<std::uint32_t>(rng.next() >> 32)) {}
 
-// The Adagrad step of an array of weights along all of their gradients; lines of 16 zeros are only read.
-void descend(std::span<float> w, std::span<float> squares, std::span<const float> g, float rate, float offset,
-             Isa isa) {
-  rate = std::fmin(rate, most_adagrad);
-  std::size_t k = 0;
-  for (; k + line_floats <= w.size(); k += line_floats) {
-    if (largest_of(g.subspan(k, line_floats)) == 0) continue;
-    with_vectors(isa, [&]<std::size_t Bytes>() {
-      alignas(line_bytes) float slopes[line_floats];
-      copy_line<Bytes>(g.data() + k, slopes);
-      adagrad_line<Bytes>(w.data() + k, squares.data() + k, slopes, rate, offset);
-    });
+  void round(std::span<const Index> classes, std::span<float> g) const {
+    constexpr std::uint32_t weyl = 0x9e3779b9U;  // 2^32 / golden ratio
+    for (std::size_t c = 0; c < g.size(); ++c) {
+      const std::uint32_t word = first_ + static_cast<std::uint32_t>(classes[c]) * weyl;
+      const float threshold = static_cast<float>(static_cast<std::int32_t>(word >> 8)) * (0x1p-24F * step_);
+      const float size = std::fabs(g[c]);
+      const float rounded = size > threshold ? std::copysign(step_, g[c]) : 0.0F;
+      g[c] = size < step_ ? rounded : g[c];
+    }
   }
-  for (; k < w.size(); ++k) {
-    if (g[k] == 0) continue;
-    squares[k] += g[k] * g[k];
-    w[k] -= rate * g[k] / std::sqrt(squares[k] + offset);
-  }
-}
+
+ private:
+  float step_;
+  std::uint32_t first_;
+};
 
 // The policy of the loop.
 class PostingsPolicy {
  public:
+  // What a thread needs: a number for each class, of which a visit leaves none behind, and lists of those that it meets.
+  struct Scratch {
+    std::vector<float> sums;    // no_sum
+    std::vector<float> slopes;  // 0
+    std::vector<float> z;
+    LossMemory of_loss;
+    std::vector<Index> moved;  // classes whose intercepts move, and their gradients
+    std::vector<float> moved_g;
+  };
+
   struct Work {
-    std::vector<float> z, g, positives, positive_g;
-    LossMemory memory;
-    double loss = 0;
-    std::int32_t n_moved = 0;  // classes
+    Scratch scratch;
+    Moves moves;
   };
 
   PostingsPolicy(const PostingsProblem& problem, const Settings& settings)
       : problem_(problem),
         settings_(settings),
+        is_logistic_(std::holds_alternative<LogisticOfEach>(problem.loss)),
         rows_(problem_.support, problem_.values, problem_.n_classes()),
-        work_(static_cast<std::size_t>(settings.batch > 1 ? settings.batch : 0), work()) {
-    share_classes();
+        span_(span_of(problem_.n_classes(), settings)),
+        unmet_(std::make_unique<UnmetClasses>(unmet_problem(), bounds_of_parts())) {
+    if (settings.batch == 1 || settings.hogwild) return;
+    moves_.resize(static_cast<std::size_t>(settings.batch));
+    scratch_.resize(static_cast<std::size_t>(settings.n_threads));
   }
 
-  Work work() const {
-    const std::size_t n = problem_.intercept.size();
-    return {std::vector<float>(n), std::vector<float>(n), {}, {}, {}, 0, 0};
+  void begin(const Run& run) {
+    if (!unmet_->is_new()) renew_all(run);
   }
+
+  void end(const Run& run) { begin(run); }
+
+  // Racing threads end anywhere.
+  bool may_end(Offset visit) const { return settings_.hogwild || visit % span_ == 0; }
 
   // Alone
 
-  Offset visits_at_a_time() const { return 16; }
+  Work work() const { return {scratch(), {}}; }
+
+  Offset visits_at_a_time() const { return alone_at_a_time; }
 
   void make(const Run& run, Visits visits, Work& work, Progress& progress) {
     for (std::size_t b = 0; b < visits.size; ++b) {
       const Index i = run.order[visits.begin + static_cast<Offset>(b)];
-      if (!look_at(run, i, work)) return;
-      run_with(settings_.isa, [&](Isa isa) { move_classes(run, i, {0, problem_.n_classes()}, work.g, isa); });
-      count(work, progress);
+      if (!look_at(run, i, work.scratch, work.moves)) return;
+      const double so_far = unmet_->so_far() + work.moves.of_unmet;
+      move_classes(run, i, work.moves, so_far, unmet_->all_parts(), work.scratch);
+      move_due(run, unmet_->all_parts(), so_far);
+      unmet_->have_moved(so_far);
+      count(work.moves, progress);
     }
+    if (may_renew(visits)) renew_all(run);
   }
 
   // Together
 
   void look(Member me, const Run& run, Visits visits) {
-    for (std::size_t b = static_cast<std::size_t>(me.rank()); b < visits.size;
-         b += static_cast<std::size_t>(me.size())) {
-      poll(problem_.intercept.size());
-      look_at(run, run.order[visits.begin + static_cast<Offset>(b)], work_[b]);
+    const auto rank = static_cast<std::size_t>(me.rank());
+    if (scratch_[rank].sums.empty()) scratch_[rank] = scratch();
+    for (std::size_t b = rank; b < visits.size; b += static_cast<std::size_t>(me.size())) {
+      look_at(run, run.order[visits.begin + static_cast<Offset>(b)], scratch_[rank], moves_[b]);
     }
   }
 
   void move(Member me, const Run& run, Visits visits) {
-    const auto [first, last] = me.share(bounds_.size() - 1);
-    const ClassRange mine{bounds_[first], bounds_[last] - bounds_[first]};
-    run_with(settings_.isa, [&](Isa isa) {
-      for (std::size_t b = 0; b < visits.size; ++b) {
-        move_classes(run, run.order[visits.begin + static_cast<Offset>(b)], mine, work_[b].g, isa);
-      }
-    });
+    const Parts mine = unmet_->share(me);
+    Scratch& scratch = scratch_[static_cast<std::size_t>(me.rank())];
+    double so_far = unmet_->so_far();
+    for (std::size_t b = 0; b < visits.size; ++b) {
+      so_far += moves_[b].of_unmet;
+      move_classes(run, run.order[visits.begin + static_cast<Offset>(b)], moves_[b], so_far, mine, scratch);
+    }
+    move_due(run, mine, so_far);
+    if (may_renew(visits)) {
+      unmet_->renew(mine, so_far, static_cast<float>(run.stretch.eta_u), me.rank() == 0, [&] { me.barrier(); });
+    }
   }
 
   void account(Visits visits, Progress& progress) {
-    for (std::size_t b = 0; b < visits.size; ++b) count(work_[b], progress);
+    for (std::size_t b = 0; b < visits.size; ++b) count(moves_[b], progress);
+  }
+
+  void follow(Member me, Visits visits) {
+    if (me.rank() != 0 || may_renew(visits)) return;
+    double so_far = unmet_->so_far();
+    for (std::size_t b = 0; b < visits.size; ++b) so_far += moves_[b].of_unmet;
+    unmet_->have_moved(so_far);
   }
 
  private:
+  using Parts = UnmetClasses::Parts;
+
+  static constexpr Offset alone_at_a_time = 16;
+
+  // Visits after which all intercepts are gone through: a visit's part of that does not grow with the classes, up to
+  // the last bound, which is for those who wait for training to end.
+  static Offset span_of(Index n_classes, const Settings& settings) {
+    const Offset at_a_time = settings.batch > 1 ? settings.batch : alone_at_a_time;
+    const Offset wanted = std::clamp<Offset>(n_classes / 256, 64, 4096);
+    return (wanted + at_a_time - 1) / at_a_time * at_a_time;
+  }
+
+  UnmetClasses::Problem unmet_problem() const {
+    const bool sums_labels =
+        std::holds_alternative<CrossEntropy>(problem_.loss) || std::holds_alternative<Decoupled>(problem_.loss);
+    const double labels_a_point =
+        static_cast<double>(problem_.labels.ids.size()) / std::max(1.0, static_cast<double>(problem_.x.n_rows()));
+    return {problem_.intercept, problem_.intercept_squares, is_logistic_, sums_labels ? labels_a_point : 1.0, span_,
+            settings_.isa};
+  }
+
   // Bounds of ranges of classes with about as many weights each, for threads to own.
-  void share_classes() {
+  std::vector<Index> bounds_of_parts() const {
     constexpr std::size_t n_ranges = 64;
     std::vector<std::size_t> sizes(problem_.intercept.size(), 1);
     for (const Index k : problem_.support.ids) ++sizes[static_cast<std::size_t>(k)];
     std::size_t total = 0, sum = 0;
     for (const std::size_t size : sizes) total += size;
-    bounds_ = {0};
+    std::vector<Index> bounds{0};
     for (std::size_t k = 0; k < sizes.size(); ++k) {
       sum += sizes[k];
-      while (bounds_.size() <= n_ranges && sum * n_ranges >= total * bounds_.size()) {
-        bounds_.push_back(static_cast<Index>(k) + 1);
+      while (bounds.size() <= n_ranges && sum * n_ranges >= total * bounds.size()) {
+        bounds.push_back(static_cast<Index>(k) + 1);
       }
     }
+    return bounds;
+  }
+
+  Scratch scratch() const {
+    const std::size_t n = problem_.intercept.size();
+    return {std::vector<float>(n, no_sum), std::vector<float>(n), {}, {}, {}, {}};
   }
 
   // The gradient of a point at the present weights; false where it has run away.
-  bool look_at(const Run& run, Index i, Work& work) const {
+  bool look_at(const Run& run, Index i, Scratch& scratch, Moves& moves) const {
+    const SparseRow x = problem_.x.row(i);
     const std::span<const Index> labels = problem_.labels.of(static_cast<std::size_t>(i));
-    const std::size_t n_classes = problem_.intercept.size(), n_wrong = n_classes - labels.size();
-    const std::span<float> z(work.z), g(work.g);
-    work.positives.resize(labels.size());
-    work.positive_g.resize(labels.size());
-    float largest = 0;
+    meet(x, labels, scratch, moves);
+    const std::span<float> z = first_of(scratch.z, moves.n), g = first_of(moves.g, moves.n);
+    float largest = std::fabs(unmet_->centre());
     run_with(settings_.isa, [&] {
-      std::ranges::copy(problem_.intercept, z.begin());
-      rows_.add_scores(problem_.x.row(i), {0, problem_.n_classes()}, z);
-      largest = largest_of(z);
+      for (std::size_t c = 0; c < z.size(); ++c) {
+        const auto k = static_cast<std::size_t>(moves.classes[c]);
+        z[c] = problem_.intercept[k] + scratch.sums[k];
+        scratch.sums[k] = no_sum;
+      }
+      largest = std::fmax(largest, largest_of(z));
     });
     if (!(largest <= static_cast<float>(runaway))) {
       run.watch.diverged(i);
       return false;
     }
-    // The labels' scores change places with the last ones, and the gradients back.
-    for (std::size_t l = 0; l < labels.size(); ++l) work.positives[l] = z[static_cast<std::size_t>(labels[l])];
-    for (std::size_t l = labels.size(); l-- > 0;) std::swap(z[static_cast<std::size_t>(labels[l])], z[n_wrong + l]);
-    LabelGradient gradient{work.positive_g, g.first(n_wrong)};
-    const LabelScores scores{work.positives, z.first(n_wrong)};
+    const bool are_all_met = moves.n == problem_.intercept.size();
+    const double unmet = are_all_met ? 0 : unmet_->sum_without(moves.ids());
+    const LabelScores scores{z.first(labels.size()), z.subspan(labels.size()), is_logistic_ ? 0 : unmet,
+                             unmet_->centre()};
+    LabelGradient gradient{g.first(labels.size()), g.subspan(labels.size())};
     std::visit(
-        [&](const auto& loss) { run_with(settings_.isa, [&] { work.loss = loss(scores, gradient, work.memory); }); },
+        [&](const auto& loss) {
+          run_with(settings_.isa, [&] { moves.loss = loss(scores, gradient, scratch.of_loss); });
+        },
         problem_.loss);
-    for (std::size_t l = 0; l < labels.size(); ++l) {
-      std::swap(g[static_cast<std::size_t>(labels[l])], g[n_wrong + l]);
-      g[static_cast<std::size_t>(labels[l])] = work.positive_g[l];
+    if (is_logistic_) {
+      moves.loss += unmet;
+      gradient.rest = are_all_met ? 0 : 1;
     }
-    const RngKey key{settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)};
-    const Rng rng(key, first_local_item + settings_.first_point + static_cast<std::uint64_t>(i));
-    run_with(settings_.isa, [&] {
-      if (!problem_.weights.empty()) {
-        const double weight = problem_.weights[static_cast<std::size_t>(i)];
-        work.loss *= weight;
-        for (float& slope : g) slope *= static_cast<float>(weight);
-      }
-      work.n_moved = round_small(g, problem_.rounding, rng);
-    });
-    if (std::isfinite(work.loss)) return true;
+    moves.of_unmet = gradient.rest;
+    if (!problem_.weights.empty()) {
+      const double weight = problem_.weights[static_cast<std::size_t>(i)];
+      moves.loss *= weight;
+      moves.of_unmet *= weight;
+      for (float& slope : g) slope *= static_cast<float>(weight);
+    }
+    round(run, i, labels, moves);
+    if (std::isfinite(moves.loss)) return true;
     run.watch.diverged(i);
     return false;
   }
 
-  // Moves the weights of some classes.
-  void move_classes(const Run& run, Index i, ClassRange classes, std::span<const float> g, Isa isa) const {
-    rows_.descend(problem_.x.row(i), classes, g, problem_.squares.sums, static_cast<float>(run.stretch.eta),
-                  problem_.squares.offset, isa);
-    if (problem_.intercept_squares.sums.empty()) return;
-    descend(at_classes(problem_.intercept, classes), at_classes(problem_.intercept_squares.sums, classes),
-            at_classes(g, classes), static_cast<float>(run.stretch.eta_u), problem_.intercept_squares.offset, isa);
+  // Lists the labels and then the other classes that the row meets; their sums are left in `scratch`. Where the postings
+  // are as many as the classes, all of these count as met, which costs less than to ask each.
+  void meet(SparseRow x, std::span<const Index> labels, Scratch& scratch, Moves& moves) const {
+    const std::size_t n_classes = problem_.intercept.size();
+    std::size_t n_postings = 0;
+    for (const Index j : x.indices) n_postings += problem_.support.of(static_cast<std::size_t>(j)).size();
+    poll(n_postings);
+    const std::span<Index> ids = first_of(moves.classes, std::min(n_classes, labels.size() + n_postings) + 1);
+    if (n_postings >= n_classes) {
+      moves.n = n_classes;
+      std::iota(ids.begin(), ids.end(), 0);
+      for (std::size_t l = 0; l < labels.size(); ++l) std::swap(ids[l], ids[static_cast<std::size_t>(labels[l])]);
+      run_with(settings_.isa, [&] { rows_.scores(x, {0, problem_.n_classes()}, scratch.sums); });
+      return;
+    }
+    for (std::size_t l = 0; l < labels.size(); ++l) {
+      ids[l] = labels[l];
+      scratch.sums[static_cast<std::size_t>(labels[l])] = 0;
+    }
+    run_with(settings_.isa, [&] { moves.n = rows_.add_met(x, scratch.sums, ids.data(), labels.size()); });
   }
 
-  static void count(const Work& work, Progress& progress) {
-    progress.loss += work.loss;
-    progress.class_updates += work.n_moved;
+  // Rounds the gradients, and leaves the classes that have any; or all of them in their order, where all are met.
+  void round(const Run& run, Index i, std::span<const Index> labels, Moves& moves) const {
+    const std::span<Index> ids = moves.ids();
+    const std::span<float> g = first_of(moves.g, moves.n), of_bias = first_of(moves.of_bias, moves.n);
+    const RngKey key{settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)};
+    const Rounding rounding(problem_.rounding,
+                            Rng(key, first_local_item + settings_.first_point + static_cast<std::uint64_t>(i)));
+    moves.are_of_all = moves.n == problem_.intercept.size();
+    if (moves.are_of_all) {
+      for (std::size_t l = labels.size(); l-- > 0;) std::swap(g[l], g[static_cast<std::size_t>(labels[l])]);
+      std::iota(ids.begin(), ids.end(), 0);
+      run_with(settings_.isa, [&] { rounding.round(ids, g); });
+      moves.n_moved = std::ranges::count_if(g, [](float slope) { return slope != 0; });
+      return;
+    }
+    const auto of_unmet = static_cast<float>(moves.of_unmet);
+    run_with(settings_.isa, [&] {
+      for (std::size_t c = 0; c < g.size(); ++c) of_bias[c] = g[c] - of_unmet * unmet_->share(ids[c]);
+      rounding.round(ids, g);
+      rounding.round(ids, of_bias);
+      if (!unmet_->learns()) std::ranges::fill(of_bias, 0.0F);
+      std::size_t n = 0;
+      for (std::size_t c = 0; c < g.size(); ++c) {
+        const float slope = g[c], bias_slope = of_bias[c];  // the next turn need not wait for what this one writes
+        ids[n] = ids[c];
+        g[n] = slope;
+        of_bias[n] = bias_slope;
+        n += is_zero(slope) & is_zero(bias_slope) ? 0 : 1;
+      }
+      moves.n = n;
+    });
+    moves.n_moved = static_cast<std::int64_t>(moves.n);
+  }
+
+  // Of the bits alone: to compare numbers asks whether they are any.
+  static bool is_zero(float x) { return std::bit_cast<std::uint32_t>(x) << 1 == 0; }
+
+  // Moves the weights and intercepts of the listed classes that are in some parts, after the visits that give `so_far`.
+  void move_classes(const Run& run, Index i, const Moves& moves, double so_far, Parts parts, Scratch& scratch) const {
+    const ClassRange mine = unmet_->classes(parts);
+    const auto for_mine = [&](auto&& f) {
+      for (std::size_t c = 0; c < moves.n; ++c) {
+        if (moves.classes[c] >= mine.begin && moves.classes[c] < mine.end()) f(moves.classes[c], c);
+      }
+    };
+    const std::span<float> slopes(scratch.slopes);
+    const auto rate = static_cast<float>(run.stretch.eta_u);
+    const auto descend = [&](std::span<const float> g, Isa isa) {
+      rows_.descend(problem_.x.row(i), mine, g, problem_.squares.sums, static_cast<float>(run.stretch.eta),
+                    problem_.squares.offset, isa);
+    };
+    run_with(settings_.isa, [&](Isa isa) {
+      if (moves.are_of_all) {
+        const std::span<const float> g = std::span(moves.g).first(moves.n);
+        descend(g, isa);
+        if (unmet_->learns()) unmet_->add_to_sum(unmet_->move(mine, at_classes(g, mine), so_far, rate));
+        return;
+      }
+      for_mine([&](Index k, std::size_t c) { slopes[static_cast<std::size_t>(k)] = moves.g[c]; });
+      descend(slopes, isa);
+      const std::span<Index> moved = first_of(scratch.moved, moves.n);
+      const std::span<float> g = first_of(scratch.moved_g, moves.n);
+      std::size_t n = 0;
+      for_mine([&](Index k, std::size_t c) {
+        slopes[static_cast<std::size_t>(k)] = 0;
+        moved[n] = k;
+        g[n] = moves.of_bias[c];
+        n += is_zero(moves.of_bias[c]) ? 0 : 1;
+      });
+      unmet_->add_to_sum(unmet_->move(ClassList(moved.first(n)), g.first(n), so_far, rate));
+    });
+  }
+
+  void move_due(const Run& run, Parts parts, double so_far) const {
+    if (!unmet_->learns()) return;
+    const auto rate = static_cast<float>(run.stretch.eta_u);
+    run_with(settings_.isa, [&] { unmet_->add_to_sum(unmet_->move_due(parts, so_far, rate)); });
+  }
+
+  bool may_renew(Visits visits) const { return (visits.begin + static_cast<Offset>(visits.size)) % span_ == 0; }
+
+  void renew_all(const Run& run) const {
+    unmet_->renew(unmet_->all_parts(), unmet_->so_far(), static_cast<float>(run.stretch.eta_u), true, [] {});
+  }
+
+  static void count(const Moves& moves, Progress& progress) {
+    progress.loss += moves.loss;
+    progress.class_updates += moves.n_moved;
   }
 
   PostingsProblem problem_;
   Settings settings_;
+  bool is_logistic_;
   PostingRows<float> rows_;
-  std::vector<Work> work_;  // of each point of a batch
-  std::vector<Index> bounds_;
+  Offset span_;
+  std::unique_ptr<UnmetClasses> unmet_;
+  std::vector<Moves> moves_;      // of each point of a batch
+  std::vector<Scratch> scratch_;  // of each thread
 };
 
 void check(const PostingsProblem& p) {
@@ -212,6 +383,9 @@ void check(const PostingsProblem& p) {
   if (!(p.squares.offset > 0) || !(p.rounding >= 0) ||
       (!p.intercept_squares.sums.empty() && !(p.intercept_squares.offset > 0))) {
     throw std::invalid_argument("offsets must be above 0, and rounding at least 0");
+  }
+  if (std::holds_alternative<SmoothedMargin>(p.loss) || std::holds_alternative<Triplet>(p.loss)) {
+    throw std::invalid_argument("weights on pairs are trained by a softmax or the logistic loss of each class");
   }
 }
 

@@ -1,6 +1,9 @@
 // Training of weights on a support: the loss and its gradient are exact, over all K classes, and Adagrad moves the
 // weights in the postings of a row's features.
 //
+// A visit costs what the row meets: the classes in its features' postings, and its labels. The others are those of
+// unmet_classes.hpp, which moves their intercepts seldom and all at once.
+//
 // Points of a batch see the same weights. Every thread takes a share of the points to their gradients, then moves the
 // weights of its own classes point by point: the result is the same for any number of threads. With `hogwild` threads
 // visit points alone and race on the weights.
@@ -11,15 +14,10 @@
 
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/train/trainer.hpp"
+#include "manyclass/train/unmet_classes.hpp"
 #include "manyclass/weights/posting_rows.hpp"
 
 namespace manyclass {
-
-// Adagrad of one kind of weights: the sums of squares, one for each, and what is added to them.
-struct Squares {
-  std::span<float> sums;
-  float offset = 0;
-};
 
 struct PostingsProblem {
   CsrView x;
@@ -38,6 +36,8 @@ struct PostingsProblem {
 };
 
 // Throws std::invalid_argument where the parts of the problem do not fit each other.
+//
+// A stretch whose time is up ends behind a span of visits (unmet_classes.hpp), 64 or a 256th of the classes.
 //
 // Of the settings, the seed, the threads, the batch, hogwild, whether visits are shuffled and the instruction set have
 // an effect. In a Stretch, eta is the rate of the weights, eta_u that of the intercepts. Progress counts the sum of the

@@ -65,6 +65,9 @@ inline void adagrad_line(float* weights, float* squares, const float (&slopes)[l
   }
 }
 
+// The sum of a class that no feature of a row has added to: not a number, and none that arithmetic makes.
+inline constexpr float no_sum = std::bit_cast<float>(0x7fedcba9U);
+
 template <class Float>  // float, or const float for weights that are only read
 class PostingRows {
  public:
@@ -91,6 +94,25 @@ class PostingRows {
 #pragma GCC unroll 4
       for (std::size_t p = first; p < last; ++p) to[ids[p]] += value * s[p];
     }
+  }
+
+  // Adds x_j s_jk to the sums of the classes that the row's features have weights of. Those whose sum was `no_sum` are
+  // listed at met[n] and on, with room for one more; returns how many the list has then.
+  std::size_t add_met(SparseRow x, std::span<float> sums, Index* met, std::size_t n) const {
+    const Index* const ids = support_.ids.data();
+    const Float* const s = values_.data();
+    for (std::size_t j = 0; j < x.indices.size(); ++j) {
+      const auto [first, last] = postings_of(support_, x.indices[j], {0, n_classes_}, n_classes_);
+      const float value = x.values[j];
+      for (std::size_t p = first; p < last; ++p) {
+        float& sum = sums[static_cast<std::size_t>(ids[p])];
+        const bool is_new = std::bit_cast<std::uint32_t>(sum) == std::bit_cast<std::uint32_t>(no_sum);
+        met[n] = ids[p];
+        n += is_new ? 1 : 0;
+        sum = (is_new ? 0.0F : sum) + value * s[p];
+      }
+    }
+    return n;
   }
 
   // s_jk -= rate g / sqrt(G + offset) with g = x_j g_k and G the sum of g^2 so far, this one included (Adagrad, with a
