@@ -99,7 +99,7 @@ def test_rates_are_in_units_of_the_mean_square_of_what_is_tried(fit_intercept, m
 def test_so_many_points_are_tried_with(n, fraction, min_points, expected, monkeypatch, seed):
     seen = []
     monkeypatch.setattr(tuning, "search_grid", lambda log_loss, scale: log_loss(0))
-    monkeypatch.setattr(SoftmaxClassifier, "fit", lambda self, X, y: seen.append(X) or self)
+    monkeypatch.setattr(SoftmaxClassifier, "fit", lambda self, X, y, callback: seen.append(X) or self)
     monkeypatch.setattr(SoftmaxClassifier, "n_iter_", 3, raising=False)
     monkeypatch.setattr(SoftmaxClassifier, "evaluate", lambda self, X, y: {"log_loss": 1.0})
     X = np.random.default_rng(seed).normal(size=(n, 3))

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
+from manyclass.choosing import figures, planning
 from manyclass.training.core_training import FEWEST, FREE, MOST, SHARE, Probe
 from manyclass.training.plan import Labels
 
@@ -109,7 +110,10 @@ def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, si
     assert len(set(rows)) == size
 
 
-@pytest.mark.parametrize("name", [name for name in solvers.SOLVERS if "lbfgs" not in name and "adagrad" not in name])
+BY_PASSES = [name for name in solvers.SOLVERS if "lbfgs" not in name and "adagrad" not in name]
+
+
+@pytest.mark.parametrize("name", BY_PASSES)
 @pytest.mark.parametrize("rate", [0.1, 1.0, 10.0])
 def test_no_rise_of_a_seventh_of_the_loss_of_no_model_is_silent(name, rate):
     X, y = planted(np.random.default_rng(0), 60, 4, 9, scale=2)
@@ -124,6 +128,79 @@ def test_no_rise_of_a_seventh_of_the_loss_of_no_model_is_silent(name, rate):
     looked = [losses[n - 1] for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= len(losses)] + losses[-1:]
     if looked and looked[-1] > min(looked) + 0.15 * np.log(9) + 1e-3 and name != "negative_sampling":
         assert any("diverged" in str(one.message) for one in told), (looked[-1], min(looked))
+
+
+def fitted(X, y, name, rate, **options):
+    """A model of constant steps by two drawn classes, and what training warned of."""
+    sampled = {} if name == "exact" else {"n_negatives": 2, "sampler": "uniform"}
+    solver = solvers.SOLVERS[name](schedule="constant")
+    model = SoftmaxClassifier(solver=solver, learning_rate=rate, max_iter=200, random_state=0, **sampled)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit(X, y, **options)
+    return model, [str(one.message) for one in told]
+
+
+@pytest.mark.parametrize("name", BY_PASSES)
+@pytest.mark.parametrize("rate", [0.1, 1.0, 10.0, 1e4])
+def test_a_training_that_diverges_ends_no_worse_than_the_best_that_it_or_a_smaller_step_was_at(name, rate):
+    X, y = planted(np.random.default_rng(0), 60, 4, 9, scale=2)
+    losses = {rate: [], rate / 10: []}
+    for tried, curve in losses.items():
+        fitted(X, y, name, tried, callback=lambda state, curve=curve: curve.append(state.evaluate(X, y)["log_loss"]))
+    model, told = fitted(X, y, name, rate)
+    assert np.isfinite(model.coef_).all()
+    if not told:
+        return
+    assert len(told) == 1
+    small, found = model.resolved_params_.get("learning_rate"), model.evaluate(X, y)["log_loss"]
+    assert "training diverged" in told[0]
+    assert f"With a step size of {rate / 10:.4g} instead of {rate:.4g}" in told[0]
+    if "ended well" in told[0]:
+        again, of_smaller = fitted(X, y, name, rate / 10)
+        np.testing.assert_array_equal(model.coef_, again.coef_)
+        assert (small, of_smaller) == (rate / 10, [])
+    elif name != "negative_sampling":  # whose scores are no log-probabilities: no probe looks at it
+        looks = [curve[n - 1] for curve in losses.values() for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= len(curve)]
+        looks += [curve[-1] for curve in losses.values() if curve]
+        assert found <= min([*looks, np.log(9)]) + 1e-5  # the probe holds all points: rounding
+        assert "the best that was seen" in told[0]
+
+
+@pytest.mark.parametrize("looks", [{"callback": lambda _: False}, {"max_seconds": 1000.0}, {"checkpoint": "folder"}])
+def test_what_looks_on_sees_one_training(looks, seed, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = wide_steps_diverge(seed)
+    model, told = fitted(X, y, "sgd", 1.0, **looks)
+    assert len(told) == 1
+    assert "diverged" in told[0]
+    assert "instead of" not in told[0]
+    assert "learning_rate" not in model.resolved_params_
+
+
+def test_a_smaller_step_stands_among_what_parameters_became(seed, monkeypatch):
+    X, y = wide_steps_diverge(seed)
+    monkeypatch.setattr(planning, "best_rate", lambda trials, plan, *_, **__: plan)  # it would find a better one
+    rate = SoftmaxClassifier(solver="css", random_state=seed).fit(X, y).resolved_params_["learning_rate"]
+    monkeypatch.setitem(figures.RELATIVE_RATES, "css", 5 / rate)
+    with pytest.warns(ConvergenceWarning, match="instead of 5 it ended well"):
+        model = SoftmaxClassifier(solver="css", random_state=seed).fit(X, y)
+    rate = model.resolved_params_["learning_rate"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = SoftmaxClassifier(solver="css", learning_rate=rate, random_state=seed).fit(X, y)
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+
+
+def test_of_several_labels_and_pairs_a_smaller_step_is_tried_too(seed):
+    X, y = wide_steps_diverge(seed)
+    Y = sp.csr_array((np.ones(2 * len(y)), (np.arange(2 * len(y)) // 2, np.column_stack([y, (y + 1) % 50]).ravel())))
+    for model, rate in (("embedding", 1000.0), ("sparse", 1e6)):
+        made = SoftmaxClassifier(model=model, solver="adagrad", learning_rate=rate, max_iter=4, random_state=0)
+        with pytest.warns(ConvergenceWarning, match="instead of"):
+            made.fit(sp.csr_array(X), Y)
+        assert np.isfinite(made.loss_curve_).all()
+        assert made.evaluate(sp.csr_array(X), Y)["log_loss"] <= 2 * np.log(50) + 1e-5  # no worse than no model
 
 
 def test_a_ridge_is_a_part_of_what_may_rise(seed):

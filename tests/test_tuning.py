@@ -17,7 +17,7 @@ class Valley(BaseEstimator):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    def fit(self, X, y):
+    def fit(self, X, y, callback=None):
         self.n_iter_ = 1 if self.learning_rate > self.diverges_above else self.max_iter
         self.rows_ = X
         return self
@@ -103,7 +103,7 @@ def test_a_part_of_the_points_is_used(criterion, n_trained, seed):
     rows = []
 
     class Spy(Valley):
-        def fit(self, X, y):
+        def fit(self, X, y, callback=None):
             rows.append(len(y))
             return super().fit(X, y)
 

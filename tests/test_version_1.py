@@ -114,7 +114,9 @@ def test_a_model_of_version_0_1_can_be_fitted_and_saved_anew(name, tmp_path):
     again = clone(model)
     if name == "linear_dense":  # solver="auto", which has come to scale features
         again.set_params(model=models.Linear(scaling="none"))
-    again.fit(x, Y if name == "embedding" else y)
+    # Steps of three passes may end high: a callback looks on, so that no smaller step size is tried.
+    looks = {} if name == "posterior" else {"callback": lambda _: False}
+    again.fit(x, Y if name == "embedding" else y, **looks)
     if name.startswith("linear"):
         # The same steps: what 240 visits round on another processor.
         atol = 240 * 4 * 2.0**-23 * np.abs(model.coef_).max()

@@ -34,7 +34,7 @@ from manyclass.training.passes import warn_user
 from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start
-from manyclass.training.state import Points
+from manyclass.training.state import Points, Told
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -162,12 +162,16 @@ class Planned:
     rates: dict[float, float] = field(default_factory=dict)
     trials: Trials = field(default_factory=lambda: Trials(0.0))
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """Return what is told of how the plan came to be, as fields of `Told`."""
-        trials = self.trials.report
-        found = {"params": self.params, "rules": self.rules, "alpha_path": self.alpha_path, "rates": self.rates}
-        return {**found, "report": trials}
+    def told(self, told: Told = Told()) -> Told:  # noqa: B008 - frozen
+        """Return how the plan came to be beside what training told; a step size that it took instead of it counts."""
+        return replace(
+            told,
+            params={**self.params, **told.params},
+            rules=self.rules,
+            alpha_path=self.alpha_path,
+            rates=self.rates,
+            report=self.trials.report,
+        )
 
 
 def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
@@ -243,7 +247,7 @@ class Sample:
         watch, start = Watch(heading=heading), self.discriminant if plan.discriminant else None
         data = (self.x, self.labels, self.n_classes)
         train = partial(fit_points, plan, *data, watch, start=start, weights=self.weights)
-        model, curve = quietly(train)
+        model, curve, *_ = quietly(train)
         return self.loss_of(model, plan.n_threads) if len(curve) == plan.max_iter else math.inf
 
     def loss_of(self, model: Weights, n_threads: int) -> float:
@@ -437,7 +441,7 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
 def _held_out_loss(plan: PairsPlan, kept: Points, out: Points, n_classes: int) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
     train = partial(fit_pairs, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
-    weights, curve, _ = quietly(train)
+    weights, curve, *_ = quietly(train)
     if len(curve) < plan.max_iter:
         return math.inf
     loss = decoupled_loss(weights, out.x, out.labels, plan.n_threads, out.weights)

@@ -67,7 +67,7 @@ class MarginPlanner(Planner):
         if state is not None:
             return self.go_on_warm(state, points, watch)
         planned = self.plan(facts_of(points))
-        return train(None, points, planned.plan, watch).with_told(**planned.told)
+        return train(None, points, planned.plan, watch).told_by(planned.told)
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""

@@ -164,7 +164,7 @@ class Planner(ABC):
         found = self.plan_call(state, points, call)
         after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
-            after = after.with_told(**found.planned.told)
+            after = after.told_by(found.planned.told)
         return self.labelled(after, points, state)
 
     def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:

@@ -168,7 +168,7 @@ def _trained(
 ) -> State:
     """Train as was planned, and tell how that came to be."""
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
-    return state.with_told(**planned.told, n_runs=_n_runs(choice, planned, state, points))
+    return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points))
 
 
 def _n_runs(choice: Choice, planned: Planned, state: State, points: Points) -> int:

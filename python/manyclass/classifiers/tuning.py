@@ -111,7 +111,8 @@ def tune_learning_rate(
         if "early_stopping" in own:
             model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
         of_trained, of_judged = ({} if r is None else {"sample_weight": r[some]} for some in (trained, judged))
-        quietly(lambda: model.fit(x[trained], labels[trained], **of_trained))
+        # A callback looks on, so that a step size that diverges is not made smaller.
+        quietly(lambda: model.fit(x[trained], labels[trained], callback=lambda _: False, **of_trained))
         told = model.resolved_params_ if isinstance(model, Resolved) else {}
         if model.n_iter_ < told.get("max_iter", model.max_iter):
             return math.inf

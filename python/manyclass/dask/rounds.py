@@ -153,7 +153,7 @@ class Training(ABC):
 def draft_of(loaded: Loaded, settled: Planned, curve: list[float], **told: Any) -> State:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
     origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held)
-    history, before, how = History.of_fit(n), np.zeros(0), Told(**settled.told, **told)
+    history, before, how = History.of_fit(n), np.zeros(0), settled.told(Told(**told))
     if origin.call is not None:
         history = origin.history.gone_on(n, None, 0.0)
         if origin.state is not None:

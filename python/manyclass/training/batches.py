@@ -12,7 +12,7 @@ from manyclass.checks import core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.training.core_training import CoreTraining, Watch, loss_at_zero
+from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
@@ -39,25 +39,27 @@ def fit_batches(
     sample_weight: Doubles | None = None,
     seen: Seen | None = None,
     squares: Squares | None = None,
-) -> tuple[Weights, list[float], Squares]:
+) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
     `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, and from `squares`, which
-    are moved in place; None: from sums of 0.
+    are moved in place; None: from sums of 0. Of a training that diverges see `trained`.
     """
-    weights = start_over_phi(plan, n_classes, x.shape[1]) if seen is None else seen.weights
-    squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
-    training = BatchesTraining(plan, x, labels, weights, sample_weight, squares=squares, seen=seen)
+
+    def made(by: BatchesPlan) -> BatchesTraining:
+        weights = start_over_phi(by, n_classes, x.shape[1]) if seen is None else seen.weights
+        return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, seen=seen)
+
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
     # Other losses have no logarithm of a sampled sum, and the double sum shows a divergence itself.
     hides = plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None
-    curve = training.train(
-        watch,
+    signs = Signs(
         at_zero=loss_at_zero(loss, labels, n_classes, sample_weight),
         n_drawn=(n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
         bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
     )
-    return weights, curve, squares
+    training, rate = trained(made, plan, watch, signs)
+    return Trained(training.weights, training.curve, rate, training.squares)
 
 
 def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int) -> Weights:
@@ -98,7 +100,7 @@ class BatchesTraining(CoreTraining):
         self._first_point = 0 if seen is None else seen.n_points
         self._searches_first = seen is not None and seen.n_points > 0
         squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
-        self._squares, self._local = squares, self._begin_local(goes_on=seen is not None and seen.goes_on)
+        self.squares, self._local = squares, self._begin_local(goes_on=seen is not None and seen.goes_on)
         self._arrays = _core.LabelArrays(
             x=core_data(x),
             labels_indptr=labels.indptr,
@@ -148,7 +150,7 @@ class BatchesTraining(CoreTraining):
 
     def arrays(self) -> Arrays:
         """Return weights, their squares, and what points carry."""
-        squares = {"embedding_squares": self._squares.embeddings, "class_squares": self._squares.classes}
+        squares = {"embedding_squares": self.squares.embeddings, "class_squares": self.squares.classes}
         return {
             "embeddings": self.weights.embeddings,
             "classes": self.weights.matrix,

@@ -1,10 +1,11 @@
 """Trainings that the core makes by passes over points with labels: what single points, minibatches and pairs share.
 
 `CoreTraining` drives a trainer of the core pass by pass. A callback sees each pass as a `TrainingState`, and a `Watch`
-is what `fit` was given to look on. A `Probe` looks at the exact loss of a fixed sample of training points, which shows
-a divergence that the running loss hides: the running loss is that of the selected classes, and with few of them the
-logarithm of a sampled sum lies below the loss itself (Jensen), most where a model is sure of wrong classes. So it may
-fall while training diverges.
+is what `fit` was given to look on. `trained` makes one and, where it diverges, another one by a tenth of its step size.
+
+A `Probe` looks at the exact loss of a fixed sample of training points, which shows a divergence that the running loss
+hides: the running loss is that of the selected classes, and with few of them the logarithm of a sampled sum lies below
+the loss itself (Jensen), most where a model is sure of wrong classes. So it may fall while training diverges.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,8 +22,9 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_number
 from manyclass.training.checkpoint import Arrays, Checkpoints, Saved, Stage
-from manyclass.training.passes import drive
+from manyclass.training.passes import drive, warn_user
 from manyclass.training.plan import FullBatchPlan, Labels, Plan
+from manyclass.training.squares import Squares
 from manyclass.training.validation import UNUSED_SCALE, Validation
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
@@ -129,7 +131,8 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
 class Watch:
     """The user's callback, a limit of seconds, points held out.
 
-    `heading` stands before the progress that is shown; `checkpoints` of this fit are written.
+    `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
+    be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
     """
 
     callback: Callback | None = None
@@ -137,12 +140,13 @@ class Watch:
     validation: Validation | None = None
     heading: str = ""
     checkpoints: Checkpoints | None = None
+    may_retry: bool = False
 
     @classmethod
     def of(cls, callback: Callback | None, max_seconds: float | None, checkpoints: Checkpoints | None = None) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
         if max_seconds is None:
-            return cls(callback, checkpoints=checkpoints)
+            return cls(callback, checkpoints=checkpoints, may_retry=callback is None and checkpoints is None)
         check_number("max_seconds", max_seconds, low=0)
         return cls(callback, float(max_seconds), checkpoints=checkpoints)
 
@@ -280,6 +284,34 @@ class Probe:
         return _core.losses(scores, self.labels.indptr, self.labels.ids, loss="cross_entropy")[0]
 
 
+@dataclass(frozen=True)
+class Signs:
+    """By what a training shows that it diverges.
+
+    Attributes
+    ----------
+    at_zero : float
+        The running loss of W = 0. A model that ends well above it is worse than none, but one that goes on may meet
+        what it holds improbable.
+    n_drawn : int or None
+        Classes that make a step, where a `Probe` is to look at the exact loss; None: none is to.
+    noise : str
+        The noise of random utilities.
+    bounded : bool
+        Whether a running loss of twice that of W = 0 shows divergence in a training that begins.
+    minimised : bool
+        Whether the exact loss is what training makes smaller, beside a `ridge`; then a rise of it is told.
+    ridge : float
+    """
+
+    at_zero: float
+    n_drawn: int | None = None
+    noise: str = "gumbel"
+    bounded: bool = True
+    minimised: bool = False
+    ridge: float = 0.0
+
+
 class CoreTraining(ABC):
     """Passes of a trainer of the core over points with labels, and what comes between them; `drive` makes them.
 
@@ -308,62 +340,40 @@ class CoreTraining(ABC):
         self.position: Ids = np.arange(weights.n_classes, dtype=np.int32)
         self.loss, self._most = 0.0, math.inf
         self.fault: str | None = None
+        self.curve: list[float] = []
         self._plan: Plan = plan
         self._probe: Probe | None = None
 
-    def train(
-        self,
-        watch: Watch,
-        *,
-        at_zero: float,
-        n_drawn: int | None = None,
-        noise: str = "gumbel",
-        bounded: bool = True,
-        minimised: bool = False,
-        ridge: float = 0.0,
-    ) -> list[float]:
-        """Make the passes of the plan; return the running loss of each whole one.
+    def train(self, watch: Watch, signs: Signs) -> None:
+        """Make the passes of the plan.
 
-        Parameters
-        ----------
-        watch : Watch
-        at_zero : float
-            The running loss of W = 0. A model that ends well above it is worse than none, but one that goes on may meet
-            what it holds improbable.
-        n_drawn : int or None
-            Classes that make a step, where a `Probe` is to look at the exact loss; None: none is to.
-        noise : str
-            The noise of random utilities.
-        minimised : bool
-            Whether the exact loss is what training makes smaller, beside a `ridge`; then a rise of it is told.
-        ridge : float
-        bounded : bool
-            Whether a running loss of twice that of W = 0 shows divergence in a training that begins.
+        `curve` then has the running loss of each whole one, and `fault` says how training diverged, if it did.
 
         Warns
         -----
         ConvergenceWarning
-            If training diverged or was interrupted; the weights are those reached before.
+            If training was interrupted; the weights are those reached before.
         """
         plan = self._plan
-        self.state = TrainingState(0, 0.0, np.nan, 0, self.weights, self.scale, self.position, plan.n_threads, noise)
-        self._most = 2 * at_zero if bounded and not self.goes_on else math.inf
-        if n_drawn is not None:
+        n_threads = plan.n_threads
+        self.state = TrainingState(0, 0.0, np.nan, 0, self.weights, self.scale, self.position, n_threads, signs.noise)
+        self._most = 2 * signs.at_zero if signs.bounded and not self.goes_on else math.inf
+        if signs.n_drawn is not None:
             self._probe = Probe.of(
                 self.x,
                 self.labels,
                 self.weights.n_classes,
-                at_zero=at_zero,
-                n_drawn=n_drawn,
+                at_zero=signs.at_zero,
+                n_drawn=signs.n_drawn,
                 max_iter=plan.max_iter,
-                noise=noise != "gumbel",
+                noise=signs.noise != "gumbel",
                 weights=self.sample_weight,
-                paired=minimised,
-                ridge=ridge,
+                paired=signs.minimised,
+                ridge=signs.ridge,
             )
-            if self.goes_on:
+            if self.goes_on or plan.max_iter == 0:
                 self._probe.look(self.state, 0)
-        curve, _ = drive(
+        self.curve, _ = drive(
             self,
             self.state,
             watch.callback,
@@ -372,8 +382,18 @@ class CoreTraining(ABC):
             max_seconds=watch.max_seconds,
             heading=watch.heading,
             stage=watch.stage(plan),
+            warns=False,
         )
-        return curve
+
+    def best_look(self) -> tuple[float, int]:
+        """Return the least exact loss that was seen, and after which pass; infinity where nothing looked."""
+        looks = {} if self._probe is None else self._probe.looks
+        return min(((mean, n) for n, (mean, _) in looks.items() if math.isfinite(mean)), default=(math.inf, 0))
+
+    def last_look(self) -> float:
+        """Return the exact loss that was seen last; minus infinity where nothing looked."""
+        looks = {} if self._probe is None else self._probe.looks
+        return looks[max(looks)][0] if looks else -math.inf
 
     # What differs from training to training
 
@@ -450,6 +470,91 @@ class CoreTraining(ABC):
         self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
         if self._probe is not None:
             self._probe.looks.update({n: (float(mean), float(error)) for n, mean, error in numbers["looks"]})
+
+
+P = TypeVar("P", bound=Plan)
+T = TypeVar("T", bound=CoreTraining)
+SMALLER = 10.0  # a second training has the step size of the first one over this
+
+
+class Trained(NamedTuple):
+    """What a training has found.
+
+    Attributes
+    ----------
+    weights : Weights
+    curve : list of float
+        The running loss of each whole pass, in nats where it has units.
+    rate : float or None
+        The step size that the model was trained by, where it is not that of the plan.
+    squares : Squares
+        Adagrad's sums; empty where there are none.
+    """
+
+    weights: Weights
+    curve: list[float]
+    rate: float | None = None
+    squares: Squares = Squares()
+
+
+def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tuple[T, float | None]:
+    """Make a training and, where it diverges and the watch lets it, another one by a tenth of its step size.
+
+    Where the second one diverges, too, or ends above the best that was seen, the passes to the best look are made
+    again, so that no copy of the weights has to be kept in all the trainings that do not diverge.
+
+    Parameters
+    ----------
+    make : callable
+        It begins a training by a plan.
+    plan : Plan
+    watch : Watch
+    signs : Signs
+
+    Returns
+    -------
+    training : CoreTraining
+    rate : float or None
+        Its step size, where it is not that of the plan.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If training diverged; it says which model is returned, and what to do. If it was interrupted.
+    """
+    training = make(plan)
+    training.train(watch, signs)
+    if training.fault is None:
+        return training, None
+    begin, advice = f"training diverged: {training.fault}", training.advice
+    if not watch.may_retry or watch.validation is not None or training.goes_on:
+        warn_user(f"{begin}. {advice}")
+        return training, None
+    (best, n_best), rate = training.best_look(), plan.schedule.learning_rate
+    smaller = plan.with_steps_over(SMALLER)
+    of_smaller = f"With a step size of {smaller.schedule.learning_rate:.4g} instead of {rate:.4g}"
+    del training  # the memory of its weights
+    second = make(smaller)
+    second.train(watch, signs)
+    stopped = second.fault is None and len(second.curve) < plan.max_iter  # by Ctrl-C
+    if second.fault is None and (stopped or second.last_look() <= best):
+        ended = "it was interrupted" if stopped else "it ended well"
+        warn_user(f"{begin}. {of_smaller} {ended}, and that is the model. {advice}")
+        return second, smaller.schedule.learning_rate
+    ended = "it ended above the best of the first training" if second.fault is None else f"it did, too: {second.fault}"
+    first = make(replace(plan, max_iter=0))
+    first.train(watch, signs)
+    at_first = signs.at_zero if signs.n_drawn is None else first.best_look()[0]
+    found = [(at_first, 0, plan), (best, n_best, plan), (*second.best_look(), smaller)]
+    for _, n_passes, by in sorted(found, key=lambda one: one[0]):
+        del second
+        second = make(by.ended_after(n_passes))
+        second.train(watch, replace(signs, n_drawn=None, bounded=False))
+        if second.fault is None:
+            break
+    where = f"after pass {n_passes} with a step size of {by.schedule.learning_rate:.4g}" if n_passes else "at the start"
+    warn_user(f"{begin}. {of_smaller} {ended}. The model is that {where}, the best that was seen. {advice}")
+    return second, None if by is plan else by.schedule.learning_rate
 
 
 def loss_at_zero(loss: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:

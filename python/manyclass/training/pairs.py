@@ -10,7 +10,7 @@ from scipy.special import logit
 from manyclass import _core
 from manyclass.checks import csr_parts
 from manyclass.training.checkpoint import Arrays
-from manyclass.training.core_training import CoreTraining, Watch, loss_at_zero
+from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
@@ -39,21 +39,26 @@ def fit_pairs(
     sample_weight: Doubles | None = None,
     seen: Seen | None = None,
     squares: Squares | None = None,
-) -> tuple[Weights, list[float], Squares]:
+) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
     `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, whose support has the
     pairs of these points, and from `squares`, which are moved in place; None: sums of 0. Then no weight is dropped.
+    Of a training that diverges see `trained`.
     """
     csr = as_csr(x)
-    weights = start_pairs(plan, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
-    squares = Squares.of_pairs(weights, plan.fit_intercept, plan.offset) if squares is None else squares
-    training = _PairsTraining(plan, csr, labels, weights, squares, sample_weight, seen)
-    curve = training.train(watch, at_zero=loss_at_zero(plan.loss, labels, n_classes, sample_weight))
+
+    def made(by: PairsPlan) -> _PairsTraining:
+        weights = start_pairs(by, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
+        own = Squares.of_pairs(weights, by.fit_intercept, by.offset) if squares is None else squares
+        return _PairsTraining(by, csr, labels, weights, own, sample_weight, seen)
+
+    training, rate = trained(made, plan, watch, Signs(loss_at_zero(plan.loss, labels, n_classes, sample_weight)))
+    weights, sums = training.weights, training.squares
     if plan.prune > 0 and seen is None:
         kept = weights.without_smallest(plan.prune)
-        weights, squares = weights.some_pairs(kept), squares.some_pairs(kept)
-    return weights, curve, squares
+        weights, sums = weights.some_pairs(kept), sums.some_pairs(kept)
+    return Trained(weights, training.curve, rate, sums)
 
 
 def start_pairs(
@@ -97,7 +102,7 @@ class _PairsTraining(CoreTraining):
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
-        self._squares = squares
+        self.squares = squares
         self.core = _core.postings_trainer(
             x=csr_parts(x),
             n_features=x.shape[1],
@@ -125,7 +130,7 @@ class _PairsTraining(CoreTraining):
 
     def arrays(self) -> Arrays:
         """Return weights and their squares."""
-        weights, squares = self.weights, self._squares
+        weights, squares = self.weights, self.squares
         return {
             "values": weights.values,
             "intercept": weights.bias,

@@ -47,7 +47,7 @@ class Passes(Protocol):
     advice : str
         What a user can do against divergence.
     fault : str or None
-        What went wrong in the last slice, if training must end for it.
+        What went wrong in the last slice, if training must end for it; in the end how training diverged, if it did.
     """
 
     n_visits: int
@@ -98,11 +98,13 @@ def drive(
     max_seconds: float = np.inf,
     heading: str = "",
     stage: Stage | None = None,
+    warns: bool = True,
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
 
     The core ends a slice behind a whole batch, so that where it ends, which depends on the clock, changes nothing. With
     `verbose` progress is shown, behind `heading`. Training begins at the checkpoint of a `stage`, and writes to it.
+    Without `warns` a divergence stands in `passes.fault` alone, for the caller to tell.
 
     Returns
     -------
@@ -141,11 +143,11 @@ def drive(
         return at.curve, False
     finally:
         bar.close()
-    fault = passes.fault or (passes.verdict(at.curve[-1]) if at.curve else None)
-    if fault is not None:
-        warn_user(f"training diverged: {fault}. {passes.advice}")
-    else:
+    passes.fault = passes.fault or (passes.verdict(at.curve[-1]) if at.curve else None)
+    if passes.fault is None:
         made.write()
+    elif warns:
+        warn_user(f"training diverged: {passes.fault}. {passes.advice}")
     return at.curve, len(at.curve) == max_iter and not at.ended
 
 

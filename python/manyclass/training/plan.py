@@ -6,7 +6,8 @@ An estimator makes a plan of its parameters (choosing/planning.py) and hands it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -109,6 +110,16 @@ class Plan:
     n_threads: int
     verbose: int
 
+    def with_steps_over(self, divisor: float) -> Self:
+        """Return the plan with its step size divided; those that are tied to it follow."""
+        old = self.schedule
+        rate, u_rate = old.learning_rate / divisor, old.u_learning_rate / divisor
+        return replace(self, schedule=replace(old, learning_rate=rate, u_learning_rate=u_rate))
+
+    def ended_after(self, n_passes: int) -> Self:
+        """Return the plan whose model is the iterate after some of its passes."""
+        return replace(self, max_iter=n_passes)
+
     def check_sharing(self, batch: int, n_points: int, n_classes: int) -> None:
         """Raise where classes were to be shared by the points of a batch and a batch has one point."""
         if self.share_classes and batch == 1:
@@ -187,6 +198,18 @@ class PointsPlan(Plan):
     by_curvature: bool = field(default=False, repr=False)
     posterior: bool = field(default=False, repr=False)  # checkpoints know a plan by its repr; parameters say this
     discriminant: bool = field(default=False, repr=False)
+
+    def with_steps_over(self, divisor: float) -> Self:
+        """See `Plan`; a step size of u that is a number of its own stays."""
+        old = self.schedule
+        rate, tied = old.learning_rate / divisor, old.u_learning_rate == old.learning_rate
+        return replace(
+            self, schedule=replace(old, learning_rate=rate, u_learning_rate=rate if tied else old.u_learning_rate)
+        )
+
+    def ended_after(self, n_passes: int) -> Self:
+        """See `Plan`: no iterates are averaged."""
+        return replace(self, max_iter=n_passes, averaging="none")
 
 
 @dataclass(frozen=True)

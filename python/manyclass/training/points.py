@@ -23,7 +23,7 @@ from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import core_plan, core_state, first_carried
-from manyclass.training.core_training import CoreTraining, Watch
+from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import alike
@@ -349,32 +349,34 @@ def fit_points(
     start: Start | None = None,
     weights: Doubles | None = None,
     seen: Seen | None = None,
-) -> tuple[Weights, list[float]]:
+) -> Trained:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
     With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of
-    the points. Training goes on from what was `seen`.
+    the points. Training goes on from what was `seen`. Of a training that diverges see `trained`.
     """
-    training = PointsTraining(plan, x, labels, n_classes, candidates, watch, start, weights, seen)
+
+    def made(by: PointsPlan) -> PointsTraining:
+        return PointsTraining(by, x, labels, n_classes, candidates, watch, start, weights, seen)
+
     n_drawn: int | None = n_classes if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
     # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
     if watch.validation is not None or plan.solver == "negative_sampling":
         n_drawn = None
-    noise = plan.utility.noise if plan.utility else "gumbel"
-    curve = training.train(
-        watch,
+    signs = Signs(
         at_zero=float(np.log(n_classes)),
         n_drawn=n_drawn,
-        noise=noise,
+        noise=plan.utility.noise if plan.utility else "gumbel",
         # An average is not the last iterate, and one pass over few new rows may end above a model that knew them.
         minimised=plan.averaging == "none" and seen is None,
         ridge=plan.alpha,
     )
+    training, rate = trained(made, plan, watch, signs)
     if seen is not None and seen.squares is not None:
         seen.squares.curvatures[training.order] = training.curvatures
     if seen is not None and seen.carried is not None:
         seen.carried.u, seen.carried.local_scale = training.carried.u, training.carried.local_scale
-    return training.finished(), curve
+    return Trained(training.finished(), training.curve, rate)
 
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.

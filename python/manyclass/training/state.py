@@ -7,7 +7,7 @@ state; whatever fails leaves it with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -298,6 +298,10 @@ class State:
     def n_classes(self) -> int:
         """K."""
         return len(self.classes)
+
+    def told_by(self, more: Callable[[Told], Told]) -> State:
+        """Return it with what is made of `told`."""
+        return replace(self, told=more(self.told))
 
     def with_told(self, **more: Any) -> State:
         """Return it with other fields of `told`."""

@@ -25,7 +25,7 @@ from manyclass.training.blend import (
     rows_held_out,
 )
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
-from manyclass.training.core_training import Watch
+from manyclass.training.core_training import Trained, Watch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
@@ -43,7 +43,6 @@ FEWEST_HELD_OUT, FEWEST_TO_JOIN = 20, 100
 LEAST_SCALE = 1e-3  # of a stream: what has no use now may have one later
 
 Plan = BatchesPlan | PairsPlan | HybridPlan
-Trained = tuple[Weights, list[float], Squares]  # with the mean loss of each pass, of the pairs where there are any
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class _Terms:
 
 
 def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
-    """Train on points that have labels, but for those that tell the scales.
+    """Train on points that have labels, but for those that tell the scales; the curve is that of pairs, if any.
 
     Where the training of pairs ends before its last pass, by Ctrl-C, a callback or the clock, that of the rows beside
     them is left out, and they add 0.
@@ -97,12 +96,13 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
     r = taken(points.weights, rows)
-    weights, curve, squares, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
+    found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
+    weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
         own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
         some = (x[out], labels.of(out), plan.n_threads, taken(points.weights, out))
         weights, squares = _joined(terms, weights, squares, *some, own=own)
-    return weights, curve, squares
+    return Trained(weights, curve, rate, squares)
 
 
 def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
@@ -127,7 +127,7 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     if some is not None and not terms.both:
         told = before.weights.grown(points.n_classes, before.position)
         weights.multiply_scores(best_factor(told, some.x, some.labels, plan.n_threads, some.weights))
-    return weights, curve, squares
+    return Trained(weights, curve, squares=squares)
 
 
 def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
@@ -148,7 +148,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
         own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
         of_some = (some.x, some.labels, plan.n_threads, some.weights)
         weights, squares = _joined(terms, weights, squares, *of_some, least=LEAST_SCALE, own=own)
-    return weights, curve, squares
+    return Trained(weights, curve, squares=squares)
 
 
 def _start(terms: _Terms, points: Points) -> tuple[Weights, Squares]:
@@ -188,8 +188,7 @@ def _train_on(
     if in_use.pairs is None and in_use.rows is None:
         return []
     x = as_csr(kept.x) if terms.both else kept.x
-    _, curve, _, _ = _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, seen, squares)
-    return curve
+    return _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, seen, squares)[0].curve
 
 
 def _train(
@@ -201,18 +200,14 @@ def _train(
     watch: Watch,
     seen: Seen | None = None,
     squares: Squares | None = None,
-) -> tuple[Weights, list[float], Squares, bool]:
+) -> tuple[Trained, bool]:
     """Train each term, and say whether the first one made all of its passes; else those of the second one are none."""
-    begin, complete = time.perf_counter(), True
-    found: list[tuple[Weights, Squares]] = []
-    curves: list[list[float]] = []
+    begin, complete, found = time.perf_counter(), True, list[Trained]()
     if terms.pairs is not None:
         told = replace(watch, heading="pairs") if terms.both else watch
         own = seen and seen.with_weights(seen.weights.pairs_alone)
-        pairs, curve, of_pairs = fit_pairs(terms.pairs, x, labels, n_classes, told, r, own, squares)
-        complete = len(curve) == terms.pairs.max_iter
-        found.append((pairs, of_pairs))
-        curves.append(curve)
+        found.append(fit_pairs(terms.pairs, x, labels, n_classes, told, r, own, squares))
+        complete = len(found[0].curve) == terms.pairs.max_iter
     if terms.rows is not None:
         told = watch
         if terms.both:
@@ -221,11 +216,9 @@ def _train(
         plan, own = terms.rows, seen and seen.with_weights(seen.weights.rows_alone)
         if not complete:
             plan = replace(plan, max_iter=0)
-        rows, curve, of_rows = fit_batches(plan, x, labels, n_classes, told, r, own, squares)
-        found.append((rows, of_rows))
-        curves.append(curve)
-    weights, sums = _beside(found)
-    return weights, curves[0], sums, complete
+        found.append(fit_batches(plan, x, labels, n_classes, told, r, own, squares))
+    weights, sums = _beside([(one.weights, one.squares) for one in found])
+    return Trained(weights, found[0].curve, found[0].rate, sums), complete
 
 
 # The scales

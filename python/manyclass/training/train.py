@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.training.calls import Before, Call, falling, passes_of_call, set_new_intercepts
-from manyclass.training.core_training import TrainingState, Watch
+from manyclass.training.core_training import Trained, TrainingState, Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
@@ -96,22 +96,13 @@ def train(
         found = _points_go_on(plan, points, before, call, scaling)
     else:
         assert not isinstance(plan, FullBatchPlan)
-        found = _Found(*go_on_terms(plan, points, before, call, watch))
-    return _gone_on(state, before, points, found, call)
+        found = go_on_terms(plan, points, before, call, watch)
+    return _gone_on(state, before, points, found, call, scaling)
 
 
-@dataclass
-class _Found:
-    """The passes of a call have found this."""
-
-    weights: Weights
-    curve: list[float]
-    squares: Squares | None = None
-    scaling: FeatureScaling | None = None
-    rate: float | None = None
-
-
-def _gone_on(state: State | None, before: Before, points: Points, found: _Found, call: Call) -> State:
+def _gone_on(
+    state: State | None, before: Before, points: Points, found: Trained, call: Call, scaling: FeatureScaling | None
+) -> State:
     """Return the state after a call."""
     told = Told() if state is None else state.told
     if found.rate is not None and "learning_rate" in told.params:
@@ -125,7 +116,7 @@ def _gone_on(state: State | None, before: Before, points: Points, found: _Found,
         counts=before.counts_after(points),
         features=points.features,
         weights=found.weights,
-        history=before.history.gone_on(0 if before.counted else len(points.labels), found.scaling, points.labels.mean),
+        history=before.history.gone_on(0 if before.counted else len(points.labels), scaling, points.labels.mean),
         curve=curve,
         squares=found.squares,
         hashing=points.hashing,
@@ -153,8 +144,14 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
         return State.of_fit(points, means, curve, variances=variances)
     if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    weights, curve, squares = fit_terms(plan, points, watch)
-    return State.of_fit(points, weights, curve, squares=squares)
+    found = fit_terms(plan, points, watch)
+    told = Told(_told_rate(found), best_iter=len(found.curve))
+    return State.of_fit(points, found.weights, found.curve, squares=found.squares, told=told)
+
+
+def _told_rate(found: Trained) -> dict[str, Any]:
+    """Return what is told of a step size that training had to take instead of its plan's."""
+    return {} if found.rate is None else {"learning_rate": found.rate}
 
 
 def _begin_linear(
@@ -175,19 +172,18 @@ def _begin_linear(
         watch = replace(watch, validation=validation)
     if isinstance(plan, FullBatchPlan):
         at = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
-        weights, curve = fit_full_batch(plan, x, labels, points.n_classes, watch, at, r)
+        found = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, at, r))
     else:
         if plan.discriminant and start is None and not isinstance(x, sp.csr_array):
             start = begin_at_discriminant(x, labels, points.n_classes, r, plan.seed, plan.n_threads)
-        weights, curve = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
+        found = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
     if scaling is not None:
-        scaling.fold(weights)
-    found = watch.validation
-    told = Told(best_iter=len(curve))
-    if found is not None:
-        told = Told(validation_curve=np.array(found.curve), best_iter=found.best_iter)
+        scaling.fold(found.weights)
+    told, held = Told(_told_rate(found), best_iter=len(found.curve)), watch.validation
+    if held is not None:
+        told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
     squares = Squares.of_features(points.x, points.weights)
-    return State.of_fit(points, weights, curve, scaling=scaling, squares=squares, told=told)
+    return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, told=told)
 
 
 def _told_of_features(watch: Watch, scaling: FeatureScaling) -> Watch:
@@ -251,7 +247,7 @@ def _squares_of_call(plan: PointsPlan, weights: Weights, points: Points, feature
 
 def _points_go_on(
     plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
-) -> _Found:
+) -> Trained:
     n_classes = points.n_classes
     counts = before.counts_with(points)
     weights = before.weights
@@ -276,13 +272,11 @@ def _points_go_on(
     plan = replace(plan, averaging="none", **passes)
     if plan.by_curvature and not each:
         plan = replace(plan, schedule=falling(plan, n_classes, squares.features, features))
-    weights, curve = fit_points(
-        plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen
-    )
+    found = fit_points(plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen)
     if scaling is not None:
-        scaling.fold(weights)
+        scaling.fold(found.weights)
     if call.kept is not None and carried is not None:
         call.kept.put(points.rows, carried)
     if not before.counted:
         squares = replace(squares, features=squares.features + plan.max_iter * features)
-    return _Found(weights, curve, squares, scaling, rate)
+    return Trained(found.weights, found.curve, rate, squares)
