@@ -1,4 +1,8 @@
-// The facts of all parts, by kind.
+// The facts of all parts, by kind, and of what may be set of them.
+#include <pybind11/stl.h>
+
+#include <cmath>
+
 #include "bindings/module.hpp"
 #include "manyclass/exact/full_batch_losses.hpp"
 #include "manyclass/math/noise.hpp"
@@ -10,6 +14,7 @@
 #include "manyclass/train/class_source.hpp"
 #include "manyclass/train/label_steps.hpp"
 #include "manyclass/train/plan.hpp"
+#include "manyclass/train/settings.hpp"
 
 namespace manyclass {
 
@@ -43,6 +48,32 @@ py::dict dict_of(const char* kind, const Facts& facts) {
   return dict;
 }
 
+py::dict dict_of(const Setting& setting) {
+  const auto end = [&](double value) -> py::object {
+    if (setting.kind == "integer" && std::isfinite(value)) return py::int_(static_cast<int>(value));
+    return py::float_(value);
+  };
+  py::dict dict;
+  dict["of"] = setting.of;
+  dict["name"] = setting.name;
+  dict["default"] = setting.initial;
+  dict["sentence"] = setting.sentence;
+  dict["kind"] = setting.kind;
+  dict["choices"] = setting.choices;
+  dict["beside"] = setting.beside;
+  dict["low"] = end(setting.low);
+  dict["high"] = end(setting.high);
+  dict["open_low"] = setting.open_low;
+  dict["needs"] = setting.needs;
+  return dict;
+}
+
+py::list all_settings() {
+  py::list all;
+  for (const Setting& setting : settings) all.append(dict_of(setting));
+  return all;
+}
+
 py::list registry() {
   py::list all;
   const auto add = [&](const char* kind, std::span<const Facts> parts) {
@@ -69,6 +100,7 @@ py::list registry() {
 
 void bind_registry(py::module_& m) {
   m.def("registry", &registry, "Facts of every part: kind, name, sentence, source, biased, flags, parameters.");
+  m.def("settings", &all_settings, "What may be set of parts beside the numbers that each owns.");
 }
 
 }  // namespace manyclass

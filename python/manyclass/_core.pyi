@@ -16,8 +16,9 @@ def team_size(n_threads: int) -> int: ...
 
 # bind_registry
 
-# The facts of every part; python/manyclass/registry.py reads them and says what they are.
+# The facts of every part, and what may be set of them; python/manyclass/registry.py reads them and says what they are.
 def registry() -> list[Any]: ...
+def settings() -> list[Any]: ...
 
 # bind_interrupts
 

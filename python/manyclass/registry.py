@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
@@ -36,6 +37,25 @@ def parts(kind: str) -> dict[str, Facts]:
         for found in _core.registry()
         if found["kind"] == kind
     }
+
+
+@cache
+def settings(kind: str) -> tuple[Setting, ...]:
+    """What may be set of the parts of a kind beside the numbers that each owns; `Setting.needs` tells of which."""
+    found = [each for each in _core.settings() if each.pop("of") == kind]
+    return tuple(
+        Setting(**{**one, "choices": _choices(one["choices"]), "beside": tuple(one["beside"].split())}) for one in found
+    )
+
+
+def settings_with(kind: str, flags: Collection[str]) -> tuple[Setting, ...]:
+    """What may be set of a part of a kind that has these flags."""
+    return tuple(setting for setting in settings(kind) if setting.is_had_with(flags))
+
+
+def _choices(words: str) -> tuple[str, ...]:
+    """The words themselves, or the names of the parts of the kind that one word is."""
+    return tuple(names(words) or words.split())
 
 
 def names(kind: str, *flags: str, without: str = "") -> list[str]:

@@ -10,31 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from manyclass.checks import Setting, check_choice
 from manyclass.parts import Part, class_name, part_class
-from manyclass.registry import parts
+from manyclass.registry import parts, settings_with
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 
-MOST_HEAD = 64  # HeadTail::max_head in the core
+MOST_HEAD = int(settings_with("selection", {"heads"})[0].high)
 SEARCHES = ("mips", "decomposed", "messages")
-
-_HEADS = (
-    Setting(
-        "n_head",
-        16,
-        "How many of its highest-scored wrong classes are found for each point, at most 64; takes 4 n_samples n_head "
-        "bytes. Dense data are searched through a SphericalClusterIndex, sparse data by scoring all classes.",
-        "integer",
-        low=1,
-        high=MOST_HEAD,
-    ),
-    Setting(
-        "refresh",
-        10,
-        "Passes before and between searches, each of which takes the time of several passes.",
-        "integer",
-        low=1,
-    ),
-)
 
 
 class Sampler(Part):
@@ -99,7 +80,7 @@ def search_name(index: Any) -> str:
 
 SAMPLERS: dict[str, type[Part]] = {
     name: part_class(
-        Sampler, name, (*facts.parameters, *(_HEADS if "heads" in facts.flags else ())), facts.sentence, __name__
+        Sampler, name, (*facts.parameters, *settings_with("selection", facts.flags)), facts.sentence, __name__
     )
     for name, facts in parts("selection").items()
 }
