@@ -15,7 +15,7 @@ from scipy.special import log_softmax, logsumexp
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, samplers, solvers
 from manyclass.checks import csr_parts, seed_from
-from manyclass.classifiers.base import with_state
+from manyclass.classifiers.answers import with_state
 from manyclass.solvers import Adagrad
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS
 from manyclass.weights.storage import NOTHING

@@ -15,10 +15,10 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import batches_plan, planned, told_batches
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import stated
+from manyclass.classifiers.answers import stated
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
-from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.streams import Parts
 from manyclass.models import MODELS
 from manyclass.parts import Part, resolve_part

@@ -1,4 +1,4 @@
-"""What classifiers share that are trained on points with one or several labels, over features or embeddings."""
+"""What classifiers answer that are trained on points with one or several labels, over features or embeddings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.utils.metadata_routing import UNUSED
 
 import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
-from manyclass.classifiers.base import LinearClassifier
+from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.data import indicator_lists
 from manyclass.classifiers.targets import Unseen, check_targets
 from manyclass.training.calibration import label_log_losses
@@ -22,11 +22,8 @@ from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 
-class LabelClassifier(LinearClassifier):
-    """A linear classifier that also takes an indicator matrix of labels, and may have embeddings or a search.
-
-    A subclass has `fit` and a class of planners.
-    """
+class LabelAnswers(Answers):
+    """The answers of a model whose rows may have several labels."""
 
     __metadata_request__predict: ClassVar = {"k": UNUSED, "threshold": UNUSED}  # the same for all rows
 
@@ -191,7 +188,7 @@ def indicator_of(best: Ids, n_classes: int) -> sp.csr_array:
     return sp.csr_array((ones, np.sort(best, axis=1).ravel(), indptr), shape=(len(best), n_classes))
 
 
-def class_vectors(model: LinearClassifier) -> Floats:
+def class_vectors(model: Answers) -> Floats:
     """The vectors that stand for the classes of a fitted model: those beside its embeddings, else the rows of W.
 
     Parameters

@@ -12,9 +12,9 @@ from sklearn.utils import Tags
 from manyclass.checks import n_threads_from
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.planner import Asked
-from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.targets import labels_given, positions_of

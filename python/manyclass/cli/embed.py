@@ -12,8 +12,8 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.classifiers.base import vectorizer_of
-from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.classifiers.answers import vectorizer_of
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel, expected_by
 from manyclass.cli.output import check_writable, text_output

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import metrics
-from manyclass.classifiers.base import has_probabilities, uncalibrated_confidence, vectorizer_of
+from manyclass.classifiers.answers import has_probabilities, uncalibrated_confidence, vectorizer_of
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.saving import Classifier, load, load_notes
-from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
 from manyclass.datasets import first_label

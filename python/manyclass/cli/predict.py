@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.classifiers.base import has_probabilities, vectorizer_of
+from manyclass.classifiers.answers import has_probabilities, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note

@@ -11,8 +11,8 @@ from distributed import get_worker
 from sklearn.base import clone
 
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import with_state
-from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.classifiers.answers import with_state
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import lost_log_sums, place_in_block, turn
 from manyclass.dask.costs import takes_exact_steps

@@ -12,8 +12,8 @@ from distributed import Future
 from sklearn.base import clone
 
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import planner_of, state_of, with_state
-from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.classifiers.answers import state_of, with_state
+from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.dask.batch_passes import BatchPasses
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.merging import Curvature, couplings, size_of

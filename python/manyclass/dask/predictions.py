@@ -12,9 +12,9 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import clone
 
-from manyclass.classifiers.base import caller_of, state_of, with_state
+from manyclass.classifiers.answers import caller_of, state_of, with_state
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.data import indicator_lists, rows_of
-from manyclass.classifiers.several_labels import LabelClassifier
 from manyclass.classifiers.targets import find_positions
 from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
 from manyclass.dask.loading import n_rows, pack

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import state_of
-from manyclass.classifiers.several_labels import LabelClassifier
+from manyclass.classifiers.answers import state_of
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import Report, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_choice
-from manyclass.classifiers.base import with_classes
+from manyclass.classifiers.answers import with_classes
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.saving import load, load_notes, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier

@@ -14,14 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
-from manyclass.classifiers.base import (
-    LinearClassifier,
-    build_index,
-    has_probabilities,
-    state_of,
-    vectorizer_of,
-    with_state,
-)
+from manyclass.classifiers.answers import Answers, build_index, has_probabilities, state_of, vectorizer_of, with_state
 from manyclass.classifiers.exclusion import excluded
 from manyclass.datasets import l2_normalize
 from manyclass.training.state import Features
@@ -101,7 +94,7 @@ class Predictor:
         Whether rows are divided by their Euclidean norm, as they were in the fit.
     """
 
-    def __init__(self, model: LinearClassifier, limits: Limits, k: int, *, normalize: bool = False) -> None:
+    def __init__(self, model: Answers, limits: Limits, k: int, *, normalize: bool = False) -> None:
         check_number("k", k, low=1, high=limits.max_k, integer=True)
         state = state_of(model)
         unnamed = Features(state.features.n, None)  # the features of requests have no names

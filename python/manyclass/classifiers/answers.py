@@ -1,0 +1,450 @@
+"""What every fitted classifier answers by its state: predictions, evaluation, files."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
+
+from manyclass.checks import check_number, n_threads_from, outer_level, set_named
+from manyclass.classifiers.approximate_index import ApproximateAnswers
+from manyclass.classifiers.data import Caller, rows_of, some_rows
+from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
+from manyclass.classifiers.files import Model, unknown_kind, write_model
+from manyclass.classifiers.targets import Unseen, labels_given, positions_of, seen_positions
+from manyclass.help_lines import brief_requests, get_named, get_routing
+from manyclass.training.calibration import Calibration
+from manyclass.training.core_training import summarize
+from manyclass.training.state import State
+from manyclass.training.weighting import checked_weights, weights_left
+from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.weights import Weights
+
+
+class Planning(Protocol):
+    """What answers ask of a class of planners.
+
+    Attributes
+    ----------
+    trains_log_odds : bool
+        Whether e^z is a probability but for its normaliser.
+    """
+
+    trains_log_odds: ClassVar[bool]
+
+
+class Answers(ClassifierMixin, BaseEstimator):
+    """An estimator that holds the state of a fitted model, or none, and answers for it."""
+
+    __metadata_request__score: ClassVar = {"unseen": UNUSED}  # the same for all rows
+
+    n_jobs: int | None
+    random_state: Any
+    _planner: ClassVar[type[Planning]]
+
+    set_params = set_named
+    get_params = get_named
+    get_metadata_routing = get_routing
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Say of each method that scikit-learn makes here what it does in a line."""
+        super().__init_subclass__(**kwargs)
+        brief_requests(cls)
+
+    # The state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in self.__dict__
+
+    @property
+    def _fitted(self) -> State:
+        """The state; raises NotFittedError, an AttributeError, where there is none."""
+        try:
+            state: State = self.__dict__["_state"]
+        except KeyError:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments before "
+                "using this estimator."
+            ) from None
+        return state
+
+    def _taken(self, state: State) -> Self:
+        """Put a state in the place of the one before."""
+        self.__dict__["_state"] = state
+        return self
+
+    @property
+    def _weights(self) -> Weights:
+        return self._fitted.weights
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Distinct labels, sorted, (n_classes,)."""
+        return self._fitted.classes
+
+    @property
+    def class_count_(self) -> Doubles:
+        """Rows of each class so far, (n_classes,), float64."""
+        return self._fitted.counts
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        return self._fitted.features.n
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of features, (n_features,), where X has some; else an AttributeError."""
+        names = self._fitted.features.names
+        if names is None:
+            raise AttributeError("X had no names of features")
+        return names
+
+    @property
+    def loss_curve_(self) -> Doubles:
+        """The loss of each pass, (n_iter,), float64."""
+        return self._fitted.curve
+
+    @property
+    def n_iter_(self) -> int:
+        """How many passes training made."""
+        return len(self._fitted.curve)
+
+    @property
+    def calibration_(self) -> Calibration | None:
+        """How probabilities were calibrated, or None."""
+        return self._fitted.calibration
+
+    def _caller(self) -> Caller:
+        return Caller(type(self).__name__, self.__sklearn_tags__())
+
+    # Predictions
+
+    @property
+    def coef_(self) -> Any:
+        """Weights, (n_classes, n_features), float32; a view, of a sparse model a `scipy.sparse.csc_array`."""
+        return self._weights.coef
+
+    @property
+    def intercept_(self) -> Floats:
+        """Intercepts, (n_classes,), float32."""
+        return self._weights.intercept
+
+    # Every question reads the state once, at its beginning, so that a training at the same time does not change it.
+
+    def _asked(self, X: Data) -> tuple[State, Matrix]:
+        """Return the state that answers a question, and its rows, checked."""
+        state = self._fitted
+        # Tags take as long as the prediction of a row; the check of rows asks for none that depends on parameters.
+        return state, rows_of(Caller(type(self).__name__, _TAGS_OF_ROWS), state, X)
+
+    def decision_function(self, X: Data) -> Floats:
+        """Return the scores x.w_k + b_k, (n_samples, n_classes), float32; of two classes the difference, a 1d array."""
+        state, x = self._asked(X)
+        scores = state.weights.scores(x, n_threads_from(self.n_jobs))
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    # What depends on the distribution of a label given its scores; a subclass replaces it. Classes rank by their scores
+    # under every independent, identically distributed noise.
+
+    def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
+        """Log-probabilities of all classes."""
+        z = state.weights.scores(x, n_threads_from(self.n_jobs)).astype(np.float64)
+        z -= z.max(axis=1, keepdims=True)
+        z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
+        return z
+
+    def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
+        """Log-loss of each point, and the rank of its label (0: predicted), of scores times a factor."""
+        weights, scale = state.weights.times(factor)
+        return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale)
+
+    def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
+        """Positions and log-probabilities of the k best classes of each point, best first."""
+        return state.weights.top_k(x, k, n_threads_from(self.n_jobs))
+
+    def _scores_are_log_odds(self, state: State) -> bool:
+        """Whether e^z is a probability but for its normaliser, or calibration makes one of it."""
+        return self._planner.trains_log_odds or state.calibration is not None
+
+    def _not_softmax(self, state: State) -> str:
+        """Why probabilities are not those of a softmax of the scores, or nothing."""
+        return ""
+
+    def predict_log_proba(self, X: Data) -> Doubles:
+        """Return the log-probabilities of all classes, (n_samples, n_classes), float64, in nats."""
+        state, x = self._asked(X)
+        told: Doubles = stated(state, self._log_probabilities(state, x))
+        return told
+
+    def predict_proba(self, X: Data) -> Doubles:
+        """Return probabilities, (n_samples, n_classes), float64; rows sum to one, but of several calibrated labels."""
+        log_proba = self.predict_log_proba(X)
+        return np.exp(log_proba, out=log_proba)
+
+    def predict(self, X: Data) -> NDArray[Any]:
+        """Return the most probable label of each point; of equals, the first in `classes_`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with the dtype of `classes_`
+        """
+        return self._best_labels(*self._asked(X))
+
+    def _best_labels(self, state: State, x: Matrix) -> NDArray[Any]:
+        labels: NDArray[Any] = state.classes[self._top_k(state, x, 1)[0][:, 0]]
+        return labels
+
+    @overload
+    def predict_top_k(
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = ...,
+        approximate: bool = ...,
+        recall: float = ...,
+        return_std: Literal[False] = ...,
+    ) -> tuple[NDArray[Any], Floats]: ...
+
+    @overload
+    def predict_top_k(
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = ...,
+        approximate: bool = ...,
+        recall: float = ...,
+        return_std: Literal[True],
+    ) -> tuple[NDArray[Any], Floats, Doubles]: ...
+
+    def predict_top_k(
+        self,
+        X: Data,
+        k: int,
+        *,
+        exclude: Exclude = None,
+        approximate: bool = False,
+        recall: float = 0.95,
+        return_std: bool = False,
+    ) -> tuple[NDArray[Any], Floats] | tuple[NDArray[Any], Floats, Doubles]:
+        """Return the k most probable labels of each row, and their log-probabilities, best first.
+
+        Parameters
+        ----------
+        X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
+        exclude : lists of labels that rows are not to get, or matrix (n_samples, n_classes), 0 but for these, or None
+        approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
+            Search an index for this share of the best where that is faster; `help(manyclass.search.class_index)`.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
+        log_probabilities, std : float32 like labels, nats, -inf if missing; float64, by rows, how far these may err
+        """
+        state, x = self._asked(X)
+        check_number("k", k, low=1, high=len(state.classes), integer=True)
+        check_number("recall", recall, low=0, open_low=True, high=1)
+        if approximate and (why := self._not_softmax(state)):
+            raise ValueError(f"approximate=True needs the probabilities of a softmax; {why}")
+
+        def exact(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            return *self._top_k(state, some, width), np.zeros(some.shape[0])
+
+        best: Best | None = None
+        if approximate:
+            asked = (int(k), float(recall), self.random_state, n_threads_from(self.n_jobs))
+            best = self._approximate(state).finder(x, *asked, exact)
+        labels, found, std = self._best(state, x, int(k), exclude, best or exact)
+        log_probabilities = stated(state, found).astype(np.float32)
+        return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
+
+    def _best(
+        self, state: State, x: Matrix, k: int, exclude: Exclude, best: Best
+    ) -> tuple[NDArray[Any], Floats, Doubles]:
+        """The k best labels of each row, without those that it is not to get, with what `best` tells of them."""
+        if exclude is None:
+            positions, found, std = best(x, k)
+        else:
+            pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
+            positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
+        return labels_at(state.classes, positions), found, std
+
+    def _approximate(self, state: State) -> ApproximateAnswers:
+        """Return the index and the 8-bit copy over these weights, or room for them."""
+        kept: ApproximateAnswers | None = self.__dict__.get("_kept_answers")
+        if kept is None or kept.weights is not state.weights:
+            kept = self._kept_answers = ApproximateAnswers(state.weights)
+        return kept
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For copies and joblib: all but what can be made again, and the locks.
+        return {name: value for name, value in super().__getstate__().items() if name not in _NOT_COPIED}
+
+    def evaluate(
+        self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+    ) -> dict[str, float]:
+        """Return the exact mean "log_loss" in nats, "error", "top5_error" and "n_unseen", without an (N, K) array.
+
+        Means are weighted by `sample_weight`. Points whose label was not seen in fit are left out and counted, or with
+        unseen="error" refused by a ValueError, as is a y of another length than X.
+        """
+        return self._evaluated(*self._asked(X), y, sample_weight, unseen)
+
+    def _evaluated(
+        self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
+    ) -> dict[str, float]:
+        weights = checked_weights(sample_weight, x.shape[0])
+        positions, seen = seen_positions(y, x.shape[0], state.classes, unseen)
+        weights = weights_left(weights, seen, "has a label seen in fit")
+        found = summarize(*self._log_losses(state, some_rows(x, seen), positions), weights)
+        return {**found, "n_unseen": x.shape[0] - len(seen)}
+
+    def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
+        """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
+        return self._accuracy(*self._asked(X), y, sample_weight, unseen)
+
+    def _accuracy(self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen) -> float:
+        weights = checked_weights(sample_weight, x.shape[0])
+        positions, seen = seen_positions(y, x.shape[0], state.classes, unseen)
+        if len(seen) < x.shape[0]:
+            warnings.warn(
+                f"{x.shape[0] - len(seen)} of {x.shape[0]} points have labels unseen in fit and are left out of the "
+                "score; unseen='error' refuses them",
+                UserWarning,
+                stacklevel=outer_level(),
+            )
+        weights = weights_left(weights, seen, "has a label seen in fit")
+        best, _ = self._top_k(state, some_rows(x, seen), 1)
+        return float(np.average(best[:, 0] == positions, weights=weights))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings."""
+        self._save(path)
+
+    def _save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+        write_model(self._model(self._fitted), path, notes)
+
+    def _model(self, state: State) -> Model:
+        """What a file has of the estimator, with a state."""
+        kind = type(self).__name__
+        if not type(self).__module__.startswith("manyclass."):  # a caller's own class may have the name of one of ours
+            raise unknown_kind(kind)
+        return Model(kind, self.get_params(deep=False), state, vectorizer_of(self))
+
+    def storage(self) -> dict[str, Any]:
+        """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
+        state = self._fitted
+        weights = state.weights
+        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
+        return found if state.hashing is None else {**found, "hashed_features": state.hashing.n_rows}
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+_TAGS_OF_ROWS = BaseEstimator().__sklearn_tags__()
+_TAGS_OF_ROWS.input_tags.sparse = True
+_NOT_COPIED = ("_kept_answers", "_locks")
+
+
+def stated(state: State, log_p: Any) -> Any:
+    """Return what is told of log-probabilities of the softmax: of several labels, the calibrated ones of each."""
+    calibration = state.calibration
+    return log_p if calibration is None or not state.several else calibration.log_probabilities(log_p)
+
+
+# What other folders ask of an estimator
+
+
+def state_of(model: Answers) -> State:
+    """Return the state of a fitted estimator; raises NotFittedError, an AttributeError, where there is none."""
+    return model._fitted
+
+
+def vectorizer_of(model: Answers) -> Any:
+    """Return what made the features of texts, where an estimator has it as `vectorizer_`; else None."""
+    return model.__dict__.get("vectorizer_")
+
+
+def has_probabilities(model: Answers) -> bool:
+    """Whether a fitted estimator has `predict_proba`; a margin has it where it is calibrated."""
+    return model._scores_are_log_odds(model._fitted)
+
+
+def build_index(model: Answers, X: Data, k: int, recall: float) -> None:
+    """Build and tune the index that `predict_top_k(X, k, approximate=True, recall=recall)` then searches.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Rows like those to come, at least 128.
+    k : int
+    recall : float in ]0, 1]
+
+    Raises
+    ------
+    ValueError
+        If scoring all classes is predicted to be faster, probabilities are not those of a softmax, or rows are too few.
+    """
+    check_number("recall", recall, low=0, open_low=True, high=1)
+    state, x = model._asked(X)
+    if why := model._not_softmax(state):
+        raise ValueError(f"approximate answers need the probabilities of a softmax; {why}")
+    model._approximate(state).build(x, k, recall, model.random_state, n_threads_from(model.n_jobs))
+
+
+def caller_of(model: Answers) -> Caller:
+    """Return who asks for a check of data in the estimator's name."""
+    return model._caller()
+
+
+Fitted = TypeVar("Fitted", bound=Answers)
+
+
+def with_state(model: Fitted, state: State) -> Fitted:
+    """Give an estimator a state, and return it."""
+    return model._taken(state)
+
+
+def with_classes(model: Fitted, classes: NDArray[Any]) -> Fitted:
+    """Give the classes of a fitted estimator other names, in their order, and return it."""
+    return model._taken(replace(model._fitted, classes=classes))
+
+
+def uncalibrated_confidence(model: Answers, X: Data, labels: ArrayLike) -> Doubles:
+    """Return the probability that a label of each row would have without the calibration of a model of one label a row.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    labels : array-like of shape (n_samples,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,), float64
+    """
+    state, x = model._asked(X)
+    factor = 1.0 if state.calibration is None else state.calibration.temperature
+    losses, _ = model._log_losses(state, x, positions_of(labels_given(labels, x.shape[0]), state.classes, "y"), factor)
+    confidence: Doubles = np.exp(-losses)
+    return confidence
