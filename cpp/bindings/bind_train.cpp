@@ -240,6 +240,7 @@ void bind_train(py::module_& m) {
         return released([&] { return self.run(visits); });
       });
 
+  m.attr("curvature_gain") = Curvature::gain;
   m.def(
       "step_size",
       [](const std::string& schedule, double eta_0, double decay, int epoch) {

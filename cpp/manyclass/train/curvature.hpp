@@ -27,6 +27,11 @@ namespace manyclass {
 
 class Curvature {
  public:
+  // Rows that came early count with the curvature that they had then, which is larger than what is left of it. Steps of
+  // gain times the inverse forget what was wrong at first as n^-gain, and end with gain^2 / (2 gain - 1) of the noise:
+  // 1.04 of it. With 50 classes and 100,000 rows the loss so ends .025 above the optimum, and .035 with a gain of 1.
+  static constexpr double gain = 1.25;
+
   // Sums of x_ij^2 over earlier rows, and over the rows of this training, which count as they are visited: D + 1 numbers,
   // the last being that of the intercepts, whose feature is 1. And the sums of p_k (1 - p_k) over all visits so far.
   Curvature(std::span<const double> before, std::span<const double> now, std::span<double> classes)
@@ -103,10 +108,6 @@ class Curvature {
   }
 
  private:
-  // Rows that came early count with the curvature that they had then, which is larger than what is left of it. Steps of
-  // gain times the inverse forget what was wrong at first as n^-gain, and end with gain^2 / (2 gain - 1) of the noise:
-  // 1.04 of it. With 50 classes and 100,000 rows the loss so ends .025 above the optimum, and .035 with a gain of 1.
-  static constexpr double gain = 1.25;
   static constexpr double most = 1e30;  // a product with a step then stays within single precision
 
   double sum(std::size_t j, double passes) const { return before_[j] + passes * now_[j]; }

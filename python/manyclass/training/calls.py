@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.seen import Carried
@@ -17,7 +18,6 @@ from manyclass.training.state import History, Points, Starts, State
 from manyclass.weights.arrays import Doubles, Floats
 from manyclass.weights.weights import Weights
 
-GAIN = 1.25  # as in the core's train/curvature.hpp
 MOST_KEPT = float(np.finfo(np.float32).max)
 
 
@@ -216,7 +216,7 @@ def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> 
         plan.schedule,
         plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1),
     )
-    per_sum = schedule.learning_rate / (GAIN * of_batch * n_classes)
+    per_sum = schedule.learning_rate / (_core.curvature_gain * of_batch * n_classes)
     first, last = (1 + per_sum * alike(sums)[0] for sums in (before, before + plan.max_iter * now))
     falls = first / last
     middle = falls ** (0.5 / plan.max_iter) / first  # of the part that falls to the first pass
