@@ -192,8 +192,6 @@ def test_every_training_ends_soon_and_keeps_the_model_reached(name, kind, tmp_pa
         X, y = rows(20_000, 100), np.arange(20_000) % 40
     model = FITS[name].set_params(max_iter=HUGE, random_state=0)
     if kind == "max_seconds":
-        if name == "posterior":
-            pytest.skip("a posterior has no max_seconds")
         begin = clock()
         model.fit(X, y, max_seconds=BEFORE)
         seconds = clock() - begin - BEFORE

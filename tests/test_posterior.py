@@ -8,6 +8,8 @@ from reference.epoch import seed_of
 from reference.posterior import Posterior, gumbel_terms, utility_terms
 from reference.problems import planted
 from reference.rng import VISIT_ORDER, Rng, shuffled
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from test_double_sum import finite_differences
 
 import manyclass
@@ -37,6 +39,13 @@ def training_of(noise, x, y, *, n_nodes=5, weights=None, mean_weight=1.0, **para
     plan = estimator._plans().plan(Facts.of(x, 7))
     training = GaussianTraining(plan, x, y.astype(np.int32), 7, weights, mean_weight)
     return training, plan.utility.family
+
+
+def make_pass(training, t, eta):
+    """Visit every point, and return the mean of minus the bound."""
+    visits = {"first": 0, "last": training.n_visits, "loss": 0.0}
+    training.loss = training.visit(epoch=t, eta=eta, eta_u=0.0, **visits).loss
+    return training.finish(t)[0]
 
 
 def minus_bound(noise, family, d, alpha, mu, s):
@@ -117,8 +126,8 @@ def test_passes_equal_their_twin(noise, storage, n_negatives, weighted, seed):
     twin = Posterior(X.astype(float), y, 7, noise, family, *options, **weights)
     for t in range(3):
         # Single precision in the core, some 24 batches of steps that follow each other's scores.
-        assert training.make_pass(t, 0.5) == pytest.approx(twin.make_pass(t, 0.5), rel=1e-4)
-        W, V = (training._by_feature(a)[:, :7] for a in (training.means.matrix, training.variances))
+        assert make_pass(training, t, 0.5) == pytest.approx(twin.make_pass(t, 0.5), rel=1e-4)
+        W, V = (training.by_feature(a)[:, :7] for a in (training.weights.matrix, training.variances))
         np.testing.assert_allclose(W, twin.W, atol=2e-4 * np.abs(twin.W).max())
         np.testing.assert_allclose(V, twin.V, rtol=1e-3)
 
@@ -132,7 +141,7 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
     x = sp.csr_array(X) if storage == "sparse" else X
     alpha = 0.1
     training, family = training_of(noise, x, y, alpha=alpha, sampler="all", random_state=seed)
-    training.make_pass(0, 1e-12)
+    make_pass(training, 0, 1e-12)
     if family is None:
         own = np.full((len(y), 7), 1 / 7)
     else:
@@ -140,7 +149,7 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
         own = np.full((len(y), 7), family.weights @ law.curvature(e, law.hazard(e)))
     own[np.arange(len(y)), y] = 6 * own[0, (y[0] + 1) % 7]
     expected = 1 / (alpha * len(y) + own.T @ np.square(X.astype(float)))
-    got = training._by_feature(training.variances)[:, :7].T
+    got = training.by_feature(training.variances)[:, :7].T
     np.testing.assert_allclose(got, expected, rtol=2e-4)  # q of the family is its best to 1e-5 after a pass
 
 
@@ -157,8 +166,8 @@ def test_a_batch_touches_only_features_and_classes_that_it_has(noise, seed):
         random_state=seed,
         solver=solvers.Implicit(batch_size=2),
     )
-    training.visit(0, 0.5, 0, 2)
-    moved = training._by_feature(training.means.matrix)[:, :7] != 0
+    training.visit(epoch=0, eta=0.5, eta_u=0.0, first=0, last=2, loss=0.0)
+    moved = training.by_feature(training.weights.matrix)[:, :7] != 0
     points = shuffled(len(y), Rng(seed_of(seed), 0, VISIT_ORDER))[:2]
     assert not moved[~(X[points] != 0).any(axis=0)].any()
     assert 1 <= moved.any(axis=0).sum() <= 4
@@ -217,11 +226,45 @@ def test_what_the_posterior_cannot_do_is_refused(seed):
         match="posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are ",
     ):
         AugmentReduceClassifier(posterior="gaussian").fit(X, y)
-    with pytest.raises(ValueError, match="no callback"):
-        AugmentReduceClassifier(posterior="gaussian", alpha=1.0).fit(X, y, callback=print)
+    with pytest.raises(ValueError, match="begins at the prior"):
+        AugmentReduceClassifier(posterior="gaussian", alpha=1.0).fit(X, y, intercept_init=np.zeros(7))
     model = AugmentReduceClassifier(alpha=1.0, max_iter=1).fit(X, y)
     with pytest.raises(AttributeError, match="coef_var_ needs posterior='gaussian'"):
         _ = model.coef_var_
+
+
+def test_a_posterior_has_callbacks_checkpoints_and_a_limit_of_seconds(seed, tmp_path):
+    X, y = small(seed)
+    solver = solvers.Implicit(decay=0.8)
+    model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, max_iter=6, solver=solver, random_state=seed)
+    whole = clone(model).fit(X, y)
+
+    def lost(state):
+        if state.n_iter == 3:
+            raise RuntimeError("the machine is gone")
+
+    with pytest.raises(RuntimeError, match="gone"):
+        clone(model).fit(X, y, callback=lost, checkpoint=tmp_path / "run", every=1)
+    resumed = clone(model).fit(X, y, checkpoint=tmp_path / "run", every=1, resume=True)
+    np.testing.assert_array_equal(resumed.coef_, whole.coef_)
+    np.testing.assert_array_equal(resumed.coef_var_, whole.coef_var_)
+    np.testing.assert_array_equal(resumed.loss_curve_, whole.loss_curve_)
+    stopped = clone(model).fit(X, y, callback=lambda state: state.n_iter == 2)
+    assert stopped.n_iter_ == 2
+    np.testing.assert_array_equal(stopped.coef_var_, clone(model).set_params(max_iter=2).fit(X, y).coef_var_)
+    none = clone(model).fit(X, y, max_seconds=0.0)  # the first slice is the first pass of so few rows
+    assert none.n_iter_ <= 1
+    assert (none.coef_var_ > 0).all()
+
+
+def test_a_posterior_that_diverges_has_a_smaller_step_or_is_the_prior(seed):
+    X, y = small(seed)
+    model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, learning_rate=1.0, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match=r"of 0\.1 instead of 1 .*scale the rows of X to unit length$"):
+        model.fit(1e19 * X, y)  # squares that are too large whatever the step size
+    assert model.n_iter_ == 0
+    np.testing.assert_array_equal(model.coef_, 0)
+    np.testing.assert_array_equal(model.coef_var_, np.float32(1 / (0.1 * len(y))))
 
 
 def test_a_posterior_counts_its_weights_as_observations(seed):

@@ -234,8 +234,6 @@ def points_plan(choice: Choice) -> Planned:
 def utility_plan(choice: Choice, noise: str, local: Part, family: LocalFamily | None) -> PointsPlan:
     """Return the plan of an AugmentReduceClassifier, with this local step and family."""
     given = Taking.of(choice, "noise", "local_step", "posterior")
-    if choice["posterior"] != "point":
-        given.pass_over("verbose")
     fields, of_solver = _point_fields(choice, given)
     if of_solver.take("schedule") == "adaptive" and fields["averaging"] != "none":
         raise ValueError(f"schedule='adaptive' needs averaging='none'; it is {fields['averaging']!r}")

@@ -333,10 +333,10 @@ class AugmentReduceClassifier(LinearClassifier):
         def asked(points: Points) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             found = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
-            given = (callback, max_seconds, found, checkpoint, self._warm_state())
-            if self._plans().check().posterior is not None and any(one is not None for one in given):
+            starts = found is not None or self._warm_state() is not None
+            if starts and self._plans().check().posterior is not None:
                 raise ValueError(
-                    "posterior='gaussian' knows no callback, max_seconds, coef_init or checkpoint; they must be None"
+                    "posterior='gaussian' begins at the prior: leave coef_init, intercept_init and warm_start"
                 )
             return Asked(start=found)
 

@@ -132,21 +132,17 @@ def _gone_on(
 
 
 def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: FeatureScaling | None) -> State:
+    variances = None
     if isinstance(plan, PointsPlan) and plan.posterior:
-        means, variances, curve = fit_posterior(
-            plan,
-            points.x,
-            points.labels.ids,
-            points.n_classes,
-            points.weights,
-            mean_weight=points.mean_weight,
-        )
-        return State.of_fit(points, means, curve, variances=variances)
-    if isinstance(plan, PointsPlan | FullBatchPlan):
+        data = (points.x, points.labels.ids, points.n_classes, watch, points.weights)
+        found, variances = fit_posterior(plan, *data, mean_weight=points.mean_weight)
+    elif isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    found = fit_terms(plan, points, watch)
+    else:
+        found = fit_terms(plan, points, watch)
     told = Told(_told_rate(found), best_iter=len(found.curve))
-    return State.of_fit(points, found.weights, found.curve, squares=found.squares, told=told)
+    squares = None if variances is not None else found.squares
+    return State.of_fit(points, found.weights, found.curve, squares=squares, variances=variances, told=told)
 
 
 def _told_rate(found: Trained) -> dict[str, Any]:
