@@ -12,9 +12,9 @@ import manyclass
 from manyclass import SoftmaxClassifier, models
 from manyclass.checks import seed_from
 from manyclass.training import blend
-from manyclass.training.blend import features_of_classes
 from manyclass.training.plan import HybridPlan
 from manyclass.training.state import Features, Points
+from manyclass.training.terms import features_of_classes
 
 K, GROUP, HELD = 240, 6, 3  # items, those of a group, and items of a history: each is in 25 rows of 2,000
 NEVER, OFTEN = 0.0, 0.8  # how often the next item is one of the history

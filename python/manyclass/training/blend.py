@@ -17,8 +17,7 @@ from scipy.optimize import minimize
 
 from manyclass import _core
 from manyclass.checks import made_once
-from manyclass.training.plan import HybridPlan, Labels
-from manyclass.training.state import Points
+from manyclass.training.plan import Labels
 from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
 from manyclass.weights.weights import Weights
 
@@ -171,23 +170,6 @@ def _tiles(
 # Nats by which it must better all rows held out together. Twice the gain of a number without use has the chi-squared
 # distribution of one degree of freedom, which is above 10 in two of a thousand data sets.
 LEAST_GAIN = 5.0
-
-
-def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
-    """The feature that is each class itself, -1 where there is none: of its name, or of its number; None: of no class.
-
-    Places of hashed features say nothing.
-    """
-    classes, n_features = points.classes, points.x.shape[1]
-    if not plan.repeats or points.hashing is not None:
-        return None
-    names = points.features.names
-    if names is not None:
-        places = {str(name): place for place, name in enumerate(names)}
-        return np.array([places.get(str(label), -1) for label in classes], dtype=np.int32)
-    if classes.dtype.kind not in "iu":
-        return None
-    return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
 
 
 def own_features(own: Ids, n_features: int) -> Weights:

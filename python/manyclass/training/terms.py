@@ -21,7 +21,6 @@ from manyclass.training.blend import (
     best_factor,
     best_repeats,
     best_scales,
-    features_of_classes,
     rows_held_out,
 )
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
@@ -355,3 +354,20 @@ def _set_new_intercepts(
 ) -> None:
     if plan is not None and plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
         set_new_intercepts(weights.intercept, before, counts)
+
+
+def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
+    """The feature that is each class itself, -1 where there is none: of its name, or of its number; None: of no class.
+
+    Places of hashed features say nothing.
+    """
+    classes, n_features = points.classes, points.x.shape[1]
+    if not plan.repeats or points.hashing is not None:
+        return None
+    names = points.features.names
+    if names is not None:
+        places = {str(name): place for place, name in enumerate(names)}
+        return np.array([places.get(str(label), -1) for label in classes], dtype=np.int32)
+    if classes.dtype.kind not in "iu":
+        return None
+    return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
