@@ -41,6 +41,7 @@ REDUCTIONS = {
     "logistic": "logistic",
 }
 # By minibatches there is one more, which is no log-likelihood.
+SOFTMAX_REDUCTIONS = (REDUCTIONS["pick_all"], REDUCTIONS["pick_all_normalized"])
 BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
 # The step of embeddings, which start with length 1, over that of W: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best
@@ -330,7 +331,9 @@ def softmax_batches_plan(choice: Choice) -> Planned:
             "or another reduction"
         )
     given.refuse_rest(where)
-    return planned(choice, replace(plan, finds_scale=margin), told_batches(choice, given, of_solver))
+    # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
+    scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
+    return planned(choice, replace(plan, finds_scale=scaled), told_batches(choice, given, of_solver))
 
 
 def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:

@@ -34,8 +34,11 @@ Training by minibatches and on pairs (several labels, embeddings, searches, marg
 - A search makes its index anew in each call, from the weights that are there; only a first call warms up.
 - The two parts of a hybrid are trained apart, by the losses and on the scales that each had in `fit`: in the sum, the
   loss of one part alone would undo its scale. The scales of the sum stay those of the fit, which found them on held-out
-  rows. In a stream without `fit` they are found anew on the rows of each call, before these are trained on
-  (bench/decisions.md).
+  rows.
+- In a stream without `fit` the rows of each call tell the scales before they are trained on: those of a hybrid, of
+  margins in a SoftmaxClassifier and, where `learning_rate` is open, the one of embeddings. In a first call, some of its
+  rows do so for the others. What earlier rows have told is kept, as a normal distribution of each scale, and counts as
+  up to 1,000 rows. Before the first row a scale is 0, so that a model of few rows begins near uniform probabilities.
 
 `half_life` makes old rows fade, for data that drift: see `help(manyclass.training.forgetting)`.
 Instead of arrays, X may be a stream of parts: see `help(manyclass.classifiers.streams)`.

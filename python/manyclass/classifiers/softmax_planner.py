@@ -108,7 +108,8 @@ class SoftmaxPlanner(Planner):
             name = "embedding" if state.weights.embeddings.size else "linear"
         # An older file does not say what its model was.
         there = None if state is None else {"model": MODELS[name]()}
-        choice = Choice(own.parameters, chosen, facts, answers=there, timed=True, by_steps=True)
+        free = call.may_fall(self.parameters)
+        choice = Choice(own.parameters, chosen, facts, answers=there, timed=True, by_steps=True, goes_on=free)
         return PlannedCall(plan_with_one_model(choice, points), points)
 
     def _kind(self, choice: Choice, state: State | None) -> str:

@@ -51,8 +51,9 @@ def fit_batches(
         return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, seen=seen)
 
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
-    # Other losses have no logarithm of a sampled sum, and the double sum shows a divergence itself.
-    hides = plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None
+    # Other losses have no logarithm of a sampled sum, the double sum shows a divergence itself, and scores that are yet
+    # to be scaled have a loss that says nothing.
+    hides = plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None and not plan.finds_scale
     signs = Signs(
         at_zero=loss_at_zero(loss, labels, n_classes, sample_weight),
         n_drawn=(n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,

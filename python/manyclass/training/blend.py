@@ -26,6 +26,13 @@ from manyclass.weights.weights import Weights
 MOST_HELD_OUT, SHARE_HELD_OUT = 1000, 0.05
 MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same log-loss, and cost a tenth of a point
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
+# The first call of a stream trains on the rows that tell its scales afterwards, so that they may be more.
+TOLD_FIRST, MOST_OF_FIRST = 100, 0.5
+LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
+# What earlier rows of a stream tell of scales counts as what so many rows tell, or a quarter of these rows where that
+# is less: the best scales change as a model learns.
+MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
+DIFFERENCE = 0.02  # of a scale, between the slopes that tell its curvature
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
@@ -40,6 +47,85 @@ def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[
         n_held = min(most, int(SHARE_HELD_OUT * n_rows))
         held[np.random.default_rng(seed).choice(n_rows, n_held, replace=False)] = True
     return held
+
+
+def rows_that_tell(n_rows: int, seed: int, most: int) -> NDArray[np.bool_]:
+    """Draw which rows of the first call of a stream tell its scales before they are trained on."""
+    told = np.zeros(n_rows, dtype=bool)
+    n_told = min(most, max(int(SHARE_HELD_OUT * n_rows), min(TOLD_FIRST, int(MOST_OF_FIRST * n_rows))))
+    told[np.random.default_rng(seed).choice(n_rows, n_told, replace=False)] = True
+    return told
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What the rows of a stream have told of the scales of its terms: normal distributions, by Laplace's method.
+
+    Attributes
+    ----------
+    means : ndarray of shape (1,) or (3,), float64
+        The scale of one term; or those of both and, of several labels a row, the temperature of their sum.
+    precisions : ndarray of shape (1,) or (3,), float64
+        0 where no row has told anything. What is known then is taken to be worth one row whose scores are uniform: the
+        scale of a term is 0, and its precision is the variance of the term's scores over the classes.
+    """
+
+    means: Doubles
+    precisions: Doubles
+
+    @classmethod
+    def unknown(cls, both: bool) -> Scales:
+        """Return what is known of one term, or of both, before the first row."""
+        means = np.array([0.0, 0.0, 1.0] if both else [0.0])
+        return cls(means, np.zeros(len(means)))
+
+    def faded(self, n_before: float, n_new: int) -> Scales:
+        """Return what is left of it beside new rows."""
+        n = min(MOST_REMEMBERED, REMEMBERED * n_before)
+        return replace(self, precisions=self.precisions * (n / (n + n_new)))
+
+    def learnt(
+        self, weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+    ) -> Scales:
+        """Return what is known after rows that the weights, each term on its own scale, were not trained on."""
+        known, both = np.stack([self.means, self.precisions], axis=1), len(self.means) > 1
+        parts = (weights.pairs_alone, weights.rows_alone) if both else (weights,)
+        tiles, n = _tiles(parts, x, labels, n_threads, sample_weight), len(parts)
+        known[:n] = _learnt(DECOUPLED if both else MEAN_LOG_LOSS, tiles, known[:n])
+        if both and len(labels.ids) > len(labels):
+            sums = [replace(tile, parts=[tile.sum(known[:n, 0])]) for tile in tiles]
+            known[n:] = _learnt(MEAN_LOG_LOSS, sums, known[n:])
+        return Scales(known[:, 0].copy(), known[:, 1].copy())
+
+    @property
+    def of_parts(self) -> tuple[float, float]:
+        """Return what the scores of pairs and those of rows are multiplied by."""
+        factor = float(np.prod(self.means[2:]))
+        first, second = (max(LEAST_OF_STREAM, float(mean)) * factor for mean in (self.means[0], self.means[:2][-1]))
+        return first, second
+
+
+def _learnt(loss: str, tiles: list[_Tile], known: Doubles) -> Doubles:
+    """Return the most probable factors after some rows and the precisions there, of those of before, in columns."""
+    n_rows = float(sum(tile.r.sum() for tile in tiles))
+    means, precisions = known.T
+    if not n_rows > 0:
+        return known
+    if not precisions.any():
+        spread = sum(tile.r @ np.stack([scores.var(axis=1) for scores in tile.parts], axis=1) for tile in tiles)
+        precisions = spread / n_rows
+
+    def objective(scales: Doubles) -> tuple[float, Doubles]:
+        value, slopes = _loss(loss, tiles, scales)
+        pull = precisions * (scales - means) / n_rows
+        return value + 0.5 * float((scales - means) @ pull), slopes + pull
+
+    first = np.maximum(means, LEAST_OF_STREAM)
+    bounds = [(LEAST_OF_STREAM, None)] * len(means)
+    scales = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds).x
+    at, steps = _loss(loss, tiles, scales)[1], DIFFERENCE * scales
+    curvatures = [(_loss(loss, tiles, scales + step)[1] - at)[j] / steps[j] for j, step in enumerate(np.diag(steps))]
+    return np.stack([scales, precisions + n_rows * np.maximum(curvatures, 0)], axis=1)
 
 
 def best_scales(

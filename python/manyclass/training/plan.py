@@ -273,7 +273,8 @@ class BatchesPlan(Plan):
         The length of embeddings; None: a linear model.
     relu : bool
     finds_scale : bool
-        Whether held-out rows tell the scale that makes the scores of margins those of a softmax.
+        Whether rows that it was not trained on tell the scale of its scores: of margins, which it makes those of a
+        softmax, and in streams, whose first rows make a model too sure of itself.
     """
 
     loss: str

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.weights import NewPairs, Weights
 
-DOUBLES = frozenset({"offset", "features", "curvatures"})  # what is kept in double precision
+DOUBLES = frozenset({"offset", "features", "curvatures", "scales", "precisions"})  # what is kept in double precision
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Squares:
         Of a linear model that is trained point by point: sums of the features' squares, and the number of rows.
     curvatures : ndarray of shape (n_classes,) or (0,), float64
         Sums of p (1 - p); none after a `fit`, which does not take them.
+    scales, precisions : ndarray of shape (n,) or (0,), float64
+        What the rows of a stream have told of the scales of its terms: see `Scales` in blend.py.
     """
 
     embeddings: Floats = field(default_factory=lambda: NO_FLOATS)
@@ -46,6 +48,8 @@ class Squares:
     offset: float = 0.0
     features: Doubles = field(default_factory=lambda: NO_DOUBLES)
     curvatures: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    scales: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    precisions: Doubles = field(default_factory=lambda: NO_DOUBLES)
 
     @classmethod
     def of_features(cls, x: Matrix, weights: Doubles | None) -> Squares:
@@ -93,6 +97,8 @@ class Squares:
             self.offset,
             self.features,
             grown(self.curvatures),
+            self.scales,
+            self.precisions,
         )
 
     def of_more_pairs(self, own: Weights, other: Weights) -> Squares:
@@ -119,7 +125,8 @@ class Squares:
         """Return a copy times a factor."""
         of = np.float32(factor)
         rows = (self.embeddings * of, self.classes * of, self.values * of, self.intercept * of)
-        return Squares(*rows, self.offset, self.features * factor, self.curvatures * factor)
+        doubles = (self.features * factor, self.curvatures * factor, self.scales, self.precisions * factor)
+        return Squares(*rows, self.offset, *doubles)
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""
@@ -140,6 +147,8 @@ def alike(features: Doubles) -> Doubles:
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Return dtypes and shapes of what a file may hold of the squares of a model."""
     shapes = {"classes": (weights.n_classes,), "embeddings": (len(weights.embeddings),)}
+    if weights.has_phi:
+        shapes |= dict.fromkeys(("scales", "precisions"), (3 if weights.has_pairs else 1,))
     if weights.is_linear:
         shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}
     if weights.has_pairs:

@@ -18,10 +18,12 @@ from manyclass.training.blend import (
     LEAST_FACTOR,
     MOST_HELD_OUT,
     MOST_HELD_OUT_FOR_ONE,
+    Scales,
     best_factor,
     best_repeats,
     best_scales,
     rows_held_out,
+    rows_that_tell,
 )
 from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
 from manyclass.training.core_training import Trained, Watch
@@ -36,10 +38,6 @@ from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
 
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
-# Rows that tell the scales of a stream: of those that the first call holds out, and of a later call, before it is
-# trained on. A first call of 60 rows of bibtex, which holds out 3, gave scales of 0 and a model that never learned.
-FEWEST_HELD_OUT, FEWEST_TO_JOIN = 20, 100
-LEAST_SCALE = 1e-3  # of a stream: what has no use now may have one later
 
 Plan = BatchesPlan | PairsPlan | HybridPlan
 
@@ -64,9 +62,14 @@ class _Terms:
 
     def held_out(self, n_rows: int) -> NDArray[np.bool_]:
         """Return which rows are left out of training; none where there is no scale to find."""
+        return rows_held_out(n_rows, self.seed, self.most_held_out) if self.most_held_out else np.zeros(n_rows, bool)
+
+    @property
+    def seed(self) -> int:
+        """Return the seed of both plans."""
         plan = self.pairs or self.rows
         assert plan is not None
-        return rows_held_out(n_rows, plan.seed, self.most_held_out) if self.most_held_out else np.zeros(n_rows, bool)
+        return plan.seed
 
     @property
     def most_held_out(self) -> int:
@@ -78,10 +81,13 @@ class _Terms:
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
         """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
         n_rows, of_rows = len(points.labels), replace(call, learning_rate=None) if self.both else call
-        return _Terms(
+        found = _Terms(
             self.pairs and replace(self.pairs, **passes_of_call(self.pairs, before.history, call, n_rows)),
             self.rows and replace(self.rows, **passes_of_call(self.rows, before.history, of_rows, n_rows)),
         )
+        if found.rows is not None and found.both and before.history.n_fit == 0:
+            found = replace(found, rows=replace(found.rows, finds_scale=True))
+        return found
 
 
 def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
@@ -98,9 +104,12 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
-        own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
         some = (x[out], labels.of(out), plan.n_threads, taken(points.weights, out))
-        weights, squares = _joined(terms, weights, squares, *some, own=own)
+        if terms.both:
+            own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
+            joined = join(weights, *some, own=own)
+            return Trained(joined, curve, rate, squares.of_more_pairs(weights, joined))
+        weights.multiply_scores(best_factor(weights, *some))
     return Trained(weights, curve, rate, squares)
 
 
@@ -108,46 +117,65 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     """Train on, or begin a stream.
 
     Each term is trained alone, as it was before: its scores must be on their own scale, for a loss of one part would
-    undo the scale that it has in the sum. The scales are those of a fit or, of a stream without one, found by rows held
-    out of the first call, then by rows that a call has not trained on.
+    undo the scale that it has in the sum. The scales are those of a fit or, of a stream without one, found by the rows
+    of each call before it is trained on them.
     """
     terms = _Terms.of(plan).of_call(points, before, call)
     if before.weights is None:
         return _begin_stream(plan, terms, points, before, call, watch)
-    n_rows = len(points.labels)
     weights, squares, scales = _grown(terms, points, before, call)
-    some = None
-    if terms.most_held_out and before.history.n_fit == 0 and n_rows >= FEWEST_TO_JOIN:
-        some = points.some(np.linspace(0, n_rows - 1, min(n_rows, terms.most_held_out)).astype(np.int64))
-    if some is not None and terms.both:
-        scales = _scales_of_stream(weights, some, plan.n_threads)
+    if terms.most_held_out and before.history.n_fit == 0:
+        squares, scales = _told(terms, weights, squares, _known_rows(points, before), before, plan.n_threads)
     curve = _train_on(terms, points, points, weights, squares, before, watch, scales)
     weights.multiply_parts(scales)
-    if some is not None and not terms.both:
-        told = before.weights.grown(points.n_classes, before.position)
-        weights.multiply_scores(best_factor(told, some.x, some.labels, plan.n_threads, some.weights))
     return Trained(weights, curve, squares=squares)
 
 
 def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
-    """The first call holds rows out for the scales, as a fit does, where they are enough."""
+    """The first call trains on some rows, finds the scales by the others, and trains on these, too."""
     if terms.pairs is not None and terms.pairs.prune > 0:
         raise ValueError(
             f"prune is {terms.pairs.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
         )
-    held = terms.held_out(len(points.labels))
-    joins = np.count_nonzero(held) >= FEWEST_HELD_OUT
-    kept = points.some(np.flatnonzero(~held)) if joins else points
-    weights, squares = _start(terms, kept)
+    tell = rows_that_tell(len(points.labels), terms.seed, terms.most_held_out)
+    first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
+    weights, squares = _start(terms, first)
     if not terms.both and terms.rows is not None:
         set_new_rows(weights, points.classes, before.position, call.new_classes)
-    curve = _train_on(terms, kept, points, weights, squares, before, watch)
-    if joins:
-        some = points.some(np.flatnonzero(held))
-        own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
-        of_some = (some.x, some.labels, plan.n_threads, some.weights)
-        weights, squares = _joined(terms, weights, squares, *of_some, least=LEAST_SCALE, own=own)
+    curve = _train_on(terms, first, points, weights, squares, before, watch)
+    if not terms.most_held_out:
+        return Trained(weights, curve, squares=squares)
+    squares, scales = _told(terms, weights, squares, rest, before, plan.n_threads)
+    weights.multiply_parts(scales)
+    if rest is None:
+        return Trained(weights, curve, squares=squares)
+    own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
+    if own is not None:
+        joined = _with_repeats(weights, own, rest.x, rest.labels, plan.n_threads, rest.weights)
+        squares = squares.of_more_pairs(weights, joined)
+        squares.scales[2] *= joined.scales[1] / scales[1]
+        weights = joined
+    there = np.arange(points.n_classes)
+    after = replace(
+        before, weights=weights, position=there, squares=squares, n_visits=before.n_visits + len(first.labels)
+    )
+    weights, squares, scales = _grown(terms, rest, after, call)
+    more = _train_on(terms, rest, points, weights, squares, after, watch, scales)
+    weights.multiply_parts(scales)
+    share = len(rest.labels) / len(points.labels)
+    curve = [(1 - share) * a + share * b for a, b in zip(curve, more, strict=False)]
     return Trained(weights, curve, squares=squares)
+
+
+def _known_rows(points: Points, before: Before) -> Points:
+    """Return the points whose labels the model has: others tell nothing of the scale of its scores."""
+    there = np.zeros(points.n_classes, dtype=bool)
+    there[before.position] = True
+    if there.all():
+        return points
+    labels = points.labels
+    known = np.add.reduceat(~there[labels.ids], labels.indptr[:-1]) == 0
+    return points.some(np.flatnonzero(known))
 
 
 def _start(terms: _Terms, points: Points) -> tuple[Weights, Squares]:
@@ -223,26 +251,6 @@ def _train(
 # The scales
 
 
-def _joined(
-    terms: _Terms,
-    weights: Weights,
-    squares: Squares,
-    x: Matrix,
-    labels: Labels,
-    n_threads: int,
-    r: Doubles | None,
-    *,
-    least: float = 0.0,
-    own: Ids | None = None,
-) -> tuple[Weights, Squares]:
-    """Return the weights on the scales that are best for rows that they were not trained on, and their squares."""
-    if terms.both:
-        joined = join(weights, x, labels, n_threads, r, least=least, own=own)
-        return joined, squares.of_more_pairs(weights, joined)
-    weights.multiply_scores(best_factor(weights, x, labels, n_threads, r))
-    return weights, squares
-
-
 def join(
     weights: Weights,
     x: Matrix,
@@ -250,34 +258,49 @@ def join(
     n_threads: int,
     sample_weight: Doubles | None,
     *,
-    least: float = 0.0,
     own: Ids | None = None,
 ) -> Weights:
     """Multiply the weights of both parts by the scales that are best on rows that they were not trained on.
 
     Returned are these weights or, where classes have features of their `own` whose common weight (`best_repeats`) makes
     them better, others that have those pairs, too. Scales that rank several labels leave a factor of the sum open: the
-    temperature that makes its softmax the most probable. No scale is below `least`: 0 loses a part for good.
+    temperature that makes its softmax the most probable.
     """
     held = (x, labels, n_threads, sample_weight)
-    scales = best_scales(weights.pairs_alone, weights.rows_alone, *held)
-    weights.multiply_parts((max(least, scales[0]), max(least, scales[1])))
-    found = None if own is None else best_repeats(weights, own, *held)
-    if found is not None:
-        factor, pairs = found
-        weights.multiply_scores(factor)
-        # Pairs are on the scale of the others, from which training goes on.
-        weights = weights.plus_pairs(pairs)
-        weights.scales[0] = max(LEAST_FACTOR, weights.scales[0])
+    weights.multiply_parts(best_scales(weights.pairs_alone, weights.rows_alone, *held))
+    if own is not None:
+        weights = _with_repeats(weights, own, *held)
     if len(labels.ids) > len(labels):
         weights.multiply_scores(best_factor(weights, *held))
     return weights
 
 
-def _scales_of_stream(weights: Weights, some: Points, n_threads: int) -> tuple[float, float]:
-    """Return the best scales for rows not yet trained on, of parts that are on their own scales, and stay so."""
-    join(weights, some.x, some.labels, n_threads, some.weights, least=LEAST_SCALE)
-    return _to_own_scale(weights)
+def _with_repeats(
+    weights: Weights, own: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
+) -> Weights:
+    """Return the weights with the common weight of the classes' own features, where that is better."""
+    found = best_repeats(weights, own, x, labels, n_threads, sample_weight)
+    if found is None:
+        return weights
+    factor, pairs = found
+    weights.multiply_scores(factor)
+    # Pairs are on the scale of the others, from which training goes on.
+    weights = weights.plus_pairs(pairs)
+    weights.scales[0] = max(LEAST_FACTOR, weights.scales[0])
+    return weights
+
+
+def _told(
+    terms: _Terms, weights: Weights, squares: Squares, some: Points | None, before: Before, n_threads: int
+) -> tuple[Squares, tuple[float, float]]:
+    """Return the scales for points not yet trained on, each term being on its own scale, and keep what they go by."""
+    known = Scales(squares.scales, squares.precisions) if len(squares.scales) else Scales.unknown(terms.both)
+    if some is not None and len(some.labels):
+        rows = np.linspace(0, len(some.labels) - 1, min(len(some.labels), terms.most_held_out)).astype(np.int64)
+        some = some.some(rows)
+        known = known.faded(before.history.n_counting, len(rows))
+        known = known.learnt(weights, some.x, some.labels, n_threads, some.weights)
+    return replace(squares, scales=known.means, precisions=known.precisions), known.of_parts
 
 
 def _to_own_scale(weights: Weights) -> tuple[float, float]:
