@@ -20,6 +20,7 @@ import manyclass
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.datasets import load_multiclass
 from manyclass.training import points
+from manyclass.training.shrinkage import ends_of_stretches
 
 GAIN = 1.25
 
@@ -303,6 +304,42 @@ def test_weights_that_are_too_sure_of_new_rows_shrink(seed):
     first = SoftmaxClassifier(random_state=0).partial_fit(X[:300], y[:300], classes=np.unique(y))
     assert model.resolved_params_["learning_rate"] < 0.5 * first.resolved_params_["learning_rate"]
     assert losses[-1] < 0.5 * (losses[0] + at_best)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_one_call_of_many_rows_ends_where_ten_calls_do(ordered, seed):
+    """Labels that features hardly tell; rows that are sorted within a call are drawn, too."""
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((9000, 300), density=0.05, rng=rng, dtype=np.float32).tocsr()
+    y = np.minimum(rng.geometric(0.05, 9000), 60)
+    train, test = np.arange(8000), np.arange(8000, 9000)
+    found = {}
+    for n_calls in (1, 10):
+        model = SoftmaxClassifier(random_state=0)
+        for part in np.array_split(train, n_calls):
+            part = part[np.argsort(y[part])] if ordered else part
+            model.partial_fit(X[part], y[part], classes=np.unique(y))
+        found[n_calls] = model
+    losses = {n_calls: model.evaluate(X[test], y[test])["log_loss"] for n_calls, model in found.items()}
+    assert abs(losses[1] - losses[10]) < 0.05
+    rates = {n_calls: model.resolved_params_["learning_rate"] for n_calls, model in found.items()}
+    first = SoftmaxClassifier(random_state=0).partial_fit(X[:60], y[:60], classes=np.unique(y))  # too few to look at
+    assert max(rates.values()) < 0.5 * first.resolved_params_["learning_rate"]
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_classes", "n_before", "expected"),
+    [
+        (64, 10, 0.0, []),
+        (128, 10, 0.0, [64]),
+        (12_800, 10, 0.0, [400, 800, 1600, 3200, 6400]),
+        (12_800, 10, 6400.0, [3200]),
+        (12_800, 10, 12_800.0, []),
+        (12_800, 40_000, 0.0, []),
+    ],
+)
+def test_a_call_is_trained_in_stretches_that_double_the_rows(n_rows, n_classes, n_before, expected):
+    assert ends_of_stretches(n_rows, n_classes, n_before) == expected
 
 
 def test_weights_stay_where_new_rows_agree(seed):

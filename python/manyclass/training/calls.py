@@ -164,6 +164,19 @@ class Before:
         n_visits = call.n_visits if call.counted else history.n_points
         return cls(state.weights, position, counts, history, squares, n_visits, call.counted, goes_on)
 
+    def after(self, points: Points, weights: Weights, squares: Squares | None) -> Before:
+        """Return what comes before the next points of the same call."""
+        n_rows = len(points.labels)
+        return replace(
+            self,
+            weights=weights,
+            position=np.arange(points.n_classes),
+            counts=self.counts_after(points),
+            history=self.history.gone_on(n_rows, self.history.scaling, points.labels.mean),
+            squares=squares,
+            n_visits=self.n_visits + n_rows,
+        )
+
     def counts_after(self, points: Points) -> Doubles:
         """Rows of each class, those of a call's points included."""
         if self.counted:

@@ -4,7 +4,8 @@ The first steps of a stream have a prior variance that nobody knows. Where it is
 hardly predictable, scores are too sure of themselves at first, and later steps are too small to mend it. Before a call
 goes on with rows that are many beside those before, their log-loss is therefore compared with that of the weights times
 a factor below 1, the intercepts staying as they are. Where a factor is better by more than twice the standard error,
-the weights are multiplied by the best one, and the prior variance by its square.
+the weights are multiplied by the best one, and the prior variance by its square. A call of one pass over more rows than
+came before is trained in stretches, so that one call ends where ten do.
 """
 
 from __future__ import annotations
@@ -24,6 +25,20 @@ from manyclass.weights.weights import Weights
 FEWEST_ROWS, MOST_ROWS, SCORES, MOST_CLASSES = 64, 512, 300_000, 30_000
 LEAST_SHARE = 0.1
 LEAST_FACTOR = 0.1
+# The share of a call's rows after which weights may shrink first; then it is done whenever there are twice as many.
+FIRST_STRETCH = 1 / 32
+
+
+def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]:
+    """Return after which rows of a call of one pass weights may shrink: none where as many rows came before."""
+    ends: list[int] = []
+    at = n_rows
+    while n_classes <= MOST_CLASSES:
+        at = int(at - n_before) // 2
+        if at < max(FEWEST_ROWS, FIRST_STRETCH * n_rows):
+            break
+        ends.insert(0, at)
+    return ends
 
 
 def shrink(weights: Weights, points: Points, plan: PointsPlan, before: Before) -> float:

@@ -23,7 +23,7 @@ from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, 
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.seen import Seen
-from manyclass.training.shrinkage import shrink
+from manyclass.training.shrinkage import ends_of_stretches, shrink
 from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.state import Points, Starts, State, Told
@@ -93,7 +93,7 @@ def train(
         return _begin(points, plan, watch, first, scaling)
     before = Before.of(state, points.classes, len(points.labels), call)
     if isinstance(plan, PointsPlan):
-        found = _points_go_on(plan, points, before, call, scaling)
+        found = _linear_goes_on(plan, points, before, call, scaling)
     else:
         assert not isinstance(plan, FullBatchPlan)
         found = go_on_terms(plan, points, before, call, watch)
@@ -105,7 +105,7 @@ def _gone_on(
 ) -> State:
     """Return the state after a call."""
     told = Told() if state is None else state.told
-    if found.rate is not None and "learning_rate" in told.params:
+    if found.rate is not None and (state is None or "learning_rate" in told.params):
         told = replace(told, params={**told.params, "learning_rate": found.rate})
     if call.whole:
         own = State.of_fit(points, found.weights, found.curve, squares=found.squares)
@@ -241,6 +241,30 @@ def _squares_of_call(plan: PointsPlan, weights: Weights, points: Points, feature
     return squares
 
 
+def _linear_goes_on(
+    plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
+) -> Trained:
+    """Train on a call's rows at once or, where weights may shrink, on some stretches of them one after the other."""
+    n_rows, n_classes, ends = len(points.labels), points.n_classes, list[int]()
+    if _each_by_curvature(plan) and plan.utility is None and call.n_passes == 1:
+        ends = ends_of_stretches(n_rows, n_classes, before.history.n_counting)
+    if not ends:
+        return _points_go_on(plan, points, before, call, scaling)
+    order = np.arange(n_rows)
+    if plan.shuffle:  # rows may be sorted
+        np.random.default_rng(plan.seed).shuffle(order)
+    first, *others = (points.some(rows) for rows in np.split(order, ends))
+    found, loss = _points_go_on(plan, first, before, call, scaling), 0.0
+    for last, part in zip([first, *others], others, strict=False):
+        loss += len(last.labels) * found.curve[0]
+        before = before.after(last, found.weights, found.squares)
+        assert found.rate is not None
+        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=found.rate))
+        found = _points_go_on(plan, part, before, call, scaling)
+    loss += len(others[-1].labels) * found.curve[0]
+    return Trained(found.weights, [loss / n_rows], found.rate, found.squares)
+
+
 def _points_go_on(
     plan: PointsPlan, points: Points, before: Before, call: Call, scaling: FeatureScaling | None
 ) -> Trained:
@@ -255,9 +279,9 @@ def _points_go_on(
     squares = _squares_of_call(plan, weights, points, features, before)
     each = _each_by_curvature(plan)
     seen = Seen(weights, counts, before.n_visits, before.goes_on, squares if each else None, features, carried)
-    rate: float = plan.schedule.learning_rate
+    rate: float | None = None
     if plan.by_curvature and plan.utility is None:
-        rate *= shrink(weights, points, plan, before) ** 2
+        rate = plan.schedule.learning_rate * shrink(weights, points, plan, before) ** 2
         plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
     passes = passes_of_call(plan, before.history, call, len(points.labels))
     half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
