@@ -40,9 +40,13 @@ GRIDS = {
     "river": [{"rate": rate, "power": power} for rate, power in ((1, 0.0), (3, 0.0), (10, 0.5), (30, 0.5))],
 }
 MAKES = {"SGDClassifier": one_vs_rest, "river": river_softmax}
-# Thousands of binary models take a second a call and more, and river seconds for a few rows.
+# Thousands of binary models take a second a call and more, copies of W a fifth of one, and river seconds for some rows.
 TOO_SLOW = {("eurlex57k", "river")}
-FEW = {("eurlex57k", "SGDClassifier"): (1, 10), ("delicious", "SGDClassifier"): (1, 10, 100)}
+FEW = {
+    ("eurlex57k", "SoftmaxClassifier"): (1, 10, 100),
+    ("eurlex57k", "SGDClassifier"): (1, 10),
+    ("delicious", "SGDClassifier"): (1, 10, 100),
+}
 
 
 @pytest.fixture(scope="module", params=SETS)

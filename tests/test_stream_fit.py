@@ -6,6 +6,7 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse as sp
+from reference import problems
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, solvers
@@ -150,6 +151,50 @@ def test_passes_over_a_stream_learn_what_passes_over_arrays_do(rows, name):
         losses = [m.evaluate(X, y)["log_loss"] for m in (model, whole)]
         assert abs(losses[0] - losses[1]) < 0.1
     assert np.all(np.diff(model.loss_curve_) < 0.02)
+
+
+class Loader:
+    """An iterable that is neither a list nor a `Stream`: rows have no numbers."""
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def __iter__(self):
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize(
+    ("solver", "rate", "drawn", "alpha"),
+    [
+        ("implicit", 0.4, "auto", 1e-3),
+        ("implicit", 0.4, "auto", 1e-2),
+        ("exact", 0.1, "auto", 1e-3),
+        ("bregman", 0.1, 5, 1e-3),
+    ],
+)
+def test_fit_of_any_iterable_is_as_near_the_ridged_optimum_as_fit_of_arrays(solver, rate, drawn, alpha):
+    """Under the conditions that the module states; W = 0 is 1.5 nats above the optimum."""
+    X, y = problems.planted(np.random.default_rng(3), 1000, 8, 20, scale=4)
+    plain = models.Linear(scaling="none")
+    shared = {"model": plain, "alpha": alpha, "random_state": 0}
+
+    def objective(model):
+        return model.evaluate(X, y)["log_loss"] + alpha / 2 * float(np.sum(model.coef_.astype(float) ** 2))
+
+    best = objective(SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-7), max_iter=3000, **shared).fit(X, y))
+    model = SoftmaxClassifier(solver=solver, n_negatives=drawn, learning_rate=rate, max_iter=30, **shared)
+    at_once = objective(clone_of(model).fit(X, y)) - best
+    sources = {
+        "list": parts_of(X, y, 300),
+        "small parts": parts_of(X, y, 60),
+        "Stream": Stream(X, y, rows=200, random_state=0),
+    }
+    sources["any iterable"] = Loader(parts_of(X, y, 150))
+    above = {
+        name: objective(clone_of(model).fit(source, classes=np.arange(20))) - best for name, source in sources.items()
+    }
+    assert at_once < 0.005
+    assert max(above.values()) < at_once + 0.005, above
 
 
 def test_fit_can_be_repeated_and_its_stream_is_not_used_up(rows):
