@@ -157,9 +157,9 @@ class PostingsTwin:
                     loss, g = LOSSES[self.reduction](self.X[i] @ self.S + self.b, self.labels[i])
                     total += r[i] * loss
                     met, a = self.met(i, allowed), 1.0 if logistic else 0.0
-                    if met.all():
+                    if met is None:
                         a = 0.0
-                    elif not logistic:
+                    elif not logistic and not met.all():
                         k = np.flatnonzero(~met)[0]
                         a = float(g[k] / bias.e[k])
                     key = (self.seed, t, FIRST_LOCAL_ITEM + i)
@@ -170,7 +170,7 @@ class PostingsTwin:
                     squares += G**2
                     self.S -= self.rate * self.decay**t * G / np.sqrt(squares + self.offset)
                     bias.A += a
-                    for k in range(K) if met.all() else np.flatnonzero(met & (beside != 0)):
+                    for k in np.flatnonzero(beside if met is None else beside * met):
                         bias.move(k, beside[k], rate)
                 bias.move_due(rate)
                 if (first + len(moves)) % span == 0:
@@ -179,9 +179,9 @@ class PostingsTwin:
             self.curve.append(total / n)
         return self
 
-    def met(self, i: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which classes a row meets: all, where its features have as many weights."""
+    def met(self, i: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Which classes a row meets; None: its features have as many weights as there are classes."""
         of_features = allowed[self.X[i] != 0]
         met = of_features.any(axis=0)
         met[list(self.labels[i])] = True
-        return met | (of_features.sum() >= self.n_classes)
+        return None if of_features.sum() >= self.n_classes else met

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -24,9 +23,8 @@ struct Moves {
   std::vector<float> g;        // of the score, and so of each weight but for the feature's value
   std::vector<float> of_bias;  // of the intercept, beside what it has without being met
   std::size_t n = 0;           // of them: the lists only grow
-  bool are_of_all = false;     // all classes are met: they are all there in their order, and intercepts move by g
-  std::int64_t n_moved = 0;
-  double of_unmet = 0;  // what the visit adds to the gradients of all intercepts: a_t of UnmetClasses
+  bool are_of_all = false;     // all classes count as met: g is that of all, in their order
+  double of_unmet = 0;         // what the visit adds to the gradients of all intercepts: a_t of UnmetClasses
   double loss = 0;
 
   std::span<Index> ids() { return std::span(classes).first(n); }
@@ -47,7 +45,8 @@ class Rounding {
  public:
   Rounding(float step, Rng rng) : step_(step), first_(static_cast<std::uint32_t>(rng.next() >> 32)) {}
 
-  void round(std::span<const Index> classes, std::span<float> g) const {
+  template <class Classes>  // ClassRange or ClassList
+  void round(const Classes& classes, std::span<float> g) const {
     constexpr std::uint32_t weyl = 0x9e3779b9U;  // 2^32 / golden ratio
     for (std::size_t c = 0; c < g.size(); ++c) {
       const std::uint32_t word = first_ + static_cast<std::uint32_t>(classes[c]) * weyl;
@@ -204,23 +203,14 @@ class PostingsPolicy {
   bool look_at(const Run& run, Index i, Scratch& scratch, Moves& moves) const {
     const SparseRow x = problem_.x.row(i);
     const std::span<const Index> labels = problem_.labels.of(static_cast<std::size_t>(i));
-    meet(x, labels, scratch, moves);
-    const std::span<float> z = first_of(scratch.z, moves.n), g = first_of(moves.g, moves.n);
+    const std::span<float> z = meet(x, labels, scratch, moves), g = first_of(moves.g, moves.n);
     float largest = std::fabs(unmet_->centre());
-    run_with(settings_.isa, [&] {
-      for (std::size_t c = 0; c < z.size(); ++c) {
-        const auto k = static_cast<std::size_t>(moves.classes[c]);
-        z[c] = problem_.intercept[k] + scratch.sums[k];
-        scratch.sums[k] = no_sum;
-      }
-      largest = std::fmax(largest, largest_of(z));
-    });
+    run_with(settings_.isa, [&] { largest = std::fmax(largest, largest_of(z)); });
     if (!(largest <= static_cast<float>(runaway))) {
       run.watch.diverged(i);
       return false;
     }
-    const bool are_all_met = moves.n == problem_.intercept.size();
-    const double unmet = are_all_met ? 0 : unmet_->sum_without(moves.ids());
+    const double unmet = moves.are_of_all ? 0 : unmet_->sum_without(moves.ids());
     const LabelScores scores{z.first(labels.size()), z.subspan(labels.size()), is_logistic_ ? 0 : unmet,
                              unmet_->centre()};
     LabelGradient gradient{g.first(labels.size()), g.subspan(labels.size())};
@@ -229,65 +219,100 @@ class PostingsPolicy {
           run_with(settings_.isa, [&] { moves.loss = loss(scores, gradient, scratch.of_loss); });
         },
         problem_.loss);
-    if (is_logistic_) {
-      moves.loss += unmet;
-      gradient.rest = are_all_met ? 0 : 1;
-    }
     moves.of_unmet = gradient.rest;
+    if (is_logistic_ && !moves.are_of_all) {
+      moves.loss += unmet;
+      moves.of_unmet = 1;
+    }
     if (!problem_.weights.empty()) {
       const double weight = problem_.weights[static_cast<std::size_t>(i)];
       moves.loss *= weight;
       moves.of_unmet *= weight;
       for (float& slope : g) slope *= static_cast<float>(weight);
     }
-    round(run, i, labels, moves);
+    const RngKey key{settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)};
+    const Rounding rounding(problem_.rounding,
+                            Rng(key, first_local_item + settings_.first_point + static_cast<std::uint64_t>(i)));
+    if (moves.are_of_all) {
+      round_all(rounding, labels, moves);
+    } else {
+      round_listed(rounding, moves);
+    }
     if (std::isfinite(moves.loss)) return true;
     run.watch.diverged(i);
     return false;
   }
 
-  // Lists the labels and then the other classes that the row meets; their sums are left in `scratch`. Where the postings
-  // are as many as the classes, all of these count as met, which costs less than to ask each.
-  void meet(SparseRow x, std::span<const Index> labels, Scratch& scratch, Moves& moves) const {
+  // The scores of the labels and then of the other classes that the row meets, which are listed. Where its postings are
+  // as many as the classes, all of these count as met: that costs less than to ask for each.
+  std::span<float> meet(SparseRow x, std::span<const Index> labels, Scratch& scratch, Moves& moves) const {
     const std::size_t n_classes = problem_.intercept.size();
     std::size_t n_postings = 0;
     for (const Index j : x.indices) n_postings += problem_.support.of(static_cast<std::size_t>(j)).size();
     poll(n_postings);
-    const std::span<Index> ids = first_of(moves.classes, std::min(n_classes, labels.size() + n_postings) + 1);
-    if (n_postings >= n_classes) {
+    moves.are_of_all = n_postings >= n_classes;
+    if (moves.are_of_all) {
       moves.n = n_classes;
-      std::iota(ids.begin(), ids.end(), 0);
-      for (std::size_t l = 0; l < labels.size(); ++l) std::swap(ids[l], ids[static_cast<std::size_t>(labels[l])]);
-      run_with(settings_.isa, [&] { rows_.scores(x, {0, problem_.n_classes()}, scratch.sums); });
-      return;
+      const std::span<float> z = first_of(scratch.z, n_classes);
+      run_with(settings_.isa, [&] {
+        std::ranges::copy(problem_.intercept, z.begin());
+        rows_.add_scores(x, {0, problem_.n_classes()}, z);
+      });
+      // Labels are sorted: the l-th of them is in its own place until then.
+      for (std::size_t l = 0; l < labels.size(); ++l) std::swap(z[l], z[static_cast<std::size_t>(labels[l])]);
+      return z;
     }
+    const std::span<Index> ids = first_of(moves.classes, std::min(n_classes, labels.size() + n_postings) + 1);
+    const std::span<float> sums(scratch.sums);
     for (std::size_t l = 0; l < labels.size(); ++l) {
       ids[l] = labels[l];
-      scratch.sums[static_cast<std::size_t>(labels[l])] = 0;
+      sums[static_cast<std::size_t>(labels[l])] = 0;
     }
-    run_with(settings_.isa, [&] { moves.n = rows_.add_met(x, scratch.sums, ids.data(), labels.size()); });
+    run_with(settings_.isa, [&] { moves.n = rows_.add_met(x, sums, ids.data(), labels.size()); });
+    const std::span<float> z = first_of(scratch.z, moves.n);
+    run_with(settings_.isa, [&] {
+      for (std::size_t c = 0; c < z.size(); ++c) {
+        const auto k = static_cast<std::size_t>(ids[c]);
+        z[c] = problem_.intercept[k] + sums[k];
+        sums[k] = no_sum;
+      }
+    });
+    return z;
   }
 
-  // Rounds the gradients, and leaves the classes that have any; or all of them in their order, where all are met.
-  void round(const Run& run, Index i, std::span<const Index> labels, Moves& moves) const {
+  // Rounds the gradients of all classes, which are left in their order, and lists those that are not 0. Most lines of 16
+  // are only read.
+  void round_all(const Rounding& rounding, std::span<const Index> labels, Moves& moves) const {
+    const std::size_t n_classes = problem_.intercept.size();
+    const std::span<float> g = first_of(moves.g, n_classes), of_bias = first_of(moves.of_bias, n_classes + 1);
+    const std::span<Index> ids = first_of(moves.classes, n_classes + 1);
+    for (std::size_t l = labels.size(); l-- > 0;) std::swap(g[l], g[static_cast<std::size_t>(labels[l])]);
+    run_with(settings_.isa, [&] {
+      rounding.round(ClassRange{0, problem_.n_classes()}, g);
+      std::size_t n = 0;
+      for (std::size_t begin = 0; begin < n_classes; begin += line_floats) {
+        const std::span<const float> line =
+            std::span<const float>(g).subspan(begin, std::min(line_floats, n_classes - begin));
+        if (largest_of(line) == 0) continue;
+        for (std::size_t c = 0; c < line.size(); ++c) {
+          ids[n] = static_cast<Index>(begin + c);
+          of_bias[n] = line[c];
+          n += is_zero(line[c]) ? 0 : 1;
+        }
+      }
+      moves.n = n;
+    });
+  }
+
+  // Rounds the gradients, and leaves the classes that have any.
+  void round_listed(const Rounding& rounding, Moves& moves) const {
     const std::span<Index> ids = moves.ids();
     const std::span<float> g = first_of(moves.g, moves.n), of_bias = first_of(moves.of_bias, moves.n);
-    const RngKey key{settings_.seed, static_cast<std::uint64_t>(run.stretch.pass)};
-    const Rounding rounding(problem_.rounding,
-                            Rng(key, first_local_item + settings_.first_point + static_cast<std::uint64_t>(i)));
-    moves.are_of_all = moves.n == problem_.intercept.size();
-    if (moves.are_of_all) {
-      for (std::size_t l = labels.size(); l-- > 0;) std::swap(g[l], g[static_cast<std::size_t>(labels[l])]);
-      std::iota(ids.begin(), ids.end(), 0);
-      run_with(settings_.isa, [&] { rounding.round(ids, g); });
-      moves.n_moved = std::ranges::count_if(g, [](float slope) { return slope != 0; });
-      return;
-    }
     const auto of_unmet = static_cast<float>(moves.of_unmet);
     run_with(settings_.isa, [&] {
       for (std::size_t c = 0; c < g.size(); ++c) of_bias[c] = g[c] - of_unmet * unmet_->share(ids[c]);
-      rounding.round(ids, g);
-      rounding.round(ids, of_bias);
+      rounding.round(ClassList(ids), g);
+      rounding.round(ClassList(ids), of_bias);
       if (!unmet_->learns()) std::ranges::fill(of_bias, 0.0F);
       std::size_t n = 0;
       for (std::size_t c = 0; c < g.size(); ++c) {
@@ -299,7 +324,6 @@ class PostingsPolicy {
       }
       moves.n = n;
     });
-    moves.n_moved = static_cast<std::int64_t>(moves.n);
   }
 
   // Of the bits alone: to compare numbers asks whether they are any.
@@ -321,18 +345,17 @@ class PostingsPolicy {
     };
     run_with(settings_.isa, [&](Isa isa) {
       if (moves.are_of_all) {
-        const std::span<const float> g = std::span(moves.g).first(moves.n);
-        descend(g, isa);
-        if (unmet_->learns()) unmet_->add_to_sum(unmet_->move(mine, at_classes(g, mine), so_far, rate));
-        return;
+        descend(moves.g, isa);
+      } else {
+        for_mine([&](Index k, std::size_t c) { slopes[static_cast<std::size_t>(k)] = moves.g[c]; });
+        descend(slopes, isa);
+        for_mine([&](Index k, std::size_t) { slopes[static_cast<std::size_t>(k)] = 0; });
       }
-      for_mine([&](Index k, std::size_t c) { slopes[static_cast<std::size_t>(k)] = moves.g[c]; });
-      descend(slopes, isa);
-      const std::span<Index> moved = first_of(scratch.moved, moves.n);
-      const std::span<float> g = first_of(scratch.moved_g, moves.n);
+      if (!unmet_->learns()) return;
+      const std::span<Index> moved = first_of(scratch.moved, moves.n + 1);
+      const std::span<float> g = first_of(scratch.moved_g, moves.n + 1);
       std::size_t n = 0;
       for_mine([&](Index k, std::size_t c) {
-        slopes[static_cast<std::size_t>(k)] = 0;
         moved[n] = k;
         g[n] = moves.of_bias[c];
         n += is_zero(moves.of_bias[c]) ? 0 : 1;
@@ -355,7 +378,7 @@ class PostingsPolicy {
 
   static void count(const Moves& moves, Progress& progress) {
     progress.loss += moves.loss;
-    progress.class_updates += moves.n_moved;
+    progress.class_updates += static_cast<std::int64_t>(moves.n);
   }
 
   PostingsProblem problem_;

@@ -256,7 +256,6 @@ class UnmetClasses {
     for_line(n, [&](std::size_t c) { shares[c] = shares_[at(c)]; });
     for_line(n, [&](std::size_t c) { since[c] = moved_at_[at(c)]; });
     for (std::size_t c = 0; c < line_floats; ++c) slopes[c] += shares[c] * (so_far - since[c]);
-    if (largest_of(slopes) == 0) return 0;
     for_line(n, [&](std::size_t c) { b[c] = problem_.intercept[at(c)]; });
     for_line(n, [&](std::size_t c) { squares[c] = problem_.squares.sums[at(c)]; });
     for (std::size_t c = 0; c < line_floats; ++c) {
