@@ -10,6 +10,9 @@ classes, of 10^6 classes and of 10^7. They must end within 16 GiB, and are told 
 rows before (log K) and after. And processor seconds, interpolated between passes, until 90 per
 cent of the gain of PASSES passes is reached, from log K to the training log-loss, on planted data of 300,000 rows.
 
+And microseconds of a visit of weights on pairs, by classes, where rows meet equal numbers of them: 20 features
+with some 50 classes each.
+
     python -m pytest bench/bench_cost.py
 """
 
@@ -99,6 +102,31 @@ def test_a_step(timed, small, what, axis, size):
     us = digits(1e6 * float(np.median(np.diff(ticks))) / n)
     timed.tell(us=us, mb=digits(added), **sizes)
     timed.row("cost", model=model, axis=axis, size=size, us=us, mb=digits(added), **sizes)
+
+
+PAIRS_K, PAIRS_N, PAIRS_D = (20_000, 100_000, 400_000), 20_000, 8_000
+
+
+@pytest.mark.parametrize("n_classes", PAIRS_K)
+def test_a_visit_of_pairs(timed, small, n_classes):
+    N, D = (PAIRS_N // 10, PAIRS_D // 10) if small else (PAIRS_N, PAIRS_D)
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(0, D, (N, 20), dtype=np.int32))
+    X = sparse.csr_array(
+        (np.full(columns.size, 20**-0.5, np.float32), columns.ravel(), np.arange(0, 20 * N + 1, 20)), (N, D)
+    )
+    X.sum_duplicates()
+    y = rng.integers(0, n_classes, N)
+    # Classes without a row are not among those of a fit: they are in the columns of an indicator.
+    Y = sparse.csr_array((np.ones(N, dtype=np.int8), y, np.arange(N + 1)), (N, n_classes))
+    ticks = []
+    one = SoftmaxClassifier(model="sparse", learning_rate=1.0, max_iter=ROUNDS + 1, random_state=0)
+    one.fit(X, Y, callback=lambda _: ticks.append(time.process_time()))
+    timed.taken(np.diff(ticks), clock="processor")
+    us = digits(1e6 * float(np.min(np.diff(ticks))) / N)
+    met = int(np.mean(np.minimum(X.astype(bool).astype(np.float32) @ np.diff(one.coef_.indptr), n_classes)))
+    timed.tell(us=us, met=met)
+    timed.row("cost_pairs", n_classes=n_classes, met=met, us=us, log_loss=digits(one.loss_curve_[-1], 4))
 
 
 # Classes, rows, passes and the model; the features are 10^5, onto which words are hashed. A row has words of its class,

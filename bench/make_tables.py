@@ -376,6 +376,16 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             "peak GB of the process": "{peak_gb}",
         },
     ),
+    "cost_pairs": partial(
+        listed,
+        "cost_pairs",
+        {
+            "K": "{n_classes:,}",
+            "postings a row": "{met:,}",
+            "microseconds a visit": "{us}",
+            "training log-loss of the last pass": "{log_loss}",
+        },
+    ),
     "cost_gain": partial(
         crossed, "cost_gain", down="n_classes", across="solver", cell="{seconds} s, {passes} passes ({start} to {end})"
     ),

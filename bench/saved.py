@@ -10,6 +10,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 KEYS = {
     "cost": ("model", "axis", "size"),
     "cost_gain": ("solver", "n_classes"),
+    "cost_pairs": ("n_classes",),
     "cost_long": ("what",),
     "index": ("data", "asked"),
     "index_curves": ("data", "index", "asked"),
