@@ -242,6 +242,13 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "unbiased": partial(by_solver, biased=False),
     "biased": partial(by_solver, biased=True),
     "decomposition": partial(crossed, "decomposition", down="method", across="data", cell="{p_at_1}, {cpu_s} s"),
+    "closed_forms": partial(
+        crossed,
+        "closed_forms",
+        down="data",
+        across="model",
+        cell="{nats} ({accuracy}, {hit_at_10})",
+    ),
     "step": partial(crossed, "step", down="selection", across="data", cell="{us} ({us_min})"),
     "streams": partial(
         listed,
