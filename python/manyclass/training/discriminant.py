@@ -56,22 +56,22 @@ def begin_at_discriminant(
     if found is None:
         return None
     # Shares of the rows that are left: those of all rows would tell of which classes some were left out.
-    prior = Weights.linear(np.zeros_like(found.coef), _log_shares(labels[kept], n_classes, r), by_feature=False)
+    no_pairs = np.zeros(x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
     scales = best_scales(
         Weights.linear(found.coef, found.intercept, by_feature=False),
-        prior,
+        Weights.on_pairs(*no_pairs, _log_shares(labels[kept], n_classes, r)),
         x[out],
         Labels.single(labels[out]),
         n_threads,
         some_of(weights, out),
     )
+    del found  # as large as W
     whole = _discriminant(x, labels, n_classes, weights, random)
     if whole is None:
         return None
     whole.coef[...] *= np.float32(scales[0])
-    intercept = np.float32(scales[0]) * whole.intercept + np.float32(scales[1]) * _log_shares(
-        labels, n_classes, weights
-    )
+    prior = _log_shares(labels, n_classes, weights)
+    intercept = np.float32(scales[0]) * whole.intercept + np.float32(scales[1]) * prior
     usable = np.isfinite(intercept).all() and np.abs(whole.coef).max(initial=0) <= LARGEST
     return Start(whole.coef, intercept) if usable else None
 
