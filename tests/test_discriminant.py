@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.covariance import ledoit_wolf
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manyclass import SoftmaxClassifier
@@ -47,6 +48,34 @@ def test_it_is_fishers_discriminant_where_classes_have_many_rows():
     # The scale that is found on 1,000 rows left out errs by some per cent, and so do log-probabilities.
     np.testing.assert_allclose(ours, other, rtol=0.2, atol=0.1)
     assert log_loss(z, labels[:500]) == pytest.approx(-other[np.arange(500), labels[:500]].mean(), abs=0.01)
+
+
+def test_weights_are_those_of_the_definition_on_two_scales():
+    x, labels, *_ = clusters(60, 5, counts=30, spread=0.8)
+    kept = np.random.default_rng(1).random(len(labels)) < 1 / (1 + labels)  # classes that differ in their numbers
+    kept[:60] = True
+    x, labels = x[kept], labels[kept]
+    start = begin_at_discriminant(x, labels, 60, None, seed=0, n_threads=1)
+    x = x.astype(np.float64)
+    counts = np.bincount(labels)
+    means = np.stack([x[labels == k].mean(axis=0) for k in range(60)])
+    n = counts[labels]
+    deviations = ((x - means[labels]) * np.sqrt(n / np.maximum(n - 1, 1e-9))[:, np.newaxis])[n > 1]
+    precision = np.linalg.inv(ledoit_wolf(deviations, assume_centered=True)[0])
+    centred = means - x.mean(axis=0)
+    length = np.einsum("kj,ij,ki->k", centred, precision, centred)
+    t = np.mean(length - 5 / counts) / 5
+    f = t / (t + 1 / counts)
+    coef = (f / (1 + f / counts))[:, np.newaxis] * (centred @ precision)
+    offset = -0.5 * f**2 / (1 + f / counts) * length - coef @ x.mean(axis=0)
+    scale = float((start.coef * coef).sum() / (coef**2).sum())
+    # The least eigenvalue is raised by a millionth of the mean one, and sums are made in single precision.
+    np.testing.assert_allclose(start.coef, scale * coef, rtol=1e-3, atol=1e-4)
+    of_prior = np.log(counts / len(x))
+    rest = start.intercept - scale * offset
+    beta = float(rest @ of_prior / (of_prior @ of_prior))
+    assert beta > 0.1  # else the prior is not tested
+    np.testing.assert_allclose(rest, beta * of_prior, rtol=1e-3, atol=1e-3)
 
 
 def test_means_of_few_rows_are_shrunk_as_normal_means_are():
