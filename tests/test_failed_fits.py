@@ -30,9 +30,6 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(base, failure, seed):
         with pytest.raises(ValueError, match="learning_rate is -1"):
             model.set_params(learning_rate=-1).fit(other_X, other_y)
         model.set_params(learning_rate=given)
-    elif base == "posterior":
-        with pytest.raises(ValueError, match="knows no callback"):
-            model.fit(other_X, other_y, callback=stop)
     else:
         with pytest.raises(ZeroDivisionError):
             model.fit(other_X, other_y, callback=stop)

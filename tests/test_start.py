@@ -143,7 +143,7 @@ def test_a_start_that_cannot_be_is_refused(parameters, given, message, seed):
 def test_a_posterior_has_no_start(seed):
     X, y = small_problem(seed)
     model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, sampler=samplers.Uniform())
-    with pytest.raises(ValueError, match="knows no callback, max_seconds, coef_init or checkpoint"):
+    with pytest.raises(ValueError, match="leave coef_init, intercept_init and warm_start"):
         model.fit(X, y, coef_init=np.zeros((21, 12)))
 
 
