@@ -203,7 +203,7 @@ inline constexpr std::array settings{
             .low = 0,
             .high = 1,
             .needs = "natural"},
-    // The mean of so many probabilities has a standard error of at most 0.5 / sqrt(100000) = 0.0016.
+    // The mean of 100,000 probabilities has a standard error of at most 0.5 / sqrt(100000) = 0.0016.
     Setting{.of = "posterior",
             .name = "n_draws",
             .initial = 32,

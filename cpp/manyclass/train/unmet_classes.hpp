@@ -2,8 +2,8 @@
 // intercepts b_k, so that what they add to a loss is a number that all rows share, and what a visit does to them is the
 // same for each but for a factor. A visit touches none of them.
 //
-// Of a softmax the number is S = sum_k e_k with e_k = e^(b_k - c): S without the classes that are met counts as so many
-// classes of score c. Of the logistic loss of each class it is the sum of log(1 + e^b_k). S is kept up to date as
+// Of a softmax the number is S = sum_k e_k with e_k = e^(b_k - c). S without the classes that are met enters the
+// normaliser as S classes of score c would. Of the logistic loss of each class it is the sum of log(1 + e^b_k). S is kept up to date as
 // intercepts move, in whole multiples of a power of two: such sums are exact, so they are the same in any order, by any
 // threads, and nothing drifts.
 //

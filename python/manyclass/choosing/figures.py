@@ -113,7 +113,8 @@ FIRST_RATES, FURTHEST_RATE = (-1, 0, 1), (-6, 6)
 # Where a valley is flat the smallest loses 0.1 nats on yelp-next and the largest 0.06 on eurlex57k, the middle 0.04
 # and 0.02 (bench/decisions.md).
 AS_GOOD = 1.005
-# Two passes from a start in closed form are a better likeness of many than two from 0: it must be better by so much.
+# Trials make two passes. From weights in closed form these end nearer to the end of a fit than from 0, so that the
+# former's log-loss must be below this share of the latter's.
 BETTER_START = 0.95
 # Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
 LEAST_CLASSES = 25

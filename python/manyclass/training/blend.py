@@ -29,8 +29,8 @@ FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
 # The first call of a stream trains on the rows that tell its scales afterwards, so that they may be more.
 TOLD_FIRST, MOST_OF_FIRST = 100, 0.5
 LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
-# What earlier rows of a stream tell of scales counts as what so many rows tell, or a quarter of these rows where that
-# is less: the best scales change as a model learns.
+# Earlier rows of a stream have told something of the scales. It has the weight of 1,000 rows beside new ones, or of a
+# quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
 MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
 DIFFERENCE = 0.02  # of a scale, between the slopes that tell its curvature
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes

@@ -14,22 +14,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf
 
-from manyclass.training.blend import CELLS, best_scales
+from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, best_scales
 from manyclass.training.plan import Labels
 from manyclass.training.start import LARGEST, Start
 from manyclass.training.validation import held_out
-from manyclass.training.weighting import some_of
+from manyclass.training.weighting import shares_of_classes, some_of
 from manyclass.weights.arrays import Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
-# The covariance of so many rows is known well enough, and takes a second where there are a thousand features.
+# The covariance is taken from this number of rows, drawn at random: it is known well then, and takes a second where
+# there are a thousand features.
 MOST_ROWS = 20_000
 # Beyond, S is a multiple of the unit matrix: the other one would take more memory than 128 MB, and minutes.
 MOST_FEATURES = 4096
-# Rows on which the scales are found: two numbers need no more.
-MOST_HELD_OUT, SHARE_HELD_OUT = 1000, 0.05
 LEAST_VARIANCE = 1e-6  # in units of the mean one
-FEWEST = 0.5  # rows that a class without any counts as having
 
 
 def begin_at_discriminant(
@@ -77,8 +75,7 @@ def begin_at_discriminant(
 
 
 def _log_shares(labels: Ids, n_classes: int, weights: Doubles | None) -> Floats:
-    counts = np.maximum(np.bincount(labels, weights, n_classes), FEWEST)
-    found: Floats = np.log(counts / len(labels)).astype(np.float32)
+    found: Floats = np.log(shares_of_classes(labels, n_classes, len(labels), weights)).astype(np.float32)
     return found
 
 

@@ -14,6 +14,7 @@ from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
+from manyclass.training.weighting import shares_of_classes
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
 
@@ -27,7 +28,6 @@ OFFSET = 0.1
 # Gradients below this are rounded to 0 or to it, at random and without bias: it leaves 800 of 27,754 on the first rows
 # of yso-en. Where a line of 16 has none, its weights are not written.
 ROUNDING = 0.003
-FEWEST = 0.5  # rows that a class without any counts as having
 
 
 def fit_pairs(
@@ -78,11 +78,8 @@ def support_of(plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int)
 
 def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:
     """Return the log of each class's share of the rows, or its log-odds."""
-    n_rows, of_labels = len(labels), None
-    if sample_weight is not None:
-        of_labels = np.repeat(sample_weight, np.diff(labels.indptr))
-    counts = np.bincount(labels.ids, weights=of_labels, minlength=n_classes)
-    share = np.clip(counts, FEWEST, n_rows - FEWEST) / n_rows
+    of_labels = None if sample_weight is None else np.repeat(sample_weight, np.diff(labels.indptr))
+    share = shares_of_classes(labels.ids, n_classes, len(labels), of_labels)
     return (logit(share) if odds else np.log(share)).astype(np.float32)
 
 

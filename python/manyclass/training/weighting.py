@@ -8,11 +8,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.weights.arrays import Doubles
+from manyclass.weights.arrays import Doubles, Ids
 
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
 # then far from the smallest double, and its part of the objective is far below a rounding of it.
 LEAST_SHARE = 1e-100
+FEWEST = 0.5  # rows that a class without any counts as having
 
 ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
 
@@ -186,3 +187,10 @@ def normalized(weights: Doubles | None) -> Doubles | None:
 def some_of(weights: Doubles | None, rows: NDArray[np.int64]) -> Doubles | None:
     """Return the weights of some points, with mean 1 among themselves."""
     return normalized(taken(weights, rows))
+
+
+def shares_of_classes(labels: Ids, n_classes: int, n_rows: int, weights: Doubles | None) -> Doubles:
+    """Return the share of the rows that each class has, above 0 and below 1; `weights`, if any, are of the labels."""
+    counts = np.bincount(labels, weights=weights, minlength=n_classes)
+    found: Doubles = np.clip(counts, FEWEST, n_rows - FEWEST) / n_rows
+    return found
