@@ -1,13 +1,16 @@
 """Linear discriminant analysis: weights of dense rows in closed form, from which a linear model begins.
 
-The rows of a class are taken as normal around its mean, with one covariance S for all classes, and the means as normal
-around the mean of all rows, with covariance t S. Given the n rows of a class with mean m, its true mean is expected at
-f m, f = t / (t + 1/n), and a new row varies around that by (1 + f/n) S. The log-density is linear in the row but for a
-square that hardly differs between classes and is left out. Where a class has a single row this shrinks its weights to
-what that row is worth; where all have many it is Fisher's discriminant.
+The discriminant is the probabilistic one (Ioffe 2006; Prince & Elder 2007): rows of a class are normal around its mean
+with one covariance S, and means are normal around the mean of all rows with another, T. In a basis in which S is the
+unit matrix and T is diagonal with variances t, a class with n rows of mean m has its true mean at f m, f = t / (t +
+1/n), and a new row varies around that by 1 + f/n, of which the mean over classes is taken, so that log-densities are
+linear but for what all classes share. Directions in which means do not differ have no weights, and a class of a single
+row has those that one row is worth. Where all classes have many rows it is Fisher's discriminant.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +28,7 @@ from manyclass.weights.weights import Weights
 # The covariance is taken from this number of rows, drawn at random: it is known well then, and takes a second where
 # there are a thousand features.
 MOST_ROWS = 20_000
-# Beyond, S is a multiple of the unit matrix: the other one would take more memory than 128 MB, and minutes.
+# Beyond, S and T are multiples of the unit matrix: the others would take more memory than 128 MB, and minutes.
 MOST_FEATURES = 4096
 LEAST_VARIANCE = 1e-6  # in units of the mean one
 
@@ -105,24 +108,36 @@ def _discriminant(
         return None
     within /= unit
     means /= np.float32(unit)
-    coef = means @ _precision(within) if n_features <= MOST_FEATURES else means.copy()
-    length = np.einsum("kj,kj->k", coef, means, dtype=np.float64)
     n = counts[there]
-    spread = float(np.average(length[there] - n_features / n)) / n_features
-    if not spread > 0:
+    if n_features > MOST_FEATURES:
+        basis, variances = None, np.array([np.mean(np.square(means[there], dtype=np.float64))])
+    else:
+        # In this basis deviations have the unit covariance, then their axes are turned into those of the means.
+        basis = np.linalg.cholesky(np.linalg.inv(_covariance(within)))
+        some = np.flatnonzero(there)
+        if len(some) > MOST_ROWS:
+            some = np.sort(random.choice(some, MOST_ROWS, replace=False))
+        variances, turn = np.linalg.eigh(_covariance(means[some] @ basis))
+        basis = basis @ turn
+        means = means @ basis.astype(np.float32)
+    variances = np.maximum(variances - np.mean(1 / n), 0).astype(np.float32)
+    if not variances.any():
         return None
-    shrunk = np.zeros(n_classes)
-    shrunk[there] = spread / (spread + 1 / n)
-    sharp = shrunk / (1 + shrunk / np.maximum(counts, np.finfo(np.float64).tiny))
+    of_n = np.zeros((n_classes, 1), np.float32)
+    of_n[there, 0] = 1 / n
+    shrunk = np.where(there[:, np.newaxis], variances / np.maximum(variances + of_n, np.finfo(np.float32).tiny), 0)
+    means *= shrunk
+    coef = means / (1 + shrunk[there] * of_n[there]).mean(axis=0)
+    offset = -0.5 * np.einsum("kj,kj->k", means, coef, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what is found
-        coef *= (sharp[:, np.newaxis] / unit).astype(np.float32)
-        intercept = -0.5 * shrunk * sharp * length - np.einsum("kj,j->k", coef, centre, dtype=np.float64)
+        coef = (coef if basis is None else coef @ basis.T.astype(np.float32)) / np.float32(unit)
+        intercept = offset - np.einsum("kj,j->k", coef, centre, dtype=np.float64)
         return Start(coef, intercept.astype(np.float32))
 
 
-def _precision(within: NDArray[np.float64]) -> Floats:
-    """The inverse of the covariance of deviations, shrunk as Ledoit & Wolf (2004); their mean square is 1."""
-    covariance, _ = ledoit_wolf(within, assume_centered=True)
+def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
+    """The covariance of deviations from 0, shrunk to a multiple of the unit matrix as Ledoit & Wolf (2004)."""
+    found, _ = ledoit_wolf(deviations, assume_centered=True)
     # No direction varies less than float32 can tell from none.
-    found: Floats = np.linalg.inv(covariance + LEAST_VARIANCE * np.eye(within.shape[1])).astype(np.float32)
-    return found
+    found[np.diag_indices_from(found)] += LEAST_VARIANCE * np.trace(found) / len(found)
+    return np.asarray(found, dtype=np.float64)
