@@ -10,6 +10,8 @@ import pytest
 
 # Before OpenMP is loaded, which reads it once: teams may have as many threads as `four_cores` lets n_jobs ask for.
 os.environ["OMP_NUM_THREADS"] = "4"
+# Else the clock decides whether threads share a batch, and a test of what they do to each other may meet none.
+os.environ["MANYCLASS_TEAMS"] = "always"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and of commands that tests start and interrupt

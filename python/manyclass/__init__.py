@@ -8,6 +8,7 @@ Environment variables:
   for which NUMPY_MADVISE_HUGEPAGE says the same.
 - OMP_NUM_THREADS: the most threads of a team, whatever `n_jobs` says. Teams are OpenMP's, where the package was built
   with it, so that its other variables, threadpoolctl and the limits of joblib's processes hold for them, too.
+- MANYCLASS_TEAMS: "always" to share small batches among threads even where one of them alone is faster, for tests.
 """
 
 import importlib.util

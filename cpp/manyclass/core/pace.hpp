@@ -7,11 +7,14 @@
 // then a piece of work takes a team as long as its members wait for each other, tens of milliseconds or more. So a team
 // costs at most a tenth of what one thread would take, and one piece of work.
 // The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
-// threads.
+// threads. Where the environment has MANYCLASS_TEAMS=always the team works from the first piece on, so that tests meet
+// what threads do to each other on any machine.
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <string_view>
 
 #include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/types.hpp"
@@ -25,7 +28,7 @@ class Pace {
  public:
   explicit Pace(int n_threads) : n_threads_(n_threads) {}
 
-  int n_threads() const { return together_ ? n_threads_ : 1; }
+  int n_threads() const { return together_ || always_together_ ? n_threads_ : 1; }
   // How many pieces of work to do in this way before took() is to be called; it may be called sooner.
   Offset n_pieces() const { return left_; }
   // Whether the pieces made in one way, and the seconds that they took, are enough to judge that way by.
@@ -74,7 +77,13 @@ class Pace {
   // A thread that has less of a processor waits for other programs; seconds of the processor before a trial then.
   static constexpr double least_share = 0.8, busy_start = 1;
 
+  static bool asked_for_teams() {
+    const char* const value = std::getenv("MANYCLASS_TEAMS");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+    return value != nullptr && std::string_view(value) == "always";
+  }
+
   int n_threads_;
+  bool always_together_ = asked_for_teams();
   bool choice_ = false, together_ = false;  // one thread first, as it is the one that cannot lose
   bool trial_ = false;
   Offset stint_ = trial, left_ = trial, done_ = 0;

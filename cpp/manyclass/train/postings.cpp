@@ -139,6 +139,7 @@ class PostingsPolicy {
       move_classes(run, run.order[visits.begin + static_cast<Offset>(b)], moves_[b], so_far, mine, scratch);
     }
     move_due(run, mine, so_far);
+    if (me.rank() == 0) so_far_ = so_far;
     if (may_renew(visits)) {
       unmet_->renew(mine, so_far, static_cast<float>(run.stretch.eta_u), me.rank() == 0, [&] { me.barrier(); });
     }
@@ -149,10 +150,7 @@ class PostingsPolicy {
   }
 
   void follow(Member me, Visits visits) {
-    if (me.rank() != 0 || may_renew(visits)) return;
-    double so_far = unmet_->so_far();
-    for (std::size_t b = 0; b < visits.size; ++b) so_far += moves_[b].of_unmet;
-    unmet_->have_moved(so_far);
+    if (me.rank() == 0 && !may_renew(visits)) unmet_->have_moved(so_far_);
   }
 
  private:
@@ -389,6 +387,7 @@ class PostingsPolicy {
   std::unique_ptr<UnmetClasses> unmet_;
   std::vector<Moves> moves_;      // of each point of a batch
   std::vector<Scratch> scratch_;  // of each thread
+  double so_far_ = 0;             // of UnmetClasses after a batch: others may look at the next one when it is told
 };
 
 void check(const PostingsProblem& p) {
