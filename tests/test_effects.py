@@ -15,6 +15,7 @@ NO_EFFECT = {
     "warm_start": "has an effect on a second fit: tests/test_start.py",
     "parallel": "with one thread there is no race",
     "root": "both find the same root, to rounding",
+    "counts": "has an effect where counts better the rows held out: tests/test_count_mixture.py",
     "repeats": "has an effect where labels are columns that come again: tests/test_repeats.py",
 }
 # Values that what is left open may stand for; every other one changes the fit or is refused.

@@ -35,7 +35,7 @@ def histories(seed, again, n=2000):
 
 
 def fitted(X, y, seed, *, look=True, **parameters):
-    model = models.Hybrid(repeats="learn" if look else "ignore")
+    model = models.Hybrid(repeats="learn" if look else "ignore", counts="ignore")
     given = {"dim": 8, "n_models": 1, "max_iter": 2} | parameters
     return SoftmaxClassifier(model=model, random_state=seed, **given).fit(X, y)
 

@@ -33,9 +33,10 @@ struct BoundWeights : Weights {
 
   BoundWeights(const Values& rows, Scale row_scales, bool by_feature, std::span<const Offset> indptr,
                const AnyIds& classes, const Values& values, Scale value_scales, std::span<const float> intercept,
-               py::ssize_t n_columns, bool coded)
+               py::ssize_t n_columns, bool coded, std::span<const float> counts, std::span<const float> totals,
+               std::span<const Index> own, double share, double shrinkage)
       : Weights(codes_of(rows, row_scales), by_feature, indptr, classes, codes_of(values, value_scales), intercept,
-                as_index(n_columns, "the number of features"), coded),
+                as_index(n_columns, "the number of features"), coded, {{}, {}, counts, totals, own, share, shrinkage}),
         n_features(static_cast<Index>(n_columns)) {}
 
   AnyPoints points(const py::object& x, const Phi& phi) const {
@@ -139,9 +140,11 @@ void bind_weights(py::module_& m) {
   const auto isa = "isa"_a = "auto";
   py::class_<BoundWeights>(m, "Weights")
       .def(py::init<const Values&, Scale, bool, std::span<const Offset>, const AnyIds&, const Values&, Scale,
-                    std::span<const float>, py::ssize_t, bool>(),
+                    std::span<const float>, py::ssize_t, bool, std::span<const float>, std::span<const float>,
+                    std::span<const Index>, double, double>(),
            py::kw_only(), "rows"_a, "row_scales"_a, "by_feature"_a, "indptr"_a, "classes"_a, "values"_a,
-           "value_scales"_a, "intercept"_a, "n_features"_a, "coded"_a, KeepAll())
+           "value_scales"_a, "intercept"_a, "n_features"_a, "coded"_a, "counts"_a, "totals"_a, "own"_a, "share"_a,
+           "shrinkage"_a, KeepAll())
       .def("log_losses", &losses_and_ranks, x, phi, labels, scale, n_threads, isa)
       .def("log_normalizers", &normalizers, x, phi, scale, n_threads, isa)
       .def("top_k", &best, x, phi, "k"_a, scale, n_threads, isa)

@@ -231,6 +231,11 @@ class Weights:
         intercept: NDArray[np.float32],
         n_features: int,
         coded: bool,
+        counts: NDArray[np.float32],
+        totals: NDArray[np.float32],
+        own: NDArray[np.int32],
+        share: float,
+        shrinkage: float,
     ) -> None: ...
     def log_losses(
         self,

@@ -15,8 +15,9 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
   std::vector<LogSumExp> sums(labels.size());
   std::vector<float> label_scores(labels.size());
   std::fill(ranks.begin(), ranks.end(), 0);
+  const bool whole_rows = model.counts != nullptr;
   run_with(isa, [&] {
-    for (std::size_t i = 0; i < labels.size(); ++i) {
+    for (std::size_t i = 0; i < labels.size() && !whole_rows; ++i) {
       // As a range of one class: the same operations in the same order as in a tile, so that equal weights tie.
       model.linear.scores(x.row(static_cast<Index>(i)), ClassRange{labels[i], 1},
                           std::span<float>(&label_scores[i], 1));
@@ -26,6 +27,7 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
   for_each_tile(x, model, n_threads, isa, [&](Index point, ClassRange classes, std::span<const float> z) {
     const auto i = static_cast<std::size_t>(point);
     sums[i].add(z);
+    if (whole_rows) label_scores[i] = z[static_cast<std::size_t>(labels[i])];
     const float z_y = label_scores[i];
     const Index before = std::clamp(labels[i] - classes.begin, 0, classes.count);
     Index rank = 0;

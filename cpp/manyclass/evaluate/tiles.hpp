@@ -1,4 +1,5 @@
-// All scores of all points, a tile at a time: never an N x K array in memory.
+// All scores of all points, a tile at a time: never an N x K array in memory. Where counts are mixed in, which needs all
+// scores of a point, tiles are whole rows.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/simd.hpp"
+#include "manyclass/evaluate/count_mixture.hpp"
 #include "manyclass/model/linear.hpp"
 #include "manyclass/weights/class_rows.hpp"
 #include "manyclass/weights/coded_rows.hpp"
@@ -22,6 +24,7 @@ template <class Rows>
 struct Model {
   Linear<Rows> linear;
   Index n_classes;
+  const CountMixture* counts = nullptr;  // that are mixed in
 };
 
 using SparseModel = Model<FeatureRows<const float>>;
@@ -122,10 +125,53 @@ void score_points(const Data& x, const Linear<Rows>& linear, ClassRange classes,
   }
 }
 
+// Calls fold(i, all classes, scores) for every point i, with counts mixed into the scores.
+template <class Data, class Rows, class Fold>
+  requires requires(const Data& x) { sparse_part(x.row(0)); }
+void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
+  // Of the scores of a bite: rows of classes are read again for each, so that it is as long as 64 MB allow.
+  constexpr std::size_t most_floats = std::size_t{1} << 24;
+  const auto n = static_cast<std::size_t>(x.n_rows()), width = static_cast<std::size_t>(model.n_classes);
+  const std::size_t points = std::clamp(most_floats / width, points_together<Rows>, std::size_t{512});
+  const Index chunk = chunk_of(model.linear.rows, x.n_cols, n);
+  std::atomic<bool> held{false};
+  parallel_for(n_threads, (n + points - 1) / points, [&](std::size_t bite) {
+    const std::size_t begin = bite * points, end = std::min(n, begin + points);
+    std::vector<float> rows((end - begin) * width), some(points_together<Rows> * static_cast<std::size_t>(chunk));
+    CountMixer mixer(*model.counts, width);
+    run_with(isa, [&] {
+      for (Index at = 0; at < model.n_classes; at += chunk) {
+        const ClassRange classes{at, std::min(chunk, model.n_classes - at)};
+        const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - begin), model.linear.intercept,
+                                  model.linear.scale};
+        for (std::size_t first = begin; first < end; first += points_together<Rows>) {
+          const std::size_t last = std::min(end, first + points_together<Rows>);
+          poll((last - first) * classes.size() * line_floats);
+          score_points(x, linear, classes, isa, first, last, some);
+          for (std::size_t i = first; i < last; ++i) {
+            const auto z = std::span(some).subspan((i - first) * classes.size(), classes.size());
+            if (hold_finite(z)) held.store(true, std::memory_order_relaxed);
+            std::ranges::copy(z, rows.begin() + static_cast<std::ptrdiff_t>((i - begin) * width) + at);
+          }
+        }
+      }
+      for (std::size_t i = begin; i < end; ++i) {
+        const auto z = std::span(rows).subspan((i - begin) * width, width);
+        mixer.mix(sparse_part(x.row(static_cast<Index>(i))), z);
+        fold(static_cast<Index>(i), ClassRange{0, model.n_classes}, std::span<const float>(z));
+      }
+    });
+  });
+  if (held) ++n_held();
+}
+
 // Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
 // one thread at a time.
 template <class Data, class Rows, class Fold>
 void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
+  if constexpr (requires { for_each_mixed_row(x, model, n_threads, isa, fold); }) {
+    if (model.counts != nullptr) return for_each_mixed_row(x, model, n_threads, isa, fold);
+  }
   constexpr std::size_t points = 512;  // a thread's bite: long enough to make handing it out free
   const auto n = static_cast<std::size_t>(x.n_rows());
   const Index chunk = chunk_of(model.linear.rows, x.n_cols, n);

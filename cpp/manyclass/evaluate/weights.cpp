@@ -37,7 +37,8 @@ AnyPoints rows_from(const AnyPoints& points, std::size_t begin, std::size_t n) {
 }
 
 Weights::Weights(const AnyCodes& rows, bool by_feature, std::span<const Offset> indptr, const AnyIds& classes,
-                 const AnyCodes& values, std::span<const float> intercept, Index n_features, bool coded)
+                 const AnyCodes& values, std::span<const float> intercept, Index n_features, bool coded,
+                 const CountMixture& counts)
     : rows_(rows),
       width_(0),
       by_feature_(by_feature),
@@ -46,7 +47,11 @@ Weights::Weights(const AnyCodes& rows, bool by_feature, std::span<const Offset> 
       values_(values),
       intercept_(intercept),
       n_features_(n_features),
-      coded_(coded) {
+      coded_(coded),
+      counts_(counts) {
+  counts_.indptr = indptr_;
+  counts_.classes = classes_;
+  counts_.check(static_cast<std::size_t>(n_features), intercept.size());
   const std::size_t n_rows = by_feature ? static_cast<std::size_t>(n_features) : intercept.size();
   const std::size_t size = size_of(rows), n_ids = std::visit([](const auto& some) { return some.size(); }, classes);
   if (size > 0) {
@@ -75,7 +80,7 @@ void Weights::ask(const AnyPoints& points, const Asked& asked, const F& f) const
   }
   const auto answer = [&](const auto& some, const auto& rows) {
     using Rows = std::remove_cvref_t<decltype(rows)>;
-    f(some, Model<Rows>{{rows, intercept_, asked.scale}, n_classes()});
+    f(some, Model<Rows>{{rows, intercept_, asked.scale}, n_classes(), counts_.is_on() ? &counts_ : nullptr});
   };
   const auto width = static_cast<Index>(width_);
   const auto sparse = [&](const CsrView& x) -> const CsrView& {

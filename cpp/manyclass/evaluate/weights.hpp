@@ -4,7 +4,8 @@
 //
 // The first term is there where there are rows: of classes, over phi, which is x or what a feature map makes of it, or
 // of features, over x itself. The second one is there where there are weights s_jk on pairs of a feature and a class.
-// Both are stored as floats, halves, or bytes with a scale for each row (weights/coded_rows.hpp).
+// Both are stored as floats, halves, or bytes with a scale for each row (weights/coded_rows.hpp). Counts of the pairs may
+// be mixed in (evaluate/count_mixture.hpp): scores are then those whose softmax is the mixture.
 #pragma once
 
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "manyclass/core/csr.hpp"
 #include "manyclass/core/simd.hpp"
+#include "manyclass/evaluate/count_mixture.hpp"
 #include "manyclass/weights/coded_rows.hpp"
 #include "manyclass/weights/posting_rows.hpp"
 
@@ -38,9 +40,11 @@ struct Asked {
 class Weights {
  public:
   // No values: the term is not there. `coded` weights are read by the kernels of weights in fewer bits, also where they
-  // are floats. Throws std::invalid_argument where the arrays do not fit each other.
+  // are floats. Of the counts, the support is that of the values. Throws std::invalid_argument where the arrays do not
+  // fit each other.
   Weights(const AnyCodes& rows, bool by_feature, std::span<const Offset> indptr, const AnyIds& classes,
-          const AnyCodes& values, std::span<const float> intercept, Index n_features, bool coded);
+          const AnyCodes& values, std::span<const float> intercept, Index n_features, bool coded,
+          const CountMixture& counts);
 
   Index n_classes() const { return static_cast<Index>(intercept_.size()); }
 
@@ -73,6 +77,7 @@ class Weights {
   std::span<const float> intercept_;
   Index n_features_;
   bool coded_;
+  CountMixture counts_;
 };
 
 }  // namespace manyclass

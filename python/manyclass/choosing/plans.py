@@ -485,7 +485,7 @@ def hybrid_plan(choice: Choice) -> Planned:
     given, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
     embeddings, _ = batches_plan(beside, given, loss, figures.SMOOTHING if margin else 0.0, draws)
     own = {name: value for name, value in given.opened.items() if name in ("dim", "n_negatives", "sampler")}
-    whole = HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn")
+    whole = HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn", model.counts == "learn")
     choice.used |= {name: beside.used[name] for name in own}
     return planned(choice, whole, {**params, **own})
 

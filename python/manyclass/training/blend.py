@@ -4,21 +4,27 @@ Beside them stands one weight, common to all classes, for the feature that is th
 and labels are the next items, feature and label k are the same item, and a history says of its own items, whichever
 they are, that they come again more often than others or not at all. A history holds any one item too rarely for its own
 weight to learn that; the items' common weight is one number, found on rows left out of training.
+
+Counts of which classes came with the features of a row may be mixed in, in probability: what was seen once is
+remembered at once, where a step of training moves a weight a little.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy.optimize import minimize, minimize_scalar
 
 from manyclass import _core
 from manyclass.checks import made_once
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, times
+from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, as_csr, times
+from manyclass.weights.storage import NO_OWN
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -37,6 +43,8 @@ CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows w
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
 DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
+# Shrinkages of counts that are tried, in rows; and the largest share of counts.
+SHRINKAGES, MOST_SHARE = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), 0.99
 MOST_ADDED = 1024.0  # nats, to the largest score that is added to: more tells nothing more
 
 
@@ -289,3 +297,99 @@ def best_repeats(
         return None
     pairs.multiply_scores(weight)
     return factor, pairs
+
+
+@dataclass(frozen=True)
+class OfCounts:
+    """What a softmax and counts say of some labels: by it a share of the counts is judged.
+
+    Attributes
+    ----------
+    p, q, mass : ndarrays of shape (n_labels,), float64
+        The probability of the label by the softmax, that by counts, and what counts give to all classes together.
+    r : ndarray of shape (n_labels,), float64
+        Weights of the labels.
+    """
+
+    p: Doubles
+    q: Doubles
+    mass: Doubles
+    r: Doubles
+
+    def _mixed(self, share: float) -> Doubles:
+        return np.maximum((1 - share * self.mass) * self.p + share * self.q, np.finfo(np.float64).tiny)
+
+    def loss(self, share: float) -> float:
+        """Return the log-loss of the mixture, in nats, summed."""
+        return -float(self.r @ np.log(self._mixed(share)))
+
+    @made_once
+    def best(self) -> tuple[float, float]:
+        """The share of least log-loss, and how much lower that is than without counts: the loss is convex in it."""
+        found = minimize_scalar(self.loss, bounds=(0, MOST_SHARE), method="bounded")
+        return float(found.x), self.loss(0.0) - float(found.fun)
+
+
+def of_counts(
+    weights: Weights,
+    shrinkages: tuple[float, ...],
+    owns: tuple[Ids, ...],
+    x: Matrix,
+    labels: Labels,
+    n_threads: int,
+    sample_weight: Doubles | None,
+) -> list[OfCounts]:
+    """Return what counts say of the labels of some rows, beside the softmax without them: by `owns` and shrinkages."""
+    n_labels = np.diff(labels.indptr)
+    rows, ids = np.repeat(np.arange(len(labels)), n_labels), labels.ids
+    r = np.repeat((1 if sample_weight is None else sample_weight) / np.maximum(n_labels, 1), n_labels)
+    if len(ids) > MOST_HELD_OUT:
+        some = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
+        rows, ids, r = rows[some], ids[some], r[some]
+    losses, _ = replace(weights, share=0.0).log_losses(x[rows], ids, n_threads)
+    shape = (weights.n_classes, weights.n_features)
+    of_classes = sp.csc_array((weights.counts, weights.classes, weights.indptr), shape=shape)
+    a = abs(as_csr(x)[rows]).astype(np.float64)
+    lengths = a.sum(axis=1)
+    a = sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ a)
+    by_class = of_classes.tocsr()
+    of_labels, found = a.multiply(by_class[ids]), list[OfCounts]()
+    sums: Doubles = of_classes.sum(axis=0)
+    for own in owns:
+        at = np.repeat(np.arange(len(ids)), np.diff(a.indptr))
+        k = own[a.indices] if len(own) else np.full(len(a.indices), -1, np.int32)
+        at, k = at[k >= 0], k[k >= 0]  # the classes that the rows have as features
+        of_own = a[at].multiply(by_class[k])
+        is_own = np.isin(np.arange(len(ids)), at[k == ids[at]])
+        for shrinkage in shrinkages:
+            by = 1 / (weights.totals.astype(np.float64) + shrinkage)
+            mass = a @ (sums * by) - np.bincount(at, of_own @ by, minlength=len(ids))
+            q = np.where(is_own, 0, of_labels @ by)
+            found.append(OfCounts(np.exp(-losses), q, np.clip(mass, 0, 1), r))
+    return found
+
+
+def best_mixture(
+    weights: Weights, own: Ids | None, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
+) -> Weights | None:
+    """Return weights with the share and the shrinkage of their counts that have the least log-loss on held-out rows.
+
+    Where features are classes, by `own`, counts may leave out those that a row has. None where counts better these rows
+    by no more than 5 nats together.
+    """
+    found, least = None, LEAST_GAIN
+    owns = (NO_OWN,) if own is None else (NO_OWN, own_classes(own, weights.n_features))
+    all_told = of_counts(weights, SHRINKAGES, owns, x, labels, n_threads, sample_weight)
+    for (some, shrinkage), told in zip(product(owns, SHRINKAGES), all_told, strict=True):
+        share, gain = told.best
+        if gain > least:
+            found, least = replace(weights, own=some, share=share, shrinkage=shrinkage), gain
+    return found
+
+
+def own_classes(own: Ids, n_features: int) -> Ids:
+    """Return the class that each feature is, or -1, of the feature that each class is, or -1."""
+    found = np.full(n_features, -1, dtype=np.int32)
+    having = np.flatnonzero(own >= 0)
+    found[own[having]] = having
+    return found

@@ -155,14 +155,16 @@ class Before:
         position = np.searchsorted(classes, state.classes)
         if call.whole:  # the rows of a fit are all that counts
             none = np.zeros(len(classes))
-            return cls(state.weights, position, none, state.history, state.squares, goes_on=goes_on)
+            weights = state.weights.with_faded_counts(0)
+            return cls(weights, position, none, state.history, state.squares, goes_on=goes_on)
         left = left_of_old_rows(n_points, call.half_life)
         counts = np.zeros(len(classes))
         counts[position] = left * state.counts
         squares = state.squares if call.half_life is None or state.squares is None else state.squares.times(left)
         history = state.history.faded(left)
         n_visits = call.n_visits if call.counted else history.n_points
-        return cls(state.weights, position, counts, history, squares, n_visits, call.counted, goes_on)
+        weights = state.weights.with_faded_counts(left)
+        return cls(weights, position, counts, history, squares, n_visits, call.counted, goes_on)
 
     def after(self, points: Points, weights: Weights, squares: Squares | None) -> Before:
         """Return what comes before the next points of the same call."""

@@ -334,11 +334,14 @@ class HybridPlan:
     embeddings : BatchesPlan
     repeats : bool
         Whether classes may have a common weight for the features that are these classes themselves.
+    counts: bool
+        Whether counts of the pairs may be mixed in.
     """
 
     pairs: PairsPlan
     embeddings: BatchesPlan
     repeats: bool = True
+    counts: bool = True
 
     @property
     def n_threads(self) -> int:

@@ -15,13 +15,21 @@ from numpy.typing import NDArray
 
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
+    FEWEST_ROWS,
     LEAST_FACTOR,
+    LEAST_OF_STREAM,
     MOST_HELD_OUT,
     MOST_HELD_OUT_FOR_ONE,
+    MOST_REMEMBERED,
+    REMEMBERED,
+    SHRINKAGES,
     Scales,
     best_factor,
+    best_mixture,
     best_repeats,
     best_scales,
+    of_counts,
+    own_classes,
     rows_held_out,
     rows_that_tell,
 )
@@ -104,13 +112,33 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
-        some = (x[out], labels.of(out), plan.n_threads, taken(points.weights, out))
+        told = _of_known_classes(out, labels, rows)
+        some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
             own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
             joined = join(weights, *some, own=own)
-            return Trained(joined, curve, rate, squares.of_more_pairs(weights, joined))
+            squares = squares.of_more_pairs(weights, joined)
+            if isinstance(plan, HybridPlan) and plan.counts:
+                joined = _mixed(joined, own, points.some(rows), points.some(told), plan.n_threads)
+                joined = _counted(joined, points.some(out), joined.share)
+            return Trained(joined, curve, rate, squares)
         weights.multiply_scores(best_factor(weights, *some))
     return Trained(weights, curve, rate, squares)
+
+
+def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return which rows held out have labels of other rows only; all of them, where that leaves too few.
+
+    A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
+    of the rows that are to be predicted, all have classes that the model has learnt.
+    """
+    n_classes = int(labels.ids.max(initial=0)) + 1
+    known = np.zeros(n_classes, dtype=bool)
+    known[labels.of(rows).ids] = True
+    of_out = labels.of(out)
+    n_unknown = np.add.reduceat(~known[of_out.ids], of_out.indptr[:-1])
+    found = out[n_unknown == 0]
+    return found if len(found) >= FEWEST_ROWS else out
 
 
 def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
@@ -124,10 +152,17 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     if before.weights is None:
         return _begin_stream(plan, terms, points, before, call, watch)
     weights, squares, scales = _grown(terms, points, before, call)
+    share = before.weights.share
     if terms.most_held_out and before.history.n_fit == 0:
-        squares, scales = _told(terms, weights, squares, _known_rows(points, before), before, plan.n_threads)
+        known = _known_rows(points, before)
+        squares, scales = _told(terms, weights, squares, known, before, plan.n_threads)
+        share = _share_told(terms, weights, scales, share, known, before, plan.n_threads)
     curve = _train_on(terms, points, points, weights, squares, before, watch, scales)
     weights.multiply_parts(scales)
+    weights = replace(weights, share=share) if before.counted else _counted(weights, points, share)
+    if len(weights.own) and isinstance(plan, HybridPlan):
+        own = features_of_classes(plan, points)
+        weights = weights if own is None else replace(weights, own=own_classes(own, weights.n_features))
     return Trained(weights, curve, squares=squares)
 
 
@@ -155,13 +190,17 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
         squares = squares.of_more_pairs(weights, joined)
         squares.scales[2] *= joined.scales[1] / scales[1]
         weights = joined
+    if isinstance(plan, HybridPlan) and plan.counts:
+        weights = _mixed(weights, own, first, rest, plan.n_threads, least=True)
     there = np.arange(points.n_classes)
     after = replace(
         before, weights=weights, position=there, squares=squares, n_visits=before.n_visits + len(first.labels)
     )
     weights, squares, scales = _grown(terms, rest, after, call)
+    mixed = after.weights.share if after.weights is not None else 0.0
     more = _train_on(terms, rest, points, weights, squares, after, watch, scales)
     weights.multiply_parts(scales)
+    weights = _counted(weights, rest, mixed)
     share = len(rest.labels) / len(points.labels)
     curve = [(1 - share) * a + share * b for a, b in zip(curve, more, strict=False)]
     return Trained(weights, curve, squares=squares)
@@ -310,6 +349,53 @@ def _to_own_scale(weights: Weights) -> tuple[float, float]:
     weights.multiply_parts(own)
     weights.scales[:] = 1
     return scales
+
+
+# The counts
+
+
+def _counted(weights: Weights, points: Points, share: float) -> Weights:
+    """Return weights that have counts with those of more points, and with this share of them."""
+    if not len(weights.counts):
+        return weights
+    x, labels = as_csr(points.x), points.labels
+    return replace(weights.counted(x, labels.indptr, labels.ids, normalized(points.weights)), share=share)
+
+
+def _mixed(
+    weights: Weights, own: Ids | None, kept: Points, told: Points, n_threads: int, *, least: bool = False
+) -> Weights:
+    """Return weights with counts mixed in, if points that they were not trained on say so.
+
+    With `least` a small share is the least: a stream's later rows may say more.
+    """
+    nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32), shrinkage=SHRINKAGES[3])
+    counted = _counted(nothing, kept, 0.0)
+    found = best_mixture(counted, own, told.x, told.labels, n_threads, told.weights)
+    if found is None:
+        return replace(counted, share=LEAST_OF_STREAM) if least else weights
+    return found
+
+
+def _share_told(
+    terms: _Terms,
+    weights: Weights,
+    scales: tuple[float, float],
+    share: float,
+    some: Points,
+    before: Before,
+    n_threads: int,
+) -> float:
+    """Return the share of counts after points not yet trained on: a mean of that before and the best one for them."""
+    if not len(weights.counts) or not len(some.labels):
+        return share
+    some = some.some(np.linspace(0, len(some.labels) - 1, min(len(some.labels), terms.most_held_out)).astype(np.int64))
+    weights.multiply_parts(scales)
+    (told,) = of_counts(weights, (weights.shrinkage,), (weights.own,), some.x, some.labels, n_threads, some.weights)
+    _to_own_scale(weights)
+    n = len(some.labels)
+    known = min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting)
+    return max(LEAST_OF_STREAM, share + n / (n + known) * (told.best[0] - share))
 
 
 # What grows

@@ -47,6 +47,7 @@ def coded_bytes(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> in
     as_pairs = weights.by_feature and n_kept is not None
     if weights.has_pairs or as_pairs:
         n = len(weights.values) if n_kept is None else n_kept
+        total += 4 * (n * (len(weights.counts) > 0) + len(weights.totals) + len(weights.own))
         total += n * (id_type(weights.n_classes).itemsize + item) + 8 * (n_features + 1) + scale * n_features
     if weights.embeddings.size:
         n = n_features if n_kept is None or weights.has_pairs else n_kept

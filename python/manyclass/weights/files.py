@@ -6,6 +6,7 @@ Compressed weights have the layout "coded", and the names of their arrays begin 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from manyclass.checks import check_number
 from manyclass.weights.arrays import NO_FLOATS, Floats, aligned_zeros, padded
 from manyclass.weights.compression import id_type
 from manyclass.weights.storage import DTYPES, NOTHING, Kind
-from manyclass.weights.tensor_file import TensorFile, checked, count, finite
+from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative
 from manyclass.weights.weights import Weights
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -47,7 +48,7 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
         if weights.features is not None:
             found["coded.features"] = weights.features
         if weights.has_pairs:
-            found |= {"coded.indptr": weights.indptr, "coded.classes": weights.classes}
+            found |= {"coded.indptr": weights.indptr, "coded.classes": weights.classes, **_counts(weights)}
         return dict(sorted(found.items(), key=lambda item: -item[1].itemsize))
     found = {}
     if weights.matrix.size:
@@ -58,8 +59,15 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
         found["embeddings"] = weights.embeddings
     if weights.has_pairs:
         found |= {f"postings.{name}": getattr(weights, name) for name in ("indptr", "classes", "values")}
-        found["intercept"] = weights.bias
+        found |= {"intercept": weights.bias, **_counts(weights)}
     return found
+
+
+def _counts(weights: Weights) -> dict[str, NDArray[Any]]:
+    if not len(weights.counts):
+        return {}
+    own = {"counts.own": weights.own} if len(weights.own) else {}
+    return {"counts.pairs": weights.counts, "counts.features": weights.totals, **own}
 
 
 def layout(weights: Weights) -> str:
@@ -69,12 +77,15 @@ def layout(weights: Weights) -> str:
 
 def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the description of a model says of its weights, and what it says of them beside its labels."""
+    mixture: dict[str, Any] = {}
+    if len(weights.counts):
+        mixture = {"counts": {"share": weights.share, "shrinkage": weights.shrinkage}}
     if weights.codes is not None:
         of_codes: dict[str, Any] = {"kind": WORDS[weights.kind], "dtype": weights.dtype}
         if weights.has_phi:
             of_codes |= {"n_hidden": weights.n_hidden, "relu": weights.relu}
-        return {"coded": of_codes}, {}
-    beside: dict[str, Any] = {}
+        return {"coded": of_codes | mixture}, {}
+    beside: dict[str, Any] = mixture
     if weights.has_phi:
         beside["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
         hybrid = weights.kind == "hybrid"
@@ -107,6 +118,25 @@ def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_fe
         check_number("scales", scale, low=0, high=LARGEST)
     found = _read_pairs(file, n_classes, n_features, mmap).beside(rows)
     found.scales[:] = scales
+    return _with_counts(found, file, info["labels"], mmap)
+
+
+def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mmap: bool) -> Weights:
+    """Return the weights with the counts of a file, if it has any."""
+    if "counts" not in info:
+        return weights
+    share, shrinkage = info["counts"]["share"], info["counts"]["shrinkage"]
+    check_number("share", share, low=0, high=1)
+    check_number("shrinkage", shrinkage, low=0, open_low=True, high=LARGEST)
+    name = checked(file, "counts.pairs", np.float32, (len(weights.classes),))
+    counts = file.map(name) if mmap else non_negative(file, name, file.read(name))
+    name = checked(file, "counts.features", np.float32, (weights.n_features,))
+    totals = non_negative(file, name, file.read(name))
+    more: dict[str, Any] = {"counts": counts, "totals": totals, "share": float(share), "shrinkage": float(shrinkage)}
+    if "counts.own" in file.entries:
+        more["own"] = file.read(checked(file, "counts.own", np.int32, (weights.n_features,)))
+    found = replace(weights, **more)
+    found.check()
     return found
 
 
@@ -200,7 +230,7 @@ def _read_coded(file: TensorFile, described: Mapping[str, Any], n_classes: int, 
         take("values", "values", (n_pairs,), n_features)
     weights = Weights(kind=kind, bias=_intercept(file, n_classes), n_features=n_features, codes=codes, **made)
     weights.check()
-    return weights
+    return _with_counts(weights, file, described, mmap)
 
 
 def _read_features(file: TensorFile, n_kept: int, n_features: int) -> NDArray[np.int32]:

@@ -3,6 +3,10 @@
 The score of class k is w_k.phi(x) + sum_j x_j s_jk + b_k. W are rows of features, or of classes; phi is x, or a sum of
 embeddings of its features; s_jk are weights on pairs of a feature and a class. Each term may be left out. Numbers are
 float32 as they were trained, or float16, or int8 with a scale for each row, and may be mapped from a file.
+
+Beside weights on pairs there may be counts of the rows that have both, mixed in probability: with softmax_k of the
+scores, p_k = (1 - l m) softmax_k + l q_k, where q_k = sum_j a_j C_jk / (C_j + s), a_j = |x_j| / sum_j |x_j| and
+m = sum_k q_k.
 """
 
 from __future__ import annotations
@@ -110,6 +114,7 @@ LAYOUTS: Mapping[Kind, str] = {
 }
 NOTHING = np.zeros((0, 0), dtype=np.float32)
 NO_IDS = np.zeros((0, 0), dtype=np.int32)
+NO_OWN = np.zeros(0, dtype=np.int32)
 NO_OFFSETS = np.zeros(0, dtype=np.int64)
 
 
@@ -141,6 +146,14 @@ class StoredWeights:
         Whether phi is followed by a 1, and whether phi(x) = max(sum_j x_j e_j, 0).
     scales : ndarray of shape (2,), float64
         What the scores of pairs and of rows have been multiplied by since they were trained: training goes on without.
+    counts : ndarray of shape (n_pairs,) or (0,), float32
+        C_jk: the rows with feature j and class k, of each pair; none: no counts are mixed in.
+    totals : ndarray of shape (n_features,) or (0,), float32
+        C_j: the labels of all rows with feature j.
+    own : ndarray of shape (n_features,) or (0,), int32
+        The class that each feature is, which counts say nothing of in a row that has the feature; -1: none.
+    share, shrinkage : float
+        l, in [0, 1), and s, above 0 where there are counts.
     codes : mapping of str to ndarrays, or None
         Of compressed weights, which are for predictions only, the scales of the rows of int8 arrays, by their names.
     """
@@ -158,6 +171,11 @@ class StoredWeights:
     intercept_column: bool = False
     relu: bool = False
     scales: Doubles = field(default_factory=lambda: np.ones(2))
+    counts: Floats = field(default_factory=lambda: NO_FLOATS)
+    totals: Floats = field(default_factory=lambda: NO_FLOATS)
+    own: Ids = field(default_factory=lambda: NO_OWN)
+    share: float = 0.0
+    shrinkage: float = 0.0
     codes: Mapping[str, Floats] | None = None
 
     # Of each kind
@@ -231,10 +249,15 @@ class StoredWeights:
 
     @property
     def pairs_alone(self) -> Self:
-        """The weights on pairs, with their intercepts; they share memory with these."""
-        return replace(
-            self, kind="pairs", matrix=NOTHING, embeddings=NOTHING, n_hidden=0, intercept_column=False, relu=False
-        )
+        """The weights on pairs, with their intercepts, and no counts mixed in; they share memory with these."""
+        no_rows: dict[str, Any] = {
+            "matrix": NOTHING,
+            "embeddings": NOTHING,
+            "n_hidden": 0,
+            "intercept_column": False,
+            "relu": False,
+        }
+        return replace(self, kind="pairs", share=0.0, **no_rows)
 
     @property
     def rows_alone(self) -> Self:
@@ -290,7 +313,7 @@ class StoredWeights:
     @property
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
-        arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values)
+        arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values, self.counts)
         scales = (self.codes or {}).values()
         return self.bias.nbytes + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
 

@@ -25,7 +25,7 @@ from manyclass.weights.arrays import (
     padded,
 )
 from manyclass.weights.memory_maps import check_maps
-from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, Codes, StoredWeights
+from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NO_OWN, NOTHING, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -70,6 +70,11 @@ class Weights(StoredWeights):
             intercept=self.bias,
             n_features=self.n_features,
             coded=self.codes is not None,
+            counts=self.counts,
+            totals=self.totals,
+            own=self.own,
+            share=self.share,
+            shrinkage=self.shrinkage,
         )
 
     @made_once
@@ -247,6 +252,7 @@ class Weights(StoredWeights):
             made.bias[:] *= ours
             made.values[at] += theirs * other.values
             made.bias[:] += theirs * other.bias
+            made = made._with_mean_of_counts(self, other, ours, theirs, at)
             made = replace(made, scales=scales)
         if not self.has_phi:
             return made
@@ -265,6 +271,49 @@ class Weights(StoredWeights):
         embeddings[:, h:n_hidden] = of_theirs * other.embedding
         return replace(made, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
 
+    def _with_mean_of_counts(
+        self, mean: Weights, other: Weights, ours: np.float32, theirs: np.float32, at: NDArray[np.intp]
+    ) -> Weights:
+        """These, on the pairs of both, with the mean of counts of which either may have none."""
+        if not (len(mean.counts) or len(other.counts)):
+            return self
+        counts = ours * self.counts if len(self.counts) else np.zeros(len(self.classes), np.float32)
+        totals = ours * mean.totals if len(mean.totals) else np.zeros(self.n_features, np.float32)
+        if len(other.counts):
+            counts[at] += theirs * other.counts
+            totals += theirs * other.totals
+        share = float(ours * mean.share + theirs * other.share)
+        own = (mean if mean.share >= other.share else other).own
+        # The shrinkage is in the unit of the counts, of which a run without any has none.
+        shrinkage = float(ours * mean.shrinkage + theirs * other.shrinkage)
+        return replace(self, counts=counts, totals=totals, own=own, share=share, shrinkage=shrinkage)
+
+    def with_faded_counts(self, factor: float) -> Weights:
+        """Return these weights with their counts, if any, times a factor in [0, 1]."""
+        if factor == 1 or not len(self.counts):
+            return self
+        of = np.float32(factor)
+        return replace(self, counts=self.counts * of, totals=self.totals * of)
+
+    def counted(self, x: sp.csr_array, indptr: NDArray[Any], ids: Ids, sample_weight: Doubles | None) -> Weights:
+        """Return these weights, on pairs, with the counts of more rows; classes of row i are ids[indptr[i]:...]."""
+        n_rows = np.ones(x.shape[0]) if sample_weight is None else sample_weight
+        n_labels = np.diff(indptr)
+        labels = sp.csr_array((np.repeat(n_rows, n_labels), ids, indptr), shape=(x.shape[0], self.n_classes))
+        there = sp.csr_array((np.ones(len(x.data)), x.indices, x.indptr), shape=x.shape)
+        there.data[x.data == 0] = 0
+        together = sp.csr_array(there.T @ labels)
+        together.sort_indices()
+        counts = self.counts.copy() if len(self.counts) else np.zeros(len(self.classes), np.float32)
+        totals = self.totals.copy() if len(self.totals) else np.zeros(self.n_features, np.float32)
+        totals += together.sum(axis=1)
+        own = _numbered(self.indptr, self.classes, self.n_classes)
+        more = _numbered(together.indptr.astype(np.int64), together.indices, self.n_classes)
+        places = np.searchsorted(own, more)
+        found = np.append(own, -1)[places] == more
+        counts[places[found]] += together.data[found]
+        return replace(self, counts=counts, totals=totals)
+
     def plus_pairs(self, other: Weights) -> Weights:
         """Return weights whose scores are the sums of those of both, the other ones standing on pairs."""
         made, at = self._on_both(other)
@@ -277,7 +326,8 @@ class Weights(StoredWeights):
         own = np.arange(self.n_classes)
         new = self.new_pairs(self.n_classes, own, other.indptr, other.classes)
         grown = self.pairs_alone.grown(self.n_classes, own, new)
-        made = replace(self, bias=grown.bias, indptr=grown.indptr, classes=grown.classes, values=grown.values)
+        names = ("bias", "indptr", "classes", "values", "counts", "totals", "own")
+        made = replace(self, **{name: getattr(grown, name) for name in names})
         numbers, theirs = (_numbered(one.indptr, one.classes, one.n_classes) for one in (made, other))
         return made, np.searchsorted(numbers, theirs)
 
@@ -312,11 +362,17 @@ class Weights(StoredWeights):
             more["embeddings"] = aligned_zeros(*self.embeddings.shape)
             more["embeddings"][:] = self.embeddings
         if self.has_pairs:
-            classes, values = position[self.classes].astype(np.int32), self.values.copy()
+            more |= {"classes": position[self.classes].astype(np.int32), "totals": self.totals.copy()}
+            if len(self.own):
+                more["own"] = np.where(self.own >= 0, position[self.own], -1).astype(np.int32)
+            of_pairs = {name: getattr(self, name) for name in ("values", "counts")}
+            more |= {name: array.copy() for name, array in of_pairs.items()}
             if new is not None:
-                classes, values = np.insert(classes, new.places, new.classes), np.insert(values, new.places, 0)
+                more["classes"] = np.insert(more["classes"], new.places, new.classes)
+                more |= {name: np.insert(array, new.places, 0) for name, array in of_pairs.items() if len(array)}
+                if not len(self.values):
+                    more["values"] = np.zeros(len(more["classes"]), np.float32)
                 more["indptr"] = self.indptr + new.n_before
-            more |= {"classes": classes, "values": values}
         return replace(self, **more)
 
     def widened(self, n_features: int) -> Weights:
@@ -324,6 +380,10 @@ class Weights(StoredWeights):
         more: dict[str, Any] = {"n_features": n_features}
         if self.has_pairs:
             more["indptr"] = np.append(self.indptr, np.full(n_features - self.n_features, self.indptr[-1]))
+        if len(self.totals):
+            more["totals"] = np.append(self.totals, np.zeros(n_features - self.n_features, np.float32))
+        if len(self.own):
+            more["own"] = np.append(self.own, np.full(n_features - self.n_features, -1, np.int32))
         if self.embeddings.size:
             more["embeddings"] = aligned_zeros(n_features, self.embeddings.shape[1])
             more["embeddings"][: self.n_features] = self.embeddings
@@ -354,7 +414,8 @@ class Weights(StoredWeights):
         """Return weights with some of the pairs."""
         before = np.concatenate(([0], np.cumsum(kept)))
         indptr: NDArray[np.int64] = before[self.indptr].astype(np.int64)
-        return replace(self, indptr=indptr, classes=self.classes[kept], values=self.values[kept])
+        counts = self.counts[kept] if len(self.counts) else self.counts
+        return replace(self, indptr=indptr, classes=self.classes[kept], values=self.values[kept], counts=counts)
 
     def reorder(self, source: Ids, n_threads: int) -> None:
         """Put class source[k] of a linear model in place k, in place."""
@@ -384,6 +445,11 @@ def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None =
         intercept=np.zeros(n_outputs, dtype=np.float32),
         n_features=n_rows if by_feature else width,
         coded=True,
+        counts=NO_FLOATS,
+        totals=NO_FLOATS,
+        own=NO_OWN,
+        share=0.0,
+        shrinkage=0.0,
     )
 
 

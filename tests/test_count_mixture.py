@@ -1,0 +1,272 @@
+"""Counts mixed in probability: the answers by the definition, and how a fit, a stream and a file come to them."""
+
+import copy
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import log_softmax
+
+import manyclass
+from manyclass import SoftmaxClassifier, models
+from manyclass.checks import seed_from
+from manyclass.classifiers.compress import compress
+from manyclass.training import blend
+from manyclass.training.plan import Labels
+from manyclass.weights.compression import coded
+from manyclass.weights.weights import Weights
+
+N, D = 60, 30
+ITEMS = 800
+
+
+def some_weights(rng, n_classes, hybrid):
+    """Weights on random pairs, beside rows over embeddings or alone, with random counts."""
+    support = sp.random_array((D, n_classes), density=0.2, rng=rng, format="csr")
+    counts = rng.integers(0, 4, support.nnz).astype(np.float32)  # 0: a pair that a half-life has made nothing of
+    values = rng.normal(size=support.nnz).astype(np.float32)
+    ids = support.indices.astype(np.int32)
+    pairs = Weights.on_pairs(support.indptr.astype(np.int64), ids, values, rng.normal(size=n_classes).astype("f4"))
+    if hybrid:
+        rows = Weights.start_over_phi(n_classes, D, embedding_dim=6, intercept=True, relu=False, rng=rng)
+        rows.matrix[:, :6] = rng.normal(size=(n_classes, 6))
+        pairs = pairs.beside(rows)
+    totals = np.add.reduceat(np.append(counts, 0), support.indptr[:-1]) * (np.diff(support.indptr) > 0)
+    totals = totals.astype(np.float32) + rng.integers(0, 3, D).astype(
+        "f4"
+    )  # pairs too rare to have a weight count here
+    return replace(pairs, counts=counts, totals=totals, share=0.4, shrinkage=2.0)
+
+
+def some_points(rng):
+    X = sp.random_array((N, D), density=0.15, rng=rng, format="csr", dtype=np.float32)
+    X.data *= rng.choice([-1, 1, 1], len(X.data))
+    return sp.csr_array(sp.vstack([X[:3], sp.csr_array((1, D), dtype=np.float32), X[4:]]))  # a row without features
+
+
+def counts_of(weights):
+    shape = (weights.n_classes, weights.n_features)
+    ids = weights.classes.astype(np.int32)
+    return sp.csc_array((weights.counts, ids, weights.indptr), shape=shape).toarray().astype(float)
+
+
+def by_definition(weights, X):
+    """The probabilities of the mixture, (n_rows, n_classes)."""
+    softmax = np.exp(log_softmax(replace(weights, share=0.0).scores(X, 1).astype(float), axis=1))
+    a = abs(X).toarray().astype(float)
+    a /= np.maximum(a.sum(axis=1, keepdims=True), 1e-30)
+    q = a @ (counts_of(weights) / (weights.totals.astype(float) + weights.shrinkage)).T
+    for i, j in zip(*np.nonzero(X.toarray()), strict=True):
+        if len(weights.own) and weights.own[j] >= 0:
+            q[i, weights.own[j]] = 0
+    return (1 - weights.share * q.sum(axis=1, keepdims=True)) * softmax + weights.share * q
+
+
+@pytest.mark.parametrize("n_classes", [37, 5000])  # 5,000 classes are several chunks
+@pytest.mark.parametrize("dtype", [None, "float32", "float16", "int8"])
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_every_question_is_answered_by_the_mixture(n_classes, dtype, hybrid, own, seed):
+    rng = np.random.default_rng(seed)
+    weights, X = some_weights(rng, n_classes, hybrid), some_points(rng)
+    if own:
+        weights = replace(weights, own=np.where(rng.random(D) < 0.7, rng.permutation(n_classes)[:D], -1).astype("i4"))
+    if dtype is not None:
+        weights = coded(weights, dtype)
+    p = by_definition(weights, X)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-6)  # scores are floats
+    z = weights.scores(X, 2)
+    # Scores of magnitude 20 in single precision.
+    np.testing.assert_allclose(log_softmax(z.astype(float), axis=1), np.log(p), rtol=0, atol=2e-5)
+    np.testing.assert_allclose(weights.log_normalizers(X, 1), np.log(np.exp(z.astype(float)).sum(axis=1)), atol=2e-6)
+    y = rng.integers(0, n_classes, N).astype(np.int32)
+    losses, ranks = weights.log_losses(X, y, 2)
+    np.testing.assert_allclose(losses, -np.log(p[np.arange(N), y]), rtol=0, atol=2e-5)
+    np.testing.assert_array_equal(ranks, (z > z[np.arange(N), y][:, np.newaxis]).sum(axis=1))
+    classes, log_p = weights.top_k(X, 5, 1)
+    np.testing.assert_allclose(log_p, np.sort(np.log(p), axis=1)[:, :-6:-1], rtol=0, atol=2e-5)
+    np.testing.assert_allclose(log_p, np.log(np.take_along_axis(p, classes, axis=1)), rtol=0, atol=2e-5)
+    # Points alone, and by other threads.
+    for i in range(0, N, 17):
+        np.testing.assert_array_equal(weights.scores(X[i : i + 1], 1)[0], z[i])
+    np.testing.assert_array_equal(weights.scores(X, 1), z)
+
+
+@pytest.mark.parametrize("value", [1e-30, 1e30])
+def test_the_unit_of_features_does_not_matter_to_counts(value, seed):
+    rng = np.random.default_rng(seed)
+    weights, X = some_weights(rng, 37, False), some_points(rng)
+    weights.values[:] = 0
+    np.testing.assert_allclose(
+        weights.scores(X * np.float32(value), 1), weights.scores(X, 1), rtol=0, atol=1e-6
+    )  # of scores up to 5
+
+
+def test_bad_counts_are_refused(seed):
+    weights = some_weights(np.random.default_rng(seed), 37, False)
+    for wrong in (
+        {"share": 1.0},
+        {"share": -0.1},
+        {"shrinkage": 0.0},
+        {"counts": weights.counts[1:]},
+        {"totals": weights.totals[1:]},
+    ):
+        with pytest.raises(ValueError, match="count"):
+            replace(weights, **wrong).check()
+
+
+def sessions(seed, n=2000):
+    """Rows of 6 items of 800, and the next one: mostly the companion of one of them, else any; each item is rare."""
+    rng = np.random.default_rng(seed)
+    companion = np.random.default_rng(0).permutation(ITEMS)
+    X, y = np.zeros((n, ITEMS), np.float32), np.empty(n, np.int64)
+    for i in range(n):
+        items = rng.choice(ITEMS, 6, replace=False)
+        X[i, items] = 1
+        y[i] = companion[rng.choice(items)] if rng.random() < 0.9 else rng.integers(ITEMS)
+    return sp.csr_array(X), y
+
+
+def counted(X, y, r=None):
+    """C_jk of rows, (n_classes, n_features)."""
+    r = np.ones(len(y)) if r is None else r
+    indicator = sp.csr_array((r, (np.arange(len(y)), y)), shape=(len(y), ITEMS))
+    return (indicator.T @ (X != 0).astype(float)).toarray()
+
+
+def hybrid(X, y, seed, counts="learn", **parameters):
+    given = {"dim": 8, "n_models": 1, "max_iter": 2} | parameters
+    return SoftmaxClassifier(model=models.Hybrid(counts=counts), random_state=seed, **given).fit(X, y)
+
+
+def test_a_fit_counts_its_rows_and_finds_the_share_on_rows_held_out(seed):
+    X, y = sessions(seed)
+    found, ignored = hybrid(X, y, seed), hybrid(X, y, seed, "ignore")
+    w = found._weights
+    held, at = blend.rows_held_out(len(y), seed_from(seed)), np.searchsorted(found.classes_, y).astype(np.int32)
+    kept, rows = np.flatnonzero(~held), np.flatnonzero(held)
+    own = counts_of(w) > 0
+    everything = counted(X, y)[found.classes_]
+    np.testing.assert_array_equal(counts_of(w)[own], everything[own])
+    assert np.all(own[counted(X[kept], y[kept])[found.classes_] > 0])  # each pair of these rows has a weight
+    np.testing.assert_array_equal(w.totals, everything.sum(axis=0))
+    # The share is the best for the rows held out, by the counts of the others.
+    before = replace(w, counts=np.zeros_like(w.counts), totals=np.zeros_like(w.totals))
+    before = before.counted(X[kept], np.arange(len(kept) + 1), at[kept], None)
+    rows = rows[np.isin(at[rows], at[kept])]  # rows of other classes tell nothing
+
+    def loss(share):
+        return -np.log(by_definition(replace(before, share=share), X[rows])[np.arange(len(rows)), at[rows]]).sum()
+
+    assert 0.05 < w.share < 0.99
+    assert loss(w.share) <= min(loss(s) for s in np.linspace(0, 0.95, 20)) + 1e-3
+    X_test, y_test = sessions(seed + 1000)
+    assert found.evaluate(X_test, y_test)["log_loss"] < ignored.evaluate(X_test, y_test)["log_loss"] - 0.1
+    np.testing.assert_allclose(found.predict_proba(X_test).sum(axis=1), 1, rtol=1e-5)
+
+
+def test_what_counts_say_of_some_labels_is_by_the_definition(seed):
+    rng = np.random.default_rng(seed)
+    weights, X = some_weights(rng, 37, True), some_points(rng)
+    y = np.where(rng.random(N) < 0.3, np.asarray(X.argmax(axis=1)).ravel(), rng.integers(0, 37, N)).astype(np.int32)
+    owns = (weights.own, np.where(rng.random(D) < 0.7, np.arange(D), -1).astype(np.int32))
+    told = blend.of_counts(weights, (2.0, 5.0), owns, X, Labels.single(y), 1, None)
+    for (own, shrinkage), one in zip(itertools.product(owns, (2.0, 5.0)), told, strict=True):
+        p = by_definition(replace(weights, own=own, shrinkage=shrinkage, share=0.3), X)[np.arange(N), y]
+        np.testing.assert_allclose(one.loss(0.3), -np.log(p).sum(), rtol=1e-5)  # of losses in single precision
+        assert one.best[1] >= one.loss(0) - one.loss(0.3) - 1e-6
+
+
+def test_counts_that_say_nothing_are_left_out(seed):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 50, 2000)
+    X = sp.csr_array(np.eye(50, dtype=np.float32)[y] + (rng.random((2000, 50)) < 0.05))
+    for model in (hybrid(X, y, seed, max_iter=4), hybrid(X, y, seed, "ignore")):
+        assert model._weights.share == 0
+        assert not len(model._weights.counts)
+
+
+def test_files_copies_and_compressed_models_have_the_counts(seed, tmp_path):
+    X, y = sessions(seed)
+    model = hybrid(X, y, seed)
+    p = model.predict_proba(X[:50])
+    model.save(tmp_path / "a.model")
+    for other in (*(manyclass.load(tmp_path / "a.model", mmap=m) for m in (False, True)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(other.predict_proba(X[:50]), p)
+    small = compress(model, dtype="int8")
+    assert small._weights.share == model._weights.share
+    np.testing.assert_allclose(small.predict_proba(X[:50]), p, atol=0.02)  # a 127th of the largest weights
+    small.save(tmp_path / "b.model")
+    for mmap in (False, True):
+        again = manyclass.load(tmp_path / "b.model", mmap=mmap).predict_proba(X[:50])
+        np.testing.assert_array_equal(again, small.predict_proba(X[:50]))
+    n_bytes = (tmp_path / "b.model").stat().st_size
+    fitting = compress(model, max_bytes=n_bytes - 5000)
+    fitting.save(tmp_path / "c.model")
+    assert (tmp_path / "c.model").stat().st_size <= n_bytes - 5000
+    q = fitting.predict_proba(X[:50])
+    np.testing.assert_allclose(q.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_partial_fit_counts_on_and_fades(seed):
+    X, y = sessions(seed)
+    model = hybrid(X[:1500], y[:1500], seed)
+    share = model._weights.share
+    other = copy.deepcopy(model)
+    model.partial_fit(X[1500:], y[1500:])
+    assert model._weights.share == share
+    np.testing.assert_array_equal(model._weights.totals, counted(X, y).sum(axis=0))
+    before = np.zeros((ITEMS, ITEMS))
+    before[other.classes_] = counts_of(other._weights)
+    there = np.zeros((ITEMS, ITEMS))
+    there[model.classes_] = counts_of(model._weights)
+    new = counted(X[1500:], y[1500:])
+    np.testing.assert_array_equal(there[new > 0], (before + new)[new > 0])
+    other.partial_fit(X[1500:], y[1500:], half_life=1000)
+    left = 2**-0.5  # 500 new rows
+    there[other.classes_] = counts_of(other._weights)
+    np.testing.assert_allclose(there, left * before + new, rtol=1e-6)
+    # A class and a feature that are new.
+    x_new = sp.csr_array(np.ones((4, 1), np.float32) @ np.eye(1, ITEMS, 5, dtype=np.float32))
+    model.partial_fit(x_new, np.full(4, 999))
+    assert counts_of(model._weights)[-1, 5] == 4
+
+
+def test_the_share_of_a_stream_follows_its_rows(seed):
+    X, y = sessions(seed, n=6000)
+    X_test, y_test = sessions(seed + 1000)
+    stream = SoftmaxClassifier(model=models.Hybrid(), dim=8, random_state=seed)
+    alone = SoftmaxClassifier(model=models.Hybrid(counts="ignore"), dim=8, random_state=seed)
+    gains, shares = [], []
+    for at in range(0, 6000, 300):
+        losses = []
+        for model in (stream, alone):
+            model.partial_fit(X[at : at + 300], y[at : at + 300], classes=np.arange(ITEMS))
+            losses.append(model.evaluate(X_test, y_test)["log_loss"])
+        gains.append(losses[1] - losses[0])
+        shares.append(stream._weights.share)
+    np.testing.assert_array_equal(stream._weights.totals, counted(X, y).sum(axis=0))
+    assert np.mean(gains[:10]) > 0.15  # what was seen once is known at once
+    # In the end the weights know more than the counts, whose share falls, some calls late.
+    assert shares[-1] < 0.7 * max(shares)
+    assert gains[-1] > -0.05
+
+
+def test_several_models_have_the_mean_of_their_counts(seed):
+    X, y = sessions(seed)
+    model = hybrid(X, y, seed, n_models=2)
+    w = model._weights
+    assert w.share > 0.05
+    np.testing.assert_array_equal(w.totals, counted(X, y).sum(axis=0))
+    np.testing.assert_allclose(model.predict_proba(X[:20]), by_definition(w, X[:20]), rtol=1e-4, atol=1e-9)
+
+
+def test_weights_of_rows_count(seed):
+    X, y = sessions(seed)
+    r = np.random.default_rng(seed).integers(1, 4, len(y)).astype(float)
+    model = SoftmaxClassifier(model=models.Hybrid(), dim=8, n_models=1, max_iter=2, random_state=seed)
+    w = model.fit(X, y, sample_weight=r)._weights
+    # Of mean 1 among the rows kept, and among those held out.
+    np.testing.assert_allclose(w.totals, counted(X, y, r / r.mean()).sum(axis=0), rtol=0.1)
