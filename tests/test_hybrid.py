@@ -1,6 +1,7 @@
 """Hybrid models: weights on pairs and embeddings beside them, and the scales that join them."""
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -184,3 +185,24 @@ def test_rows_too_few_to_hold_out_any():
     model = hybrid(X, np.array([p[0] for p in P]), dim=4)
     assert np.isfinite(model.decision_function(X)).all()
     assert not blend.rows_held_out(12, 0).any()
+
+
+@pytest.mark.parametrize("model", ["hybrid", "embedding"])
+def test_a_model_no_better_than_the_shares_of_the_classes_says_so(model, seed):
+    rng = np.random.default_rng(seed)
+    n = 4000
+    y = rng.choice(30, n, p=np.arange(1, 31) / 465)
+    X = sp.random_array((n, 2000), density=0.005, rng=rng, format="csr", dtype=np.float32)  # says nothing of y
+    given = {"dim": 8, "n_models": 1, "max_iter": 3, "random_state": seed}
+    lost = SoftmaxClassifier(model=model, **given)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lost.fit(X, y)
+    held = np.flatnonzero(blend.rows_held_out(n, seed_from(seed), 1000 if model == "hybrid" else 300))
+    kept = np.setdiff1d(np.arange(n), held)
+    shares = np.bincount(y[kept], minlength=30) / len(kept)
+    by_shares = -np.log(shares[y[held]]).mean()
+    loss = lost._weights.log_losses(X[held], y[held].astype(np.int32), 1)[0].mean()
+    assert any("no more than how frequent" in str(w.message) for w in caught) == (loss >= by_shares)
+    y = np.asarray(X.argmax(axis=1)).ravel() % 30
+    SoftmaxClassifier(model=model, **given).fit(X, y)  # a warning is an error here

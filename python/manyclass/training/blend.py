@@ -189,6 +189,19 @@ def decoupled_loss(
     return _loss(DECOUPLED, tiles, np.ones(1))[0]
 
 
+def log_loss_of_shares(shares: Doubles, labels: Labels, sample_weight: Doubles | None = None) -> float:
+    """The mean over rows of the mean log-loss of their labels where each class has its share of all, in nats."""
+    losses = np.add.reduceat(-np.log(shares[labels.ids] / shares.sum()), labels.indptr[:-1]) / np.diff(labels.indptr)
+    return float(np.average(losses, weights=sample_weight))
+
+
+def mean_log_loss(
+    model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+) -> float:
+    """The mean over rows of the mean log-loss of their labels, in nats."""
+    return _loss(MEAN_LOG_LOSS, _tiles((model,), x, labels, n_threads, sample_weight), np.ones(1))[0]
+
+
 @dataclass(frozen=True)
 class _Tile:
     """Some rows: the scores of each model, and the labels of every row."""

@@ -28,6 +28,8 @@ from manyclass.training.blend import (
     best_mixture,
     best_repeats,
     best_scales,
+    log_loss_of_shares,
+    mean_log_loss,
     of_counts,
     own_classes,
     rows_held_out,
@@ -37,14 +39,16 @@ from manyclass.training.calls import Before, Call, passes_of_call, set_new_inter
 from manyclass.training.core_training import Trained, Watch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
+from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
-from manyclass.training.weighting import normalized, taken
+from manyclass.training.weighting import normalized, shares_of_classes, taken
 from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
 
+FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
 Plan = BatchesPlan | PairsPlan | HybridPlan
@@ -121,9 +125,37 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
             if isinstance(plan, HybridPlan) and plan.counts:
                 joined = _mixed(joined, own, points.some(rows), points.some(told), plan.n_threads)
                 joined = _counted(joined, points.some(out), joined.share)
+            _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
             return Trained(joined, curve, rate, squares)
         weights.multiply_scores(best_factor(weights, *some))
+        _warn_if_no_better_than_shares(weights, labels.of(rows), r, *some)
     return Trained(weights, curve, rate, squares)
+
+
+def _warn_if_no_better_than_shares(
+    weights: Weights,
+    kept: Labels,
+    r: Doubles | None,
+    x: Matrix,
+    labels: Labels,
+    n_threads: int,
+    sample_weight: Doubles | None,
+) -> None:
+    """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
+    if len(labels) < FEWEST_TO_WARN:
+        return
+    of_rows = normalized(r)
+    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(kept.indptr))
+    shares = shares_of_classes(kept.ids, weights.n_classes, len(kept), of_labels)
+    by_shares = log_loss_of_shares(shares, labels, sample_weight)
+    loss = mean_log_loss(weights, x, labels, n_threads, sample_weight)
+    if loss < by_shares:
+        return
+    warn_user(
+        f"the model has learnt no more than how frequent the classes are: on {len(labels)} rows left out of training "
+        f"its log-loss is {loss:.4g} nats, that of the classes' shares {by_shares:.4g}. Rows may be too few for their "
+        "classes, or features may say nothing of them; model='linear' with a ridge (alpha) shrinks to these shares"
+    )
 
 
 def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
