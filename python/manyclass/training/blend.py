@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,6 +40,9 @@ LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
 # quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
 MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
 DIFFERENCE = 0.02  # of a scale, between the slopes that tell its curvature
+# A search for scales ends where a step betters the loss by less than this share of it, or so many looks at all scores
+# find no such step: what is left is less than their rounding, in which a search went on for 20 to 45 looks more.
+NEAR_ENOUGH, MOST_LOOKS = 1e-6, 5
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
@@ -244,7 +248,9 @@ def _of_least_loss(
 ) -> list[float]:
     """Factors of scores, within bounds, whose sum has the least loss on some of the rows; it is convex in them."""
     bounds = list(zip(least, (None,) * len(least) if most is None else most, strict=True))
-    found = minimize(partial(_loss, loss, tiles), np.array(start), jac=True, method="L-BFGS-B", bounds=bounds)
+    look, first = partial(_loss, loss, tiles), np.array(start)
+    options: Any = {"ftol": NEAR_ENOUGH, "maxls": MOST_LOOKS}
+    found = minimize(look, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return [float(scale) for scale in found.x]
 
 
