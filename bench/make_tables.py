@@ -383,6 +383,19 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             "peak GB of the process": "{peak_gb}",
         },
     ),
+    "cost_tags": partial(
+        listed,
+        "cost_tags",
+        {
+            "classes": "{what}",
+            "rows": "{n_rows:,}",
+            "model": "{model}",
+            "s of processor": "{s}",
+            "peak GB of the process": "{peak_gb}",
+            "P@1, 3, 5": "{precision}",
+            "ms a row": "{ms}",
+        },
+    ),
     "cost_pairs": partial(
         listed,
         "cost_pairs",

@@ -13,6 +13,7 @@ KEYS = {
     "cost_gain": ("solver", "n_classes"),
     "cost_pairs": ("n_classes",),
     "cost_long": ("what",),
+    "cost_tags": ("what",),
     "index": ("data", "asked"),
     "index_curves": ("data", "index", "asked"),
     "index_rivals": ("data", "index", "asked"),
