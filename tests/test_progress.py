@@ -3,12 +3,15 @@
 import io
 import re
 import sys
+import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from test_cli import run, write_data
 
 from manyclass import SoftmaxClassifier
+from manyclass.choosing import figures
 from manyclass.training import progress
 from manyclass.training.progress import progress_bar
 
@@ -114,3 +117,29 @@ def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
     assert "choosing alpha: " in err
     assert "1200 of 1200 row" in err
     assert all(line and not line.startswith(" ") for line in err.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"model": "hybrid", "dim": 8}, r"weights on pairs in \d+ passes, then embeddings of 8 in \d+"),
+        ({"model": "embedding", "dim": 8, "max_iter": 3}, "embeddings of 8 in 3"),
+        ({"model": "sparse", "max_iter": 3}, "weights on pairs in 3"),
+        ({"solver": "implicit", "max_iter": 3}, "a linear model in 3"),
+        ({"solver": "lbfgs", "max_iter": 3}, "a linear model by L-BFGS in at most 3"),
+    ],
+)
+def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((200, 30), density=0.2, rng=rng, format="csr", dtype=np.float32)
+    y = np.resize(np.arange(7), 200)
+    model = SoftmaxClassifier(verbose=1, random_state=0, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few passes do not converge
+        model.fit(X, y)
+        assert "training" not in capsys.readouterr().err
+        monkeypatch.setattr(figures, "TOLD_BEFORE", 0.0)
+        model.fit(X, y)
+    told = capsys.readouterr().err
+    assert re.search(rf"training {what} passes over 200 rows of 7 classes: about \S+ s of one thread", told)
+    assert re.search(r"and \S+ MB beside the data are predicted", told)

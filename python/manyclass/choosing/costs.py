@@ -11,9 +11,10 @@ import math
 from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
-from manyclass.weights.arrays import LINE
+from manyclass.weights.arrays import LINE, padded
 
 LAST_CACHE = 32.0  # megabytes
+PAIR_BYTES = 16  # a class, a weight, its sum of squares and a count
 # Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine generated sets.
 EVALUATIONS = 15
 
@@ -97,6 +98,39 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     else:
         visit = visit_cost(facts, n_drawn(plan))
     return 1e-6 * visit * facts.n_samples * plan.max_iter
+
+
+def model_bytes(facts: Facts, plan: AnyPlan) -> float:
+    """Predict the bytes of a model and of what its training keeps beside it; of pairs the most that there can be."""
+    if isinstance(plan, HybridPlan):
+        return model_bytes(facts, plan.pairs) + model_bytes(facts, plan.embeddings)
+    if isinstance(plan, PairsPlan):
+        pairs = facts.n_samples * facts.row * facts.n_labels / plan.min_count
+        return PAIR_BYTES * min(pairs, facts.n_features * facts.n_classes)
+    if isinstance(plan, BatchesPlan):
+        n_rows = facts.n_classes + (facts.n_features if plan.dim else 0)
+        return 4.0 * n_rows * padded((plan.dim or facts.n_features) + plan.fit_intercept)
+    return facts.bytes
+
+
+def in_words(facts: Facts, plan: AnyPlan) -> str:
+    """Say what is going to be trained, for how long and in how much memory, as predicted."""
+    seconds, megabytes = fit_cost(facts, plan), model_bytes(facts, plan) / 1e6
+    if isinstance(plan, HybridPlan):
+        what = f"weights on pairs in {plan.max_iter} passes, then embeddings of {plan.embeddings.dim} in "
+        passes = f"{what}{plan.embeddings.max_iter}"
+    elif isinstance(plan, FullBatchPlan):
+        passes = f"a linear model by L-BFGS in at most {plan.max_iter}"
+    elif isinstance(plan, PairsPlan):
+        passes = f"weights on pairs in {plan.max_iter}"
+    elif isinstance(plan, BatchesPlan) and plan.dim:
+        passes = f"embeddings of {plan.dim} in {plan.max_iter}"
+    else:
+        passes = f"a linear model in {plan.max_iter}"
+    return (
+        f"training {passes} passes over {facts.n_samples:,} rows of {facts.n_classes:,} classes: about {seconds:.2g} s "
+        f"of one thread and {megabytes:.3g} MB beside the data are predicted"
+    )
 
 
 def n_drawn(plan: PointsPlan) -> int | None:

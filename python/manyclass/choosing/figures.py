@@ -143,3 +143,6 @@ LEAST_FOR_RIDGE = 1e-20
 PRIOR = 1.0
 PRIORS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
 FOLDS = 5
+
+# A fit that is predicted to take so many seconds says before, with `verbose`, what it is going to train.
+TOLD_BEFORE = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.checks import check_flag, check_number
-from manyclass.choosing import costs
+from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.planning import (
     as_linear,
@@ -168,6 +169,8 @@ def _trained(
     scaling: FeatureScaling | None = None,
 ) -> State:
     """Train as was planned, and tell how that came to be."""
+    if choice.parameters["verbose"] > 0 and costs.fit_cost(choice.facts, planned.plan) >= figures.TOLD_BEFORE:
+        print(costs.in_words(choice.facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
     return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points))
 
