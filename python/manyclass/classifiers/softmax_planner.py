@@ -119,6 +119,8 @@ class SoftmaxPlanner(Planner):
             return asked
         kinds = {"hybrid": "hybrid", "pairs": "sparse", "phi": "minibatches"}
         there, own = kinds.get(state.weights.kind, "points"), self.parameters
+        if state.weights.by_minibatches:
+            there = "minibatches"
         if asked != there and own["model"] != "auto":
             raise ValueError(
                 f"model is {own['model']!r}, solver {own['solver']!r} and sampler {own['sampler']!r}; partial_fit goes "
