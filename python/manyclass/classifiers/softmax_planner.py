@@ -14,7 +14,7 @@ from manyclass.choosing.choice import Chosen
 from manyclass.choosing.planning import (
     as_linear,
     plan_full_passes,
-    plan_of_rival,
+    plan_of_winner,
     plan_points,
     plan_with_one_model,
 )
@@ -200,12 +200,12 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
     if linear["solver"].name == "lbfgs":
         planned = plan_full_passes(linear, labels, r)
     else:
-        planned = plan_points(linear, labels, r, asked.tried_rates)
+        planned = plan_points(linear, labels, r, asked.tried_rates, ridge=not rival)
     if rival:
         assert asked.loss_of_fit is not None
-        other = plan_of_rival(choice, points, planned, asked.loss_of_fit)
-        if other is not None:
-            return _trained(choice, other, points, watch)
+        is_linear, planned = plan_of_winner(choice, linear, points, planned, asked.loss_of_fit)
+        if not is_linear:
+            return _trained(choice, planned, points, watch)
     first = First(asked.start, heads)
     if parameters["early_stopping"]:
         held = held_out(labels, parameters["validation_fraction"], fork(parameters["random_state"]))
