@@ -136,6 +136,21 @@ def test_ridges_are_not_tried_for_a_linear_model_that_loses_clearly(
     assert (model.resolved_params_.get("alpha") == 1e-6) == (best == "linear")
 
 
+@pytest.mark.parametrize(("outcomes", "n_ridges"), [((1.0, 0.9) * 2, 0), ((0.9, 1.0) * 2, 1)], ids=str)
+def test_where_the_rule_has_a_hybrid_ridges_are_tried_once_it_has_lost(
+    outcomes, n_ridges, problem, losses, monkeypatch
+):
+    tried = []
+    monkeypatch.setattr(costs, "embeds", lambda facts: True)
+    monkeypatch.setattr(costs, "tries_ridges", lambda *_: True)
+    monkeypatch.setattr(planning, "best_ridge", lambda trials, *_: tried.append(len(trials.report)) or (1e-6, {}))
+    losses(*outcomes)
+    model = fit(problem)
+    assert len(tried) == n_ridges
+    assert tried in ([], [len(model.auto_report_)])  # after all other trials
+    assert hasattr(model, "embedding_") == (n_ridges == 0)
+
+
 def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):
     seen = []
 

@@ -370,19 +370,21 @@ def plan_of_winner(
 ) -> tuple[bool, Planned]:
     """Whether the linear model is the one that trials say predicts better, and the plan of that which does.
 
-    The ridge of the linear model is tried unless a small draw shows that it loses whatever its ridge.
+    Where the rule has the linear model its ridge is tried first, unless a small draw shows that it loses whatever its
+    ridge; where the rule has another model, once the linear one has won.
 
     "sparse" takes no part: its log-loss lies above that of the hybrid on each set of first labels that was tried
     (bench/decisions.md). The hybrid's step size is tried before: by the rule's alone it loses to the linear model on
     8,000 rows of delicious (3.733 nats for 3.726), and wins by a fifth of it (3.701).
     """
-    labels, model, ridges = points.labels.ids, rival(choice), tries_ridges(linear, of_linear)
+    model, by_rule = rival(choice), choice["model"].name
 
-    def ridged() -> Planned:
-        return with_ridge(linear, of_linear, labels, points.weights) if ridges else linear
+    def ridged(linear: Planned) -> Planned:
+        return with_ridge(linear, of_linear, points.labels.ids, points.weights)
 
+    ridges = tries_ridges(linear, of_linear)
     if model is None:
-        return True, ridged()
+        return True, ridged(linear) if ridges else linear
     other = choice.changed(answers={"model": model})
     facts = choice.facts
     if model.name == "hybrid":
@@ -391,16 +393,16 @@ def plan_of_winner(
     else:
         planned = softmax_batches_plan(other)
     best, candidates = None, {"linear": linear, model.name: planned}
-    if ridges:
+    if ridges and by_rule == "linear":
         most = len(figures.RIDGES) * costs.fit_cost(facts, linear.plan)
         best = clear_model(linear.trials, choice.parameters, candidates, points, facts, loss_of_fit, most)
-    if best is None or best == "linear":
-        candidates["linear"] = linear = ridged()
+        if best is None or best == "linear":
+            candidates["linear"] = linear = ridged(linear)
     if best is None:
         best = best_model(linear.trials, choice.parameters, candidates, points, facts, loss_of_fit)
-    # None: nothing was tried, and the rule has the word.
-    wins = choice["model"].name != "linear" if best is None else best != "linear"
-    return not wins, replace(planned, trials=linear.trials) if wins else linear
+    if (best or by_rule) != "linear":  # where nothing was tried the rule has the word
+        return False, replace(planned, trials=linear.trials)
+    return True, ridged(linear) if by_rule != "linear" and tries_ridges(linear, of_linear) else linear
 
 
 def as_linear(choice: Choice, x: Matrix) -> Choice:

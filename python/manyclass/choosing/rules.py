@@ -25,7 +25,7 @@ see `help(manyclass.models.Linear)`. The trials are these:
     log_loss of the report then, summed over the labels of a row.
 "ridge"
     The best of 0, 3e-6, 1e-5, 3e-5 and 1e-4, in units of the mean of \|x_i\|^2, on a tenth of the points, where the
-    budget of the trials is enough for five fits.
+    budget of the trials is enough for five fits; none after two that rise in a row, or one that rises by 2 %.
 "ridge of full passes"
     The best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by
     more than the standard error.
