@@ -30,6 +30,7 @@ from manyclass.weights.weights import Weights
         ([3.0, 2.0, 1.0, 0.5, 0.25], 4, 5),
         ([1.0, 1.1, 0.5, 0.5, 0.5], 0, 2),  # past the valley
         ([1.0, 1.01, 0.5, 0.6, 0.1], 2, 4),  # 1 % more is not past it
+        ([1.0, 1.01, 1.015, 0.5, 0.5], 0, 3),  # but twice in a row is
         ([1.0, 1.0, 1.0, 1.0, 1.0], 0, 5),  # of equals the smallest
         ([math.inf, 2.0, 1.0, 3.0, 0.0], 2, 4),  # one that diverged tells nothing
         ([math.nan, 2.0, 2.0, 1.0, 1.0], 3, 5),

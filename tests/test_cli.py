@@ -127,7 +127,7 @@ def test_every_parameter_of_the_estimator_is_an_option_with_its_text_and_default
     assert "--set PART__NAME=VALUE" in shown
     for part in (*solvers.SOLVERS.values(), *samplers.SAMPLERS.values(), *models.MODELS.values()):
         assert f"{part.name}: {', '.join(s.name for s in part.settings) or 'none'}" in shown
-    assert '--dim DIM Length of the embeddings; "auto" is 192, of each run. (default: auto)' in shown
+    assert '--dim DIM Length of the embeddings; "auto" is 64 to 384, of each run. (default: auto)' in shown
     for name in parameters:
         assert (f"--{name.replace('_', '-')} " in shown) == (name not in LEFT_OUT)
 

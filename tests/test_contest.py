@@ -18,7 +18,13 @@ MODELS = ("linear", "hybrid")
 
 @pytest.fixture
 def problem(seed, monkeypatch):
-    """Sparse rows of two words, one of which tells the class; small data count as large ones."""
+    """Sparse rows of two words, one of which tells the class; small data count as large ones.
+
+    No ridges are tried, no draw is clear, and a hybrid is tried by one run; see the tests of these.
+    """
+    monkeypatch.setattr(costs, "tries_ridges", lambda *_: False)
+    monkeypatch.setattr(figures, "CLEAR_MODEL", 0.0)
+    monkeypatch.setattr(figures, "MOST_GAIN_OF_RUNS", 0.0)
     monkeypatch.setattr(figures, "MOST_EXACT", 0.0)
     monkeypatch.setattr(figures, "MOST_FULL", 0.0)
     monkeypatch.setattr(figures, "FEWEST_TO_TRY", 200)
@@ -70,18 +76,79 @@ def test_each_model_is_tried_at_both_sizes_and_the_report_tells(problem):
     assert again.auto_report_ == []
 
 
-def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes(problem, monkeypatch):
-    tried, loss = [], softmax._loss_of_fit
-    monkeypatch.setattr(softmax, "_loss_of_fit", lambda own, *data: tried.append(own["n_models"]) or loss(own, *data))
-    costs = []
-    for given, runs in (({}, 3), ({"n_models": 1}, 1)):
-        tried.clear()
-        model = fit(problem, **given)
-        assert tried == [1, runs, 1, runs]
-        costs.append([line["predicted_seconds"] for line in lines(model) if line["value"] == "hybrid"])
-        assert model.resolved_params_.get("n_models", 1) in (1, runs)
-    assert costs[0] == pytest.approx(3 * np.array(costs[1]))
+@pytest.mark.parametrize(
+    ("by_one", "by_all", "best"),
+    [
+        ((0.9, 0.9), (), "hybrid"),  # a mean is better still
+        ((1.3, 1.3), (), "linear"),  # no mean gains so much
+        ((1.1, 1.1), (1.05, 0.9), "hybrid"),  # the second draw has more rows
+        ((1.1, 1.1), (0.99, 1.05), "linear"),
+    ],
+    ids=str,
+)
+def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes_where_one_is_behind(
+    by_one, by_all, best, problem, monkeypatch
+):
+    outcomes, tried = iter([1.0, by_one[0], 1.0, by_one[1], *by_all]), []
+    told = lambda own, *_: tried.append(own["n_models"]) or next(outcomes)  # noqa: E731
+    monkeypatch.setattr(softmax, "_loss_of_fit", told)
+    monkeypatch.setattr(figures, "MOST_GAIN_OF_RUNS", 1.2)
+    model = fit(problem)
+    assert tried == [1] * 4 + [3] * len(by_all)
+    assert model.resolved_params_["model"].name == best
+    predicted = [line["predicted_seconds"] for line in lines(model)]
+    np.testing.assert_allclose(predicted[4:], 3 * np.array(predicted[1:4:2])[: len(by_all)])
     assert planning.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
+
+
+def test_a_draw_that_is_clear_is_the_last_one(problem, losses, monkeypatch):
+    monkeypatch.setattr(figures, "CLEAR_MODEL", 0.75)
+    for outcomes, best in (((1.0, 0.74), "hybrid"), ((0.74, 1.0), "linear")):
+        losses(*outcomes)
+        model = fit(problem)
+        assert [line["value"] for line in lines(model)] == list(MODELS)
+        assert model.resolved_params_["model"].name == best
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "best", "n_ridges"),
+    [
+        ((1.0, 0.74), "hybrid", 0),
+        ((0.74, 1.0), "linear", 1),
+        ((1.0, 0.8, 1.0, 0.8, 1.0, 0.8), "hybrid", 1),
+        ((0.8, 1.0, 0.8, 1.0, 0.8, 1.0), "linear", 1),
+    ],
+    ids=str,
+)
+def test_ridges_are_not_tried_for_a_linear_model_that_loses_clearly(
+    outcomes, best, n_ridges, problem, losses, monkeypatch
+):
+    tried = []
+    monkeypatch.setattr(costs, "tries_ridges", lambda *_: True)
+    monkeypatch.setattr(planning, "best_ridge", lambda *_: tried.append(1) or (1e-6, {1e-6: 1.0}))
+    monkeypatch.setattr(figures, "CLEAR_MODEL", 0.75)
+    monkeypatch.setattr(figures, "QUICK", math.inf)
+    losses(*outcomes)
+    model = fit(problem)
+    assert len(tried) == n_ridges
+    assert len(lines(model)) == len(outcomes)
+    assert model.resolved_params_["model"].name == best
+    assert (model.resolved_params_.get("alpha") == 1e-6) == (best == "linear")
+
+
+@pytest.mark.parametrize(("outcomes", "n_ridges"), [((1.0, 0.9) * 2, 0), ((0.9, 1.0) * 2, 1)], ids=str)
+def test_where_the_rule_has_a_hybrid_ridges_are_tried_once_it_has_lost(
+    outcomes, n_ridges, problem, losses, monkeypatch
+):
+    tried = []
+    monkeypatch.setattr(costs, "embeds", lambda facts: True)
+    monkeypatch.setattr(costs, "tries_ridges", lambda *_: True)
+    monkeypatch.setattr(planning, "best_ridge", lambda trials, *_: tried.append(len(trials.report)) or (1e-6, {}))
+    losses(*outcomes)
+    model = fit(problem)
+    assert len(tried) == n_ridges
+    assert tried in ([], [len(model.auto_report_)])  # after all other trials
+    assert hasattr(model, "embedding_") == (n_ridges == 0)
 
 
 def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):

@@ -122,7 +122,7 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
     assert model.resolved_params_["n_models"] == 3
     three = clone(HYBRID).set_params(**model.resolved_params_).fit(X, y)
     assert np.array_equal(model.decision_function(X), three.decision_function(X))
-    assert model.embedding_.shape == (9, 3 * 192)
+    assert model.embedding_.shape == (9, 3 * 64)
     for one in (clone(HYBRID).fit(X, y, max_seconds=100), clone(HYBRID).fit(X, y, callback=lambda state: True)):
         assert "n_models" not in one.resolved_params_
     others = [clone(HYBRID).set_params(dim=5), *(clone(MODELS[name]) for name in ("linear", "embedding", "sparse"))]
@@ -167,7 +167,7 @@ def test_a_mean_goes_on_as_each_of_its_models_would(seed):
             model.partial_fit(X, y)
     # Sums in single precision go through twice as many columns.
     assert both.decision_function(X) == pytest.approx(one.decision_function(X), rel=1e-3, abs=1e-4)
-    assert both.embedding_.shape == (9, 2 * 192)
+    assert both.embedding_.shape == (9, 2 * 64)
 
 
 def test_partial_fit_goes_on_from_a_mean_of_runs_with_other_pairs():

@@ -10,9 +10,10 @@ from reference.flat import margin, softmax
 from reference.label_training import LabelTwin
 from scipy.optimize import linprog, minimize
 from sklearn.exceptions import ConvergenceWarning
-from test_label_training import ROUNDING_OF_A_VISIT, K, N, model_of, some_problem
+from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, model_of, some_problem
 
 from manyclass import DecomposedIndex, MarginClassifier, SphericalClusterIndex, _core, samplers, solvers
+from manyclass.checks import core_data
 from manyclass.papers.loss_decomposition import faces
 
 STRATEGIES = {
@@ -100,21 +101,30 @@ def test_the_step_size_left_open_fits_any_scale_of_the_data(loss, schedule, seed
 
 
 def bare_trainer(
-    X, lists, W, embeddings, *, batch, relu=False, loss="cross_entropy", smoothing=0.0, implicit=False, **changes
+    X,
+    lists,
+    W,
+    embeddings,
+    *,
+    batch,
+    relu=False,
+    loss="cross_entropy",
+    smoothing=0.0,
+    implicit=False,
+    of_arrays=None,
+    **changes,
 ):
     """A trainer by plain steps in the order of the data on the arrays given, of which it moves the last two."""
     arrays = _core.LabelArrays(
-        x=X,
         labels_indptr=np.cumsum([0, *map(len, lists)]).astype(np.int64),
         labels=np.concatenate(lists).astype(np.int32),
         embeddings=embeddings,
         embedding_squares=np.zeros(0, dtype=np.float32),
         classes=W,
         class_squares=np.zeros(0, dtype=np.float32),
-        n_features=X.shape[1],
-        n_hidden=5 if len(embeddings) else X.shape[1],
         intercept=True,
         relu=relu,
+        **({"x": X, "n_features": X.shape[1], "n_hidden": 5 if len(embeddings) else X.shape[1]} | (of_arrays or {})),
     )
     options = {
         "source": "exact",
@@ -136,6 +146,25 @@ def rows(values):
     out = np.zeros((len(values), 16), dtype=np.float32)
     out[:, : values.shape[1]] = values
     return out
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"source": "mips"}, r"source is 'mips'; rows of features need 'exact' or 'sampled'"),
+        ({"X": "dense"}, r"rows of features need sparse points and no embeddings"),
+        ({"rows": D + 1}, r"the rows of features do not fit the features, the classes or the squares"),
+    ],
+    ids=str,
+)
+def test_rows_of_features_that_do_not_fit_are_refused(changes, message, seed):
+    X, _, lists = some_problem(seed)
+    given = dict(changes)
+    x = X if given.pop("X", "") == "dense" else sp.csr_array(X)
+    W = np.zeros((given.pop("rows", D), 16), dtype=np.float32)
+    of_features = {"x": core_data(x), "feature_intercept": np.zeros(K, dtype=np.float32)}
+    with pytest.raises(ValueError, match=message):
+        bare_trainer(X, lists, W, np.zeros((0, 0), dtype=np.float32), batch=1, of_arrays=of_features, **given)
 
 
 @pytest.mark.parametrize("relu", [False, True])

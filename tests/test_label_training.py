@@ -122,11 +122,12 @@ SOURCES = {
 }
 
 
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("multilabel", [False, True])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_fit_equals_its_slow_twin_for_every_loss_and_source(loss, multilabel, source, seed):
-    assert_fit_equals_twin(loss, seed, multilabel=multilabel, **LOSSES[loss] | SOURCES[source])
+def test_a_fit_equals_its_slow_twin_for_every_loss_and_source(loss, multilabel, source, storage, seed):
+    assert_fit_equals_twin(loss, seed, multilabel=multilabel, storage=storage, **LOSSES[loss] | SOURCES[source])
 
 
 @pytest.mark.parametrize("share_classes", [True, False])
@@ -198,9 +199,10 @@ def test_a_fit_equals_its_slow_twin_for_every_option(option, multilabel, storage
     assert_fit_equals_twin(loss, seed, multilabel=multilabel, storage=storage, **parameters)
 
 
-def test_lists_and_whole_gradients_in_one_batch_move_rows_in_the_order_of_visits(seed):
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_lists_and_whole_gradients_in_one_batch_move_rows_in_the_order_of_visits(storage, seed):
     # Of 24 classes a margin's gradient has few or many: the core keeps the former as lists, the latter whole.
-    assert_fit_equals_twin("margin", seed, n_classes=24, smoothing=1.0, max_iter=3)
+    assert_fit_equals_twin("margin", seed, n_classes=24, smoothing=1.0, max_iter=3, storage=storage)
 
 
 def test_every_schedule_and_search_is_compared():

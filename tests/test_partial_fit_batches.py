@@ -445,3 +445,19 @@ def test_columns_may_have_names(seed):
     by_name.partial_fit(X, np.insert(Y, 3, 1, axis=1), classes=more)
     assert by_name.classes_.tolist() == more.tolist()
     assert by_name.class_count_[3] == N
+
+
+@pytest.mark.parametrize("given", [MarginClassifier(), SoftmaxClassifier(solver="adagrad")], ids=str)
+def test_dense_rows_go_on_with_weights_that_sparse_ones_have_begun(given, seed):
+    X, Y = some_data(seed, several=True)
+    first, second = (clone(given).set_params(random_state=3).partial_fit(X, Y) for _ in range(2))
+    assert first._weights.layout.startswith("feature-major")
+    assert_same(first.partial_fit(X, Y), second.partial_fit(X.toarray(), Y))
+    np.testing.assert_array_equal(first.predict_top_k(X, 2)[1], second.predict_top_k(X.toarray(), 2)[1])
+
+
+def test_intercepts_that_were_learned_cannot_be_left_out_later(seed):
+    X, Y = some_data(seed, several=True)
+    model = MarginClassifier(random_state=3).partial_fit(X, Y)
+    with pytest.raises(ValueError, match=r"fit_intercept is False; the model that partial_fit goes on with has True"):
+        model.set_params(fit_intercept=False).partial_fit(X, Y)

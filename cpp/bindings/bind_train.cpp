@@ -109,7 +109,8 @@ struct LabelArrays {
   std::span<const Offset> labels_indptr;
   std::span<const Index> labels;
   std::span<float> embeddings, embedding_squares;
-  Matrix<float> classes;
+  Matrix<float> classes;               // or rows of features, beside
+  std::span<float> feature_intercept;  // these intercepts
   std::span<float> class_squares;
   py::ssize_t n_features, n_hidden;
   bool intercept, relu;
@@ -126,13 +127,27 @@ VectorRows vector_rows(std::span<float> rows, std::span<float> squares, std::siz
   return {rows, squares, width};
 }
 
+// Rows of classes or, where there are intercepts for them, of features.
+LabelWeights label_weights(const LabelArrays& a) {
+  if (a.feature_intercept.empty()) {
+    return vector_rows(a.classes.data, a.class_squares, a.classes.width(), "classes");
+  }
+  const std::size_t n_classes = a.feature_intercept.size();
+  if (a.classes.rows != a.n_features || a.classes.width() % line_floats != 0 || a.classes.width() < n_classes ||
+      (!a.class_squares.empty() && a.class_squares.size() != n_classes)) {
+    throw std::invalid_argument("the rows of features do not fit the features, the classes or the squares");
+  }
+  const FeatureRows<float> rows(a.classes.data, static_cast<Index>(a.n_features));
+  return LabelWeights(
+      FeatureWeights{{rows, a.intercept ? a.feature_intercept : std::span<float>{}, {}}, a.class_squares, n_classes});
+}
+
 LabelProblem problem_of(const LabelArrays& a) {
-  const std::size_t width = a.classes.width();
   const LabelProblem problem{
-      {data_view(a.x, a.n_features), vector_rows(a.embeddings, a.embedding_squares, width, "embeddings"),
+      {data_view(a.x, a.n_features), vector_rows(a.embeddings, a.embedding_squares, a.classes.width(), "embeddings"),
        static_cast<std::size_t>(a.n_hidden), a.intercept, a.relu},
       {a.labels_indptr, a.labels},
-      vector_rows(a.classes.data, a.class_squares, width, "classes"),
+      label_weights(a),
       a.sample_weight,
       a.local,
       a.counts};
@@ -192,7 +207,7 @@ Fields<LabelArrays> label_arrays_fields() {
       .needs<&LabelArrays::x, &LabelArrays::labels_indptr, &LabelArrays::labels, &LabelArrays::embeddings,
              &LabelArrays::embedding_squares, &LabelArrays::classes, &LabelArrays::class_squares,
              &LabelArrays::n_features, &LabelArrays::n_hidden, &LabelArrays::intercept, &LabelArrays::relu>()
-      .takes<&LabelArrays::sample_weight, &LabelArrays::local, &LabelArrays::counts>();
+      .takes<&LabelArrays::feature_intercept, &LabelArrays::sample_weight, &LabelArrays::local, &LabelArrays::counts>();
 }
 
 Fields<Stretch> stretch_fields() {

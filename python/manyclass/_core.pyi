@@ -207,6 +207,7 @@ class LabelArrays:
         n_hidden: int,
         intercept: bool,
         relu: bool,
+        feature_intercept: NDArray[np.float32] = ...,
         sample_weight: NDArray[np.float64] = ...,
         local: NDArray[np.float64] = ...,
         counts: NDArray[np.float64] = ...,

@@ -26,7 +26,7 @@ class EveryClass final : public ClassSource {
     Work& work = work_[static_cast<std::size_t>(me.rank())];
     for (std::size_t b = 0; b < points.size(); b += scored_points) {
       const std::size_t n = std::min(scored_points, points.size() - b);
-      poll(n * settings_.classes.size() * settings_.classes.width());
+      poll(n * settings_.classes.size() * settings_.classes.work(points[b]));
       run_with(settings_.isa, [&](Isa isa) { work.scores.score(settings_.classes, all_, points.subspan(b, n), isa); });
       for (std::size_t p = 0; p < n; ++p) {
         work.places.assign(points[b + p].labels.begin(), points[b + p].labels.end());

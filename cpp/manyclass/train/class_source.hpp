@@ -13,28 +13,15 @@
 
 #include "manyclass/core/facts.hpp"
 #include "manyclass/core/parallel.hpp"
-#include "manyclass/core/rng.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/search/cluster_index.hpp"
 #include "manyclass/search/decomposed_index.hpp"
 #include "manyclass/select/any_select.hpp"
 #include "manyclass/step/label_step.hpp"
-#include "manyclass/weights/vector_rows.hpp"
+#include "manyclass/train/label_weights.hpp"
 
 namespace manyclass {
-
-// A point on its way through a batch.
-struct LabelPoint {
-  Index id = 0;
-  Rng rng{{}, 0};  // the point's own, or with Settings::share_classes the same for all points of the batch
-  std::span<float> phi;
-  double phi_sq = 0;
-  std::span<const Index> labels;  // sorted, distinct
-  double weight = 1;              // of its loss; the loop's to multiply by
-  double* local = nullptr;        // what it carries between visits, where steps are those of the double sum
-  int visits = 0;                 // how often it was visited before
-};
 
 // dL/dz over classes: of those that the points of the batch have in common, in the source's order, and of the point's
 // own list of others. A source for which all K are in common may give a point's gradient as a list in ascending order
@@ -91,7 +78,7 @@ class ClassSource {
 };
 
 struct SourceSettings {
-  VectorRows classes;
+  LabelWeights classes;
   std::size_t n_columns = 0;  // of W that are not padding: what an index holds
   LabelLoss loss;
   bool implicit = false;  // the margin's proximal step instead of its gradient

@@ -1,5 +1,5 @@
 // Scores and gradients of points over classes that they have in common: sixteen points at a time, so that each row of
-// W is read once for them.
+// a class is read once for them.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +15,20 @@ namespace manyclass {
 
 class CommonScores {
  public:
-  // Scores of at most scored_points points by the rows of W named in `ids`; for run_with.
-  void score(const VectorRows& classes, std::span<const Index> ids, std::span<const LabelPoint> points, Isa isa) {
+  // Scores of at most scored_points points by the classes named in `ids`; for run_with.
+  void score(const LabelWeights& weights, std::span<const Index> ids, std::span<const LabelPoint> points, Isa isa) {
+    n_ = ids.size();
+    scores_.resize(scored_points * n_);
+    if (weights.by_feature()) {
+      score_by_feature(weights.features(), ids, points);
+      return;
+    }
+    const VectorRows& classes = weights.rows();
     const std::size_t width = classes.width();
     columns_.assign(width * scored_points, 0.0F);
     for (std::size_t p = 0; p < points.size(); ++p) {
       for (std::size_t j = 0; j < width; ++j) columns_[j * scored_points + p] = points[p].phi[j];
     }
-    n_ = ids.size();
-    scores_.resize(scored_points * n_);
     float tile[scored_rows][scored_points];
     const auto score_from = [&]<std::size_t Rows>(std::size_t c) {
       std::array<const float*, Rows> rows;
@@ -53,7 +58,7 @@ class CommonScores {
     run_with(settings.isa, [&](Isa isa) {
       for (std::size_t i = 0; i < places.size(); ++i) {
         const bool in_common = places[i] < n_;
-        positives_[i] = in_common ? z[places[i]] : settings.classes.dot(point.labels[i], point.phi, isa);
+        positives_[i] = in_common ? z[places[i]] : settings.classes.dot(point.labels[i], point, isa);
         if (in_common) taken_.push_back(places[i]);
       }
       out.largest_score = std::max(largest_of(z), largest_of(positives_));
@@ -79,6 +84,12 @@ class CommonScores {
   }
 
  private:
+  void score_by_feature(const FeatureWeights& weights, std::span<const Index> ids, std::span<const LabelPoint> points) {
+    with_run(ids, [&](const auto& classes) {
+      for (std::size_t p = 0; p < points.size(); ++p) weights.model.scores(points[p].x, classes, of(p));
+    });
+  }
+
   void gradient_of_loss(const SourceSettings& settings, const LabelPoint& point, double eta, std::span<float> z,
                         ClassGradient& out) {
     // The labels' scores change places with the last ones, and the gradients back.

@@ -24,7 +24,7 @@ class Decomposed final : public ClassSource {
         index_(index),
         work_(static_cast<std::size_t>(settings.n_threads)),
         memory_(static_cast<std::size_t>(settings.n_threads)),
-        following_(settings.classes, settings.n_columns, probe_cost(index, options),
+        following_(settings.classes.rows(), settings.n_columns, probe_cost(index, options),
                    static_cast<double>(index.n_clusters())) {
     options_.find = {options.budget, 0, options.n_probe, settings.isa};
     if (!messages) return;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "manyclass/train/labels.hpp"
@@ -51,6 +52,9 @@ std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const Labe
   if (name == "sampled") {
     return sampled_source(settings, label_selection(choice, problem, share), choice.log_alpha, share);
   }
+  if (problem.classes.by_feature() && name != "exact" && name != "sampled") {
+    throw std::invalid_argument("source is '" + name + "'; rows of features need 'exact' or 'sampled'");
+  }
   if (name == "mips") {
     auto& index = index_of<ClusterIndex>(choice);
     return searched_source(settings, index, search_options(choice, problem, index));
@@ -70,8 +74,12 @@ void check(const LabelProblem& problem) {
   const FeatureMap& map = problem.map;
   const auto n = static_cast<std::size_t>(n_cols(map.x));
   const std::size_t n_features = map.learns() ? map.embeddings.size() : map.n_hidden;
-  if (map.n_hidden < 1 || map.n_columns() > problem.classes.width() || n_features != n) {
+  const bool by_feature = problem.classes.by_feature();
+  if (map.n_hidden < 1 || (!by_feature && map.n_columns() > problem.classes.width()) || n_features != n) {
     throw std::invalid_argument("the features, the embeddings and the classes do not fit each other");
+  }
+  if (by_feature && (map.learns() || !std::holds_alternative<CsrView>(map.x))) {
+    throw std::invalid_argument("rows of features need sparse points and no embeddings");
   }
   if (!problem.weights.empty() && problem.weights.size() != map.n_points()) {
     throw std::invalid_argument("sample_weight does not have a number for each point");

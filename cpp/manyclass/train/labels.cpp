@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/train/common_feature_steps.hpp"
 #include "manyclass/train/listed_loss.hpp"
 #include "manyclass/train/loop.hpp"
 #include "manyclass/train/row_steps.hpp"
@@ -28,15 +29,13 @@ class Labels {
         moving_(points_.size()),
         back_(points_.size() * problem.classes.width()),
         phi_(back_.size()),
-        steps_(static_cast<std::size_t>(settings.n_threads),
-               {{problem.classes.size(), problem.classes.width()},
-                {problem.map.embeddings.size(), problem.classes.width()}}) {}
+        steps_(static_cast<std::size_t>(settings.n_threads), Steps(problem)) {}
 
   void look(Member me, const Run& run, Visits visits) {
     const auto [begin, end] = me.share(visits.size);
     run_with(settings_.isa, [&, first = begin, last = end] {  // Clang before 16 captures no structured binding
       for (std::size_t b = first; b < last; ++b) {
-        poll(problem_.classes.width() * line_floats);  // an embedding of some features
+        poll((problem_.classes.width() + 1) * line_floats);  // an embedding of some features
         look_up(run, visits.begin, b);
       }
     });
@@ -122,6 +121,11 @@ class Labels {
     point.visits = run.stretch.pass;
     point.phi = row_of(phi_, b);
     point.labels = problem_.labels.of(static_cast<std::size_t>(point.id));
+    if (problem_.classes.by_feature()) {
+      point.x = std::get<CsrView>(problem_.map.x).row(point.id);
+      point.phi_sq = squared_norm(point.x.values) + (problem_.map.intercept ? 1 : 0);
+      return;
+    }
     problem_.map.forward(point.id, point.phi);
     point.phi_sq = squared_norm(point.phi);
   }
@@ -173,7 +177,7 @@ class Labels {
       for (std::size_t first = 0; first < common.size(); first += Factors::most) {
         rows.clear();
         for (const Index k : common.subspan(first, std::min(Factors::most, common.size() - first))) {
-          rows.push_back(problem_.classes[k].data());
+          rows.push_back(problem_.classes.rows()[k].data());
         }
         for (std::size_t p = 0; p < full.size(); p += combined_rows) send_back_together(&full[p], first, rows, isa);
         for (const std::size_t b : thin) send_back_alone(b, first, rows, isa);
@@ -181,7 +185,7 @@ class Labels {
       for (std::size_t b = begin; b < end; ++b) {
         const ClassGradient& gradient = gradients_[b];
         for (std::size_t c = 0; c < gradient.g.size(); ++c) {
-          problem_.classes.add_to(row_of(back_, b), gradient.ids[c], gradient.g[c]);
+          problem_.classes.rows().add_to(row_of(back_, b), gradient.ids[c], gradient.g[c]);
         }
         problem_.map.backward(points_[b].phi, row_of(back_, b));
       }
@@ -210,22 +214,43 @@ class Labels {
   bool is_mine(Member me, Index row) const { return row % me.size() == me.rank(); }
 
   void move_listed(Member me, std::size_t size, double eta, Isa isa) {
-    RowSteps& steps = steps_[static_cast<std::size_t>(me.rank())].classes;
+    Steps& mine = steps_[static_cast<std::size_t>(me.rank())];
+    if (problem_.classes.by_feature()) {
+      // Whole cache lines of classes: two threads do not write to one.
+      const auto is_own = [&](Index k) { return is_mine(me, k / static_cast<Index>(line_floats)); };
+      move_listed(size, eta, isa, is_own, mine.sparse, problem_.classes.features(),
+                  [](const LabelPoint& point) { return point.x; });
+    } else {
+      move_listed(
+          size, eta, isa, [&](Index k) { return is_mine(me, k); }, mine.classes, problem_.classes.rows(),
+          [](const LabelPoint& point) { return point.phi.data(); });
+    }
+  }
+
+  template <class IsOwn, class Gradient, class Rows, class Vector>
+  void move_listed(std::size_t size, double eta, Isa isa, const IsOwn& is_own, RowSteps<Gradient>& steps,
+                   const Rows& rows, const Vector& vector) {
     for (std::size_t b = 0; b < size; ++b) {
       const ClassGradient& gradient = gradients_[b];
       if (merged(gradient)) continue;
       for (std::size_t c = 0; c < gradient.g.size(); ++c) {
         const Index k = gradient.ids[c];
-        if (is_mine(me, k)) steps.add(k, gradient.g[c], points_[b].phi.data());
+        if (is_own(k)) steps.add(k, gradient.g[c], vector(points_[b]));
       }
     }
-    steps.descend(problem_.classes, eta, isa);
+    steps.descend(rows, eta, isa);
   }
 
   // Classes in common are in no list, so that members may share them out in another way: by places.
   void move_common(Member me, std::size_t size, double eta, Isa isa) {
     const auto [first, last] = me.share((common_.size() + combined_rows - 1) / combined_rows);
     const std::size_t end = std::min(last * combined_rows, common_.size());
+    if (problem_.classes.by_feature()) {
+      CommonFeatureSteps& steps = steps_[static_cast<std::size_t>(me.rank())].common;
+      steps.descend(problem_.classes.features(), std::span(points_).first(size), std::span(gradients_).first(size),
+                    common_, first * combined_rows, end, eta, isa);
+      return;
+    }
     std::vector<std::size_t> cursors(size);
     CommonSums sums(problem_.classes.width());
     for (std::size_t c = first * combined_rows; c < end; c += sums.capacity) {
@@ -240,7 +265,7 @@ class Labels {
       for (std::size_t r = 0; r < sums.n; ++r) {
         if (sums.moves[r] == 0) continue;
         const std::span<const float> sum = std::span<const float>(sums.values).subspan(r * sums.width, sums.width);
-        problem_.classes.descend(common_[c + r], sum, squared_norm(sum), eta);
+        problem_.classes.rows().descend(common_[c + r], sum, squared_norm(sum), eta);
       }
     }
   }
@@ -291,7 +316,7 @@ class Labels {
   }
 
   void move_embeddings(Member me, std::size_t size, double eta, Isa isa) {
-    RowSteps& steps = steps_[static_cast<std::size_t>(me.rank())].embeddings;
+    RowSteps<RowGradient>& steps = steps_[static_cast<std::size_t>(me.rank())].embeddings;
     for (std::size_t b = 0; b < size; ++b) {
       problem_.map.for_each_feature(points_[b].id, [&](Index j, float value) {
         if (is_mine(me, j)) steps.add(j, value, row_of(back_, b).data());
@@ -301,7 +326,18 @@ class Labels {
   }
 
   struct Steps {
-    RowSteps classes, embeddings;
+    explicit Steps(const LabelProblem& problem)
+        : classes(by_feature(problem) ? 0 : problem.classes.size(), problem.classes.width()),
+          embeddings(problem.map.embeddings.size(), problem.classes.width()),
+          sparse(by_feature(problem) ? problem.classes.size() : 0, n_sparse(problem)),
+          common(n_sparse(problem)) {}
+
+    static bool by_feature(const LabelProblem& problem) { return problem.classes.by_feature(); }
+    static std::size_t n_sparse(const LabelProblem& problem) { return by_feature(problem) ? problem.map.n_hidden : 0; }
+
+    RowSteps<RowGradient> classes, embeddings;
+    RowSteps<SparseGradient> sparse;
+    CommonFeatureSteps common;
   };
 
   LabelProblem problem_;

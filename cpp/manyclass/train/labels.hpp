@@ -20,7 +20,7 @@ namespace manyclass {
 struct LabelProblem {
   FeatureMap map;
   Excluded labels;  // a list for each point, none empty
-  VectorRows classes;
+  LabelWeights classes;
   std::span<const double> weights{};  // of the points, positive with mean 1, or empty: all are 1
   std::span<double> local{};          // what points carry between visits, for steps of the double sum; or empty
   std::span<const double> counts{};   // of points of each class, or empty: those of these points

@@ -43,14 +43,14 @@ struct ListedScores {
   LossMemory memory;
 };
 
-inline void score_labels(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
+inline void score_labels(const LabelWeights& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.positives.resize(point.labels.size());
-  classes.scores(point.labels, point.phi, isa, listed.positives);
+  classes.scores(point.labels, point, isa, listed.positives);
 }
 
-inline void score_wrong(const VectorRows& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
+inline void score_wrong(const LabelWeights& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
   listed.negatives.resize(listed.wrong.size());
-  classes.scores(listed.wrong, point.phi, isa, listed.negatives);
+  classes.scores(listed.wrong, point, isa, listed.negatives);
 }
 
 // Leaves the gradient with respect to the labels' and the listed classes' scores in `out`; `alpha` are the weights of

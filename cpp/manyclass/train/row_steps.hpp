@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "manyclass/train/label_weights.hpp"
 #include "manyclass/weights/row_products.hpp"
 
 namespace manyclass {
@@ -41,6 +42,9 @@ class Factors {
 // The gradient of one row, as a sum.
 class RowGradient {
  public:
+  using Rows = VectorRows;
+  using Vector = const float*;
+
   explicit RowGradient(std::size_t width) : sum_(width) {}
 
   void add(float factor, const float* vector, Isa isa) {
@@ -66,12 +70,57 @@ class RowGradient {
   std::vector<float> sum_;
 };
 
-// Gradients of rows that come in any order, point by point.
+// The gradient of one class of feature-major weights, as a sum over sparse points.
+class SparseGradient {
+ public:
+  using Rows = FeatureWeights;
+  using Vector = SparseRow;
+
+  explicit SparseGradient(std::size_t n_features) : sums_(n_features), is_met_(n_features) {}
+
+  void add(float factor, SparseRow x, Isa) {
+    of_intercept_ += factor;
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const auto j = static_cast<std::size_t>(x.indices[n]);
+      if (is_met_[j] == 0) met_.push_back(x.indices[n]);
+      is_met_[j] = 1;
+      sums_[j] += factor * x.values[n];
+    }
+  }
+  void descend(Rows& weights, Index k, double eta, Isa) {
+    values_.clear();
+    double sq =
+        weights.learns_intercepts() ? static_cast<double>(of_intercept_) * static_cast<double>(of_intercept_) : 0;
+    for (const Index met : met_) {
+      const auto j = static_cast<std::size_t>(met);
+      values_.push_back(sums_[j]);
+      sq += static_cast<double>(sums_[j]) * static_cast<double>(sums_[j]);
+      sums_[j] = 0;
+      is_met_[j] = 0;
+    }
+    weights.descend(k, {met_, values_}, of_intercept_, sq, eta);
+    met_.clear();
+    of_intercept_ = 0;
+  }
+
+ private:
+  std::vector<float> sums_;            // of each feature
+  std::vector<unsigned char> is_met_;  // of each, 1 or 0
+  std::vector<Index> met_;
+  std::vector<float> values_;
+  float of_intercept_ = 0;
+};
+
+// Gradients of rows, or classes, that come in any order, point by point.
+template <class Gradient>
 class RowSteps {
  public:
+  using Rows = typename Gradient::Rows;
+  using Vector = typename Gradient::Vector;
+
   RowSteps(std::size_t n_rows, std::size_t width) : chains_(n_rows), gradient_(width) {}
 
-  void add(Index row, float factor, const float* vector) {
+  void add(Index row, float factor, Vector vector) {
     if (factor == 0) return;
     Chain& chain = chains_[static_cast<std::size_t>(row)];
     const std::size_t term = terms_.size();
@@ -86,10 +135,12 @@ class RowSteps {
   }
 
   // Moves the rows and forgets what was added.
-  void descend(const VectorRows& rows, double eta, Isa isa) {
+  void descend(Rows rows, double eta, Isa isa) {
     constexpr std::size_t ahead = 4;  // rows on their way from memory: they come in no order
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-      if (r + ahead < rows_.size()) rows.prefetch(rows_[r + ahead]);
+      if constexpr (requires { rows.prefetch(rows_[r]); }) {
+        if (r + ahead < rows_.size()) rows.prefetch(rows_[r + ahead]);
+      }
       const Index row = rows_[r];
       Chain& chain = chains_[static_cast<std::size_t>(row)];
       for (std::size_t term = chain.first; term != none; term = terms_[term].next) {
@@ -106,7 +157,7 @@ class RowSteps {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   struct Term {
     float factor;
-    const float* vector;
+    Vector vector;
     std::size_t next;  // of the same row
   };
   struct Chain {
@@ -117,7 +168,7 @@ class RowSteps {
   std::vector<Chain> chains_;  // by row
   std::vector<Term> terms_;
   std::vector<Index> rows_;  // in the order of their first terms
-  RowGradient gradient_;
+  Gradient gradient_;
 };
 
 }  // namespace manyclass

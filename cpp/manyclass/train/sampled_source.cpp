@@ -42,7 +42,7 @@ class Sampled final : public ClassSource {
     }
     for (std::size_t b = 0; b < points.size(); ++b) {
       ListedScores& listed = work.listed;
-      poll(work.list.size() * settings_.classes.width());
+      poll(work.list.size() * settings_.classes.work(points[b]));
       draw(points[b], points[b].labels, work);
       listed.wrong = work.drawn;
       run_with(settings_.isa, [&](Isa isa) {

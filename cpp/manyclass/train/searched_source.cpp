@@ -15,7 +15,7 @@ class Searched final : public ClassSource {
         index_(index),
         options_(options),
         work_(static_cast<std::size_t>(settings.n_threads)),
-        following_(settings.classes, settings.n_columns, probe_cost(index, options),
+        following_(settings.classes.rows(), settings.n_columns, probe_cost(index, options),
                    static_cast<double>(index.n_clusters())) {}
 
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {

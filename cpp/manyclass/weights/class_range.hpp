@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <span>
 
 #include "manyclass/core/types.hpp"
@@ -54,6 +55,17 @@ template <class Classes>
 inline constexpr bool lists = true;
 template <>
 inline constexpr bool lists<ClassRange> = false;
+
+// Calls f with the classes of a list: as the run that they are, or as the list.
+template <class F>
+void with_run(ClassList classes, const F& f) {
+  const auto is_next = [](Index a, Index b) { return b == a + 1; };
+  if (!classes.empty() && std::adjacent_find(classes.begin(), classes.end(), std::not_fn(is_next)) == classes.end()) {
+    f(ClassRange{classes.front(), static_cast<Index>(classes.size())});
+  } else {
+    f(classes);
+  }
+}
 
 inline ClassRange intersect(ClassRange a, ClassRange b) {
   const Index begin = std::max(a.begin, b.begin);

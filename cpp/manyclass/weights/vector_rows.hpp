@@ -18,6 +18,17 @@
 
 namespace manyclass {
 
+// What a gradient g of row k with |g|^2 = g_sq is multiplied by in a step of size eta, after its sum of squares has grown
+// by it; without sums that is eta.
+inline float length_of_step(std::span<float> squares, Index k, double g_sq, double eta) {
+  constexpr float most = std::numeric_limits<float>::max();
+  const auto step = static_cast<float>(std::fmin(eta, static_cast<double>(most)));
+  if (squares.empty()) return step;
+  float& square = squares[static_cast<std::size_t>(k)];
+  square = std::fmin(square + static_cast<float>(g_sq), most);
+  return square == 0 ? 0.0F : std::fmin(step / std::sqrt(square), most);
+}
+
 class VectorRows {
  public:
   VectorRows() = default;
@@ -63,14 +74,7 @@ class VectorRows {
 
   // Moves row k by a step of size eta along -g, where g_sq = |g|^2.
   void descend(Index k, std::span<const float> g, double g_sq, double eta) const {
-    constexpr float most = std::numeric_limits<float>::max();
-    auto step = static_cast<float>(std::fmin(eta, static_cast<double>(most)));
-    if (!squares_.empty()) {
-      float& square = squares_[static_cast<std::size_t>(k)];
-      square = std::fmin(square + static_cast<float>(g_sq), most);
-      if (square == 0) return;
-      step = std::fmin(step / std::sqrt(square), most);
-    }
+    const float step = length_of_step(squares_, k, g_sq, eta);
     add(values_.data() + static_cast<std::size_t>(k) * width_, -step, g.data());
   }
 

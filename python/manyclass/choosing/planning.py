@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -65,9 +65,10 @@ def best_model(
     """Return the name of the model with the least mean log-loss of all held-out rows; None where none was tried.
 
     `candidates` are the models with all that is open planned. All fits together keep to what is left of the budget of
-    `trials`, which is that of the cheapest candidate's fit.
+    `trials`, which is that of the cheapest candidate's fit. What cannot change the choice is not tried: a second draw
+    where the first one is clear, and the mean of several runs where one run is ahead already, for a mean is better.
     """
-    x, labels = points.x, points.labels.ids
+    labels = points.labels.ids
     runs = {name: runs_of(parameters, planned.plan, facts) for name, planned in candidates.items()}
     seconds = {name: runs[name] * costs.fit_cost(facts, planned.plan) for name, planned in candidates.items()}
     trials.budget = costs.budget(min(seconds.values()))
@@ -80,24 +81,92 @@ def best_model(
         return None
     random = fork(parameters["random_state"])
     found: dict[str, list[float]] = {name: [] for name in candidates}
-    n_out: list[int] = []
+    samples: list[Sample] = []
+
+    def tried(name: str, sample: Sample, n_runs: int) -> float:
+        return _loss_of_model(trials, parameters, name, candidates[name], n_runs, sample, points, facts, loss_of_fit)
+
     for rows in _draws(labels, sizes, random):
-        sample = Sample.of(x, labels, points.weights, rows, random, SHARE)
+        sample = Sample.of(points.x, labels, points.weights, rows, random, SHARE)
         if sample is None:
             return None
-        n_out.append(len(sample.labels_out))
-        for name, planned in candidates.items():
-            own = parameters.changed(**planned.params, class_weight=None, n_models=runs[name], verbose=0)
-            size = (len(sample.labels), sample.n_classes, planned.plan.max_iter)
-            cost = runs[name] * costs.fit_cost(replace(facts, n_samples=size[0], n_classes=size[1]), planned.plan)
-            loss = partial(loss_of_fit, own, sample, points.classes[sample.classes])
-            found[name].append(trials.make("model", name, loss, predicted=cost, size=size))
-    means = {name: float(np.average(losses, weights=n_out)) for name, losses in found.items()}
-    best = min(means, key=lambda name: means[name])
-    if not math.isfinite(means[best]):
+        samples.append(sample)
+        for name, losses in found.items():
+            losses.append(tried(name, sample, 1))
+        if _is_clear(losses[0] for losses in found.values()):
+            break
+    n_out = [len(sample.labels_out) for sample in samples]
+
+    def mean(name: str) -> float:
+        return float(np.average(found[name], weights=n_out))
+
+    best = min(found, key=mean)
+    for name, n_runs in runs.items():
+        if n_runs > 1 and name != best and mean(name) < figures.MOST_GAIN_OF_RUNS * mean(best):
+            found[name] = [tried(name, sample, n_runs) for sample in samples]
+    best = min(found, key=mean)
+    if not math.isfinite(mean(best)):
         return None
     trials.choose("model", best)
     return best
+
+
+def clear_model(
+    trials: Trials,
+    parameters: Parameters,
+    candidates: Mapping[str, Planned],
+    points: Points,
+    facts: Facts,
+    loss_of_fit: LossOfFit,
+    most: float,
+) -> str | None:
+    """Return the name of the model that one small draw shows to be clearly better; None if neither is.
+
+    None, too, where the draw is predicted to take more than `most` seconds.
+    """
+    labels, size = points.labels.ids, SIZES[0]
+    costs_of_all = sum(costs.fit_cost(replace(facts, n_samples=size), one.plan) for one in candidates.values())
+    if len(labels) < SIZES[1] or costs_of_all > most:
+        return None
+    random = fork(parameters["random_state"])
+    [rows] = _draws(labels, [size], random)
+    sample = Sample.of(points.x, labels, points.weights, rows, random, SHARE)
+    if sample is None:
+        return None
+    found = {
+        name: _loss_of_model(trials, parameters, name, planned, 1, sample, points, facts, loss_of_fit)
+        for name, planned in candidates.items()
+    }
+    best = min(found, key=lambda name: found[name])
+    if not (_is_clear(found.values()) and math.isfinite(found[best])):
+        return None
+    trials.choose("model", best)
+    return best
+
+
+def _is_clear(losses: Iterable[float]) -> bool:
+    """Whether the least loss of a draw is so far below the others that no other draw would say otherwise."""
+    least, *others = sorted(losses)
+    return least < figures.CLEAR_MODEL * others[0]
+
+
+def _loss_of_model(
+    trials: Trials,
+    parameters: Parameters,
+    name: str,
+    planned: Planned,
+    n_runs: int,
+    sample: Sample,
+    points: Points,
+    facts: Facts,
+    loss_of_fit: LossOfFit,
+) -> float:
+    """Fit a candidate to the rows of a sample by some runs; return its log-loss on those held out, and note it."""
+    own = parameters.changed(**planned.params, class_weight=None, n_models=n_runs, verbose=0)
+    size = (len(sample.labels), sample.n_classes, planned.plan.max_iter)
+    cost = n_runs * costs.fit_cost(replace(facts, n_samples=size[0], n_classes=size[1]), planned.plan)
+    loss = partial(loss_of_fit, own, sample, points.classes[sample.classes])
+    return trials.make("model", name, loss, predicted=cost, size=size)
 
 
 def runs_of(parameters: Parameters, plan: AnyPlan, facts: Facts) -> int:
@@ -188,7 +257,12 @@ def cross_validated_ridge(
 
 
 def plan_points(
-    choice: Choice, labels: Ids, weights: Doubles | None = None, tried_rates: TriedRates | None = None
+    choice: Choice,
+    labels: Ids,
+    weights: Doubles | None = None,
+    tried_rates: TriedRates | None = None,
+    *,
+    ridge: bool = True,
 ) -> Planned:
     """The plan of a linear model of one label a row, by steps.
 
@@ -201,13 +275,14 @@ def plan_points(
         The weights of the points, with mean 1, those of classes included.
     tried_rates : callable or None
         For learning_rate="grid".
+    ridge : bool
+        Whether ridges may be tried.
     """
     planned, facts, own = points_plan(choice), choice.facts, choice.parameters
     plan, params, x = _points(planned), planned.params, facts.x
     assert x is not None
     data = (x, labels, facts, own["random_state"], weights)
     trials = Trials(0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan)), bool(plan.verbose))
-    path: dict[float, float] = {}
     if choice.tries("learning_rate"):
         of_u = getattr(choice["solver"], "u_learning_rate", "tied")
         follows = of_u == "tied" or (of_u == "auto" and choice["solver"].name not in figures.U_RATES)
@@ -223,10 +298,26 @@ def plan_points(
         planned = points_plan(choice.changed(learning_rate=found.best, answers={"model": choice["model"]}))
         plan, params = _points(planned), {**planned.params, "learning_rate": found.best}
         planned = replace(planned, rates=found.table)
-    if choice.tries("alpha") and not plan.discriminant and costs.tries_ridges(plan, facts, trials.left):
-        alpha, path = best_ridge(trials, plan, *data)
-        plan, params = replace(plan, alpha=alpha), {**params, "alpha": alpha}
-    return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
+    planned = replace(planned, plan=plan, params=params, trials=trials)
+    return with_ridge(planned, choice, labels, weights) if ridge and tries_ridges(planned, choice) else planned
+
+
+def tries_ridges(planned: Planned, choice: Choice) -> bool:
+    """Whether the ridge of a linear model that is planned is to be found by trials, which must fit into the budget."""
+    plan = planned.plan
+    if not isinstance(plan, PointsPlan) or plan.discriminant or not choice.tries("alpha"):
+        return False
+    return costs.tries_ridges(plan, choice.facts, planned.trials.left)
+
+
+def with_ridge(planned: Planned, choice: Choice, labels: Ids, weights: Doubles | None) -> Planned:
+    """Return the plan with the best of some ridges."""
+    plan, facts = _points(planned), choice.facts
+    assert facts.x is not None
+    data = (facts.x, labels, facts, choice.parameters["random_state"], weights)
+    alpha, path = best_ridge(planned.trials, plan, *data)
+    params = {**planned.params, "alpha": alpha}
+    return replace(planned, plan=replace(plan, alpha=alpha), params=params, alpha_path=path)
 
 
 def _points(planned: Planned) -> PointsPlan:
@@ -274,16 +365,26 @@ def plan_with_one_model(choice: Choice, points: Points) -> Planned:
     return softmax_batches_plan(choice)
 
 
-def plan_of_rival(choice: Choice, points: Points, linear: Planned, loss_of_fit: LossOfFit) -> Planned | None:
-    """The plan of a model that trials say predicts better than the linear one; None: there is none.
+def plan_of_winner(
+    choice: Choice, of_linear: Choice, points: Points, linear: Planned, loss_of_fit: LossOfFit
+) -> tuple[bool, Planned]:
+    """Whether the linear model is the one that trials say predicts better, and the plan of that which does.
+
+    Where the rule has the linear model its ridge is tried first, unless a small draw shows that it loses whatever its
+    ridge; where the rule has another model, once the linear one has won.
 
     "sparse" takes no part: its log-loss lies above that of the hybrid on each set of first labels that was tried
     (bench/decisions.md). The hybrid's step size is tried before: by the rule's alone it loses to the linear model on
     8,000 rows of delicious (3.733 nats for 3.726), and wins by a fifth of it (3.701).
     """
-    model = rival(choice)
+    model, by_rule = rival(choice), choice["model"].name
+
+    def ridged(linear: Planned) -> Planned:
+        return with_ridge(linear, of_linear, points.labels.ids, points.weights)
+
+    ridges = tries_ridges(linear, of_linear)
     if model is None:
-        return None
+        return True, ridged(linear) if ridges else linear
     other = choice.changed(answers={"model": model})
     facts = choice.facts
     if model.name == "hybrid":
@@ -291,11 +392,17 @@ def plan_of_rival(choice: Choice, points: Points, linear: Planned, loss_of_fit: 
         facts = replace(facts, met=facts.met_by(model.min_count))
     else:
         planned = softmax_batches_plan(other)
-    candidates = {"linear": linear, model.name: planned}
-    best = best_model(linear.trials, choice.parameters, candidates, points, facts, loss_of_fit)
-    # None: nothing was tried, and the rule has the word.
-    wins = choice["model"].name != "linear" if best is None else best != "linear"
-    return replace(planned, trials=linear.trials) if wins else None
+    best, candidates = None, {"linear": linear, model.name: planned}
+    if ridges and by_rule == "linear":
+        most = len(figures.RIDGES) * costs.fit_cost(facts, linear.plan)
+        best = clear_model(linear.trials, choice.parameters, candidates, points, facts, loss_of_fit, most)
+        if best is None or best == "linear":
+            candidates["linear"] = linear = ridged(linear)
+    if best is None:
+        best = best_model(linear.trials, choice.parameters, candidates, points, facts, loss_of_fit)
+    if (best or by_rule) != "linear":  # where nothing was tried the rule has the word
+        return False, replace(planned, trials=linear.trials)
+    return True, ridged(linear) if by_rule != "linear" and tries_ridges(linear, of_linear) else linear
 
 
 def as_linear(choice: Choice, x: Matrix) -> Choice:

@@ -400,8 +400,10 @@ def best_ridge(
         trial = replace(plan, alpha=ridge * unit)
         train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(figures.RIDGES)}")
         tried[trial.alpha] = trials.make("alpha", trial.alpha, train, predicted=cost, size=size)
-        # Past the valley, which has one bottom, larger ones are not tried.
-        if figures.PAST_THE_VALLEY * min(tried.values()) < tried[trial.alpha] < math.inf:
+        # Past the valley, which has one bottom, larger ones are not tried: one is far above it, or two rise in a row.
+        losses = list(tried.values())
+        rises = len(losses) > 2 and losses[-3] < losses[-2] < losses[-1] < math.inf
+        if rises or figures.PAST_THE_VALLEY * min(losses) < losses[-1] < math.inf:
             break
     best = min(tried, key=lambda alpha: tried[alpha])
     trials.choose("alpha", best)

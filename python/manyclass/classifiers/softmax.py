@@ -52,7 +52,7 @@ class SoftmaxClassifier(LabelClassifier):
     model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
-        Length of the embeddings; "auto" is 192, of each run.
+        Length of the embeddings; "auto" is 64 to 384, of each run.
     alpha : float or "auto", default="auto"
         L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows, with solver="auto"
     learning_rate : float, "auto" or "grid", default="auto"

@@ -15,7 +15,7 @@ from manyclass.choosing.choice import Chosen
 from manyclass.choosing.planning import (
     as_linear,
     plan_full_passes,
-    plan_of_rival,
+    plan_of_winner,
     plan_points,
     plan_with_one_model,
 )
@@ -120,6 +120,8 @@ class SoftmaxPlanner(Planner):
             return asked
         kinds = {"hybrid": "hybrid", "pairs": "sparse", "phi": "minibatches"}
         there, own = kinds.get(state.weights.kind, "points"), self.parameters
+        if state.weights.by_minibatches:
+            there = "minibatches"
         if asked != there and own["model"] != "auto":
             raise ValueError(
                 f"model is {own['model']!r}, solver {own['solver']!r} and sampler {own['sampler']!r}; partial_fit goes "
@@ -201,12 +203,12 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
     if linear["solver"].name == "lbfgs":
         planned = plan_full_passes(linear, labels, r)
     else:
-        planned = plan_points(linear, labels, r, asked.tried_rates)
+        planned = plan_points(linear, labels, r, asked.tried_rates, ridge=not rival)
     if rival:
         assert asked.loss_of_fit is not None
-        other = plan_of_rival(choice, points, planned, asked.loss_of_fit)
-        if other is not None:
-            return _trained(choice, other, points, watch)
+        is_linear, planned = plan_of_winner(choice, linear, points, planned, asked.loss_of_fit)
+        if not is_linear:
+            return _trained(choice, planned, points, watch)
     first = First(asked.start, heads)
     if parameters["early_stopping"]:
         held = held_out(labels, parameters["validation_fraction"], fork(parameters["random_state"]))

@@ -1,7 +1,7 @@
 r"""Training by rows, by minibatches: margins, several labels a row, Adagrad.
 
-W is class-major with the intercepts as a column. How changes add up is as in `manyclass.dask.merging`, but for two
-things:
+Between passes W is class-major with the intercepts as a column. How changes add up is as in `manyclass.dask.merging`,
+but for two things:
 
 - With Adagrad each row of W has a step size of its own, :math:`\eta / \sqrt{S}`. Its sums of squares S are added up,
   and a change counts as if it had been made by steps of the sum of all: what one machine's Adagrad would have done.
@@ -14,6 +14,7 @@ things:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ import scipy.sparse as sp
 from manyclass.dask.merging import SMALLEST, Curvature
 from manyclass.dask.passes import Ended, Passes
 from manyclass.dask.shards import Part, Shard
-from manyclass.training.batches import BatchesTraining, start_over_phi
+from manyclass.training.batches import BatchesTraining, by_features, start_over_phi
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
@@ -54,7 +55,7 @@ class BatchPasses(Passes):
 
     def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
         """See `Passes`; what goes with W are Adagrad's sums."""
-        weights = start_over_phi(self.plan, self.whole.n_classes, self.whole.n_features)
+        weights = start_over_phi(self.plan, self.whole.n_classes, self.whole.n_features, sparse=False)
         squares = Squares.of_rows(weights, self.plan.adagrad).classes
         for number, part in enumerate(parts):
             rows = self.whole.rows_of(number)
@@ -70,12 +71,16 @@ class BatchPasses(Passes):
     def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> BatchesTraining:
         """See `Passes`."""
         squares = Squares(classes=beside)
+        if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
+            seen = replace(seen, weights=seen.weights.over_features())
         given = (shard.x, shard.lists, seen.weights, shard.weights)
         return _Training(u, self.plan, *given, squares=squares, seen=seen)
 
     def ended(self, training: BatchesTraining, weights: Weights) -> Ended:
         """See `Passes`."""
         arrays = training.arrays()
+        if training.weights is not weights:
+            weights.matrix[:] = training.weights.over_classes().matrix[:, : weights.matrix.shape[1]]
         return Ended(arrays["class_squares"], arrays["local"])
 
     @property

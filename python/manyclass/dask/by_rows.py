@@ -47,7 +47,7 @@ def parts_to_go_on(
     before = Before.of(state_of(model), classes, 0, Call())
     if isinstance(passes.plan, BatchesPlan):
         rows, squares = rows_of_call(passes.plan, before, classes, counts)
-        return passes.split(rows, squares.classes)
+        return passes.split(rows.over_classes(), squares.classes)
     weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, scaling)
     return passes.split(weights, nothing())
 

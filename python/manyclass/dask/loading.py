@@ -425,7 +425,7 @@ class Loaded:
             "n_shards": len(self.facts),
             "n_features": first.n_features,
             "n_rows": sum(self.n_rows),
-            "sparse": sparse if origin.state is None else origin.state.weights.sparse,
+            "sparse": sparse if origin.state is None or self.by_batches else origin.state.weights.sparse,
             "goes_on": origin.call is not None or origin.history.n_fit > 0,
         }
         return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
@@ -473,7 +473,8 @@ class Loaded:
             )
         if state.several != self.several:
             raise ValueError(f"y has {told[self.several]}; the model was trained with {told[state.several]}")
-        if not (state.weights.kind == "phi" if self.by_batches else state.weights.is_linear):
+        of_batches = state.weights.kind == "phi" or state.weights.by_minibatches
+        if not (of_batches if self.by_batches else state.weights.is_linear):
             raise ValueError(
                 f"solver is {self.planner.parameters['solver']!r}; partial_fit goes on with the model that is there, "
                 "which was trained otherwise: leave it as it was"

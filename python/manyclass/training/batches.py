@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import _core
@@ -16,7 +17,7 @@ from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch
 from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix, as_csr
 from manyclass.weights.weights import Weights
 
 Index = SphericalClusterIndex | DecomposedIndex
@@ -47,7 +48,8 @@ def fit_batches(
     """
 
     def made(by: BatchesPlan) -> BatchesTraining:
-        weights = start_over_phi(by, n_classes, x.shape[1]) if seen is None else seen.weights
+        sparse = isinstance(x, sp.csr_array)
+        weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if seen is None else seen.weights
         return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, seen=seen)
 
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
@@ -63,11 +65,17 @@ def fit_batches(
     return Trained(training.weights, training.curve, rate, training.squares)
 
 
-def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int) -> Weights:
+def by_features(plan: BatchesPlan, *, sparse: bool) -> bool:
+    """Whether W is trained as rows of features, so that a visit costs what its point touches."""
+    return sparse and plan.dim is None and plan.source in ("exact", "sampled")
+
+
+def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int, *, sparse: bool) -> Weights:
     """Return what a training begins with."""
     return Weights.start_over_phi(
         n_classes,
         n_features,
+        by_feature=by_features(plan, sparse=sparse),
         embedding_dim=plan.dim,
         intercept=plan.fit_intercept,
         relu=plan.relu,
@@ -89,6 +97,8 @@ class BatchesTraining(CoreTraining):
         squares: Squares | None = None,
         seen: Seen | None = None,
     ) -> None:
+        if weights.by_minibatches:
+            x = as_csr(x)
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
         self.plan = plan
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
@@ -109,10 +119,11 @@ class BatchesTraining(CoreTraining):
             embeddings=weights.embeddings,
             embedding_squares=squares.embeddings,
             classes=weights.matrix,
+            feature_intercept=weights.bias if weights.by_minibatches else NO_FLOATS,
             class_squares=squares.classes,
             n_features=x.shape[1],
             n_hidden=weights.n_hidden,
-            intercept=weights.intercept_column,
+            intercept=weights.intercept_column or (weights.by_minibatches and plan.fit_intercept),
             relu=weights.relu,
             sample_weight=NO_DOUBLES if sample_weight is None else sample_weight,
             local=self._local,
@@ -155,6 +166,7 @@ class BatchesTraining(CoreTraining):
         return {
             "embeddings": self.weights.embeddings,
             "classes": self.weights.matrix,
+            "intercept": self.weights.bias if self.weights.by_minibatches else NO_FLOATS,
             "local": self._local,
             **squares,
         }

@@ -147,7 +147,7 @@ def alike(features: Doubles) -> Doubles:
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Return dtypes and shapes of what a file may hold of the squares of a model."""
     shapes = {"classes": (weights.n_classes,), "embeddings": (len(weights.embeddings),)}
-    if weights.has_phi:
+    if weights.has_phi or weights.by_minibatches:
         shapes |= dict.fromkeys(("scales", "precisions"), (3 if weights.has_pairs else 1,))
     if weights.is_linear:
         shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}

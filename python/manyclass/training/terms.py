@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.training.batches import fit_batches, start_over_phi
@@ -257,7 +258,9 @@ def _start(terms: _Terms, points: Points) -> tuple[Weights, Squares]:
         pairs = start_pairs(terms.pairs, as_csr(points.x), points.labels, points.n_classes, r)
         found.append((pairs, Squares.of_pairs(pairs, terms.pairs.fit_intercept, terms.pairs.offset)))
     if terms.rows is not None:
-        rows = start_over_phi(terms.rows, points.n_classes, points.x.shape[1])
+        rows = start_over_phi(
+            terms.rows, points.n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array)
+        )
         found.append((rows, Squares.of_rows(rows, terms.rows.adagrad)))
     return _beside(found)
 
@@ -466,10 +469,11 @@ def rows_of_call(
 def _grown_rows(plan: BatchesPlan, weights: Weights, n_classes: int, before: Before) -> tuple[Weights, Squares]:
     """Return a copy of rows over phi and of their squares, with new classes; refuse another shape of the model."""
     dim = weights.n_hidden if weights.embeddings.size else None
+    intercept = weights.intercept_column or bool(weights.by_minibatches and (plan.fit_intercept or weights.bias.any()))
     for name, asked, there in (
         ("dim", plan.dim, dim),
         ("activation", "relu" if plan.relu else "identity", "relu" if weights.relu else "identity"),
-        ("fit_intercept", plan.fit_intercept, weights.intercept_column),
+        ("fit_intercept", plan.fit_intercept, intercept),
     ):
         if asked != there:
             raise ValueError(f"{name} is {asked!r}; the model that partial_fit goes on with has {there!r}")

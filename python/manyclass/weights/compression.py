@@ -107,7 +107,7 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
         # The column of the intercept is not one of the embeddings: they are as long as phi, in whole sixteens.
         found["embeddings"] = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
     if weights.matrix.size:
-        rows = weights.matrix if weights.is_linear else np.ascontiguousarray(weights.class_rows)
+        rows = np.ascontiguousarray(weights.class_rows) if weights.has_phi else weights.matrix
         found["matrix"] = Codes.of_rows(rows, dtype)
     made |= {name: one.values for name, one in found.items()}
     return replace(weights, codes={name: one.scales for name, one in found.items()}, **made)

@@ -86,6 +86,8 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
             of_codes |= {"n_hidden": weights.n_hidden, "relu": weights.relu}
         return {"coded": of_codes | mixture}, {}
     beside: dict[str, Any] = mixture
+    if weights.by_minibatches:
+        beside["minibatches"] = {"scale": float(weights.scales[1])}
     if weights.has_phi:
         beside["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
         hybrid = weights.kind == "hybrid"
@@ -104,13 +106,18 @@ def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_fe
         by_feature = kind == "feature_major"
         shape = (n_features, padded(n_classes)) if by_feature else (n_classes, n_features)
         matrix = _rows(file, "weights", shape, mmap)
-        return Weights.linear(matrix, _intercept(file, n_classes), by_feature=by_feature)
+        found = Weights.linear(matrix, _intercept(file, n_classes), by_feature=by_feature)
+        by_minibatches = info.get("labels", {}).get("minibatches") if by_feature else None
+        if by_minibatches is None:
+            return found
+        _check_scale(by_minibatches["scale"])
+        return replace(found, by_minibatches=True, scales=np.array([1.0, by_minibatches["scale"]]))
     if kind == "pairs":
         return _read_pairs(file, n_classes, n_features, mmap)
     rows = _read_over_phi(file, info["labels"]["map"], n_classes, n_features, mmap)
     if kind == "phi":
         scales = [1.0, info["labels"].get("scale", 1.0)]
-        check_number("scale", scales[1], low=0, open_low=True, high=LARGEST)
+        _check_scale(scales[1])
         rows.scales[:] = scales
         return rows
     scales = list(info["labels"].get("scales", (1.0, 1.0)))
@@ -138,6 +145,10 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     found = replace(weights, **more)
     found.check()
     return found
+
+
+def _check_scale(scale: Any) -> None:
+    check_number("scale", scale, low=0, open_low=True, high=LARGEST)
 
 
 def _rows(file: TensorFile, name: str, shape: tuple[int, int], mmap: bool) -> Floats:

@@ -144,6 +144,8 @@ class StoredWeights:
         Length of phi.
     intercept_column, relu : bool
         Whether phi is followed by a 1, and whether phi(x) = max(sum_j x_j e_j, 0).
+    by_minibatches : bool
+        Whether feature-major rows were trained by minibatches, as those over phi are, and training goes on so.
     scales : ndarray of shape (2,), float64
         What the scores of pairs and of rows have been multiplied by since they were trained: training goes on without.
     counts : ndarray of shape (n_pairs,) or (0,), float32
@@ -170,6 +172,7 @@ class StoredWeights:
     n_hidden: int = 0
     intercept_column: bool = False
     relu: bool = False
+    by_minibatches: bool = False
     scales: Doubles = field(default_factory=lambda: np.ones(2))
     counts: Floats = field(default_factory=lambda: NO_FLOATS)
     totals: Floats = field(default_factory=lambda: NO_FLOATS)
@@ -219,12 +222,15 @@ class StoredWeights:
         embedding_dim: int | None,
         intercept: bool,
         relu: bool,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None = None,
+        by_feature: bool = False,
     ) -> Self:
-        """Return W = 0 and, where there are embeddings, normal ones of expected length 1."""
+        """Return W = 0, as rows of features or of classes, the latter over normal embeddings of expected length 1."""
+        if by_feature:
+            return replace(cls.zeros(n_classes, n_features, by_feature=True), by_minibatches=True)
         n_hidden = n_features if embedding_dim is None else embedding_dim
         width, embeddings = padded(n_hidden + intercept), NOTHING
-        if embedding_dim is not None:
+        if embedding_dim is not None and rng is not None:
             embeddings = aligned_zeros(n_features, width)
             embeddings[:, :n_hidden] = rng.standard_normal((n_features, n_hidden), dtype=np.float32)
             embeddings *= np.float32(1 / np.sqrt(n_hidden))
@@ -262,6 +268,8 @@ class StoredWeights:
     @property
     def rows_alone(self) -> Self:
         """The rows over phi, with their intercepts; they share memory with these."""
+        if self.by_minibatches:
+            return self
         arrays = (self.matrix, self.embeddings, self.n_hidden)
         column, scale = self.intercept_column, float(self.scales[1])
         return self.over_phi(*arrays, intercept_column=column, relu=self.relu, scale=scale)
@@ -276,7 +284,8 @@ class StoredWeights:
     @property
     def is_linear(self) -> bool:
         """Whether they are those of a linear model over x, trained point by point or to the optimum."""
-        return self.kind in ("feature_major", "class_major") and self.codes is None
+        linear = self.kind in ("feature_major", "class_major") and not self.by_minibatches
+        return linear and self.codes is None
 
     @property
     def by_feature(self) -> bool:

@@ -240,7 +240,7 @@ class Weights(StoredWeights):
         either. A support is that of both: each run leaves out the pairs of rows that it holds out, or prunes others.
         """
         ours, theirs = np.float32(n / (n + 1)), np.float32(1 / (n + 1))
-        if self.is_linear:
+        if self.is_linear or self.by_minibatches:
             for mean, new in ((self.matrix, other.matrix), (self.bias, other.bias)):
                 mean += new / np.float32(n + 1) - mean / np.float32(n + 1)  # a difference of the two may overflow
             return self
@@ -424,6 +424,23 @@ class Weights(StoredWeights):
         else:
             _core.reorder_rows(self.matrix, source)
         self.bias[:] = self.bias[source]
+
+    def over_features(self) -> Weights:
+        """Return rows of classes over (x, 1) as a copy that minibatches train as rows of features."""
+        made = self.start_over_phi(
+            self.n_classes, self.n_features, embedding_dim=None, intercept=True, relu=False, by_feature=True
+        )
+        made.coef[:], made.bias[:], made.scales[:] = self.coef, self.intercept, self.scales
+        return made
+
+    def over_classes(self) -> Weights:
+        """Return rows of features that minibatches have trained as rows of classes over (x, 1), others as they are."""
+        if not self.by_minibatches:
+            return self
+        rows = aligned_zeros(self.n_classes, padded(self.n_features + 1))
+        rows[:, : self.n_features], rows[:, self.n_features] = self.coef, self.bias
+        scale = float(self.scales[1])
+        return Weights.over_phi(rows, NOTHING, self.n_features, intercept_column=True, relu=False, scale=scale)
 
     def copy(self) -> Weights:
         """Return a copy of a linear model."""
