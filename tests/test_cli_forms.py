@@ -10,6 +10,7 @@ import threading
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 from test_cli import run, table, the_error
 
@@ -340,3 +341,35 @@ def test_a_named_pipe_is_read_once(tmp_path):
 def test_stdin_is_read_once(tmp_path, capsys):
     message = the_error(capsys, "fit", "-", "--test", "-", "--output", tmp_path / "m")
     assert message == "- is stdin, which can be read once; data and test are both -"
+
+
+@pytest.mark.parametrize(
+    ("classes", "written"),
+    [
+        (np.array([2**63 + 1, 2**63 + 2], np.uint64), ["9223372036854775809", "9223372036854775810"]),
+        (np.array([2**60 + 1, 2**60 + 2]), ["1152921504606846977", "1152921504606846978"]),
+        (np.array(["2020-01-01", "2020-01-02"], "M8[D]"), ["2020-01-01", "2020-01-02"]),
+        (np.array([False, True]), ["False", "True"]),
+        (np.array(["a", "b" * 3000], dtype=object), ["a", "b" * 3000]),
+    ],
+    ids=["uint64", "int64", "date", "bool", "long"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_labels_of_a_model_are_evaluated_excluded_and_learnt_as_they_are_written(
+    tmp_path, capsys, classes, written, stream
+):
+    X = np.eye(2, dtype=np.float32).repeat(20, axis=0)
+    named = pandas.DataFrame(X, columns=["f", "g"])
+    SoftmaxClassifier(solver="implicit", max_iter=2).fit(named, classes.repeat(20)).save(tmp_path / "m")
+    rows = [f"{x[0]:g},{x[1]:g},{written[at // 20]}\n" for at, x in enumerate(X)]
+    (tmp_path / "d.csv").write_text("f,g,label\n" + "".join(rows))
+    run("evaluate", tmp_path / "m", tmp_path / "d.csv", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_rows"], found["error"]) == (40, 0)
+    run("predict", tmp_path / "m", tmp_path / "d.csv", "-k", 2, "--exclude-labels")
+    best = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[0] for line in best] == [written[1]] * 20 + [written[0]] * 20
+    assert all(len(line.split("\t")) == 2 for line in best)
+    run("learn", tmp_path / "m", tmp_path / "d.csv", *(["--stream"] if stream else []))
+    learnt = manyclass.load(tmp_path / "m").classes_
+    np.testing.assert_array_equal(learnt, classes, strict=True)

@@ -20,8 +20,8 @@ from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.data import Caller, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.classifiers.files import Model, unknown_kind, write_model
-from manyclass.classifiers.targets import Unseen, labels_given, positions_of, seen_positions
 from manyclass.help_lines import brief_requests, get_named, get_routing
+from manyclass.labels import Unseen, labels_given, positions_of, seen_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State

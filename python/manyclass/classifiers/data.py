@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 
 from manyclass.checks import as_they_are, canonical_csr, validated_data
-from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
+from manyclass.labels import BINARIZER, check_targets, labels_to_fit, sorted_classes
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -159,12 +157,11 @@ def points_of(
     fitted = known is not None and known.state is not None and known.state.hashing is None
     noted = caller.noted(known.state.features) if fitted else caller.noted()  # type: ignore[union-attr]
     rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
-    if indicator:
-        X = validated_data(noted, X, **rules)
-    else:
-        # scikit-learn makes float64 of pandas' own types of integers, in which ids of 64 bits merge; NumPy keeps them.
-        X, y = validated_data(noted, X, np.asarray(y) if hasattr(y, "dtype") else y, **rules)
+    if y is None:
+        raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
+    X = validated_data(noted, X, **rules)
     n_given: int = np.shape(X)[0]
+    y = y if indicator else labels_to_fit(y, n_given)
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
@@ -191,9 +188,6 @@ _Labelled = tuple[Labels, NDArray[Any], NDArray[np.int64] | None, Doubles | None
 def _one_label(
     y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None, is_part: bool
 ) -> _Labelled:
-    with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-        check_classification_targets(y)
     rows = counting(weights)
     y, weights = (y if rows is None else y[rows]), taken(weights, rows)
     classes, labels = sorted_classes(y, known)

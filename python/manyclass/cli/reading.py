@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import TextVectorizer, first_label, l2_normalize
 from manyclass.datasets.tables import DELIMITERS
 from manyclass.datasets.xmc import Header
+from manyclass.labels import as_labels, find_positions, sorted_classes, written
 
 TABLES = tuple(DELIMITERS)
 # Options that only some forms use.
@@ -221,16 +223,17 @@ def named(records: Records, reading: Reading) -> Records:
     names, path, labels, Y = reading.names(), reading.label_names, records.labels, records.Y
     used = np.unique(Y.indices)
     if labels.dtype.kind not in "iu":
-        raise ValueError(f"{records.name} has labels with names, such as {labels[0]!r}; --label-names is for numbers")
+        raise ValueError(
+            f"{records.name} has labels with names, such as {written(labels)[0]!r}; --label-names is for numbers"
+        )
     for label in labels[used]:
         if not 0 <= label < len(names):
             raise ValueError(f"{path} has {len(names)} names; {records.name} has the label {label}")
-    own = np.array([names[label] for label in labels[used]], dtype=object)
-    distinct, first, counts = np.unique(own, return_inverse=True, return_counts=True)
+    own = as_labels([names[label] for label in labels[used]])
+    distinct, first = sorted_classes(own)
     if len(distinct) < len(own):
-        raise ValueError(
-            f"{path}: the name {distinct[counts > 1][0]!r} stands in several lines; names must be distinct"
-        )
+        twice = distinct[np.argmax(np.bincount(first))]
+        raise ValueError(f"{path}: the name {str(twice)!r} stands in several lines; names must be distinct")
     column = np.full(len(labels), -1, dtype=np.int32)
     column[used] = first
     Y = sp.csr_array((Y.data, column[Y.indices], Y.indptr), shape=(Y.shape[0], len(own)))
@@ -334,10 +337,10 @@ def among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
 
     Numbers are compared as numbers; a number with a name by what is written for it.
     """
-    numbers = classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf"
-    known, wanted = ((some if numbers else some.astype(str)).tolist() for some in (classes, labels))
-    position = {label: at for at, label in enumerate(known)}
-    return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)
+    if classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf":
+        return find_positions(labels, classes, "the data").astype(np.int64)
+    position = {label: at for at, label in enumerate(written(classes))}
+    return np.array([position.get(label, -1) for label in written(labels)], dtype=np.int64)
 
 
 def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
@@ -357,17 +360,23 @@ def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> s
 
 
 def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of the kind that a model's have: a number is the name that is written for it.
+    """Return labels of the kind that a model's have: a number or a date is the name that is written for it.
 
     Raises
     ------
     ValueError
-        If the model's labels are numbers and the data's are names.
+        If the model's labels are numbers or dates and the data's are other names.
     """
-    if classes is None:
+    if classes is None or (classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf"):
         return labels
-    if classes.dtype.kind in "biuf":
-        if labels.dtype.kind in "OU":
-            raise ValueError(f"labels are names, such as {labels[0]!r}; the model's are numbers, such as {classes[0]}")
-        return labels
-    return labels.astype(str)
+    names, known = written(labels), among(classes, labels)
+    if np.all(known >= 0):
+        return np.asarray(classes[known])
+    if classes.dtype.kind in "OU":
+        return as_labels(names)
+    with contextlib.suppress(ValueError, OverflowError):
+        found = np.array(names).astype(classes.dtype)
+        if written(found) == names:
+            return found
+    kind = "dates" if classes.dtype.kind in "mM" else "numbers"
+    raise ValueError(f"labels are names, such as {names[0]!r}; the model's are {kind}, such as {written(classes)[0]}")

@@ -16,6 +16,7 @@ from manyclass.cli.sources import LABEL, Source
 from manyclass.datasets import load_csr, load_xmc
 from manyclass.datasets.tables import all_integers
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
+from manyclass.labels import as_labels
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,10 @@ def label_columns(
             where = name if lines is None else f"{name}:{lines[row]}"
             raise ValueError(f"{where}: the label {twice!r} occurs twice in a row")
     flat: Any = list(itertools.chain.from_iterable(found))
-    # Sorted as Python's str, not as NumPy's, so that a name of a thousand letters costs the others nothing.
     numbers = bool(flat) and all_integers(flat)
     distinct = sorted(set(map(int, flat)) if numbers else set(flat))
     column = {str(label): at for at, label in enumerate(distinct)}
     indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])
     indices = np.array([column[label] for label in flat], dtype=np.int32)
     Y = sp.csr_array((np.ones(len(flat), np.float32), indices, indptr), shape=(len(found), len(distinct)))
-    return Y, np.array(distinct, dtype=np.int64 if numbers else object)
+    return Y, as_labels(distinct)

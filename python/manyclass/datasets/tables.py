@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.compressed import lines_of, opened
+from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
 DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -243,7 +244,7 @@ class Tables:
                 if "" in labels:
                     raise ValueError(f"{file}: row {n + labels.index('')} has no label")
                 n += len(labels)
-                y = np.array(labels, dtype=np.int64 if self.integers else str)
+                y = np.array(labels, dtype=np.int64) if self.integers else as_labels(labels)
                 yield pandas.DataFrame(X, columns=self.features), y
 
     def _rows_of_parquet(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
@@ -258,8 +259,8 @@ class Tables:
             if len(missing):
                 raise ValueError(f"{file}: row {n + missing[0]} has no label")
             n += len(X)
-            y: NDArray[Any] = labels.to_numpy()
-            yield X, y.astype(str) if y.dtype == object else y
+            y = as_labels(labels)
+            yield X, as_labels(written(y)) if y.dtype == object else y
 
 
 def _column(file: Path, form: str, name: str) -> Iterator[list[str]]:
