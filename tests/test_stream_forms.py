@@ -9,6 +9,7 @@ from manyclass import SoftmaxClassifier
 from manyclass.cli.sources import Source
 from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
+from manyclass.datasets.tables import Marks
 
 D, K, N = 6, 4, 50
 
@@ -168,7 +169,7 @@ def test_labels_of_a_stream_of_tables_are_those_of_the_plain_reader(labels, inte
     pandas.DataFrame({"f0": 1.0, "label": labels}).to_csv(path, index=False)
     found = np.concatenate([y for _, y in Stream(path, rows=2, shuffle=False)])
     assert found.dtype.kind == ("i" if integers else "U")
-    plain = read_table(Source.of(str(path)), ",", Columns("label", (), None, None, need_label=True))
+    plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
     expected = plain.labels[first_label(plain.Y)]
     assert expected.dtype.kind == found.dtype.kind
     assert found.tolist() == expected.tolist()
@@ -179,7 +180,7 @@ def test_numbers_are_read_as_those_of_the_plain_reader(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("f,label\n" + "".join(f"{cell},a\n" for cell in cells))
     found = np.concatenate([X.to_numpy() for X, _ in Stream(path, rows=3, shuffle=False)])
-    plain = read_table(Source.of(str(path)), ",", Columns("label", (), None, None, need_label=True))
+    plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
     np.testing.assert_array_equal(found, plain.X.to_numpy())
     np.testing.assert_array_equal(found[:, 0], np.array([float(cell.strip('"')) for cell in cells], np.float32))
 

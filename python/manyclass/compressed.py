@@ -86,6 +86,23 @@ def lines_of(file: Any, name: str) -> Iterator[Any]:
         yield line
 
 
+def text_lines(file: Any, name: str) -> Iterator[str]:
+    """Yield the lines of an open file of bytes as text, without a byte order mark.
+
+    Raises
+    ------
+    ValueError
+        For a line that is not UTF-8, and as `lines_of`.
+    """
+    for number, line in enumerate(lines_of(file, name), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            told = f"{name}:{number}: byte {error.object[error.start]:#04x} is not UTF-8 text"
+            found = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
+            raise ValueError(f"{told}; if it is {found}, convert it: iconv -f {found} -t UTF-8") from error
+
+
 def _kind_of(begin: bytes) -> str:
     return next((kind for kind, pattern in _BEGINS.items() if pattern.match(begin)), "")
 

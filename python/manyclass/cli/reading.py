@@ -17,7 +17,7 @@ from manyclass.cli.records import Records, read_binary, read_fasttext, read_svml
 from manyclass.cli.sources import HEAD, STDIN, Form, Source, header_width
 from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import TextVectorizer, first_label, l2_normalize
-from manyclass.datasets.tables import DELIMITERS
+from manyclass.datasets.tables import BLANKS, DELIMITERS, Marks
 from manyclass.datasets.xmc import Header
 from manyclass.labels import as_labels, find_positions, sorted_classes, written
 
@@ -27,12 +27,14 @@ USED_BY = {
     "label_column": TABLES,
     "text_column": TABLES,
     "label_separator": (*TABLES, "text"),
+    "delimiter": TABLES,
+    "decimal": TABLES,
     "one_based": ("xmc", "svmlight"),
     "n_features": ("xmc", "svmlight", "binary"),
     "cache": ("xmc",),
 }
 # What a model file keeps of the reading of its data.
-NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label_separator")
+NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal")
 
 
 @dataclass
@@ -63,6 +65,10 @@ class Reading:
     label_separator : SEP
         what stands between the labels of a text, or in a cell of a table; default: a comma, but none in a table of
         which the first label is taken
+    delimiter : CHAR
+        what stands between the cells of a table; default: a comma in csv, a tab in tsv
+    decimal : {".", ","}
+        what stands before the fraction of a number in a table; default: a point
     header : {"auto", "yes", "no"}
         whether the first line of xmc is `N D L`; auto: if it holds three integers
     one_based : bool
@@ -84,6 +90,8 @@ class Reading:
     label_column: str | None = None
     text_column: list[str] | None = None
     label_separator: str | None = None
+    delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
     header: Literal["auto", "yes", "no"] = "auto"
     one_based: bool | None = None
     normalize: bool | None = None
@@ -114,7 +122,7 @@ class Reading:
 
     def names(self) -> list[str]:
         """Return the lines of the file of names, none without a file."""
-        return [] if self.label_names is None else [line.strip() for line in Source.of(self.label_names).lines()]
+        return [] if self.label_names is None else [line.strip(BLANKS) for line in Source.of(self.label_names).lines()]
 
 
 @dataclass(frozen=True)
@@ -191,7 +199,8 @@ def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Re
             separator=reading.label_separator or ("," if expected.several else None),
             need_label=expected.need_label,
         )
-        return read_table(source, DELIMITERS[form], columns)
+        delimiter = DELIMITERS[form] if reading.delimiter is None else reading.delimiter
+        return read_table(source, Marks(delimiter, reading.decimal or "."), columns)
     if form == "text":
         return read_text(source, reading.label_separator)
     if form == "fasttext":

@@ -18,6 +18,7 @@ from manyclass.labels import as_labels, sorted_classes
 
 # Forms here, and their names in `Stream`.
 FORMS = {"xmc": "xmc", "svmlight": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr", "auto": "auto"}
+MARKS = ("delimiter", "decimal")  # options of tables
 OF_STREAM = {"xmc": "xmc", "csr": "binary", "csv": "csv", "tsv": "tsv", "parquet": "csv"}
 
 
@@ -131,6 +132,7 @@ def stream_of(
         raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
     else:
         options |= {"y": reading.label_column}
+        options |= {name: value for name in MARKS if (value := getattr(reading, name)) is not None}
     rows = Rows(reading, classes)
     notes = reading.notes("svmlight" if is_svmlight else OF_STREAM[form], one_based=one_based)
     return Stream(source, **options).map(rows), rows, notes
