@@ -31,7 +31,6 @@ from manyclass.weights.tensor_file import (
     decode_text,
     encode_text,
     finite,
-    non_negative,
     open_tensors,
     tensor_file_bytes,
     warn_of_unread,
@@ -99,6 +98,10 @@ def _contents(model: Model, notes: Mapping[str, Any] | None) -> tuple[dict[str, 
     if not all(map(is_finite, tensors.values())):
         raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
     beside, arrays = _beside_weights(state)
+    for name in sorted(arrays.keys() & {*shapes_of_squares(weights), "class_count", "scaling.shift", "scaling.scale"}):
+        if wrong := _wrong_in(name, arrays[name]):
+            told = "training diverged, or weights of rows are too large"
+            raise ValueError(f"{name!r} has numbers {wrong}, because {told}; such a model cannot be saved")
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(state.curve, dtype=np.float64)
@@ -274,13 +277,18 @@ def _read_beside_weights(
         kinds["variances"] = (np.float32, weights.matrix.shape)
     found = {name: file.read(checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
     for name, array in found.items():
-        if name == "scaling.shift":
-            finite(file, name, array)
-        elif name != "scaling.scale":
-            non_negative(file, name, array)
-        elif not np.all(array > 0):  # infinite ones are those of features that are too small
-            raise ValueError(f"{file.path} is damaged: {name!r} has numbers that are not above 0")
+        if wrong := _wrong_in(name, array):
+            raise ValueError(f"{file.path} is damaged: {name!r} has numbers {wrong}")
     return found
+
+
+def _wrong_in(name: str, array: NDArray[Any]) -> str:
+    """What numbers beside the weights are that they must not be; nothing where all are well."""
+    if name == "scaling.scale":  # infinite ones are those of features that are too small
+        return "" if np.all(array > 0) else "that are not above 0"
+    if not is_finite(array):
+        return "that are not finite"
+    return "below 0" if name != "scaling.shift" and array.size and array.min() < 0 else ""
 
 
 def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
