@@ -287,3 +287,18 @@ def test_rows_of_exclude_may_have_names_and_be_of_several_types():
     both = fitted.predict_top_k(X, 2, exclude=[ARRAYS["uint64"][:2]] * 60)[0]
     assert both.tolist() == [[BIG + 3, None]] * 60  # which can be given back
     assert set(fitted.predict_top_k(X, 1, exclude=both)[0].ravel().tolist()) == {BIG + 1, BIG + 2}
+
+
+def test_names_of_the_columns_of_a_frame_are_classes_where_they_are_sorted():
+    Y = pd.DataFrame(X.astype(int), columns=["ant", "bee", "cow"])
+    fitted = SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(X, Y)
+    assert fitted.classes_.tolist() == ["ant", "bee", "cow"]
+    assert fitted.partial_fit(X, Y).classes_.tolist() == ["ant", "bee", "cow"]
+    assert fitted.predict_top_k(X, 1)[0][::20, 0].tolist() == ["ant", "bee", "cow"]
+    plain = SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(X, Y.to_numpy())
+    assert plain.evaluate(X, Y.to_numpy()) == SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(
+        X, pd.DataFrame(Y.to_numpy())
+    ).evaluate(X, Y)
+    with pytest.warns(UserWarning, match="the columns of y, such as 'cow', are not sorted; their numbers are the cl"):
+        swapped = SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(X, Y[["cow", "bee", "ant"]])
+    assert swapped.classes_.tolist() == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 
-from manyclass.checks import as_they_are, canonical_csr, validated_data
-from manyclass.labels import BINARIZER, check_targets, labels_to_fit, sorted_classes
+from manyclass.checks import as_they_are, canonical_csr, outer_level, validated_data
+from manyclass.labels import BINARIZER, as_labels, check_targets, labels_to_fit, sorted_classes
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -165,6 +166,8 @@ def points_of(
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
+    if indicator and there is None and hasattr(y, "columns"):
+        classes = _names_of_columns(as_labels(y.columns), classes)
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
         x if rows is None else x[rows],
@@ -283,6 +286,20 @@ def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any
             "the labels of all columns by classes="
         )
     return numbers
+
+
+def _names_of_columns(names: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """The names of a data frame's columns as classes where they are sorted, as classes are; else their numbers."""
+    found, positions = sorted_classes(names, what="y.columns")
+    if np.array_equal(positions, classes):
+        return found
+    warnings.warn(
+        f"the columns of y, such as {names[0]!r}, are not sorted; their numbers are the classes, as those are sorted: "
+        "y = y[sorted(y.columns)] makes their names classes",
+        UserWarning,
+        stacklevel=outer_level(),
+    )
+    return classes
 
 
 def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:

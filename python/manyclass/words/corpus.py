@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,7 +132,8 @@ def _number_file(path: str | os.PathLike[str], out: IO[bytes]) -> Numbered:
 def _pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The text of a file, and then an empty piece."""
     with opened(path) as file:
-        piece = b"-"
+        piece = file.read(PIECE_BYTES)
+        yield piece.removeprefix(codecs.BOM_UTF8)
         while piece:
             piece = file.read(PIECE_BYTES)
             yield piece
