@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
+from manyclass.compressed import split_words
 from manyclass.datasets import load_csr, load_xmc
 from manyclass.datasets.tables import BLANKS, all_integers
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
 from manyclass.labels import as_labels
-from manyclass.words.corpus import split_words
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels

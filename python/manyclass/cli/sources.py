@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Literal, get_args
 
-from manyclass.compressed import decompressed, is_compressed, opened, text_lines, without_suffix
-from manyclass.words.corpus import split_words
+from manyclass.compressed import decompressed, is_compressed, opened, split_words, text_lines, without_suffix
 
 STDIN = "-"
 Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]

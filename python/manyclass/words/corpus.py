@@ -102,11 +102,6 @@ def _vocabulary(
     return names, np.array([totals[name] for name in names], dtype=np.int64), row
 
 
-def split_words(text: str) -> list[str]:
-    """Split at ASCII's blanks, as the core reads a text: a no-break space, say, is a part of a word."""
-    return [word.decode("utf-8", "surrogatepass") for word in text.encode("utf-8", "surrogatepass").split()]
-
-
 def _decoded(word: bytes | str) -> str:
     if isinstance(word, str):
         return word
