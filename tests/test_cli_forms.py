@@ -10,6 +10,7 @@ import threading
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 from test_cli import run, table, the_error
 
@@ -17,7 +18,7 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.classifiers.saving import load_notes
 from manyclass.cli.sources import form_of_line
-from manyclass.datasets import TextVectorizer, save_csr
+from manyclass.datasets import Stream, TextVectorizer, save_csr
 
 TEXTS = ["a cat sat", "the dog barked", "the car drove", "a bus drove", "cats and dogs", "cars, buses"]
 KINDS = ["animal", "animal", "vehicle", "vehicle", "animal", "vehicle"]
@@ -188,8 +189,8 @@ def test_errors_in_svmlight_files_have_the_line_and_the_column_of_the_file(tmp_p
     (tmp_path / "d.svm").write_text("-1 1:1\n+1 0:1\n")
     message = the_error(capsys, *fit, "--one-based")
     assert message.endswith("d.svm: it has the feature 0; the first one of svmlight's form has number 1")
-    (tmp_path / "d.svm").write_text("1,1 1:1\n")
-    assert the_error(capsys, *fit).endswith("the label '1' occurs twice in a row")
+    (tmp_path / "d.svm").write_bytes(b"caf\xe8 1:1\ncaf\xe9 2:1\n")
+    assert the_error(capsys, *fit).endswith(r"d.svm:1: the label b'caf\xe8' is not UTF-8 text")
 
 
 def test_rows_of_another_width_are_refused_with_both_numbers(tmp_path, capsys, seed):
@@ -319,11 +320,59 @@ def test_bytes_that_are_no_text_and_files_cut_short_are_told(tmp_path, capsys):
     (tmp_path / "d.txt").write_bytes(b"one\ta\ntwo \xff\tb\n")
     fit = ("--output", tmp_path / "m")
     message = the_error(capsys, "fit", tmp_path / "d.txt", *fit)
-    assert message == f"{tmp_path / 'd.txt'}:2: byte 0xff is not UTF-8 text"
+    assert (
+        message
+        == f"{tmp_path / 'd.txt'}:2: byte 0xff is not UTF-8 text; if it is LATIN1, convert it: iconv -f LATIN1 -t UTF-8"
+    )
+    (tmp_path / "d.txt").write_bytes("one\ta\n".encode("utf-16"))
+    assert the_error(capsys, "fit", tmp_path / "d.txt", *fit, "--text").endswith("iconv -f UTF-16 -t UTF-8")
     (tmp_path / "d.gz").write_bytes(gzip.compress(as_text().encode())[:-10])
     assert "d.gz: not a complete gz file" in the_error(capsys, "fit", tmp_path / "d.gz", *fit)
-    (tmp_path / "t.txt").write_text("one\ta,a\n")
-    assert the_error(capsys, "fit", tmp_path / "t.txt", *fit).endswith("t.txt:1: the label 'a' occurs twice in a row")
+
+
+def test_a_label_that_a_row_has_twice_counts_once(tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("one ant\ta,b,a\none bee\tb\n" * 5)
+    run("fit", tmp_path / "t.txt", "--output", tmp_path / "m", "--labels", "all", *QUICK)
+    assert table(capsys.readouterr().out)["labels a row"] == "1.5"
+
+
+def test_ascii_blanks_stand_between_words_and_around_labels_and_no_others(tmp_path, capsys):
+    odd = ["a\u00a0b", "a\u0085", "\u2028a", "a\x1c", "a"]
+    labels = sorted(odd)
+    forms = {"f.txt": "__label__{0} x{1}\n", "t.tsv": "x{1}\t {0}\x0b\n", "c.csv": "x{1}, {0}\t\n"}
+    for name, line in forms.items():
+        rows = "".join(line.format(label, at) for at, label in enumerate(odd)) * 4
+        (tmp_path / name).write_text("t,label\n" * (name == "c.csv") + rows, encoding="utf-8", newline="\n")
+        how = {"t.tsv": ["--text"], "c.csv": ["--text-column", "t"]}.get(name, [])
+        run("fit", tmp_path / name, "--output", tmp_path / "m", *how, *QUICK)
+        assert manyclass.load(tmp_path / "m").classes_.tolist() == labels
+    (tmp_path / "d.csv").write_text("t,label\n" + "".join(f"{k},{label}\n" for k, label in enumerate(odd)))
+    found = [label for _, y in Stream(tmp_path / "d.csv", shuffle=False) for label in y.tolist()]
+    assert found == odd
+
+
+def test_words_of_svmlight_that_are_no_numbers_stay_as_they_are(tmp_path, capsys):
+    (tmp_path / "d.svm").write_text("".join(f"{label} 1:1\n" for label in ["1_0", "10", "1\uff12", "12", "nan"] * 3))
+    run("fit", tmp_path / "d.svm", "--output", tmp_path / "m", *QUICK)
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == ["10", "12", "1_0", "1\uff12", "nan"]
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_labels_that_stand_before_texts_are_told(tmp_path, capsys, command):
+    texts = [f"the number {k} of many texts" for k in range(40)]
+    (tmp_path / "right.tsv").write_text("".join(f"{text}\t{'ab'[k % 2]}\n" for k, text in enumerate(texts)))
+    (tmp_path / "wrong.tsv").write_text("".join(f"{'ab'[k % 2]}\t{text}\n" for k, text in enumerate(texts)))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{text}\tname of {k}\n" for k, text in enumerate(texts)))
+    run("fit", tmp_path / "pairs.tsv", "--text", "--output", tmp_path / "m", *QUICK)  # whose labels are all distinct
+    run("fit", tmp_path / "right.tsv", "--text", "--output", tmp_path / "m", *QUICK)
+    capsys.readouterr()
+    how = ("--output", tmp_path / "m") if command == "fit" else ()
+    model = () if command == "fit" else (tmp_path / "m",)
+    message = the_error(capsys, command, *model, tmp_path / "wrong.tsv", "--text", *how)
+    assert message.endswith(
+        "wrong.tsv: 40 rows have 2 texts and 40 labels, which have more words; a line is `text<TAB>label`, and it "
+        "seems that labels stand before the texts"
+    )
 
 
 def test_a_named_pipe_is_read_once(tmp_path):
@@ -340,3 +389,35 @@ def test_a_named_pipe_is_read_once(tmp_path):
 def test_stdin_is_read_once(tmp_path, capsys):
     message = the_error(capsys, "fit", "-", "--test", "-", "--output", tmp_path / "m")
     assert message == "- is stdin, which can be read once; data and test are both -"
+
+
+@pytest.mark.parametrize(
+    ("classes", "written"),
+    [
+        (np.array([2**63 + 1, 2**63 + 2], np.uint64), ["9223372036854775809", "9223372036854775810"]),
+        (np.array([2**60 + 1, 2**60 + 2]), ["1152921504606846977", "1152921504606846978"]),
+        (np.array(["2020-01-01", "2020-01-02"], "M8[D]"), ["2020-01-01", "2020-01-02"]),
+        (np.array([False, True]), ["False", "True"]),
+        (np.array(["a", "b" * 3000], dtype=object), ["a", "b" * 3000]),
+    ],
+    ids=["uint64", "int64", "date", "bool", "long"],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_labels_of_a_model_are_evaluated_excluded_and_learnt_as_they_are_written(
+    tmp_path, capsys, classes, written, stream
+):
+    X = np.eye(2, dtype=np.float32).repeat(20, axis=0)
+    named = pandas.DataFrame(X, columns=["f", "g"])
+    SoftmaxClassifier(solver="implicit", max_iter=2).fit(named, classes.repeat(20)).save(tmp_path / "m")
+    rows = [f"{x[0]:g},{x[1]:g},{written[at // 20]}\n" for at, x in enumerate(X)]
+    (tmp_path / "d.csv").write_text("f,g,label\n" + "".join(rows))
+    run("evaluate", tmp_path / "m", tmp_path / "d.csv", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_rows"], found["error"]) == (40, 0)
+    run("predict", tmp_path / "m", tmp_path / "d.csv", "-k", 2, "--exclude-labels")
+    best = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[0] for line in best] == [written[1]] * 20 + [written[0]] * 20
+    assert all(len(line.split("\t")) == 2 for line in best)
+    run("learn", tmp_path / "m", tmp_path / "d.csv", *(["--stream"] if stream else []))
+    learnt = manyclass.load(tmp_path / "m").classes_
+    np.testing.assert_array_equal(learnt, classes, strict=True)

@@ -12,6 +12,7 @@ from test_cli_forms import QUICK, as_table, output_of, write_table
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.classifiers.saving import load_notes
+from manyclass.datasets import Stream
 
 pandas = pytest.importorskip("pandas")
 
@@ -99,3 +100,50 @@ def test_without_pandas_a_table_is_refused(tmp_path, capsys, monkeypatch):
     (tmp_path / "d.csv").write_text("a,label\n1,x\n")
     message = the_error(capsys, "fit", tmp_path / "d.csv", "--output", tmp_path / "m")
     assert message == "tables need pandas: pip install 'manyclass[tables]'"
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+def test_what_stands_between_cells_and_before_fractions_is_an_option(tmp_path, stream):
+    rows = [(0.5 + k % 3, -1.25e-3 * k, "a,b;c"[k % 3 * 2]) for k in range(30)]
+    plain = "x,y,label\n" + "".join(f"{x},{y},{label}\n" for x, y, label in rows)
+    (tmp_path / "p.csv").write_text(plain)
+    (tmp_path / "c.csv").write_text(plain.replace(",", ";").replace(".", ","))
+    (tmp_path / "b.csv").write_text(plain.replace(",", "|"))
+    quick = ("--solver", "implicit", "--max-iter", 2, "--random-state", 0, *stream)
+    run("fit", tmp_path / "p.csv", "--output", tmp_path / "p", *quick)
+    run("fit", tmp_path / "c.csv", "--output", tmp_path / "c", *quick, "--delimiter", ";", "--decimal", ",")
+    run("fit", tmp_path / "b.csv", "--output", tmp_path / "b", *quick, "--delimiter", "|")
+    models = [manyclass.load(tmp_path / name) for name in "pcb"]
+    assert all(np.array_equal(model.coef_, models[0].coef_) for model in models)
+    run("evaluate", tmp_path / "c", tmp_path / "c.csv")  # the model keeps how its data were read
+    run("learn", tmp_path / "c", tmp_path / "c.csv", *stream)
+
+
+def test_marks_of_tables_that_cannot_be_are_told(tmp_path, capsys):
+    (tmp_path / "d.csv").write_text("a;label\n1,5;x\n1.234,5;y\n")
+    fit = ("fit", tmp_path / "d.csv", "--output", tmp_path / "m")
+    assert the_error(capsys, *fit).endswith("the first line is one cell, 'a;label'; set delimiter to ';'")
+    assert "'1,5' in column 'a' is not a finite number" in the_error(capsys, *fit, "--delimiter", ";")
+    told = the_error(capsys, *fit, "--delimiter", ";", "--decimal", ",")
+    assert "d.csv:3: '1.234,5' in column 'a' is not a finite number" in told
+    for delimiter in ("", ";;", "a", '"', "\n", "."):
+        assert f"delimiter is {delimiter!r}; it must be one character" in the_error(
+            capsys, *fit, "--delimiter", delimiter
+        )
+    assert "not the decimal ','" in the_error(capsys, *fit, "--decimal", ",")
+    (tmp_path / "t.tsv").write_text("a text\ta\n")
+    assert "--decimal is for csv, tsv" in the_error(
+        capsys, "fit", tmp_path / "t.tsv", "--text", "--decimal", ",", *fit[2:]
+    )
+    for options in ({"delimiter": ";"}, {"decimal": ","}):
+        with pytest.raises(ValueError, match="has no effect with format='xmc'"):
+            Stream(tmp_path / "t.tsv", format="xmc", n_features=1, **options)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_lines_may_end_as_on_any_system_and_begin_with_a_mark(tmp_path, end, mark):
+    content = mark + "x,label\n" + '1,"a,\nb"\n2,"say ""c"""\n'
+    (tmp_path / "d.csv").write_bytes(content.replace("\n", end).encode())
+    ((X, y),) = Stream(tmp_path / "d.csv", shuffle=False)
+    assert (X["x"].tolist(), y.tolist()) == ([1, 2], [f"a,{end}b", 'say "c"'])

@@ -12,6 +12,7 @@ import pandas
 import pytest
 
 from manyclass import compressed
+from manyclass.cli.records import read_fasttext, read_svmlight, read_text
 from manyclass.cli.sources import Source
 from manyclass.compressed import LONGEST_LINE, opened
 from manyclass.datasets import Stream, load_xmc
@@ -118,3 +119,25 @@ def test_a_line_longer_than_any_row_is_refused(tmp_path, monkeypatch):
 
 def test_lines_are_those_of_the_file():
     assert list(compressed.lines_of(io.BytesIO(b"a\n\nb"), "f")) == [b"a\n", b"\n", b"b"]
+
+
+@pytest.mark.parametrize("form", ["text", "fasttext", "svmlight"])
+@pytest.mark.parametrize("kind", ["xz"])
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_text_that_is_kept_in_memory_cannot_become_what_it_cannot_be(form, kind, piped, tmp_path, monkeypatch):
+    monkeypatch.setattr("manyclass.cli.sources.FEW_BYTES", 1 << 18)
+    content = KINDS[kind](b" " * (1 << 24) if form == "svmlight" else b"x\ty\n" * (1 << 22))
+    (tmp_path / "bomb").write_bytes(content)
+    source = Source("bomb", content) if piped else Source.of(str(tmp_path / "bomb"))
+    readers = {
+        "text": lambda: read_text(source, None),
+        "fasttext": lambda: read_fasttext(source),
+        "svmlight": lambda: read_svmlight(source, None, None, None),
+    }
+
+    def refused():
+        with pytest.raises(ValueError, match=r"bomb: decompressed it has more than \d+ bytes, 200 times its size"):
+            readers[form]()
+
+    # A line of four bytes takes 52 as a str and 8 in a list, which may be copied as it grows.
+    assert peak_of(refused) < 20 * max(1 << 18, 200 * len(content)) + (1 << 24)  # and what xz keeps

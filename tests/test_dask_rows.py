@@ -258,3 +258,23 @@ def test_a_callback_ends_training(client, data):
     assert found.n_iter_ == 2
     assert [n for n, _ in seen] == [1, 2]
     assert DaskSoftmaxClassifier(**parameters(), client=client).fit(*arrays(*data), max_seconds=0).n_iter_ == 1
+
+
+@pytest.mark.parametrize("kind", ["uint64", "bool", "datetime64[ns]", "object"])
+def test_labels_keep_type_and_identity(client, data, kind):
+    X, y = data
+    number = np.unique(y, return_inverse=True)[1]
+    labels = (2**60 + number).astype(np.uint64) if kind == "uint64" else (number % 2).astype(kind)
+    if kind == "object":  # one of them is long, those of some parts are short
+        labels = np.array([*(f"class {k}" for k in range(N_CLASSES - 1)), "L" * 3000], dtype=object)[number]
+    parts = [dask.delayed((X[at : at + CHUNK], labels[at : at + CHUNK])) for at in range(0, N, CHUNK)]
+    xs, ys = ([part[of] for part in parts] for of in (0, 1))
+    found = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client).fit(xs, ys)
+    np.testing.assert_array_equal(found.classes_, np.unique(labels), strict=True)
+    asked = [dask.delayed(labels[at : at + CHUNK, np.newaxis]) for at in range(0, N, CHUNK)]
+    if kind == "uint64":  # signed ones are the same labels
+        asked = [dask.delayed(labels[at : at + CHUNK].astype(np.int64)) for at in range(0, N, CHUNK)]
+    assert found.evaluate(xs, asked)["n_unseen"] == 0
+    assert found.predict(xs).compute().dtype == labels.dtype
+    began = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client).partial_fit(xs, ys).partial_fit(xs, asked)
+    np.testing.assert_array_equal(began.classes_, np.unique(labels), strict=True)

@@ -168,7 +168,7 @@ def test_data_that_are_not_finite_are_refused(container, bad, problem):
         (lambda X, y: (X[0], y[:1]), "Expected 2D array, got 1D array"),
         (lambda X, y: (X[:0], y[:0]), "0 sample"),
         (lambda X, y: (X[:, :0], y), "0 feature"),
-        (lambda X, y: (X, y[:-1]), "inconsistent numbers of samples"),
+        (lambda X, y: (X, y[:-1]), r"X has 80 rows, y has shape \(79,\); it must be \(80,\)"),
         (lambda X, y: (X, np.stack([y, y], axis=1)), "1d array"),
         (lambda X, y: (X, np.where(y == 3, np.nan, y)), "NaN"),
         (lambda X, y: (X, y + 0.25), "Unknown label type: continuous"),

@@ -344,7 +344,7 @@ def fitted(**parameters):
         ({"X": np.ones((3, 11))}, "11 features"),
         ({"X": np.full((3, 12), np.nan)}, "NaN"),
         ({"y": ["ant", "bee", "cow"]}, "y holds text, such as 'ant'; the classes are numbers, such as 0"),
-        ({"y": [0, 1]}, "inconsistent numbers of samples"),
+        ({"y": [0, 1]}, r"y has shape \(2,\)"),
         ({"y": np.eye(3, 21)}, "y has an indicator matrix of labels; the model was trained with one label a row"),
         ({"classes": ["ant"]}, "classes holds text, such as 'ant'; the classes are numbers"),
         ({"classes": []}, "one or more labels"),

@@ -336,3 +336,9 @@ def test_an_error_of_the_command_comes_before_the_work(tmp_path, capsys, extra, 
     command = ["skipgram", str(tmp_path / "not read"), "--output", str(tmp_path / "v"), *extra]
     assert main(command) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_byte_order_mark_of_a_text_is_no_part_of_its_first_word(tmp_path):
+    (tmp_path / "t.txt").write_text("\ufeffant bee\n" + "ant bee\n" * 20, encoding="utf-8")
+    fitted = SkipGram(dim=2, min_count=1, sample=0, max_iter=1, random_state=0).fit(tmp_path / "t.txt")
+    assert sorted(fitted.vocabulary_) == ["ant", "bee"]

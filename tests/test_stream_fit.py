@@ -358,7 +358,7 @@ def test_an_error_leaves_partial_fit_after_the_last_whole_part(rows, begun):
         model.fit(X, y)
     for some, labels in parts_of(X[:200], y[:200]):
         loop.partial_fit(some, labels)
-    with pytest.raises(ValueError, match="part 3 of the stream: Found input variables with inconsistent numbers"):
+    with pytest.raises(ValueError, match=r"part 3 of the stream: X has .* rows, y has shape"):
         model.partial_fit(broken(X, y))
     assert_same(model, loop)
 

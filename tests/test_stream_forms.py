@@ -1,5 +1,9 @@
 """Stream over each form of source: the same rows from text, the binary cache, tables and arrays, pass after pass."""
 
+import datetime
+import decimal
+import importlib
+
 import numpy as np
 import pandas
 import pytest
@@ -9,6 +13,7 @@ from manyclass import SoftmaxClassifier
 from manyclass.cli.sources import Source
 from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
+from manyclass.datasets.tables import Marks
 
 D, K, N = 6, 4, 50
 
@@ -168,9 +173,9 @@ def test_labels_of_a_stream_of_tables_are_those_of_the_plain_reader(labels, inte
     pandas.DataFrame({"f0": 1.0, "label": labels}).to_csv(path, index=False)
     found = np.concatenate([y for _, y in Stream(path, rows=2, shuffle=False)])
     assert found.dtype.kind == ("i" if integers else "U")
-    plain = read_table(Source.of(str(path)), ",", Columns("label", (), None, None, need_label=True))
+    plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
     expected = plain.labels[first_label(plain.Y)]
-    assert expected.dtype.kind == ("i" if integers else "O")
+    assert expected.dtype.kind == found.dtype.kind
     assert found.tolist() == expected.tolist()
 
 
@@ -179,7 +184,7 @@ def test_numbers_are_read_as_those_of_the_plain_reader(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("f,label\n" + "".join(f"{cell},a\n" for cell in cells))
     found = np.concatenate([X.to_numpy() for X, _ in Stream(path, rows=3, shuffle=False)])
-    plain = read_table(Source.of(str(path)), ",", Columns("label", (), None, None, need_label=True))
+    plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
     np.testing.assert_array_equal(found, plain.X.to_numpy())
     np.testing.assert_array_equal(found[:, 0], np.array([float(cell.strip('"')) for cell in cells], np.float32))
 
@@ -235,3 +240,22 @@ def test_a_damaged_binary_file_is_told(rows, tmp_path):
     with pytest.raises(ValueError, match=r"rows 0 to 49 of X have an index outside \[0, 2\)"):
         list(Stream(path, n_features=2))
     assert load_csr(path)[0].shape == (N, D)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (np.array([2**63 + 1, 2**63 + 2], np.uint64), np.array([2**63 + 1, 2**63 + 2], np.uint64)),
+        ([True, False], np.array([True, False])),
+        ([datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)], np.array(["2020-01-02", "2020-01-01"], "M8[D]")),
+        ([decimal.Decimal("1.10"), decimal.Decimal("1.1")], np.array(["1.10", "1.10"])),
+        (["a", "b" * 3000], np.array(["a", "b" * 3000], dtype=object)),
+    ],
+    ids=["uint64", "bool", "date", "decimal", "long"],
+)
+def test_labels_of_parquet_keep_their_type_or_become_text_that_files_hold(labels, expected, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"f0": arrow.array([1.0, 2.0]), "label": arrow.array(labels)})
+    importlib.import_module("pyarrow.parquet").write_table(table, tmp_path / "t.parquet")
+    ((_, y),) = Stream(tmp_path / "t.parquet", shuffle=False)
+    np.testing.assert_array_equal(y, expected, strict=True)

@@ -1,4 +1,4 @@
-"""Files that may be compressed, which their first bytes tell: gzip, xz, bzip2 or Zstandard."""
+"""Files that may be compressed, which their first bytes tell (gzip, xz, bzip2, Zstandard); their lines and words."""
 
 from __future__ import annotations
 
@@ -84,6 +84,28 @@ def lines_of(file: Any, name: str) -> Iterator[Any]:
         if len(line) == LONGEST_LINE:
             raise ValueError(f"{name}:{number}: this line is longer than {LONGEST_LINE} characters")
         yield line
+
+
+def text_lines(file: Any, name: str) -> Iterator[str]:
+    """Yield the lines of an open file of bytes as text, without a byte order mark.
+
+    Raises
+    ------
+    ValueError
+        For a line that is not UTF-8, and as `lines_of`.
+    """
+    for number, line in enumerate(lines_of(file, name), start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            told = f"{name}:{number}: byte {error.object[error.start]:#04x} is not UTF-8 text"
+            found = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
+            raise ValueError(f"{told}; if it is {found}, convert it: iconv -f {found} -t UTF-8") from error
+
+
+def split_words(text: str) -> list[str]:
+    """Split at ASCII's blanks, as the core reads a text: a no-break space, say, is a part of a word."""
+    return [word.decode("utf-8", "surrogatepass") for word in text.encode("utf-8", "surrogatepass").split()]
 
 
 def _kind_of(begin: bytes) -> str:

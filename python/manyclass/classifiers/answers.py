@@ -20,8 +20,8 @@ from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.data import Caller, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
 from manyclass.classifiers.files import Model, unknown_kind, write_model
-from manyclass.classifiers.targets import Unseen, labels_given, positions_of, seen_positions
 from manyclass.help_lines import brief_requests, get_named, get_routing
+from manyclass.labels import Unseen, labels_given, positions_of, seen_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
@@ -334,11 +334,16 @@ class Answers(ClassifierMixin, BaseEstimator):
         return float(np.average(best[:, 0] == positions, weights=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings."""
+        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings.
+
+        Parameters that were set since the fit are written, too: a ValueError or TypeError for one that cannot be.
+        """
         self._save(path)
 
     def _save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
-        write_model(self._model(self._fitted), path, notes)
+        state = self._fitted
+        self.check_parameters()  # else `load` would refuse them
+        write_model(self._model(state), path, notes)
 
     def _model(self, state: State) -> Model:
         """What a file has of the estimator, with a state."""

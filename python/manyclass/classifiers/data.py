@@ -11,10 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 
-from manyclass.checks import as_they_are, canonical_csr, validated_data
-from manyclass.classifiers.targets import BINARIZER, check_targets, sorted_classes
+from manyclass.checks import as_they_are, canonical_csr, outer_level, validated_data
+from manyclass.labels import BINARIZER, as_labels, check_targets, labels_to_fit, sorted_classes
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -159,15 +158,16 @@ def points_of(
     fitted = known is not None and known.state is not None and known.state.hashing is None
     noted = caller.noted(known.state.features) if fitted else caller.noted()  # type: ignore[union-attr]
     rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
-    if indicator:
-        X = validated_data(noted, X, **rules)
-    else:
-        # scikit-learn makes float64 of pandas' own types of integers, in which ids of 64 bits merge; NumPy keeps them.
-        X, y = validated_data(noted, X, np.asarray(y) if hasattr(y, "dtype") else y, **rules)
+    if y is None:
+        raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
+    X = validated_data(noted, X, **rules)
     n_given: int = np.shape(X)[0]
+    y = y if indicator else labels_to_fit(y, n_given)
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
+    if indicator and there is None and hasattr(y, "columns"):
+        classes = _names_of_columns(as_labels(y.columns), classes)
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
         x if rows is None else x[rows],
@@ -191,9 +191,6 @@ _Labelled = tuple[Labels, NDArray[Any], NDArray[np.int64] | None, Doubles | None
 def _one_label(
     y: Any, n_given: int, weights: Doubles | None, class_weight: ClassWeight, known: NDArray[Any] | None, is_part: bool
 ) -> _Labelled:
-    with warnings.catch_warnings():  # scikit-learn takes many classes for a regression
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-        check_classification_targets(y)
     rows = counting(weights)
     y, weights = (y if rows is None else y[rows]), taken(weights, rows)
     classes, labels = sorted_classes(y, known)
@@ -289,6 +286,20 @@ def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any
             "the labels of all columns by classes="
         )
     return numbers
+
+
+def _names_of_columns(names: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """The names of a data frame's columns as classes where they are sorted, as classes are; else their numbers."""
+    found, positions = sorted_classes(names, what="y.columns")
+    if np.array_equal(positions, classes):
+        return found
+    warnings.warn(
+        f"the columns of y, such as {names[0]!r}, are not sorted; their numbers are the classes, as those are sorted: "
+        "y = y[sorted(y.columns)] makes their names classes",
+        UserWarning,
+        stacklevel=outer_level(),
+    )
+    return classes
 
 
 def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import joined
-from manyclass.classifiers.targets import find_positions
+from manyclass.labels import as_labels, check_kind, find_positions, joined_labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | None
@@ -44,18 +44,20 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
         If it has another shape or number of rows, labels of another kind than the classes, or is dense with
         values other than 0 and 1.
     """
+    exclude = exclude.to_numpy() if hasattr(exclude, "iloc") else exclude  # rows of pandas have names of their own
     if sp.issparse(exclude) or (isinstance(exclude, np.ndarray) and exclude.shape == (n_rows, len(classes))):
         return _of_matrix(exclude, (n_rows, len(classes)))
     if len(exclude) != n_rows:
         raise ValueError(f"exclude has {len(exclude)} lists of labels; X has {n_rows} rows")
-    given = [np.asarray(labels) for labels in exclude]
+    given = list(map(as_labels, exclude))
     for row, labels in enumerate(given):
         if labels.ndim != 1:
             raise ValueError(
-                f"exclude[{row}] is {exclude[row]!r}; it must be a list of labels, one list for each row of X, or "
+                f"exclude[{row}] is {labels.tolist()!r}; it must be a list of labels, one list for each row of X, or "
                 f"exclude a matrix of shape {(n_rows, len(classes))}"
             )
-    found = [find_positions(labels, classes, f"exclude[{row}]") for row, labels in enumerate(given)]
+        check_kind(labels, classes, f"exclude[{row}]")
+    found = np.split(find_positions(joined_labels(given), classes, "exclude"), np.cumsum([*map(len, given)])[:-1])
     return joined([np.unique(positions[positions >= 0]) for positions in found])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.classifiers.version_1 import parameters_today
 from manyclass.datasets import TextVectorizer
+from manyclass.labels import WIDEST
 from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import Features, History, State, Told
@@ -31,7 +31,6 @@ from manyclass.weights.tensor_file import (
     decode_text,
     encode_text,
     finite,
-    non_negative,
     open_tensors,
     tensor_file_bytes,
     warn_of_unread,
@@ -40,7 +39,6 @@ from manyclass.weights.tensor_file import (
 from manyclass.weights.weights import Weights
 
 FORMAT = "manyclass model"
-MOST_FOR_LABELS = 100  # memory of labels of fixed width, as a multiple of the file's size
 # 3: weights are compressed; those of other files are not, and they stay of version 2. 2: parameters may be objects with
 # parameters of their own. 1: all parameters stood on the estimator.
 FORMAT_VERSION = 3
@@ -100,6 +98,10 @@ def _contents(model: Model, notes: Mapping[str, Any] | None) -> tuple[dict[str, 
     if not all(map(is_finite, tensors.values())):
         raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
     beside, arrays = _beside_weights(state)
+    for name in sorted(arrays.keys() & {*shapes_of_squares(weights), "class_count", "scaling.shift", "scaling.scale"}):
+        if wrong := _wrong_in(name, arrays[name]):
+            told = "training diverged, or weights of rows are too large"
+            raise ValueError(f"{name!r} has numbers {wrong}, because {told}; such a model cannot be saved")
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(state.curve, dtype=np.float64)
@@ -275,13 +277,18 @@ def _read_beside_weights(
         kinds["variances"] = (np.float32, weights.matrix.shape)
     found = {name: file.read(checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
     for name, array in found.items():
-        if name == "scaling.shift":
-            finite(file, name, array)
-        elif name != "scaling.scale":
-            non_negative(file, name, array)
-        elif not np.all(array > 0):  # infinite ones are those of features that are too small
-            raise ValueError(f"{file.path} is damaged: {name!r} has numbers that are not above 0")
+        if wrong := _wrong_in(name, array):
+            raise ValueError(f"{file.path} is damaged: {name!r} has numbers {wrong}")
     return found
+
+
+def _wrong_in(name: str, array: NDArray[Any]) -> str:
+    """What numbers beside the weights are that they must not be; nothing where all are well."""
+    if name == "scaling.scale":  # infinite ones are those of features that are too small
+        return "" if np.all(array > 0) else "that are not above 0"
+    if not is_finite(array):
+        return "that are not finite"
+    return "below 0" if name != "scaling.shift" and array.size and array.min() < 0 else ""
 
 
 def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
@@ -296,7 +303,8 @@ def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[
         return {"values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
     what = f"objects such as {next(v for v in labels if not isinstance(v, str))!r}" if dtype.kind == "O" else str(dtype)
     raise TypeError(
-        f"the labels are {what}; only booleans, integers, floats, dates, time spans and strings can be saved"
+        f"the labels are {what}; only booleans, integers, floats, dates, time spans and strings can be saved: "
+        "y = [str(label) for label in y] makes them strings"
     )
 
 
@@ -304,8 +312,12 @@ def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
     dtype, n = np.dtype(info["dtype"]), count(file, info, "n", least=2)
     if dtype.kind in "UO":
         labels = decode_text(file, "classes", n)
-        if dtype.kind == "U":
-            labels = _as_fixed_width(file, labels, dtype)
+        if dtype.kind == "U":  # of which a file may promise more than it holds; older ones have wide ones
+            longest = max(map(len, labels))
+            if 4 * longest > dtype.itemsize:
+                told = f"its labels have type {dtype.str}; one has {longest} characters"
+                raise ValueError(f"{file.path} is damaged: {told}")
+            labels = labels.astype(dtype) if dtype.itemsize <= 4 * WIDEST else labels
     else:
         stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
         labels = file.read(checked(file, "classes.values", stored, (n,)))
@@ -313,16 +325,6 @@ def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
     if not np.all(labels[:-1] < labels[1:]):
         raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
     return labels
-
-
-def _as_fixed_width(file: TensorFile, labels: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Strings as NumPy's type of fixed width, which must hold them and not take more memory than a file may ask for."""
-    longest = max(map(len, labels))
-    if 4 * longest > dtype.itemsize:
-        raise ValueError(f"{file.path} is damaged: its labels have type {dtype.str}; one has {longest} characters")
-    if len(labels) * dtype.itemsize > MOST_FOR_LABELS * os.path.getsize(file.path):
-        raise ValueError(f"{file.path} is damaged: {len(labels)} labels of type {dtype.str} take more than the file")
-    return np.asarray(labels, dtype=dtype)
 
 
 def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

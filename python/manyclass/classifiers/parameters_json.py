@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from manyclass.labels import as_labels
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS, search_name
@@ -35,7 +36,7 @@ def _encoded(name: str, value: Any) -> Any:
             own["index"] = search_name(own["index"])  # an index given as an example is for training
         return {"part": type(value).__name__, "parameters": encode_parameters(own)}
     if name == "class_weight" and isinstance(value, Mapping):
-        pairs = [[_encoded("a label of class_weight", k), _encoded("class_weight", w)] for k, w in value.items()]
+        pairs = [[_label_as_json(k), _encoded("class_weight", w)] for k, w in value.items()]
         return {"pairs": pairs}
     plain = value.item() if isinstance(value, np.generic) else value
     if name == "random_state" and not isinstance(plain, int):
@@ -43,6 +44,18 @@ def _encoded(name: str, value: Any) -> Any:
     if plain is not None and not isinstance(plain, bool | int | float | str):
         raise TypeError(f"{name} is {value!r}; only None, bool, int, float, str and parts can be saved")
     return plain
+
+
+def _label_as_json(label: Any) -> Any:
+    """A label of class_weight; JSON has no dates and time spans."""
+    array = as_labels([label])
+    if array.dtype.kind in "mM":
+        return {"dtype": array.dtype.str, "value": int(array.view(np.int64)[0])}
+    return _encoded("a label of class_weight", label)
+
+
+def _label(key: Any) -> Any:
+    return np.array([key["value"]], dtype=np.int64).view(key["dtype"])[0] if isinstance(key, dict) else key
 
 
 def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +73,7 @@ def _decoded(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if isinstance(value.get("pairs"), list):
-        return dict(value["pairs"])
+        return {_label(key): weight for key, weight in value["pairs"]}
     name = value.get("part")
     if name not in PARTS or not isinstance(value.get("parameters"), dict):
         raise ValueError(f"{name!r} is no solver, sampler or model of this manyclass")

@@ -61,7 +61,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.checks import check_number
 from manyclass.classifiers.data import is_indicator
 from manyclass.classifiers.ensemble import is_composed
-from manyclass.classifiers.targets import check_targets, sorted_classes
+from manyclass.labels import as_labels, check_targets, find_positions, sorted_classes
 from manyclass.parts import Parameters, Part
 from manyclass.training.calls import Call
 from manyclass.training.growth import check_starts
@@ -98,7 +98,7 @@ def check_warm(state: State, points: Points, parameters: Parameters) -> None:
             f"warm_start is True and y has {told[points.several]}; the last fit had {told[state.several]}: set it to "
             "False"
         )
-    gone = np.setdiff1d(state.classes, points.classes)
+    gone = state.classes[find_positions(state.classes, points.classes, "y") < 0]
     if len(gone):
         raise ValueError(
             f"warm_start is True and y lacks {gone.tolist()[0]!r}, a class of the last fit; this model keeps its "
@@ -135,16 +135,16 @@ def check_can_go_on(parameters: Parameters) -> None:
         )
 
 
-def known_classes(state: State | None, classes: ArrayLike | None) -> NDArray[Any]:
-    """The classes of a call that y need not have."""
-    own = np.zeros(0, dtype=np.int64) if state is None else state.classes
+def known_classes(state: State | None, classes: ArrayLike | None) -> NDArray[Any] | None:
+    """The classes of a call that y need not have; None where nothing tells any."""
+    own = None if state is None else state.classes
     if classes is None:
-        return np.asarray(own)
+        return own
     check_targets(classes, several=False)
-    named = np.asarray(classes)
+    named = as_labels(classes)
     if named.ndim != 1 or not len(named):
         raise ValueError(f"classes has shape {np.shape(classes)}; it must be a list of one or more labels")
-    return sorted_classes(named, own if len(own) else None, "classes")[0]
+    return sorted_classes(named, own, "classes")[0]
 
 
 def check_same_kind(state: State, y: Any) -> None:
@@ -158,7 +158,7 @@ def check_same_kind(state: State, y: Any) -> None:
 
 def check_columns(points: Points, classes: ArrayLike | None) -> None:
     """Refuse names of an indicator matrix's columns that are not sorted."""
-    if points.several and classes is not None and not np.array_equal(np.asarray(classes), points.classes):
+    if points.several and classes is not None and as_labels(classes).tolist() != points.classes.tolist():
         raise ValueError(
             "classes are not sorted or not distinct; with an indicator matrix y they are the labels of its columns, "
             "in the order of classes_"

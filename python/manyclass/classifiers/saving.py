@@ -79,7 +79,7 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
         cls = CLASSES[found.kind]
         unknown = sorted(set(found.parameters) - set(cls._get_param_names()))
         if unknown:
-            raise ValueError(f"{file.path} is damaged: {cls.__name__} has no parameter {unknown[0]!r}")
+            raise ValueError(f"{cls.__name__} has no parameter {unknown[0]!r}")
         model: Classifier = cls(**found.parameters)
         model.check_parameters()
     model._taken(found.state)

@@ -14,7 +14,7 @@ import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.data import indicator_lists
-from manyclass.classifiers.targets import Unseen, check_targets
+from manyclass.labels import Unseen, check_targets
 from manyclass.training.calibration import label_log_losses
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left

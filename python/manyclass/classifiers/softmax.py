@@ -17,8 +17,8 @@ from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
-from manyclass.classifiers.targets import labels_given, positions_of
 from manyclass.classifiers.tuning import tune_learning_rate
+from manyclass.labels import labels_given, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import SamplerName

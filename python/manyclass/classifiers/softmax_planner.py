@@ -25,7 +25,7 @@ from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.partial_fit import check_features
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
-from manyclass.classifiers.targets import find_positions, positions_of
+from manyclass.labels import find_positions, positions_of
 from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS

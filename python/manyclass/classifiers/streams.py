@@ -31,9 +31,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
-from manyclass.classifiers.targets import sorted_classes
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
+from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
@@ -277,7 +277,7 @@ def _labels(state: State | None, classes: ArrayLike | None, X: Stream) -> NDArra
     """All labels that there can be; None: the numbers of the columns of Y."""
     own = None if state is None else state.classes
     if classes is not None:
-        return sorted_classes(np.asarray(classes), own, "classes")[0]
+        return sorted_classes(as_labels(classes), own, "classes")[0]
     if X.n_labels is not None and (own is None or own.dtype.kind in "iu"):  # else names were given to the numbers
         return None if own is None else sorted_classes(np.arange(X.n_labels), own)[0]
     if own is None:
@@ -312,6 +312,7 @@ def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:
     """Raise ValueError for a part that brings classes which `max_memory` did not count."""
     if allowed is None or is_sparse(y):
         return
-    new = np.setdiff1d(np.asarray(y), allowed)
+    labels = as_labels(y)
+    new = labels[find_positions(labels, allowed, "y") < 0]
     if len(new):
         raise ValueError(f"y has the label {new.tolist()[0]!r}; with max_memory, classes must name all that come")

@@ -15,8 +15,8 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import scales_features
 from manyclass.choosing.trials import VALIDATION, LearningRates, quietly, search_grid
 from manyclass.classifiers.data import indicator_lists, is_indicator
-from manyclass.classifiers.targets import check_targets
 from manyclass.datasets import first_label
+from manyclass.labels import check_targets, labels_given, sorted_classes
 from manyclass.parts import part_name
 from manyclass.protocols import Estimator, Resolved
 from manyclass.training.validation import fork, held_out
@@ -85,7 +85,7 @@ def tune_learning_rate(
     x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
     check_targets(y)
     several, n = is_indicator(y), x.shape[0]
-    labels: Any = indicator_lists(y, n) if several else np.asarray(y)
+    labels: Any = indicator_lists(y, n) if several else labels_given(y, n)
     weights = raw_weights(sample_weight, n)
     if weights is not None and not weights.all():
         given = np.flatnonzero(weights)
@@ -98,7 +98,7 @@ def tune_learning_rate(
     if criterion == "validation":
         # Of a point with several labels the first one stands for it.
         of_points = first_label(labels) if several else labels
-        judged = held_out(np.unique(of_points, return_inverse=True)[1].astype(np.int32), VALIDATION, fork(random_state))
+        judged = held_out(sorted_classes(of_points)[1].astype(np.int32), VALIDATION, fork(random_state))
     trained = ~judged if criterion == "validation" else judged
     fit_intercept = bool(own.get("fit_intercept", False))
     seen = x

@@ -21,7 +21,7 @@ from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
-from manyclass.classifiers.targets import labels_given, positions_of
+from manyclass.labels import labels_given, positions_of
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS

@@ -212,8 +212,7 @@ def _which_labels(args: Arguments, data: Records) -> str:
 def _fit(args: Arguments, model: Classifier, rows: Labelled, *, several: bool) -> bool:
     """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
     how = {"max_seconds": args.max_seconds, **args.checkpoints.checked()}
-    # Names as NumPy's own strings, which fit sorts faster; numbers as they are.
-    labels = rows.labels.astype(str) if rows.labels.dtype.kind == "O" else rows.labels
+    labels = rows.labels
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
     used = labels[np.unique(rows.Y.indices)]

@@ -26,9 +26,10 @@ from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import Expected, Labelled, as_classes, indicator, labelled_rows
+from manyclass.cli.reading import Expected, Labelled, as_classes, indicator, known_labels, labelled_rows
 from manyclass.cli.streams import Streaming, stream_of
 from manyclass.datasets import first_label
+from manyclass.labels import sorted_classes
 from manyclass.training.interrupts import was_interrupted
 
 
@@ -167,7 +168,7 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
 
 def _scored(model: Classifier, rows: Labelled) -> str:
     """Say how well the model predicts rows before it learns them."""
-    if not np.isin(as_classes(model.classes_, rows.labels)[np.unique(rows.Y.indices)], model.classes_).any():
+    if not known_labels(model.classes_, rows.labels, rows.Y).nnz:
         return "none with a known label"
     found = evaluated(model, rows)
     loss = f"log-loss {found['log_loss']:.4f} nats, " if "log_loss" in found else ""
@@ -181,5 +182,5 @@ def _learn(model: Classifier, rows: Labelled, how: dict[str, Any]) -> None:
     if not takes_several(model):
         model.partial_fit(rows.X, labels[first_label(rows.Y)], **how)
         return
-    names = np.union1d(model.classes_, labels[np.unique(rows.Y.indices)])
+    names = sorted_classes(labels[np.unique(rows.Y.indices)], model.classes_)[0]
     model.partial_fit(rows.X, indicator(names, labels, rows.Y), classes=names, **how)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
@@ -16,8 +17,9 @@ from manyclass.cli.records import Records, read_binary, read_fasttext, read_svml
 from manyclass.cli.sources import HEAD, STDIN, Form, Source, header_width
 from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import TextVectorizer, first_label, l2_normalize
-from manyclass.datasets.tables import DELIMITERS
+from manyclass.datasets.tables import BLANKS, DELIMITERS, Marks
 from manyclass.datasets.xmc import Header
+from manyclass.labels import as_labels, find_positions, sorted_classes, written
 
 TABLES = tuple(DELIMITERS)
 # Options that only some forms use.
@@ -25,12 +27,14 @@ USED_BY = {
     "label_column": TABLES,
     "text_column": TABLES,
     "label_separator": (*TABLES, "text"),
+    "delimiter": TABLES,
+    "decimal": TABLES,
     "one_based": ("xmc", "svmlight"),
     "n_features": ("xmc", "svmlight", "binary"),
     "cache": ("xmc",),
 }
 # What a model file keeps of the reading of its data.
-NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label_separator")
+NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal")
 
 
 @dataclass
@@ -61,6 +65,10 @@ class Reading:
     label_separator : SEP
         what stands between the labels of a text, or in a cell of a table; default: a comma, but none in a table of
         which the first label is taken
+    delimiter : CHAR
+        what stands between the cells of a table; default: a comma in csv, a tab in tsv
+    decimal : {".", ","}
+        what stands before the fraction of a number in a table; default: a point
     header : {"auto", "yes", "no"}
         whether the first line of xmc is `N D L`; auto: if it holds three integers
     one_based : bool
@@ -82,6 +90,8 @@ class Reading:
     label_column: str | None = None
     text_column: list[str] | None = None
     label_separator: str | None = None
+    delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
     header: Literal["auto", "yes", "no"] = "auto"
     one_based: bool | None = None
     normalize: bool | None = None
@@ -112,7 +122,7 @@ class Reading:
 
     def names(self) -> list[str]:
         """Return the lines of the file of names, none without a file."""
-        return [] if self.label_names is None else [line.strip() for line in Source.of(self.label_names).lines()]
+        return [] if self.label_names is None else [line.strip(BLANKS) for line in Source.of(self.label_names).lines()]
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,8 @@ def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Re
             separator=reading.label_separator or ("," if expected.several else None),
             need_label=expected.need_label,
         )
-        return read_table(source, DELIMITERS[form], columns)
+        delimiter = DELIMITERS[form] if reading.delimiter is None else reading.delimiter
+        return read_table(source, Marks(delimiter, reading.decimal or "."), columns)
     if form == "text":
         return read_text(source, reading.label_separator)
     if form == "fasttext":
@@ -221,16 +232,17 @@ def named(records: Records, reading: Reading) -> Records:
     names, path, labels, Y = reading.names(), reading.label_names, records.labels, records.Y
     used = np.unique(Y.indices)
     if labels.dtype.kind not in "iu":
-        raise ValueError(f"{records.name} has labels with names, such as {labels[0]!r}; --label-names is for numbers")
+        raise ValueError(
+            f"{records.name} has labels with names, such as {written(labels)[0]!r}; --label-names is for numbers"
+        )
     for label in labels[used]:
         if not 0 <= label < len(names):
             raise ValueError(f"{path} has {len(names)} names; {records.name} has the label {label}")
-    own = np.array([names[label] for label in labels[used]], dtype=object)
-    distinct, first, counts = np.unique(own, return_inverse=True, return_counts=True)
+    own = as_labels([names[label] for label in labels[used]])
+    distinct, first = sorted_classes(own)
     if len(distinct) < len(own):
-        raise ValueError(
-            f"{path}: the name {distinct[counts > 1][0]!r} stands in several lines; names must be distinct"
-        )
+        twice = distinct[np.argmax(np.bincount(first))]
+        raise ValueError(f"{path}: the name {str(twice)!r} stands in several lines; names must be distinct")
     column = np.full(len(labels), -1, dtype=np.int32)
     column[used] = first
     Y = sp.csr_array((Y.data, column[Y.indices], Y.indptr), shape=(Y.shape[0], len(own)))
@@ -334,10 +346,10 @@ def among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
 
     Numbers are compared as numbers; a number with a name by what is written for it.
     """
-    numbers = classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf"
-    known, wanted = ((some if numbers else some.astype(str)).tolist() for some in (classes, labels))
-    position = {label: at for at, label in enumerate(known)}
-    return np.array([position.get(label, -1) for label in wanted], dtype=np.int64)
+    if classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf":
+        return find_positions(labels, classes, "the data").astype(np.int64)
+    position = {label: at for at, label in enumerate(written(classes))}
+    return np.array([position.get(label, -1) for label in written(labels)], dtype=np.int64)
 
 
 def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
@@ -357,17 +369,23 @@ def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> s
 
 
 def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of the kind that a model's have: a number is the name that is written for it.
+    """Return labels of the kind that a model's have: a number or a date is the name that is written for it.
 
     Raises
     ------
     ValueError
-        If the model's labels are numbers and the data's are names.
+        If the model's labels are numbers or dates and the data's are other names.
     """
-    if classes is None:
+    if classes is None or (classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf"):
         return labels
-    if classes.dtype.kind in "biuf":
-        if labels.dtype.kind in "OU":
-            raise ValueError(f"labels are names, such as {labels[0]!r}; the model's are numbers, such as {classes[0]}")
-        return labels
-    return labels.astype(str)
+    names, known = written(labels), among(classes, labels)
+    if np.all(known >= 0):
+        return np.asarray(classes[known])
+    if classes.dtype.kind in "OU":
+        return as_labels(names)
+    with contextlib.suppress(ValueError, OverflowError):
+        found = np.array(names).astype(classes.dtype)
+        if written(found) == names:
+            return found
+    kind = "dates" if classes.dtype.kind in "mM" else "numbers"
+    raise ValueError(f"labels are names, such as {names[0]!r}; the model's are {kind}, such as {written(classes)[0]}")

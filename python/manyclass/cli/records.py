@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,14 @@ from numpy.typing import NDArray
 
 from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
+from manyclass.compressed import split_words
 from manyclass.datasets import load_csr, load_xmc
-from manyclass.datasets.tables import all_integers
+from manyclass.datasets.tables import BLANKS, all_integers
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
+from manyclass.labels import as_labels
+
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 
 
 @dataclass(frozen=True)
@@ -94,11 +100,11 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
             continue
         field = data.split(maxsplit=1)[0]
         labelled = not data[:1].isspace() and b":" not in field
-        words = field.decode("utf-8", "replace").split(",") if labelled else []
+        words = _decoded(field, source.name, at + 1).split(",") if labelled else []
         found.append([_number_of_svmlight(word) for word in words if word])
         if labelled:
             lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
-    Y, labels = label_columns(found, source.name, None)
+    Y, labels = label_columns(found)
     raw = np.frombuffer(b"\n".join(lines), np.uint8)
     n_columns = None if n_features is None else n_features + (one_based is not False)
     X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(n_jobs)))
@@ -111,73 +117,82 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
     return Records(X, Y, labels, one_based)
 
 
+def _decoded(field: bytes, name: str, line: int) -> str:
+    try:
+        return field.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}:{line}: the label {field!r} is not UTF-8 text") from error
+
+
 def _number_of_svmlight(word: str) -> str:
     """Write +1 and 1.0 as 1."""
-    try:
-        value = float(word)
-    except ValueError:
+    if _NUMBER.fullmatch(word) is None:
         return word
+    value = float(word)
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else word
 
 
 def read_text(source: Source, separator: str | None) -> Records:
     """Read a text a line, and behind a tab, if there is one, its labels."""
-    texts, found = [], []
+    texts: list[str] = []
+    found: list[Sequence[str]] = []
     for line in source.lines():
         before, tab, after = line.rpartition("\t")
         texts.append(before if tab else after)
-        found.append(split_labels(after, separator or ",") if tab else [])
-    Y, labels = label_columns(found, source.name, range(1, len(found) + 1))
+        found.append(split_labels(after, separator or ",") if tab else ())
+    _check_order(texts, found, source.name)
+    Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
 
+def _check_order(texts: Sequence[str], found: Sequence[Sequence[str]], name: str) -> None:
+    """Raise ValueError where labels and texts have changed places.
+
+    That is where what stands as labels is another one in each row and longer than what stands as texts, of which there
+    are half as many or fewer: nothing could be learnt of such rows.
+    """
+    labelled = [(text, " ".join(own)) for text, own in zip(texts, found, strict=True) if own]
+    n_texts, n_labels = (len({pair[at] for pair in labelled}) for at in (0, 1))
+    longer = sum(label.count(" ") - text.count(" ") for text, label in labelled) > 0
+    if len(labelled) >= FEW_TEXTS and n_labels > 0.9 * len(labelled) and n_texts <= n_labels / 2 and longer:
+        raise ValueError(
+            f"{name}: {len(labelled)} rows have {n_texts} texts and {n_labels} labels, which have more words; a line "
+            "is `text<TAB>label`, and it seems that labels stand before the texts"
+        )
+
+
 def read_fasttext(source: Source) -> Records:
-    """Read a text a line, its labels being words that begin with `__label__`."""
+    """Read a text a line, its labels being words that begin with `__label__`; ASCII's blanks stand between words."""
     texts, found = [], []
     for line in source.lines():
-        words = line.split()
+        words = split_words(line)
         found.append([word.removeprefix(LABEL) for word in words if word.startswith(LABEL)])
         texts.append(" ".join(word for word in words if not word.startswith(LABEL)))
-    Y, labels = label_columns(found, source.name, range(1, len(found) + 1))
+    Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
 
 def split_labels(cell: str, separator: str | None) -> list[str]:
     """Return the labels in a cell."""
     parts = [cell] if separator is None else cell.split(separator)
-    return [part.strip() for part in parts if part.strip()]
+    return [label for part in parts if (label := part.strip(BLANKS))]
 
 
-def label_columns(
-    found: Sequence[Sequence[str]], name: str, lines: Sequence[int] | None
-) -> tuple[sp.csr_array, NDArray[Any]]:
+def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray[Any]]:
     """Return labels of rows as a matrix, and the label of each of its columns, sorted; integers where all are.
 
     Parameters
     ----------
     found : sequence of sequences of str
-        The labels of each row.
-    name : str
-        What messages call the data.
-    lines : sequence of int or None
-        The line of each row, for messages.
+        The labels of each row; one that is there again counts once.
 
-    Raises
-    ------
-    ValueError
-        If a row has a label twice.
     """
-    for row, own in enumerate(found):
-        if len(set(own)) < len(own):
-            twice = next(label for label in own if own.count(label) > 1)
-            where = name if lines is None else f"{name}:{lines[row]}"
-            raise ValueError(f"{where}: the label {twice!r} occurs twice in a row")
+    found = [own if len(own) < 2 else [*dict.fromkeys(own)] for own in found]
     flat: Any = list(itertools.chain.from_iterable(found))
-    # Sorted as Python's str, not as NumPy's, so that a name of a thousand letters costs the others nothing.
     numbers = bool(flat) and all_integers(flat)
     distinct = sorted(set(map(int, flat)) if numbers else set(flat))
     column = {str(label): at for at, label in enumerate(distinct)}
     indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])
     indices = np.array([column[label] for label in flat], dtype=np.int32)
     Y = sp.csr_array((np.ones(len(flat), np.float32), indices, indptr), shape=(len(found), len(distinct)))
-    return Y, np.array(distinct, dtype=np.int64 if numbers else object)
+    return Y, as_labels(distinct)

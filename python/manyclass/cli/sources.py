@@ -9,15 +9,17 @@ import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Literal, get_args
+from typing import IO, Any, Literal, get_args
 
-from manyclass.compressed import decompressed, opened, without_suffix
+from manyclass.compressed import decompressed, is_compressed, opened, split_words, text_lines, without_suffix
 
 STDIN = "-"
 Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]
 FORMS: tuple[str, ...] = get_args(Form)
 BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"} | dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight")
 HEAD = 1 << 16  # bytes by which the form is guessed
+# What a compressed text that is kept in memory may become: so many times its size, or so many bytes.
+MOST_TIMES, FEW_BYTES = 200, 1 << 24
 LABEL = "__label__"  # before a label in fastText's form
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
 _XMC_HEADER = re.compile(r"\s*\d+\s+\d+\s+\d+\s*")
@@ -58,11 +60,23 @@ class Source:
             return cls(path, None)
 
     def lines(self) -> list[str]:
-        """Return the lines of the text; only newlines end them."""
-        lines = self.text().split("\n")
-        if lines[-1] == "":
-            lines.pop()
-        return [line.removesuffix("\r") for line in lines]
+        """Return the lines of the text, which newlines end, or carriage returns before these.
+
+        Raises
+        ------
+        ValueError
+            If it is not UTF-8, or is compressed and becomes so long that it cannot be what it says it is.
+        """
+        with self.opened() as file:
+            return [line.removesuffix("\n").removesuffix("\r") for line in text_lines(self._bounded(file), self.name)]
+
+    def _bounded(self, file: IO[bytes]) -> Any:
+        """The file, which raises ValueError where it becomes too long."""
+        if self.content is None:
+            size = os.path.getsize(self.path) if is_compressed(self.path) else None
+        else:
+            size = len(self.content)
+        return file if size is None else _Bounded(file, max(FEW_BYTES, MOST_TIMES * size), self.name)
 
     @property
     def name(self) -> str:
@@ -84,22 +98,7 @@ class Source:
             If the file is not of the compressed kind that its name tells, is damaged or ends early.
         """
         with self.opened() as file:
-            return bytes(file.read(size))
-
-    def text(self) -> str:
-        """Return all of it as text.
-
-        Raises
-        ------
-        ValueError
-            If it is not UTF-8, with the line of the first byte that is not.
-        """
-        raw = self.read()
-        try:
-            return raw.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = raw.count(b"\n", 0, error.start) + 1
-            raise ValueError(f"{self.name}:{line}: byte {raw[error.start]:#04x} is not UTF-8 text") from error
+            return bytes(self._bounded(file).read(size))
 
     def form(self, otherwise: str | None = None) -> str:
         """Guess the form from the name, then from the first line that is not blank.
@@ -124,6 +123,28 @@ class Source:
         return form_of_line(lines[0] if lines else "", otherwise, self.name)
 
 
+class _Bounded:
+    """What a compressed file becomes, as long as that is believable: 156 kB of xz may be 1 GB of blanks."""
+
+    def __init__(self, file: IO[bytes], most: int, name: str) -> None:
+        self._file, self._left, self._most, self._name = file, most, most, name
+
+    def _counted(self, some: bytes) -> bytes:
+        self._left -= len(some)
+        if self._left < 0:
+            raise ValueError(
+                f"{self._name}: decompressed it has more than {self._most} bytes, {MOST_TIMES} times its size; if that "
+                "is right, decompress it before"
+            )
+        return some
+
+    def readline(self, size: int) -> bytes:
+        return self._counted(self._file.readline(min(size, self._left + 1)))
+
+    def read(self, size: int) -> bytes:
+        return self._counted(self._file.read(self._left + 1 if size < 0 else min(size, self._left + 1)))
+
+
 def form_of_name(path: str | os.PathLike[str]) -> str | None:
     """Tell the form from a file's suffix, that of a compression left out; None where it tells nothing."""
     return BY_SUFFIX.get(without_suffix(path).suffix.lower())
@@ -133,7 +154,7 @@ def form_of_line(line: str, otherwise: str | None, name: str) -> str:
     """Tell the form from a line; see `Source.form`."""
     line = line.rstrip("\r")
     data = line.partition("#")[0]
-    if any(word.startswith(LABEL) for word in line.split()):
+    if any(word.startswith(LABEL) for word in split_words(line)):
         return "fasttext"
     numbered = re.search(r"(^|\s)\d+:\S", data) is not None
     if otherwise not in (None, "xmc", "svmlight", "binary") and not numbered:

@@ -14,9 +14,11 @@ from manyclass.cli.messages import note
 from manyclass.cli.reading import Reading, as_classes, features, rows_of
 from manyclass.cli.sources import form_of_name
 from manyclass.datasets.stream import Stream, files_of, form_of_files
+from manyclass.labels import as_labels, sorted_classes
 
 # Forms here, and their names in `Stream`.
 FORMS = {"xmc": "xmc", "svmlight": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr", "auto": "auto"}
+MARKS = ("delimiter", "decimal")  # options of tables
 OF_STREAM = {"xmc": "xmc", "csr": "binary", "csv": "csv", "tsv": "tsv", "parquet": "csv"}
 
 
@@ -47,7 +49,7 @@ class Rows:
 
     def __init__(self, reading: Reading, classes: NDArray[Any] | None) -> None:
         self._reading, self._classes = reading, classes
-        self._names = np.array(reading.names())
+        self._names = as_labels(reading.names())
         self.without_feature = 0
 
     def __call__(self, X: Any, y: Any) -> tuple[Any, Any]:
@@ -130,6 +132,7 @@ def stream_of(
         raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
     else:
         options |= {"y": reading.label_column}
+        options |= {name: value for name in MARKS if (value := getattr(reading, name)) is not None}
     rows = Rows(reading, classes)
     notes = reading.notes("svmlight" if is_svmlight else OF_STREAM[form], one_based=one_based)
     return Stream(source, **options).map(rows), rows, notes
@@ -137,5 +140,7 @@ def stream_of(
 
 def labels_in(stream: Stream) -> NDArray[Any]:
     """Read a stream once, and return all its labels."""
-    found = [np.unique(y) for _, y in stream]
-    return np.unique(np.concatenate(found)) if found else np.zeros(0)
+    found: NDArray[Any] | None = None
+    for _, y in stream:
+        found = sorted_classes(y, found)[0]
+    return np.zeros(0) if found is None else found

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyclass.cli.records import Records, label_columns, split_labels
 from manyclass.cli.sources import Source
-from manyclass.datasets.tables import LABEL_COLUMN, cells_of, library
+from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, library
 
 ROWS = 65_536  # that are parsed at once
 
@@ -39,7 +39,7 @@ class Columns:
     need_label: bool
 
 
-def read_table(source: Source, delimiter: str, columns: Columns) -> Records:
+def read_table(source: Source, marks: Marks, columns: Columns) -> Records:
     """Read a table.
 
     Raises
@@ -50,7 +50,8 @@ def read_table(source: Source, delimiter: str, columns: Columns) -> Records:
         If a column is missing, or a cell is no number, with the file and the line.
     """
     pandas = library("pandas")
-    with source.opened() as file, cells_of(file, source.name, delimiter) as cells:
+    with source.opened() as file:
+        cells = Cells(file, source.name, marks)
         label, numeric = _chosen(source.name, cells.columns, columns)
         try:
             blocks = list(cells.blocks([] if columns.text else numeric, ROWS))
@@ -62,7 +63,7 @@ def read_table(source: Source, delimiter: str, columns: Columns) -> Records:
     n_rows = sum(len(X) for X, _ in blocks)
     cells_of_labels = [""] * n_rows if label is None else texts[label]
     found = [split_labels(cell, columns.separator) for cell in cells_of_labels]
-    Y, labels = label_columns(found, source.name, range(2, n_rows + 2))
+    Y, labels = label_columns(found)
     if columns.text:
         parts = zip(*(texts[name] for name in columns.text), strict=True)
         return Records([" ".join(part) for part in parts], Y, labels)

@@ -20,9 +20,9 @@ from manyclass.choosing.rules import Choice, steps_by_batches
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import Known, as_stored, is_indicator, points_of
 from manyclass.classifiers.planner import Planner
-from manyclass.classifiers.targets import find_positions, sorted_classes
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
 from manyclass.training.calls import Before, Call, passes_of_call
 from manyclass.training.plan import Labels, PointsPlan

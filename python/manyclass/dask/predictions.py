@@ -15,11 +15,11 @@ from sklearn.base import clone
 from manyclass.classifiers.answers import caller_of, state_of, with_state
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.data import indicator_lists, rows_of
-from manyclass.classifiers.targets import find_positions
 from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
 from manyclass.dask.loading import n_rows, pack
 from manyclass.dask.stored_blocks import Block
 from manyclass.dask.workers import Workers, a_holder
+from manyclass.labels import find_positions, labels_given
 
 TOP = 5  # classes that `evaluate` looks at
 
@@ -80,7 +80,7 @@ def sums_of(model: LabelClassifier, score: bool, *columns: Any) -> dict[str, flo
         return {"weight": 0.0}
     counting, more = np.ones(n) if given is None else np.asarray(given, dtype=np.float64), {}
     if not model.multilabel_:
-        seen = np.isin(np.asarray(y), model.classes_)
+        seen = find_positions(labels_given(y, n), model.classes_, "y") >= 0
         counting, more = counting * seen, {"n_unseen": n - int(seen.sum())}
     elif not score:
         counting = counting * (np.diff(indicator_lists(y, n).indptr) > 0)
@@ -162,7 +162,7 @@ def seen_of(model: LabelClassifier, block: Block, k: int, *columns: Any) -> Seen
     x, y, _ = pack(*columns)
     if not n_rows(x):
         return None
-    labels = None if y is None else find_positions(np.asarray(y), model.classes_, "y")
+    labels = None if y is None else find_positions(labels_given(y, n_rows(x)), model.classes_, "y")
     return look(block, rows_of(caller_of(model), state_of(model), x), k, labels)
 
 
@@ -197,7 +197,7 @@ def sums_of_blocks(model: LabelClassifier, seen: Sequence[Seen | None], *columns
     best, _, losses = best_of(some, TOP)
     known = np.isfinite(losses)
     weights = np.where(known, 1.0 if given is None else np.asarray(given, dtype=np.float64), 0.0)
-    right = best == find_positions(np.asarray(y), model.classes_, "y")[:, np.newaxis]
+    right = best == find_positions(labels_given(y, len(best)), model.classes_, "y")[:, np.newaxis]
     return {
         "log_loss": float(weights @ np.where(known, losses, 0.0)),
         "error": float(weights @ ~right[:, 0]),

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from manyclass.datasets.csr import require_csr
+from manyclass.labels import as_labels, find_positions, sorted_classes
 
 
 def first_label(Y: sparse.csr_array) -> NDArray[np.int64]:
@@ -180,10 +181,10 @@ def drop_unseen_classes(
         If X_test and y_test differ in their numbers of rows.
     """
     require_csr("X_test", X_test)
-    y_test = np.asarray(y_test)
-    _require_rows("y_test", y_test, X_test.shape[0], "X_test")
-    seen = np.isin(y_test, np.unique(y_train))
-    return X_test[np.flatnonzero(seen)], y_test[seen]
+    labels = as_labels(y_test)
+    _require_rows("y_test", labels, X_test.shape[0], "X_test")
+    seen = find_positions(labels, sorted_classes(as_labels(y_train), what="y_train")[0], "y_test") >= 0
+    return X_test[np.flatnonzero(seen)], labels[seen]
 
 
 def _with_data(X: sparse.csr_array, data: NDArray[Any]) -> sparse.csr_array:

@@ -20,7 +20,7 @@ from manyclass.compressed import without_suffix
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse, rows_of
 from manyclass.datasets.preprocessing import first_label
-from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Tables
+from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Marks, Tables
 from manyclass.datasets.xmc import Layout, XmcFiles
 
 PathLike = str | os.PathLike[str]
@@ -31,7 +31,12 @@ BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parque
 ROWS = 65_536  # of a part
 THREAD = "manyclass stream"  # name of what reads ahead
 DEFAULTS = {"n_features": None, "n_labels": None, "header": "auto", "zero_based": True, "n_jobs": None}
-OPTIONS = {"xmc": tuple(DEFAULTS), "csr": ("n_features", "n_labels")}  # that a form has; others have none of them
+DEFAULTS |= {"delimiter": None, "decimal": "."}
+OPTIONS = {  # that a form has; others have none of them
+    "xmc": ("n_features", "n_labels", "header", "zero_based", "n_jobs"),
+    "csr": ("n_features", "n_labels"),
+    **dict.fromkeys(DELIMITERS, ("delimiter", "decimal")),
+}
 
 
 class _Source(Protocol):
@@ -97,6 +102,10 @@ class Stream:
         For "xmc" only.
     n_jobs : int or None, default=None
         Threads that read "xmc".
+    delimiter : str, optional
+        What stands between the cells of "csv" and "tsv"; None: a comma, or a tab.
+    decimal : {".", ","}, default="."
+        What stands before the fraction of a number there.
 
     Attributes
     ----------
@@ -149,6 +158,8 @@ class Stream:
         header: bool | Literal["auto"] = "auto",
         zero_based: bool = True,
         n_jobs: int | None = None,
+        delimiter: str | None = None,
+        decimal: Literal[".", ","] = ".",
     ) -> None:
         check_choice("format", format, ("auto", *FORMS))
         check_choice("labels", labels, ("all", "first"))
@@ -157,8 +168,8 @@ class Stream:
         self.rows_given = rows is not None
         if not shuffle and random_state is not None:
             raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
-        own = {"n_features": n_features, "n_labels": n_labels, "header": header, "zero_based": zero_based}
-        own |= {"n_jobs": n_jobs}
+        own: dict[str, Any] = {"n_features": n_features, "n_labels": n_labels, "n_jobs": n_jobs}
+        own |= {"header": header, "zero_based": zero_based, "delimiter": delimiter, "decimal": decimal}
         self.format: str = format
         if hasattr(source, "shape"):
             _refuse("arrays", "format", format, "auto")
@@ -170,7 +181,7 @@ class Stream:
         for name, default in DEFAULTS.items():
             if name not in OPTIONS.get(self.format, ()):
                 _refuse(where, name, own[name], default)
-        if self.format in OPTIONS:
+        if self.format in ("xmc", "csr"):
             _refuse(where, "y", y, None)
         found: _Source
         if self.format == "arrays":
@@ -181,7 +192,8 @@ class Stream:
         elif self.format == "csr":
             found = CsrFiles.of(files, n_features, n_labels)
         elif y is None or isinstance(y, str):
-            found = Tables.of(files, self.format, LABEL_COLUMN if y is None else y)
+            marks = Marks(DELIMITERS.get(self.format, ",") if delimiter is None else delimiter, decimal)
+            found = Tables.of(files, self.format, LABEL_COLUMN if y is None else y, marks)
         else:
             raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
         if found.n_labels is None and self.format != "xmc":

@@ -16,10 +16,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.compressed import lines_of, opened
+from manyclass.checks import check_choice
+from manyclass.compressed import opened, text_lines
+from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 LOOKED_AT = 1000  # labels at once, to tell whether all are integers
 LARGEST = float(np.finfo(np.float32).max)
 _BLANK = ("\n", "\r\n", "\r")
@@ -32,68 +35,83 @@ def all_integers(labels: Iterable[str]) -> bool:
     return all(_INTEGER.fullmatch(label) for label in labels)
 
 
-@contextlib.contextmanager
-def cells_of(file: IO[bytes], name: str, delimiter: str) -> Iterator[Cells]:
-    """Read the columns of an open CSV or TSV file, which messages call `name`, and give its cells.
+@dataclass(frozen=True)
+class Marks:
+    """What stands between the cells of a table, and in its numbers before their fraction.
 
     Raises
     ------
     ValueError
-        If the file is empty, and as `Cells` does.
-    ImportError
-        Without pandas.
+        If they are none of the characters that can be told from the cells.
     """
-    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-    try:
-        yield Cells(text, name, delimiter)
-    finally:
-        text.detach()  # who has opened the file closes it
+
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        check_choice("decimal", self.decimal, (".", ","))
+        if len(self.delimiter) != 1 or self.delimiter.isalnum() or self.delimiter in '"\n\r.+-_' + self.decimal:
+            raise ValueError(
+                f"delimiter is {self.delimiter!r}; it must be one character, which is no letter, digit, quote, sign or "
+                f"end of a line, and not the decimal {self.decimal!r}"
+            )
 
 
 class Cells:
     """The cells of CSV or TSV, some rows at once; each row must have a cell for each column.
 
+    Parameters
+    ----------
+    file : file of bytes
+    name : str
+        What messages call it.
+    marks : Marks
+
     Attributes
     ----------
     columns : list of str
         Their names, as pandas makes them of the first line: a name that occurs again gets a number.
+
+    Raises
+    ------
+    ValueError
+        If the file is empty, not UTF-8, or its first line has one cell that other marks would divide.
+    ImportError
+        Without pandas.
     """
 
-    def __init__(self, text: IO[str], name: str, delimiter: str) -> None:
-        pandas = library("pandas")
-        self._name, self._delimiter = name, delimiter
+    def __init__(self, file: IO[bytes], name: str, marks: Marks) -> None:
+        pandas, delimiter = library("pandas"), marks.delimiter
+        self._name, self._delimiter, self._decimal = name, delimiter, marks.decimal
         self._taken: list[str] = []  # lines since the last block
         self._n_before = 0  # lines before these
         self._quoted = False  # whether they end within a cell in quotes
-        self._opens = re.compile(f'(?:^|{delimiter})"')
-        self._lines = self._read(text)
+        self._opens = re.compile(f'(?:^|{re.escape(delimiter)})"')
+        self._lines = self._read(file)
         self.columns: list[str] = []
         if next(csv.reader(self._lines, delimiter=delimiter), None) is None:
             raise ValueError(f"{name}: it is empty; the first line must name the columns")
         header = pandas.read_csv(io.StringIO("".join(self._taken)), sep=delimiter, nrows=0)
         self.columns = header.columns.tolist()
+        if len(self.columns) == 1 and (other := re.search("[;\t|]", self.columns[0])):
+            raise ValueError(f"{name}: the first line is one cell, {self.columns[0]!r}; set delimiter to {other[0]!r}")
         self._forget()
 
-    def _read(self, text: IO[str]) -> Iterator[str]:
+    def _read(self, file: IO[bytes]) -> Iterator[str]:
         """The lines; blank ones may stand before the first and behind the last row, and in quotes."""
         blank = 0
-        try:
-            for line in lines_of(text, self._name):
-                here = self._n_before + len(self._taken) + 1
-                if line in _BLANK and not self._quoted:
-                    blank = blank or (here if self.columns else 0)
-                    self._n_before += 1
-                    continue
-                if blank:
-                    raise ValueError(f"{self._name}:{blank}: the line is blank; it must have a cell for each column")
-                if self._quoted or '"' in line:
-                    self._follow_quotes(line)
-                self._taken.append(line)
-                yield line
-        except UnicodeDecodeError as error:
-            at = self._n_before + len(self._taken) + 1 + error.object.count(b"\n", 0, error.start)
-            told = f"{self._name}:{at}: byte {error.object[error.start]:#04x} is not UTF-8 text"
-            raise ValueError(told) from error
+        for line in _with_any_end(text_lines(file, self._name)):
+            here = self._n_before + len(self._taken) + 1
+            if line in _BLANK and not self._quoted:
+                blank = blank or (here if self.columns else 0)
+                self._n_before += 1
+                continue
+            if blank:
+                raise ValueError(f"{self._name}:{blank}: the line is blank; it must have a cell for each column")
+            if self._quoted or '"' in line:
+                self._follow_quotes(line)
+            self._taken.append(line)
+            yield line
 
     def _follow_quotes(self, line: str) -> None:
         """Note whether a line ends within a cell in quotes; a quote that begins no cell is a letter."""
@@ -111,18 +129,27 @@ class Cells:
             If a row has more or fewer cells than the table has columns, or a cell is not a finite number, with the file
             and the line.
         """
-        fields = {name: f"c{at}" for at, name in enumerate(self.columns)}
-        kinds = dict.fromkeys(self.columns, object) | dict.fromkeys(numeric, np.float64)
+        fields, has_point = {name: f"c{at}" for at, name in enumerate(self.columns)}, self._decimal == "."
+        kinds = dict.fromkeys(self.columns, object) | dict.fromkeys(numeric if has_point else (), np.float64)
         types = np.dtype([(fields[name], kind) for name, kind in kinds.items()])
         for table in self._parsed(size, numeric, dtype=types):
             X = np.empty((len(table), len(numeric)), np.float64)
             for at, name in enumerate(numeric):
-                X[:, at] = table[fields[name]]
+                cells = table[fields[name]]
+                X[:, at] = cells if has_point else [self._number(cell) for cell in cells]
             if not (np.abs(X) <= LARGEST).all():
                 self._check(numeric)
                 raise ValueError(f"{self._name}, behind line {self._n_before}: a number is not finite")
             self._forget()
             yield X.astype(np.float32), {name: table[fields[name]].tolist() for name in fields if name not in numeric}
+
+    def _number(self, cell: str) -> float:
+        """What a cell is as a number, NaN where it is none; 1.234,5 is none, as nothing tells what its point means."""
+        number = cell if self._decimal == "." else cell.replace(".", "_").replace(self._decimal, ".")
+        try:
+            return float(number) if number.isascii() and "_" not in number else np.nan
+        except ValueError:
+            return np.nan
 
     def column(self, name: str, size: int) -> Iterator[list[str]]:
         """Yield the cells of a column, at most `size` at once; no other column is looked at."""
@@ -161,16 +188,18 @@ class Cells:
                     raise ValueError(f"{where}: there are {len(row)} cells; the columns are {len(self.columns)}")
                 for name in numeric:
                     cell = row[self.columns.index(name)]
-                    if not _is_number(cell):
+                    if not abs(self._number(cell)) <= LARGEST:
                         raise ValueError(f"{where}: {cell!r} in column {name!r} is not a finite number")
                 line = self._n_before + reader.line_num + 1
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        return cell.isascii() and "_" not in cell and abs(float(cell)) <= LARGEST
-    except ValueError:
-        return False
+def _with_any_end(lines: Iterable[str]) -> Iterator[str]:
+    """The same lines, which may end with a carriage return alone, too."""
+    for line in lines:
+        if "\r" in line.removesuffix("\n").removesuffix("\r"):
+            yield from re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", line)
+        else:
+            yield line
 
 
 @dataclass(frozen=True)
@@ -184,6 +213,8 @@ class Tables:
     label : str
         The column of labels; all others are features.
     features : list of str
+    marks : Marks or None
+        None of Parquet.
     integers : bool
         Whether the labels of CSV are integers, which all of them must be; else they are text. Parquet says it itself.
     n_rows : int or None
@@ -194,18 +225,20 @@ class Tables:
     form: str
     label: str
     features: list[str]
+    marks: Marks | None
     integers: bool
     n_rows: int | None
 
     n_labels = None  # they become known as they come
 
     @classmethod
-    def of(cls, files: Sequence[Path], form: str, label: str) -> Tables:
+    def of(cls, files: Sequence[Path], form: str, label: str, marks: Marks | None = None) -> Tables:
         """Read the names of the columns; raises ValueError where the label's is missing or files differ.
 
         Where the first labels are integers, those of all rows are looked at.
         """
-        names = [_columns(file, form) for file in files]
+        marks = None if form == "parquet" else marks or Marks(DELIMITERS[form])
+        names = [_columns(file, marks) for file in files]
         for file, found in zip(files, names, strict=True):
             if label not in found:
                 shown = ", ".join(map(repr, found[:20]))
@@ -218,10 +251,11 @@ class Tables:
             raise ValueError(f"{files[0]}: there is no column but {label!r}; features are needed")
         if form == "parquet":
             n_rows = sum(library("pyarrow.parquet").ParquetFile(file).metadata.num_rows for file in files)
-            return cls(files, form, label, features, False, n_rows)
-        cells = itertools.chain.from_iterable(_column(file, form, label) for file in files)
-        integers = all(all_integers(map(str.strip, some)) for some in cells)
-        return cls(files, form, label, features, integers, None)
+            return cls(files, form, label, features, None, False, n_rows)
+        assert marks is not None
+        cells = itertools.chain.from_iterable(_column(file, marks, label) for file in files)
+        integers = all(all_integers(cell.strip(BLANKS) for cell in some) for some in cells)
+        return cls(files, form, label, features, marks, integers, None)
 
     @property
     def n_features(self) -> int:
@@ -236,14 +270,15 @@ class Tables:
 
     def _rows_of_text(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
         pandas = library("pandas")
-        with opened(file) as raw, cells_of(raw, str(file), DELIMITERS[self.form]) as cells:
+        assert self.marks is not None
+        with opened(file) as raw:
             n = 0
-            for X, texts in cells.blocks(self.features, size):
-                labels = [label.strip() for label in texts[self.label]]
+            for X, texts in Cells(raw, str(file), self.marks).blocks(self.features, size):
+                labels = [label.strip(BLANKS) for label in texts[self.label]]
                 if "" in labels:
                     raise ValueError(f"{file}: row {n + labels.index('')} has no label")
                 n += len(labels)
-                y = np.array(labels, dtype=np.int64 if self.integers else str)
+                y = np.array(labels, dtype=np.int64) if self.integers else as_labels(labels)
                 yield pandas.DataFrame(X, columns=self.features), y
 
     def _rows_of_parquet(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
@@ -258,20 +293,20 @@ class Tables:
             if len(missing):
                 raise ValueError(f"{file}: row {n + missing[0]} has no label")
             n += len(X)
-            y: NDArray[Any] = labels.to_numpy()
-            yield X, y.astype(str) if y.dtype == object else y
+            y = as_labels(labels)
+            yield X, as_labels(written(y)) if y.dtype == object else y
 
 
-def _column(file: Path, form: str, name: str) -> Iterator[list[str]]:
-    with opened(file) as raw, cells_of(raw, str(file), DELIMITERS[form]) as cells:
-        yield from cells.column(name, LOOKED_AT)
+def _column(file: Path, marks: Marks, name: str) -> Iterator[list[str]]:
+    with opened(file) as raw:
+        yield from Cells(raw, str(file), marks).column(name, LOOKED_AT)
 
 
-def _columns(file: Path, form: str) -> list[str]:
-    if form == "parquet":
+def _columns(file: Path, marks: Marks | None) -> list[str]:
+    if marks is None:
         return list(library("pyarrow.parquet").ParquetFile(file).schema_arrow.names)
-    with opened(file) as raw, cells_of(raw, str(file), DELIMITERS[form]) as cells:
-        return cells.columns
+    with opened(file) as raw:
+        return Cells(raw, str(file), marks).columns
 
 
 def library(name: str) -> Any:

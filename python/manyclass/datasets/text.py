@@ -18,7 +18,7 @@ MOST_HASHES = 2**31 - 1  # columns are int32
 UNHASHED = {"min_df": 1, "max_features": None}  # what hashing, which keeps no vocabulary, cannot do
 
 
-class TextVectorizer(TransformerMixin, BaseEstimator):
+class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     r"""Texts to rows of unit length: counts of words or sub-words, weighted by how rare they are.
 
     Entry j of a text is :math:`(1 + \log n_j) \log\frac{1 + N}{1 + N_j} + (1 + \log n_j)`, :math:`n_j` being how often

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice
 from manyclass.datasets.csr import rows_of
+from manyclass.labels import as_labels, find_positions
 from manyclass.protocols import Classifier, Evaluating, Learning, has_probabilities
 
 COLUMNS = ("log_loss", "accuracy", "n_rows", "n_unseen", "n_classes", "seconds")
@@ -75,7 +76,7 @@ def prequential(
         raise TypeError(f"model is a {type(model).__name__}, which has no partial_fit")
     rows: list[dict[str, float]] = []
     for X, given in parts:
-        y: Any = given if sp.issparse(given) else np.asarray(given)
+        y: Any = given if sp.issparse(given) else as_labels(given)
         if y.shape[0] == 0:
             raise ValueError(f"part {len(rows)} has no rows; leave it out")
         scores = _scores(model, X, y, unseen)
@@ -94,7 +95,7 @@ def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
     found = {"log_loss": np.nan, "accuracy": np.nan, "n_rows": n_rows, "n_unseen": 0, "n_classes": len(known)}
     if y.ndim > 1:
         return {**found, **_evaluated(model, X, y)} if len(known) else found
-    seen = np.isin(y, known)
+    seen = find_positions(y, known, "y") >= 0
     n_unseen = n_rows - int(np.count_nonzero(seen))
     found["n_unseen"] = n_unseen
     if n_unseen < n_rows:
@@ -124,6 +125,6 @@ def _evaluated(model: Classifier, X: Any, y: Any) -> dict[str, float]:
         found = model.evaluate(X, y)
         return {"log_loss": found.get("log_loss", np.nan), "accuracy": 1 - found["error"]}
     p = np.asarray(model.predict_proba(X))
-    at = np.searchsorted(model.classes_, y)
+    at = find_positions(y, np.asarray(model.classes_), "y")
     own = np.maximum(p[np.arange(len(p)), at], np.finfo(p.dtype).eps)
     return {"log_loss": float(-np.log(own).mean()), "accuracy": float(np.mean(p.argmax(axis=1) == at))}

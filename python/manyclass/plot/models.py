@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
+from manyclass.labels import find_positions, joined_labels, labels_given, sorted_classes
 from manyclass.metrics import expected_calibration_error
 from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
 from manyclass.protocols import Classifier, Curved, Estimator, Ranking, SeveralLabels, Validated
@@ -110,7 +111,11 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
     several = isinstance(model, SeveralLabels) and model.multilabel_
     predicted, confidence = _most_probable(model, X, MOST_LABELS if several else 1)
     n_rows = len(predicted)
-    right = _right(model, y, predicted).ravel() if several else _one_label(y, n_rows) == predicted[:, 0]
+    classes = np.asarray(model.classes_)
+    if several:
+        right = _right(model, y, predicted).ravel()
+    else:
+        right = find_positions(labels_given(y, n_rows), classes, "y") == find_positions(predicted[:, 0], classes, "y")
     confidence = confidence.ravel()
     check_number("n_bins", n_bins, low=1, high=len(right), integer=True)
     bins = np.array_split(np.argsort(confidence, kind="stable"), n_bins)
@@ -165,12 +170,11 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     predicted = np.asarray(model.predict(X))
     if predicted.ndim != 1:
         raise ValueError("the model predicts several labels a row; confusion draws models of one label")
-    truth = _one_label(y, len(predicted))
+    truth = labels_given(y, len(predicted))
     shown = _most_confused(truth, predicted, n_classes)
     counts = np.zeros((len(shown), len(shown) + 1))
-    of_shown = np.isin(truth, shown)
-    guesses = np.where(np.isin(predicted, shown), np.searchsorted(shown, predicted), len(shown))
-    np.add.at(counts, (np.searchsorted(shown, truth[of_shown]), guesses[of_shown]), 1)
+    own, guesses = (find_positions(labels, shown, "y") for labels in (truth, predicted))
+    np.add.at(counts, (own[own >= 0], np.where(guesses < 0, len(shown), guesses)[own >= 0]), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     texts = map(str, shown.tolist())
     names = [text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…" for text in texts]
@@ -217,15 +221,9 @@ def _right(model: Classifier, y: Any, predicted: NDArray[Any]) -> NDArray[np.boo
         )
     rows = np.arange(len(predicted))[:, np.newaxis]
     n_classes, true = np.int64(len(model.classes_)), sp.coo_array(indicator > 0)
-    found = np.isin(rows * n_classes + np.searchsorted(model.classes_, predicted), true.row * n_classes + true.col)
+    at = find_positions(predicted, np.asarray(model.classes_), "y")
+    found = np.isin(rows * n_classes + at, true.row * n_classes + true.col)
     return np.asarray(found, dtype=np.bool_)
-
-
-def _one_label(y: ArrayLike, n_samples: int) -> NDArray[Any]:
-    truth = np.asarray(y)
-    if truth.ndim != 1 or len(truth) != n_samples:
-        raise ValueError(f"X has {n_samples} rows, y has shape {truth.shape}; it must be ({n_samples},)")
-    return truth
 
 
 def _interval(right: int, n: int) -> tuple[float, float]:
@@ -238,11 +236,12 @@ def _interval(right: int, n: int) -> tuple[float, float]:
 
 def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """Classes of the pairs with the most wrong rows, sorted."""
-    wrong = truth != predicted
-    if not wrong.any():
+    ids, places = sorted_classes(joined_labels([truth, predicted]))
+    both = places.reshape(2, -1)
+    both = both[:, both[0] != both[1]]
+    if not both.size:
         raise ValueError("every row is predicted right, so that no classes are confused")
-    ids, places = np.unique(np.concatenate([truth[wrong], predicted[wrong]]), return_inverse=True)
-    pairs, times = np.unique(places.reshape(2, -1), axis=1, return_counts=True)
+    pairs, times = np.unique(both, axis=1, return_counts=True)
     chosen: list[int] = []
     for pair in pairs.T[np.argsort(-times, kind="stable")].tolist():
         new = [one for one in pair if one not in chosen]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.labels import find_positions
 from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.seen import Carried
@@ -152,7 +153,7 @@ class Before:
         goes_on = call.of_fit is None or (state is not None and state.history.n_fit > 0)
         if state is None:
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(len(classes)), goes_on=goes_on)
-        position = np.searchsorted(classes, state.classes)
+        position = find_positions(state.classes, classes, "y").astype(np.intp)
         if call.whole:  # the rows of a fit are all that counts
             none = np.zeros(len(classes))
             weights = state.weights.with_faded_counts(0)

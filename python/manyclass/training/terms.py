@@ -447,6 +447,7 @@ def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[W
         found.append(rows_of_call(terms.rows, before, points.classes, counts, call.new_classes))
     if terms.both and terms.rows is not None:
         found.append(_grown_rows(terms.rows, there.rows_alone, points.n_classes, before))
+    found = [(weights.writable(), squares) for weights, squares in found]
     weights, squares = _beside(found)
     scales = _to_own_scale(weights) if terms.rows is not None else (1.0, 1.0)
     if terms.pairs is not None:

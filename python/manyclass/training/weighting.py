@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass.labels import as_labels, find_positions, joined_labels
 from manyclass.weights.arrays import Doubles, Ids
 
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
@@ -137,15 +138,20 @@ def times_class_weight(
 
 
 def _of_classes(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
-    labels = classes.tolist()
-    unknown = set(class_weight).difference(labels)
-    if unknown and len(class_weight) - len(unknown) < len(labels):
-        named = sorted(map(repr, unknown))
+    labels, named = classes.tolist(), joined_labels([as_labels([label]) for label in class_weight])
+    try:
+        position = find_positions(named, classes, "class_weight")
+    except ValueError:  # text for numbers, say
+        position = np.full(len(named), -1, dtype=np.int32)
+    weights, known = np.ones(len(labels)), position >= 0
+    weights[position[known]] = np.array([*class_weight.values()], dtype=np.float64)[known]
+    if not known.all() and len(np.unique(position[known])) < len(labels):
+        unknown = sorted(repr(label) for label, is_known in zip(class_weight, known, strict=True) if not is_known)
         raise ValueError(
-            f"class_weight has a weight for {', '.join(named[:5])}, which y does not have, while other labels have "
+            f"class_weight has a weight for {', '.join(unknown[:5])}, which y does not have, while other labels have "
             f"none; labels of y are {', '.join(map(repr, labels[:5]))}{', ...' if len(labels) > 5 else ''}"
         )
-    return np.array([class_weight.get(label, 1.0) for label in labels], dtype=np.float64)
+    return weights
 
 
 def counting(weights: Doubles | None) -> NDArray[np.int64] | None:

@@ -27,7 +27,14 @@ def padded(n: int) -> int:
 
 def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     """Zeros that start at a cache line; pages are not touched before they are used."""
-    flat = np.zeros(n_rows * n_columns + LINE, dtype=np.float32)
+    try:
+        flat = np.zeros(n_rows * n_columns + LINE, dtype=np.float32)
+    except MemoryError as error:
+        raise MemoryError(
+            f"weights of {n_rows} by {n_columns} take {4 * n_rows * n_columns / 1e9:.1f} GB, more than there is; "
+            "model='embedding' or 'sparse' takes less, and a manyclass.datasets.Stream fitted with max_memory hashes "
+            "features"
+        ) from error
     start = -(flat.ctypes.data // 4) % LINE
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 

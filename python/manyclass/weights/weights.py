@@ -442,6 +442,12 @@ class Weights(StoredWeights):
         scale = float(self.scales[1])
         return Weights.over_phi(rows, NOTHING, self.n_features, intercept_column=True, relu=False, scale=scale)
 
+    def writable(self) -> Weights:
+        """Return these weights, with copies of arrays that are mapped and may not be written to."""
+        arrays = (self.matrix, self.embeddings, self.values, self.bias)
+        matrix, embeddings, values, bias = (array if array.flags.writeable else array.copy() for array in arrays)
+        return replace(self, matrix=matrix, embeddings=embeddings, values=values, bias=bias)
+
     def copy(self) -> Weights:
         """Return a copy of a linear model."""
         return Weights.linear(self.matrix.copy(), self.bias.copy(), by_feature=self.by_feature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,11 +102,6 @@ def _vocabulary(
     return names, np.array([totals[name] for name in names], dtype=np.int64), row
 
 
-def split_words(text: str) -> list[str]:
-    """Split at ASCII's blanks, as the core reads a text: a no-break space, say, is a part of a word."""
-    return [word.decode("utf-8", "surrogatepass") for word in text.encode("utf-8", "surrogatepass").split()]
-
-
 def _decoded(word: bytes | str) -> str:
     if isinstance(word, str):
         return word
@@ -131,7 +127,8 @@ def _number_file(path: str | os.PathLike[str], out: IO[bytes]) -> Numbered:
 def _pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """The text of a file, and then an empty piece."""
     with opened(path) as file:
-        piece = b"-"
+        piece = file.read(PIECE_BYTES)
+        yield piece.removeprefix(codecs.BOM_UTF8)
         while piece:
             piece = file.read(PIECE_BYTES)
             yield piece

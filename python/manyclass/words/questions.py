@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from manyclass.words.corpus import split_words
+from manyclass.compressed import split_words
 
 Pairs = Sequence[tuple[str, str, float]]
 

@@ -40,11 +40,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number, n_threads_from, seed_from, set_named
+from manyclass.compressed import split_words
 from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, set_container
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.tensor_file import PathLike
-from manyclass.words.corpus import Corpus, Documents, read_corpus, split_words
+from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import Objective
 from manyclass.words.passes import Callback, SkipGramState
 from manyclass.words.plan import SkipGramPlan, rates_of_call

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.compressed import split_words
 from manyclass.weights.tensor_file import PathLike, check_regular, replacing
-from manyclass.words.corpus import split_words
 
 MOST_HEADER = 1000  # characters of the first line, two numbers
 

@@ -1,0 +1,486 @@
+"""Labels as callers give them: their types are kept, and equal, different and missing ones are told in one place.
+
+Labels of one kind are compared by what they are, whatever holds them: 2**60 + 1 as int64 is the label that it is as
+uint64, as Int64 of pandas, or as int, and no other one, since integers never pass through floats. Dates are the same in
+all units that have them exactly. Text of any length is the same in NumPy's arrays of fixed width and in objects; where
+it is long, or ends with a NUL, which such arrays drop, it is held as objects. All else that can be sorted and compared
+by Python stays as it is.
+"""
+
+from __future__ import annotations
+
+import datetime
+import numbers
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.exceptions import DataConversionWarning
+
+from manyclass.checks import check_choice, outer_level
+from manyclass.weights.arrays import Ids
+
+Unseen = Literal["drop", "error"]
+BINARIZER = (
+    "fit takes an indicator matrix of several labels a row: from sklearn.preprocessing import MultiLabelBinarizer; "
+    "Y = MultiLabelBinarizer(sparse_output=True).fit_transform(y)"
+)
+_MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")  # pandas has two types of its own
+WIDEST = 64  # letters of text in arrays of fixed width, which take 4 bytes a letter for each label
+
+
+ONE_LABEL = "this takes one label a row; SoftmaxClassifier and MarginClassifier take several: their "
+
+
+def check_targets(y: Any, *, several: bool = True) -> None:
+    """Raise ValueError for a y that NumPy would misread or refuse without a word on the remedy.
+
+    Parameters
+    ----------
+    y : object
+        What a caller gave; None and sparse matrices are left to the checks that follow.
+    several : bool, default=True
+        Whether several labels a row are taken, for the message.
+
+    Raises
+    ------
+    ValueError
+        If y is a list of lists of labels, a label is None or NaN, or labels are of types that have no common order.
+    """
+    if y is None or sp.issparse(y):
+        return
+    if isinstance(y, list | tuple):
+        _check_items(y, several)
+        return
+    array = y if isinstance(y, np.ma.MaskedArray) else np.asarray(y)
+    if array.dtype == object:
+        _check_items(array.tolist(), several)
+    elif array.ndim == 1:
+        missing = np.flatnonzero(_is_missing(array))
+        if len(missing):
+            raise ValueError(_missing(int(missing[0]), array[missing[0]]))
+
+
+def _is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which labels of an array that holds no objects are masked, NaN or NaT."""
+    found: NDArray[np.bool_] = np.ma.getmaskarray(array)
+    if array.dtype.kind in "fcmM":
+        found = found | np.asarray(array != array)
+    return found
+
+
+def _check_items(items: Sequence[Any], several: bool) -> None:
+    """See `check_targets`; the types are looked at first, which takes 30 ns a label, and the labels if they say so."""
+    kinds = set(map(type, items))
+    if any(_is_container(kind) for kind in kinds):
+        _check_lists(items, several)
+        return
+    if any(kind.__name__ in _MISSING or not issubclass(kind, str | bytes | int) for kind in kinds):
+        for row, label in enumerate(items):
+            if type(label).__name__ in _MISSING or bool(label != label):
+                raise ValueError(_missing(row, label))
+    groups: dict[str, int] = {}
+    for kind in kinds:
+        groups.setdefault(_group(kind), next(row for row, label in enumerate(items) if type(label) is kind))
+    if len(groups) > 1:
+        told = " and ".join(f"y[{row}] is {items[row]!r}, {group}" for group, row in sorted(groups.items())[:2])
+        raise ValueError(
+            f"{told}; labels must be of one kind, as they are sorted: y = [str(label) for label in y] makes them text"
+        )
+
+
+def _is_container(kind: type) -> bool:
+    # NumPy's scalars are of other classes than its arrays.
+    return issubclass(kind, list | tuple | set | frozenset | np.ndarray)
+
+
+def _check_lists(items: Sequence[Any], several: bool) -> None:
+    """Raise ValueError unless lists are the rows of a matrix of numbers, or hold one label each."""
+    row = next(row for row, item in enumerate(items) if _is_container(type(item)))
+    try:
+        array = np.asarray(items)
+    except ValueError:  # lists of different lengths
+        array = np.empty(0, dtype=object)
+    if array.ndim == 2 and (array.dtype.kind in "biufc" or array.shape[1] == 1):
+        return
+    if array.ndim > 2:
+        return
+    remedy = BINARIZER if several else ONE_LABEL + BINARIZER
+    raise ValueError(f"y[{row}] is {_shortened(items[row])}, a {type(items[row]).__name__} of labels; {remedy}")
+
+
+def _shortened(item: Any) -> str:
+    text = repr(item)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _group(kind: type) -> str:
+    if issubclass(kind, str):
+        return "text"
+    if issubclass(kind, bytes):
+        return "bytes"
+    if issubclass(kind, numbers.Number | np.bool_) and not issubclass(kind, np.timedelta64):
+        return "a number"
+    return f"a {kind.__name__}"
+
+
+def _missing(row: int, label: Any) -> str:
+    return (
+        f"y[{row}] is {label}: row {row} has no label. Input y contains NaN or None; leave such rows out: "
+        "keep = ~pandas.isna(y); fit(X[keep], y[keep])"
+    )
+
+
+# Types of labels
+
+
+def as_labels(given: Any) -> NDArray[Any]:
+    """Return labels as an array of their own type.
+
+    Integers become int64 or, where these are too large, uint64, else they stay objects; dates and times without a time
+    zone become datetime64, time spans timedelta64. Arrays of NumPy, and columns of pandas that are one, stay as they
+    are, but for NumPy's strings of any width, which become what a list of text does.
+
+    Parameters
+    ----------
+    given : array-like
+        Labels in any number of dimensions, some of them missing or not.
+
+    Returns
+    -------
+    ndarray of the same shape
+    """
+    is_list = isinstance(given, list | tuple)
+    array: NDArray[Any] = np.asarray(given, dtype=object) if is_list else np.asarray(given)
+    if array.dtype.kind not in "OT":
+        return array
+    found = _of_objects(array.astype(object, copy=False))
+    is_array_of_text = found.dtype == object and (is_list or array.dtype.kind == "T")
+    return _narrow(found) if is_array_of_text else found
+
+
+def _of_objects(labels: NDArray[Any]) -> NDArray[Any]:
+    """Objects as an array of the type that holds all of them exactly; those of text and of other types as they are."""
+    items: list[Any] = labels.ravel().tolist()
+    kinds = set(map(type, items))
+    made: Any = None
+    if kinds <= {str} or not kinds:
+        return labels
+    if all(issubclass(kind, str) for kind in kinds):
+        made = _objects([str.__str__(item) for item in items])
+    elif all(issubclass(kind, bool | np.bool_) for kind in kinds):
+        made = np.array(items, dtype=np.bool_)
+    elif all(issubclass(kind, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64) for kind in kinds):
+        made = _times(items)  # before integers, because timedelta64 is one of them
+    elif all(issubclass(kind, numbers.Integral | np.bool_) for kind in kinds):
+        made = _integers([int(item) for item in items])
+    elif all(issubclass(kind, numbers.Real | np.bool_) for kind in kinds):
+        made = _reals(items)
+    return labels if made is None else made.reshape(labels.shape)
+
+
+def _objects(items: Sequence[Any]) -> NDArray[Any]:
+    array = np.empty(len(items), dtype=object)
+    array[:] = items
+    return array
+
+
+def _integers(items: list[int]) -> NDArray[Any]:
+    for dtype in (np.int64, np.uint64):
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        if low <= min(items) and max(items) <= high:
+            return np.array(items, dtype=dtype)
+    return _objects(items)
+
+
+def _reals(items: list[Any]) -> NDArray[Any] | None:
+    """Integers and floats together as float64, where that changes none of them; NaN is one."""
+    try:
+        array = np.array(items, dtype=np.float64)
+    except (OverflowError, TypeError):
+        return None
+    is_exact = all(x == y or y != y for x, y in zip(array.tolist(), items, strict=True))
+    return array if is_exact else None
+
+
+def _times(items: list[Any]) -> NDArray[Any] | None:
+    """Dates, times or time spans in the coarsest unit that they share; None where one has a time zone, or they mix."""
+    if any(getattr(item, "tzinfo", None) is not None for item in items):
+        return None
+    plain = [item.to_numpy() if hasattr(item, "to_numpy") else item for item in items]  # of pandas: nanoseconds
+    kind = "m8" if all(isinstance(item, datetime.timedelta | np.timedelta64) for item in plain) else "M8"
+    try:
+        array = np.array(plain, dtype=kind)
+        own = [np.asarray(item, dtype=kind) for item in plain]
+        is_exact = all(np.isnat(a) or a.astype(b.dtype) == b for a, b in zip(array, own, strict=True))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return array if is_exact else None
+
+
+def _narrow(labels: NDArray[Any]) -> NDArray[Any]:
+    """Text as an array of fixed width where that is narrow and keeps it; objects where not; all else as it is."""
+    if labels.dtype.kind == "U":
+        return labels.astype(object) if labels.dtype.itemsize > 4 * WIDEST else labels
+    items = labels.ravel().tolist()
+    if not items or set(map(type, items)) != {str} or max(map(len, items)) > WIDEST:
+        return labels
+    return labels if any(item.endswith("\0") for item in items) else labels.astype(str)
+
+
+# Sets of labels
+
+
+def sorted_classes(
+    y: NDArray[Any], known: NDArray[Any] | None = None, what: str = "y"
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the distinct labels, those that are known included, sorted, and the position of each label among them.
+
+    The classes have the type of those that are known, if that holds all, else one that does.
+
+    Raises
+    ------
+    ValueError
+        If labels cannot be compared with each other, or are of another kind than those that are known.
+    """
+    labels = as_labels(y)
+    classes, positions = _distinct(labels, what)
+    if known is None or not len(known):
+        return classes, positions
+    place = find_positions(classes, known, what)
+    if np.all(place >= 0):
+        return known, place[positions].astype(np.intp)
+    both, _ = _distinct(_together(known, classes), what)
+    return both, find_positions(classes, both, what)[positions].astype(np.intp)
+
+
+def _distinct(labels: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The distinct labels, sorted, and the position of each label among them."""
+    try:
+        if labels.dtype != object:
+            classes, positions = np.unique(labels, return_inverse=True)
+            return _narrow(classes), positions
+        items = labels.tolist()
+        try:
+            found = sorted(set(items))
+            place = {label: at for at, label in enumerate(found)}
+            return _objects(found), np.array([place[label] for label in items], dtype=np.intp)
+        except TypeError:  # which cannot be hashed, or not be sorted either
+            return np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"the labels of {what} cannot be sorted: {error}; make them text or numbers") from error
+
+
+def _together(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+    """Two arrays of labels one after the other, in a type that holds both."""
+    if known.dtype == new.dtype:
+        return np.concatenate([known, new])
+    if known.dtype.kind in "iu" and new.dtype.kind == "f" and np.all(np.isfinite(new) & (new == np.floor(new))):
+        new = _integers([int(label) for label in new])
+    kinds = known.dtype.kind + new.dtype.kind
+    if set(kinds) <= set("biu"):
+        common = np.promote_types(known.dtype, new.dtype)
+        if common.kind in "biu":
+            return np.concatenate([known, new]).astype(common, copy=False)
+    if kinds in ("ff", "UU", "MM", "mm"):
+        both = np.concatenate([known, new])
+        halves = zip((both[: len(known)], both[len(known) :]), (known, new), strict=True)
+        if all(np.array_equal(half.astype(own.dtype), own) for half, own in halves):
+            return both
+    both = _of_objects(_objects([*_items(known), *_items(new)]))
+    return both if known.dtype == object else _narrow(both)
+
+
+def _items(labels: NDArray[Any]) -> list[Any]:
+    """Labels as objects of Python, or of NumPy where Python has none for them."""
+    is_time = labels.dtype.kind in "mM"
+    return list(labels.ravel()) if is_time else labels.ravel().tolist()
+
+
+_KINDS = {"b": "numbers", "i": "numbers", "u": "numbers", "f": "numbers", "U": "text", "S": "bytes"}
+_KINDS |= {"M": "dates", "m": "time spans"}
+
+
+def _kind(labels: NDArray[Any]) -> str:
+    """What kind of labels an array holds; by its first one where they are objects, nothing where that is unknown."""
+    if labels.dtype == object:
+        first = next((item for item in labels.ravel() if type(item).__name__ not in _MISSING), None)
+        return "numbers" if isinstance(first, numbers.Number) else _KINDS.get(np.asarray(first).dtype.kind, "")
+    return _KINDS.get(labels.dtype.kind, "")
+
+
+def check_kind(labels: NDArray[Any], classes: NDArray[Any], what: str) -> None:
+    """Raise ValueError for text beside numbers, say; nothing is said of an empty array."""
+    if not labels.size or not classes.size:
+        return
+    asked, known = _kind(labels), _kind(classes)
+    if asked and known and asked != known:
+        raise ValueError(
+            f"{what} holds {asked}, such as {labels.ravel().tolist()[0]!r}; the classes are {known}, such as "
+            f"{classes.tolist()[0]!r}"
+        )
+
+
+def find_positions(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
+    """Return the position of each label among the sorted classes, -1 where it has none.
+
+    Parameters
+    ----------
+    labels : ndarray of any shape
+    classes : ndarray of shape (n_classes,)
+        Distinct and sorted.
+    what : str
+        What the labels are, for the message.
+
+    Returns
+    -------
+    ndarray of the shape of `labels`, int32
+
+    Raises
+    ------
+    ValueError
+        If the labels are of another kind than the classes: text for numbers, say.
+    """
+    asked = as_labels(labels)
+    if asked.size == 0 or not len(classes):
+        return np.full(asked.shape, -1, dtype=np.int32)
+    check_kind(asked, classes, what)
+    exact = _as_type_of(asked, classes)
+    if exact is None:
+        return _by_hash(asked, classes)
+    cast, fits = exact
+    at = np.minimum(np.searchsorted(classes, cast), len(classes) - 1)
+    return np.where((classes[at] == cast) & fits, at, -1).astype(np.int32)
+
+
+def _as_type_of(labels: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], Any] | None:
+    """Labels in the type of the classes, and which of them that type holds; None where there is no such type."""
+    own, other = labels.dtype, classes.dtype
+    if own == other and own.kind != "O":
+        return labels, True
+    if own.kind in "biu" and other.kind in "biu":
+        (low, high), (least, most) = _range(own), _range(other)
+        inside = (labels >= own.type(max(low, least))) & (labels <= own.type(min(high, most)))
+        return labels.astype(other), inside
+    if own.kind + other.kind == "ff":
+        return labels, True
+    if own.kind + other.kind == "UU":  # in the width of the classes, which longer text is not among
+        return labels.astype(other), np.strings.str_len(labels) <= other.itemsize // 4
+    if own.kind == other.kind and own.kind in "mM":
+        cast = labels.astype(other)
+        return cast, cast.astype(own) == labels
+    return None
+
+
+def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
+    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+
+
+def _by_hash(labels: NDArray[Any], classes: NDArray[Any]) -> Ids:
+    """Positions by Python's comparison of objects, which is exact between integers and floats."""
+    known, asked = _items(classes), _items(labels)
+    try:
+        place = {label: at for at, label in enumerate(known)}
+        found = [place.get(label, -1) for label in asked]
+    except TypeError:  # which cannot be hashed
+        found = [next((at for at, one in enumerate(known) if one == label), -1) for label in asked]
+    return np.array(found, dtype=np.int32).reshape(labels.shape)
+
+
+def written(labels: NDArray[Any]) -> list[str]:
+    """Return what is written for each label."""
+    return labels.astype(str).tolist() if labels.dtype.kind in "mM" else list(map(str, labels.tolist()))
+
+
+def joined_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return all labels of several arrays in one; those of different types keep their identity."""
+    some = [array for array in arrays if array.size]
+    if not some:
+        return np.zeros(0, dtype=object)
+    if all(array.dtype == some[0].dtype for array in some):
+        return np.concatenate(some)
+    return _of_objects(_objects([item for array in some for item in _items(array)]))
+
+
+def unseen_error(labels: NDArray[Any], positions: Ids, what: str) -> ValueError:
+    """The error that says which labels have no position."""
+    unseen, _ = _distinct(labels[positions < 0], what)
+    return ValueError(
+        f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
+        "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
+    )
+
+
+def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
+    """Return the positions that `find_positions` finds; raise ValueError for labels that have none."""
+    positions = find_positions(labels, classes, what)
+    if np.any(positions < 0):
+        raise unseen_error(labels, positions, what)
+    return positions
+
+
+def labels_given(y: Any, n_rows: int) -> NDArray[Any]:
+    """Return a label for each row, of an array or of one column, as `fit` takes both; raises ValueError for others."""
+    check_targets(y, several=False)
+    labels = as_labels(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1 or len(labels) != n_rows:
+        raise ValueError(f"X has {n_rows} rows, y has shape {labels.shape}; it must be ({n_rows},)")
+    return labels
+
+
+def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
+    """Return what `labels_given` does, after scikit-learn's checks of labels of classes; numbers must be whole.
+
+    Raises
+    ------
+    ValueError
+        If labels are none for each row, bytes, or numbers that are infinite or have a fraction.
+    """
+    given = as_labels(y)
+    labels = labels_given(given, n_rows)
+    if given.ndim == 2:
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; its column is taken",
+            DataConversionWarning,
+            stacklevel=outer_level(),
+        )
+    if labels.dtype == object and any(map(_is_container, map(type, labels.tolist()))):
+        raise ValueError(f"y[0] is {_shortened(labels[0])}; {ONE_LABEL}{BINARIZER}")
+    kind = _kind(labels)
+    if kind == "bytes":
+        raise ValueError(f"y holds bytes, such as {labels[0]!r}; decode them: y = [label.decode() for label in y]")
+    if labels.dtype.kind == "c":
+        raise ValueError("Unknown label type: complex; labels must be whole numbers, text or dates")
+    if labels.dtype.kind == "f" or (kind == "numbers" and labels.dtype == object):
+        is_object = labels.dtype == object
+        values = np.array([label for label in labels if isinstance(label, float)]) if is_object else labels
+        if np.isinf(values).any():
+            raise ValueError("Input y contains infinity or a value too large for float64")
+        fractions = np.flatnonzero(values != np.floor(values))
+        if len(fractions):
+            raise ValueError(
+                f"Unknown label type: continuous. y holds {values[fractions[0]]}; maybe this is a regression target. "
+                "Labels that are numbers must be whole: y = [str(label) for label in y] makes any numbers labels"
+            )
+    return labels
+
+
+def seen_positions(y: Any, n_rows: int, classes: NDArray[Any], unseen: Unseen) -> tuple[Ids, NDArray[np.intp]]:
+    """Return the positions of the labels that are classes, and their rows; raises ValueError where there are none.
+
+    Others are left out or, with unseen="error", refused by a ValueError.
+    """
+    check_choice("unseen", unseen, ("drop", "error"))
+    labels = labels_given(y, n_rows)
+    positions = find_positions(labels, classes, "y")
+    seen = np.flatnonzero(positions >= 0)
+    if len(seen) < len(labels) and unseen == "error":
+        raise unseen_error(labels, positions, "y")
+    if len(seen) == 0:
+        raise ValueError("no row has a label that the model has seen")
+    return positions[seen], seen
