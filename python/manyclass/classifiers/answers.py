@@ -334,7 +334,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         return float(np.average(best[:, 0] == positions, weights=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings."""
+        """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings.
+
+        Parameters that `fit` would refuse, set since then, are refused by a ValueError that names them.
+        """
         self._save(path)
 
     def _save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:

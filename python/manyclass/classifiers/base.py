@@ -117,6 +117,10 @@ class LinearClassifier(Answers):
             state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
             return self._taken(planner.labelled(state, trained))
 
+    def _save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+        self.check_parameters()  # they may have been set since the fit, and `load` takes no others
+        super()._save(path, notes)
+
     def _turn(self) -> AbstractContextManager[Any]:
         """Return a lock by which threads that train this estimator take turns; a forked process has another one."""
         locks: dict[int, AbstractContextManager[Any]] = self.__dict__.setdefault("_locks", {})

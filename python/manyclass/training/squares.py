@@ -139,8 +139,9 @@ class Squares:
 def alike(features: Doubles) -> Doubles:
     """Return sums of squares with one number for all features, the mean over the features that rows have."""
     sums, n_rows = features[:-1], features[-1:]
-    total = sums.sum()
-    mean = float(sums @ sums) / total if total > 0 else 0.0
+    most = sums.max(initial=0.0)
+    shares = sums / most if 0 < most < np.inf else 1.0 * (sums == most)  # squares may overflow
+    mean = most * float(shares @ shares) / shares.sum() if most > 0 else 0.0
     return np.append(np.full(len(sums), mean), n_rows)
 
 
