@@ -57,7 +57,7 @@ def test_an_object_of_very_many_names_is_refused(server, many):
 
 LONG = 4_000_000  # bytes of a body
 ROW = "[0,0,0,0,0,0]"
-LABELS = ",".join('"%07d"' % i for i in range(LONG // 10))
+LABELS = ",".join(f'"{i:07d}"' for i in range(LONG // 10))
 ONES = ",".join(["1"] * (LONG // 4))
 
 
