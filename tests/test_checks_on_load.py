@@ -70,12 +70,42 @@ def last(value):
     return change
 
 
+def labels(**change):
+    return described("model", lambda d: d["labels"].update(change))
+
+
+def calibration(**change):
+    right = {"temperature": 2.0, "offset": 0.0, "n_rows": 9, "uncalibrated_log_loss": 1.0, "log_loss": 0.5}
+    return described("model", lambda d: d.update(calibration=right | change))
+
+
+NUMBERS = ("max_iter", "n_negatives", "alpha", "learning_rate", "dim", "n_iter_no_change", "n_models")
+NUMBERS += ("validation_fraction", "random_state", "verbose")
 CASES = {
     "draws without end": ("model_posterior", posterior(n_draws=10**9), "n_draws is 1000000000; it must be finite, at"),
     "no draws": ("model_posterior", posterior(n_draws=0), "n_draws is 0; it must be finite"),
-    "a seed of a model": ("model_dates", model(random_state="x"), "'x' cannot be used to seed"),
+    "a seed of a model": ("model_dates", model(random_state="x"), "random_state is 'x'; it must be None, an integer"),
     "a seed below 0": ("model_margin", model(random_state=-1), "random_state is -1; it must be finite, at least 0"),
     "progress": ("model_probit", model(verbose="loud"), "TypeError: verbose is 'loud'; it must be a number"),
+    "a flag": ("model_dates", model(fit_intercept="no"), "TypeError: fit_intercept is 'no'; it must be True or False"),
+    "no labels a row": ("model_dates", labels(n_labels_=0), "n_labels_ is 0; it must be finite, at least 1"),
+    "labels below 0": ("model_dates", labels(n_labels_=-(10**30)), "n_labels_ is -10+; it must be finite, at least 1"),
+    "more labels than classes": ("model_dates", labels(n_labels_=10**9), "n_labels_ is 10+; it must be finite, at"),
+    "half a label": ("model_dates", labels(n_labels_=1.5), "TypeError: n_labels_ is 1.5; it must be an integer"),
+    "a threshold": ("model_dates", labels(threshold_=float("inf")), "threshold_ is inf; it must be finite"),
+    "a temperature": ("model_dates", calibration(temperature=1e308), "temperature is 1e[+]308; it must be finite, at"),
+    "an offset": ("model_dates", calibration(offset=1e308), "offset is 1e[+]308; it must be finite, at least -10000"),
+    "rows of a calibration": ("model_dates", calibration(n_rows=-1), "n_rows is -1; it must be finite, at least 0"),
+    "a loss": ("model_dates", calibration(log_loss=True), "TypeError: calibration's log_loss is True; it must be a"),
+    "a loss of digits": ("model_dates", calibration(log_loss=10**400), "log_loss is an integer of 1329 bits; it must"),
+    **{
+        f"a large {name}": (
+            "model_dates",
+            model(**{name: 10**400}),
+            f"{name} is an integer of 1329 bits; it must be finite, ",
+        )
+        for name in NUMBERS
+    },
     "variances below 0": ("model_posterior", array("variances", first(-1.0)), "'variances' has numbers below 0"),
     "counts that are none": (
         "model_dates",
@@ -127,7 +157,7 @@ CASES = {
         "n_clusters is 13; it must be finite, at least 1",
     ),
     "threads": ("index_decomposed", parameters(n_jobs="many"), "n_jobs is 'many'; it must be None"),
-    "a seed": ("index_decomposed", parameters(random_state="x"), "'x' cannot be used to seed"),
+    "a seed": ("index_decomposed", parameters(random_state="x"), "random_state is 'x'; it must be None, an integer"),
     "a part of a cluster": (
         "index_spherical",
         state(n_probe_=1.5),
@@ -214,7 +244,7 @@ def test_the_same_rules_hold_for_constructors():
     model = AugmentReduceClassifier(noise="logistic", posterior=solvers.Gaussian(n_draws=10**9), alpha=0.02)
     with pytest.raises(ValueError, match="n_draws is 1000000000; it must be finite, at least 1 and at most 100000"):
         model.fit(X.toarray(), y)
-    for wrong, message in (({"n_jobs": "many"}, "n_jobs is 'many'"), ({"random_state": "x"}, "'x' cannot be used")):
+    for wrong, message in (({"n_jobs": "many"}, "n_jobs is 'many'"), ({"random_state": "x"}, "random_state is 'x'")):
         with pytest.raises(ValueError, match=message):
             SphericalClusterIndex(2, **wrong).fit(np.eye(3))
 

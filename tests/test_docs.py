@@ -208,6 +208,16 @@ def test_every_figure_of_the_page_on_choosing_was_measured():
     assert [number for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", prose) if number not in measured] == []
 
 
+def test_each_promise_of_security_names_tests_that_there_are():
+    promises = re.findall(r"^\| (?!promise|-)(.*) \| (.*) \|$", (ROOT / ".github/SECURITY.md").read_text("utf-8"), re.M)
+    assert len(promises) > 20
+    for promise, told in promises:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", told)
+        assert named, promise
+        for file, test in named:
+            assert re.search(rf"^def {test}\(", (ROOT / "tests" / file).read_text("utf-8"), re.M), test
+
+
 def test_lines_of_the_pages_are_not_wide():
     wide = [
         f"{path.name}: {line[:60]}" for path in PAGES for line in path.read_text("utf-8").split("\n") if len(line) > 160

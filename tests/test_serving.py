@@ -296,6 +296,8 @@ def strict_server(dense):
 def test_half_of_a_surrogate_pair_and_a_number_as_a_text_are_refused():
     with started(fitted("text")[0]) as server:
         assert "surrogate" in post(server, b'{"row": "\\ud800"}')[1]["error"]
+        wrong = {"row": [0] * D, "\ud800": 1}  # which the message repeats
+        assert post(server, wrong)[1]["error"].startswith(r'the key "\ud800" is unknown')
         assert "a row must be a text" in post(server, {"row": 1})[1]["error"]
         assert post(server, {"row": ""})[0] == post(server, {"row": "unheard of"})[0] == 200
 
@@ -345,7 +347,7 @@ def test_each_code_of_http_comes_with_json(server, code, method, path, headers):
 
 def test_what_goes_wrong_inside_is_told_to_the_log_and_not_to_the_client(dense, monkeypatch, capfd):
     with started(dense[0]) as server:
-        monkeypatch.setattr(server.application.predictor, "predict", lambda query: 1 / 0)
+        monkeypatch.setattr(server.application.predictor, "predict", lambda *asked: 1 / 0)
         code, told = post(server, {"row": [0] * D})
         assert (code, told) == (500, {"error": "the server failed; its log says why"})
         assert "ZeroDivisionError" in capfd.readouterr().err

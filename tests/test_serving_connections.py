@@ -127,10 +127,10 @@ def test_a_request_that_waits_in_vain_for_its_turn_is_refused(dense, monkeypatch
     with started(dense[0], max_running=1, timeout=0.3) as server, ThreadPoolExecutor() as pool:
         begun, go_on, predict = threading.Event(), threading.Event(), server.application.predictor.predict
 
-        def slow(query):
+        def slow(*asked):
             begun.set()
             assert go_on.wait(30)
-            return predict(query)
+            return predict(*asked)
 
         monkeypatch.setattr(server.application.predictor, "predict", slow)
         first = pool.submit(post, server, {"row": [0] * D})
@@ -142,11 +142,25 @@ def test_a_request_that_waits_in_vain_for_its_turn_is_refused(dense, monkeypatch
         assert first.result()[0] == 200
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse", "text", "several", "embedding"])
+def test_a_request_that_is_computed_for_too_long_is_given_up_between_two_looks(kind, monkeypatch):
+    model, X = fitted(kind)
+    asked = {"rows": X[:20] if kind == "text" else X[:20].tolist()}
+    with started(model) as server:
+        expected = post(server, asked)
+        monkeypatch.setattr("manyclass.serving.predictor.SCORES", 3 * len(model.classes_))
+        assert post(server, asked) == expected  # some rows at a time
+    with started(model, max_seconds=1e-9) as server:
+        code, told = post(server, asked)
+        assert (code, told) == (503, {"error": "the scores of 0 of 20 rows were found in time: send fewer at once"})
+        assert ask(server)[0] == 200
+
+
 def test_requests_whose_clients_have_gone_count_as_connections(dense, monkeypatch):
     """Their bodies are in memory until they have been computed."""
     with started(dense[0], max_connections=2, max_running=1) as server:
         go_on = threading.Event()
-        monkeypatch.setattr(server.application.predictor, "predict", lambda query: go_on.wait(30) and b"{}")
+        monkeypatch.setattr(server.application.predictor, "predict", lambda *asked: go_on.wait(30) and b"{}")
         for n in (1, 2):
             client, rest = half_a_request(server.server_address)
             client.sendall(rest)

@@ -55,6 +55,44 @@ def test_an_object_of_very_many_names_is_refused(server, many):
     assert "occurs twice" in post(server, many)[1]["error"]
 
 
+LONG = 4_000_000  # bytes of a body
+ROW = "[0,0,0,0,0,0]"
+LABELS = ",".join(f'"{i:07d}"' for i in range(LONG // 10))
+ONES = ",".join(["1"] * (LONG // 4))
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    {
+        "digits of a fraction": ('{"row": [0.' + "1" * LONG + ",0,0,0,0,0]}", 200),
+        "digits of an integer": ('{"row": [' + "1" * LONG + ",0,0,0,0,0]}", 400),
+        "digits of an exponent": ('{"row": [1e' + "1" * LONG + ",0,0,0,0,0]}", 400),
+        "long fractions": ('{"row": [' + ",".join(["0." + "1" * 1000] * (LONG // 1003)) + "]}", 400),
+        "lists in lists": ('{"row": ' + "[" * (LONG // 2) + "]" * (LONG // 2) + "}", 400),
+        "objects in objects": ('{"a": ' * (LONG // 7) + "1" + "}" * (LONG // 7), 400),
+        "lists in a row": ('{"row": [' + ",".join(["[]"] * (LONG // 3)) + "]}", 400),
+        "rows": ('{"rows": [' + ",".join([ROW] * (LONG // 14)) + "]}", 400),
+        "a text": ('{"row": "' + "a" * LONG + '"}', 400),
+        "escapes": ('{"row": "' + "\\u00e4" * (LONG // 6) + '"}', 400),
+        "half surrogates": ('{"row": "' + "\\ud800" * (LONG // 6) + '"}', 400),
+        "backslashes": ('{"row": "' + "\\" * LONG + '"}', 400),
+        "blanks": ('{"row":' + " " * LONG + ROW + "}", 200),
+        "blanks and more": ('{"row":' + ROW + "}" + " " * LONG + "x", 400),
+        "labels": ('{"row":' + ROW + ', "exclude": [' + LABELS + "]}", 200),
+        "a label again": ('{"row":' + ROW + ', "exclude": [' + ",".join(['"ant"'] * (LONG // 6)) + "]}", 200),
+        "a column again": ('{"row": {"indices": [' + ONES + '], "values": [' + ONES + "]}}", 200),
+        "a last column": ('{"row": {"indices": [' + ONES + ',9], "values": [' + ONES + ",1]}}", 400),
+    }.values(),
+    ids=lambda one: "" if isinstance(one, str) else None,
+)
+def test_a_body_of_megabytes_is_read_in_linear_time(server, body, code):
+    """Each takes less than a second of the processor; none ends the server."""
+    found, told = post(server, body.encode())
+    assert found == code
+    assert code == 200 or 0 < len(told["error"]) < 500
+    assert ask(server)[0] == 200
+
+
 @pytest.mark.parametrize("kind", ["application/json" + ";" * 10_000, "application/json;" + '"' * 10_000, ";" * 10_000])
 def test_a_content_type_of_very_many_parts_is_read_or_refused(server, kind):
     assert post(server, {"row": [0] * D}, **{"Content-Type": kind})[0] in (200, 415)

@@ -7,7 +7,14 @@ from scipy.optimize import minimize
 from scipy.special import log_expit
 
 from manyclass import MarginClassifier, SoftmaxClassifier, load
-from manyclass.integrations.subject_model import MOST_HELD, RANKS, SubjectModel, estimator_from, held_out
+from manyclass.integrations.subject_model import (
+    MOST_HELD,
+    RANKS,
+    SubjectModel,
+    estimator_from,
+    held_out,
+    write_together,
+)
 
 SMALL = {"dim": "8", "sampler": "all", "random_state": "0"}
 N_COLUMNS, USED = 12, np.array([0, 2, 3, 5, 7, 11])
@@ -156,3 +163,26 @@ def test_learning_from_nothing_is_refused(model, seed):
     X, Y = documents(seed)
     with pytest.raises(ValueError, match="no document has words that the model knows, and subjects"):
         model.learn(X, sp.csr_array(Y.shape, dtype=np.int8))
+
+
+@pytest.mark.parametrize("failing", ["first", "second", "third"])
+def test_files_are_written_together_or_none_is(failing, tmp_path):
+    for name in ("first", "second"):
+        (tmp_path / name).write_text("old")
+
+    def writer(name):
+        def write(path):
+            with open(path, "w") as file:
+                file.write("new")
+            if name == failing:
+                raise OSError("no space left on device")
+
+        return write
+
+    with pytest.raises(OSError, match="no space"):
+        write_together(str(tmp_path), {name: writer(name) for name in ("first", "second", "third")})
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"first": "old", "second": "old"}
+    failing = ""
+    write_together(str(tmp_path), {name: writer(name) for name in ("first", "third")})
+    found = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert found == {"first": "new", "second": "old", "third": "new"}

@@ -24,7 +24,8 @@ ISAS = ISAS[: ISAS.index(_core.best_isa()) + 1]
 
 # What the quadrature promises; its own tolerance is a tenth of it.
 ATOL = 1e-8
-GAPS = np.array([0, 1e-9, 1e-3, 0.3, 1, 3, 10, 30, 100, 600, 1e4, 1e150])
+# Beyond some of them, 2^14 and 2^32, there are closed forms.
+GAPS = np.array([0, 1e-9, 1e-3, 0.3, 1, 3, 10, 30, 100, 600, 1e4, 16383, 16385, 1e6, 4.2e9, 4.4e9, 1e16, 1e38, 1e150])
 
 
 def log_logistic_behind(d):
@@ -167,6 +168,31 @@ def test_all_ways_to_ask_agree(noise, n_classes, scale, seed):
         log_p = utility_probabilities(psi, noise, log=True)
         np.testing.assert_allclose(log_p[chosen], some, atol=ATOL, rtol=1e-9)
         assert abs(np.logaddexp.reduce(log_p)) <= ATOL
+
+
+@pytest.mark.parametrize("noise", INTEGRATED)
+@pytest.mark.parametrize("scale", [1e3, 3e3, 1e4, 1e5, 1e8, 1e11, 1e16, 1e30, 1e38])
+@pytest.mark.parametrize("n_classes", [2, 3, 40])
+def test_logarithms_of_utilities_that_are_far_apart(noise, scale, n_classes, seed):
+    """They are those of the nearest noise by which the class wins: of |e| added up, or e^2 / 2, over what must move."""
+    psi = np.random.default_rng(seed).normal(size=(20, n_classes)) * scale
+    log_p = utility_probabilities(psi, noise, log=True)
+    alone = [utility_probabilities(psi, noise, classes=np.full((20, 1), k), log=True)[:, 0] for k in range(n_classes)]
+    # A spacing that misses the edges of a plateau of logistic noise is good to 1e-6 of the logarithm.
+    np.testing.assert_allclose(np.transpose(alone), log_p, rtol=1e-6, atol=ATOL)
+    for row, found in zip(psi, log_p, strict=True):
+        top = np.sort(row)[-2:]
+        for c, log_p_c in zip(row, found, strict=True):
+            if noise == "logistic":  # it rises to the largest, or the largest falls
+                least = top[1] - c
+                log_terms = 2 * np.log(2 + least) + np.log(n_classes)  # the plateau's width, and ties
+            else:  # all that are above a level t fall to it, and the class rises
+                above = np.sort(row)[::-1]
+                t = (np.cumsum(above) + c) / np.arange(2, n_classes + 2)
+                least = min(((u - c) ** 2 + np.sum(np.maximum(row - u, 0) ** 2)) / 2 for u in np.append(t, c))
+                least = 0 if c == top[1] else least
+                log_terms = n_classes * np.log(2 + top[1] - row.min())
+            assert log_p_c == pytest.approx(-least, rel=1e-9, abs=log_terms + ATOL)
 
 
 @pytest.mark.parametrize("noise", INTEGRATED)

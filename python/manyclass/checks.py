@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
 import numbers
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -74,15 +75,35 @@ def check_flag(name: str, value: object) -> None:
 def check_number(
     name: str, value: Any, *, low: float = -np.inf, high: float = np.inf, open_low: bool = False, integer: bool = False
 ) -> None:
-    """Raise unless `value` is a finite number (an integer) in [low, high], or ]low, high] if `open_low`."""
+    """Raise unless `value` is a finite number (an integer) in [low, high], or ]low, high] if `open_low`.
+
+    Integers are below 2**63, as the core takes them, and other numbers in the range of floats.
+    """
     kind: Any = numbers.Integral if integer else numbers.Real
     if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} is {value!r}; it must be {'an integer' if integer else 'a number'}")
-    if not np.isfinite(value) or not low <= value <= high or (open_low and value == low):
+        raise TypeError(f"{name} is {shown(value)}; it must be {'an integer' if integer else 'a number'}")
+    if integer and not -(2**63) <= value < 2**63:
+        high = min(high, 2**63 - 1)
+    if not is_number(value) or not low <= value <= high or (open_low and value == low):
         ends = f"{'more than' if open_low else 'at least'} {low:g}"
         if np.isfinite(high):
             ends += f" and at most {high:g}"
-        raise ValueError(f"{name} is {value!r}; it must be finite, {ends}")
+        raise ValueError(f"{name} is {shown(value)}; it must be finite, {ends}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite number that a float can hold."""
+    try:
+        return math.isfinite(value)
+    except (TypeError, OverflowError):  # of integers beyond the largest float
+        return False
+
+
+def shown(value: Any) -> str:
+    """Return a value as a message repeats it; Python refuses to write integers of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
 
 
 @dataclass(frozen=True)
@@ -223,9 +244,20 @@ def id_lists(
     return joined([np.unique(ids) for ids in each])
 
 
+def checked_random(random_state: Any) -> np.random.RandomState:
+    """Return scikit-learn's generator for a `random_state`; a ValueError that names it if it is none."""
+    if isinstance(random_state, numbers.Integral):
+        check_number("random_state", random_state, low=0, high=2**32 - 1, integer=True)
+    try:
+        made: np.random.RandomState = check_random_state(random_state)
+    except ValueError as error:
+        raise ValueError(f"random_state is {random_state!r}; it must be None, an integer or a RandomState") from error
+    return made
+
+
 def seed_from(random_state: Any) -> int:
     """Draw one 64-bit seed from scikit-learn's `random_state`."""
-    return int(check_random_state(random_state).randint(0, np.iinfo(np.int64).max, dtype=np.int64))
+    return int(checked_random(random_state).randint(0, np.iinfo(np.int64).max, dtype=np.int64))
 
 
 def n_threads_from(n_jobs: int | None) -> int:

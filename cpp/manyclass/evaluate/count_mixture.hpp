@@ -68,7 +68,7 @@ class CountMixer {
     p_.resize(met_.size());
     more_.resize(met_.size());
     for (std::size_t c = 0; c < met_.size(); ++c) {
-      p_[c] = static_cast<float>(static_cast<double>(z[met_[c]]) - top);
+      p_[c] = static_cast<float>(sum.log_share(static_cast<double>(z[met_[c]])));
       more_[c] = static_cast<float>(factor * q_[met_[c]]);
       q_[met_[c]] = 0;
     }

@@ -36,7 +36,7 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
     ranks[i] += rank;
   });
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    losses[i] = sums[i].value() - static_cast<double>(label_scores[i]);
+    losses[i] = -sums[i].log_share(static_cast<double>(label_scores[i]));
   }
 }
 

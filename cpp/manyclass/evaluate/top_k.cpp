@@ -52,9 +52,8 @@ void top_k(const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa 
     }
   });
   for (std::size_t i = 0; i < n; ++i) {
-    const double normalizer = sums[i].value();
     for (float& z : log_probabilities.subspan(i * width, width)) {
-      z = static_cast<float>(static_cast<double>(z) - normalizer);
+      z = static_cast<float>(sums[i].log_share(static_cast<double>(z)));
     }
   }
 }

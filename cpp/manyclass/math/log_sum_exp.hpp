@@ -50,6 +50,9 @@ struct LogSumExp {
 
   double value() const { return max + std::log(sum); }
 
+  // z - value(), also where the scores are so large that the logarithm of the sum is lost in their rounding.
+  double log_share(double z) const { return (z - max) - std::log(sum); }
+
   void add(double z) { merge({z, 1}); }
 
   // Terms e^(z - max) are floats and their sums doubles. The value is off by at most 3e-7, of which the rounding of

@@ -83,6 +83,7 @@ class Curvature {
   // log_sum = log sum_k e^{z_k - z_y}, which is exact, or what the visit's own draw makes of it: u may be far off.
   template <class Slot>
   static void end(Slot& slot, const SampledPoint& point, double log_sum, double weight) {
+    weight = std::min(weight, most);  // a sum of this never lets the class move again
     const auto shift = static_cast<float>(point.label_score + log_sum), w = static_cast<float>(weight);
     for (std::size_t c = 0; c < point.size(); ++c) {
       slot.moves[c] *= slot.factors[c];
@@ -138,7 +139,8 @@ class Curvature {
   // latter has left.
   template <class Slot>
   static float factor(const Slot& slot, double sum) {
-    return 1 / (slot.rest + (1 - slot.rest) * slot.per_curvature * static_cast<float>(sum));
+    constexpr float least = 1e-12F;  // where a row of a huge weight has left nothing in single precision
+    return 1 / std::max(slot.rest + (1 - slot.rest) * slot.per_curvature * static_cast<float>(sum), least);
   }
 
   std::span<const double> before_, now_;

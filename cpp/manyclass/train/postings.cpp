@@ -157,6 +157,9 @@ class PostingsPolicy {
   using Parts = UnmetClasses::Parts;
 
   static constexpr Offset alone_at_a_time = 16;
+  // A row counts as that at most: its moves are then the rate, whatever its weight is, and products with the largest
+  // rates and features are numbers.
+  static constexpr double most_weight = 0x1p30;
 
   // Visits after which all intercepts are gone through: a visit's part of that does not grow with the classes, up to
   // the last bound, which is for those who wait for training to end.
@@ -223,7 +226,7 @@ class PostingsPolicy {
       moves.of_unmet = 1;
     }
     if (!problem_.weights.empty()) {
-      const double weight = problem_.weights[static_cast<std::size_t>(i)];
+      const double weight = std::min(problem_.weights[static_cast<std::size_t>(i)], most_weight);
       moves.loss *= weight;
       moves.of_unmet *= weight;
       for (float& slope : g) slope *= static_cast<float>(weight);

@@ -12,7 +12,6 @@ void utility_log_probabilities(const NoiseKind& noise, const Weights& weights, c
                                std::span<const Index> classes, std::size_t width, const Asked& asked,
                                std::span<double> out) {
   constexpr std::size_t most_scores = std::size_t{1} << 22;  // 16 MB
-  constexpr double least = -0x1p20;
   const auto n = static_cast<std::size_t>(n_rows(points)), n_classes = static_cast<std::size_t>(weights.n_classes());
   check_classes(classes, n_classes);
   const std::size_t step = std::clamp<std::size_t>(most_scores / n_classes, 1, std::max<std::size_t>(n, 1));
@@ -23,9 +22,7 @@ void utility_log_probabilities(const NoiseKind& noise, const Weights& weights, c
     weights.scores(rows_from(points, first, some), asked, std::span(scores).first(some * n_classes));
     for (std::size_t i = 0; i < some; ++i) {
       const auto z = std::span(scores).subspan(i * n_classes, n_classes);
-      const auto most = static_cast<double>(*std::ranges::max_element(z));
-      std::ranges::transform(z, psi.begin() + static_cast<std::ptrdiff_t>(i * n_classes),
-                             [&](float score) { return std::max(static_cast<double>(score) - most, least); });
+      std::ranges::copy(z, psi.begin() + static_cast<std::ptrdiff_t>(i * n_classes));
     }
     const UtilityRows rows{std::span<const double>(psi).first(some * n_classes), n_classes};
     const auto found = out.subspan(first * width, some * width);

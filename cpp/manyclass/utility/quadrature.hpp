@@ -155,7 +155,7 @@ class UtilityQuadrature {
       return minus_slope(t);
     });
     mode += rest;
-    const double width = 1 / std::sqrt(-curvature);
+    const double width = 1 / std::sqrt(std::fabs(curvature));            // not of -0, whose root is -0
     const double scale = width < Noise::widest ? width : Noise::widest;  // also where the integrand is flat
     const double top = log_integrand(mode, c);
     const double left = end_of(c, mode, -scale, top);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "manyclass/utility/chebyshev_bins.hpp"
+#include "manyclass/utility/far.hpp"
 #include "manyclass/utility/quadrature.hpp"
 
 namespace manyclass {
@@ -108,7 +109,13 @@ class UtilityRow {
     sorted_.resize(c.size());
     logs_.resize(c.size());
     for (std::size_t i = 0; i < c.size(); ++i) sorted_[i] = c[order_[i]];
-    quadrature.log_probabilities(sorted_, logs_);
+    std::size_t n_near = 0;
+    while (n_near < c.size() && sorted_[n_near] > -FarUtilities<Noise>::distance) ++n_near;
+    quadrature.log_probabilities(std::span(sorted_).first(n_near), std::span(logs_).first(n_near));
+    FarUtilities<Noise> far(maximum_, psi_);
+    for (std::size_t i = n_near; i < c.size(); ++i) {
+      logs_[i] = std::isinf(sorted_[i]) ? sorted_[i] : far.log_probability(sorted_[i]);
+    }
     for (std::size_t i = 0; i < c.size(); ++i) out[order_[i]] = logs_[i];
   }
 

@@ -336,7 +336,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model for `manyclass.load`, all or nothing; a TypeError for labels that are objects but strings.
 
-        Parameters that were set since the fit are written, too: a ValueError or TypeError for one that cannot be.
+        Parameters that `fit` would refuse, set since then, are refused by a ValueError that names them.
         """
         self._save(path)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.classifiers.version_1 import parameters_today
 from manyclass.datasets import TextVectorizer
@@ -230,19 +231,22 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
         hashing=hashing,
         calibration=Calibration.decoded(info.get("calibration")),
         told=_told_of(info.get("automatic", {}), n_iter),
-        **_labels_of(info.get("labels", {})),
+        **_labels_of(info.get("labels", {}), len(classes)),
     )
     vectorizer = _decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None
     warn_of_unread(file, info.keys() - _DESCRIBED)
     return Model(info["class"], decode_parameters(parameters), state, vectorizer)
 
 
-def _labels_of(found: Mapping[str, Any]) -> dict[str, Any]:
+def _labels_of(found: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
     """Fields of a state that are about labels; older files lack some."""
-    threshold = found.get("threshold_")
+    n_labels, threshold = found.get("n_labels_", 1), found.get("threshold_")
+    check_number("n_labels_", n_labels, low=1, high=n_classes, integer=True)
+    if threshold is not None:
+        check_number("threshold_", threshold)
     return {
         "several": bool(found.get("multilabel_", False)),
-        "n_labels": int(found.get("n_labels_", 1)),
+        "n_labels": n_labels,
         "threshold": None if threshold is None else float(threshold),
         "sparse_labels": bool(found.get("_sparse_labels", False)),
     }

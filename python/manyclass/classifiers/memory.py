@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from manyclass.checks import check_number
 from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import LINE
 
@@ -65,6 +66,7 @@ def bytes_from(given: int | str) -> int:
         If it is neither a whole number nor text.
     """
     if isinstance(given, int | np.integer) and not isinstance(given, bool):
+        check_number("max_memory", given)
         found = float(given)
     elif isinstance(given, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", given)
@@ -73,8 +75,8 @@ def bytes_from(given: int | str) -> int:
         found = float(match[1]) * UNITS[match[2].upper()]
     else:
         raise TypeError(f"max_memory is {given!r}; it must be a number of bytes, or text such as '2GiB'")
-    if not found >= 1:
-        raise ValueError(f"max_memory is {given!r}; it must be at least a byte")
+    if not 1 <= found < math.inf:
+        raise ValueError(f"max_memory is {given!r:.80}; it must be at least a byte, and some number")
     return int(found)
 
 

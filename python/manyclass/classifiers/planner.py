@@ -5,16 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 import manyclass.metrics._ranking as _ranking
-from manyclass.checks import check_flag, check_number, did_you_mean, n_threads_from
+from manyclass.checks import check_flag, check_number, checked_random, did_you_mean, n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
@@ -101,7 +99,8 @@ class Planner(ABC):
     def check_shared(self) -> None:
         """Check the parameters that all classes have; raises ValueError or TypeError."""
         own = self.parameters
-        check_flag("warm_start", own["warm_start"])
+        for name in ("warm_start", "fit_intercept"):
+            check_flag(name, own[name])
         check_composed(own)
         check_class_weight(own["class_weight"])
         _check_loop_numbers(own)
@@ -245,9 +244,7 @@ def _check_loop_numbers(parameters: Mapping[str, Any]) -> None:
     if "dim" in parameters:
         _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
     n_threads_from(parameters["n_jobs"])
-    if isinstance(parameters["random_state"], Integral):
-        check_number("random_state", parameters["random_state"], low=0, high=2**32 - 1, integer=True)
-    check_random_state(parameters["random_state"])
+    checked_random(parameters["random_state"])
     if not isinstance(parameters["verbose"], bool | np.bool_):
         check_number("verbose", parameters["verbose"])
 

@@ -406,10 +406,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
         if state.variances is not None:
-            p = np.concatenate([p for _, p in self._predictive(state, x)])
-            with np.errstate(divide="ignore"):
-                np.log(p, out=p)
-            return p
+            return _logs(np.concatenate([p for _, p in self._predictive(state, x)]))
         if self.noise == "gumbel":
             return super()._log_probabilities(state, x)
         return state.weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
@@ -421,7 +418,7 @@ class AugmentReduceClassifier(LinearClassifier):
         losses, ranks = [], []
         for first, p in self._predictive(state, x):
             own = np.take_along_axis(p, labels[first : first + len(p), np.newaxis], axis=1)
-            losses.append(-np.log(np.maximum(own[:, 0], np.finfo(np.float64).tiny)))
+            losses.append(-_logs(own[:, 0]))
             ranks.append((p > own).sum(axis=1))
         return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
 
@@ -432,11 +429,16 @@ class AugmentReduceClassifier(LinearClassifier):
         for _, p in self._predictive(state, x):
             best = np.argsort(-p, axis=1, kind="stable")[:, :k]
             classes.append(best.astype(np.int32))
-            with np.errstate(divide="ignore"):
-                log_p.append(np.log(np.take_along_axis(p, best, axis=1)).astype(np.float32))
+            log_p.append(_logs(np.take_along_axis(p, best, axis=1)).astype(np.float32))
         return np.concatenate(classes), np.concatenate(log_p)
 
     def _not_softmax(self, state: State) -> str:
         if state.variances is not None:
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
+
+
+def _logs(p: Doubles) -> Doubles:
+    """Logarithms of means of probabilities, which are known to 1e-8: one of 0 counts as the least number there is."""
+    logs: Doubles = np.log(np.maximum(p, np.finfo(np.float64).tiny))
+    return logs

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, TypeVar
 
 import annif.backend
 import annif.default_config
 import annif.eval
-import annif.util
 import joblib
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,7 @@ from annif.suggestion import SubjectSuggestion, SuggestionBatch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from manyclass.datasets import load_csr, save_csr
-from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from
+from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from, write_together
 
 NAME = "manyclass"
 VECTORIZER = {"min_df": 1, "ngram": 1}  # the defaults of Annif's other backends
@@ -104,13 +104,14 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             vectorizer, X, Y = self._vectors(corpus, options)
         self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
         model = self._told(lambda: SubjectModel.fit(estimator, X, Y))
-        # Files are written once training has succeeded: a new vectorizer beside an old model would make rows of words
-        # that the model takes for others.
+        # A new vectorizer beside an old model would make rows of words that the model takes for others.
+        files: dict[str, Callable[[str], Any]] = {self.MODEL_FILE: model.save}
         if vectorizer is not None:
-            save_csr(self._path(self.TRAIN_FILE), X, Y)
+            files[self.TRAIN_FILE] = lambda path: save_csr(path, X, Y)
+            files[self.VECTORIZER_FILE] = partial(joblib.dump, vectorizer)
+        write_together(self.datadir, files)
+        if vectorizer is not None:
             self.vectorizer = vectorizer
-            annif.util.atomic_save(vectorizer, self.datadir, self.VECTORIZER_FILE, method=joblib.dump)
-        model.save(self._path(self.MODEL_FILE))
         self._model = None  # what is trained is loaded from its file
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:

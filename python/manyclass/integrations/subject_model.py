@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -233,6 +234,22 @@ class SubjectModel:
         """
         subjects, z = self.estimator.predict_top_k(X, min(limit, len(self.estimator.classes_)))
         return subjects, expit(self.slope * z.astype(np.float64) + self.offset)
+
+
+def write_together(folder: str, files: Mapping[str, Callable[[str], Any]]) -> None:
+    """Write files beside each other, and put them in the places of older ones only once all of them are written.
+
+    Parameters
+    ----------
+    folder : str
+    files : mapping of str to callable
+        What writes the file of a name to a path. Where one raises, all older files stay as they were.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as new:
+        for name, write in files.items():
+            write(os.path.join(new, name))
+        for name in files:
+            os.replace(os.path.join(new, name), os.path.join(folder, name))
 
 
 def held_out(Y: sp.csr_array, random_state: Any) -> NDArray[np.bool_]:

@@ -10,10 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_number, checked_ids, n_threads_from, seed_from, set_named
+from manyclass.checks import (
+    check_choice,
+    check_number,
+    checked_ids,
+    checked_random,
+    n_threads_from,
+    seed_from,
+    set_named,
+)
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.search.inputs import (
     Exclude,
@@ -103,9 +110,15 @@ class ClusteredRows(BaseEstimator, ABC):
         """
         rows = checked_rows("W", W)
         self._check_parameters(rows.shape)
-        self._seed = seed_from(self.random_state)
-        self.n_rows_, self.n_features_in_ = rows.shape
-        self._cluster(rows)
+        before = dict(vars(self))
+        try:
+            self._seed = seed_from(self.random_state)
+            self.n_rows_, self.n_features_in_ = rows.shape
+            self._cluster(rows)
+        except BaseException:  # the core has found values that are out of range
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         return self
 
     def query(
@@ -359,7 +372,7 @@ class ClusteredRows(BaseEstimator, ABC):
 def check_run(index: ClusteredRows) -> None:
     """Raise ValueError or TypeError unless n_jobs and random_state can be."""
     n_threads_from(index.n_jobs)
-    check_random_state(index.random_state)
+    checked_random(index.random_state)
 
 
 def _checked_rest(budget: int | None, threshold: float | None, rest: str | None, n_rows: int) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import time
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -22,6 +24,7 @@ from manyclass.training.state import Features
 LABELS: tuple[set[type], ...] = ({str}, {int, float}, {bool})  # kinds of labels that may stand in one list
 KEYS = ("rows", "row", "k", "exclude", "approximate")
 LARGEST = float(np.finfo(np.float32).max)  # features are float32
+SCORES = 1 << 24  # that are found between two looks at the clock: some tenths of a second
 SHOWN = 60  # characters of a wrong value that a message repeats
 CORES = joblib.cpu_count()
 
@@ -45,6 +48,8 @@ class Limits:
         clients at once, those included that have gone before their answer; more are refused
     max_running : int
         requests that are computed at once, others waiting; by default one a core
+    max_seconds : float
+        seconds in which a request is computed; one that takes longer is given up
     timeout : float
         seconds that a client has to send a request, to take its answer, and before the next request
     grace : float
@@ -56,13 +61,14 @@ class Limits:
     max_k: int = 100
     max_connections: int = 64
     max_running: int = CORES
+    max_seconds: float = 20.0
     timeout: float = 10.0
     grace: float = 25.0
 
     def __post_init__(self) -> None:
         """Raise ValueError or TypeError for a limit that is out of range."""
         for field in fields(self):
-            number = field.name in ("timeout", "grace")
+            number = field.type == "float"
             low = 0 if number else 1
             check_number(field.name, getattr(self, field.name), low=low, open_low=number, integer=not number)
 
@@ -192,13 +198,25 @@ class Predictor:
         ones = np.ones(len(positions), dtype=np.float32)
         return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
 
-    def predict(self, query: Query) -> bytes:
-        """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it."""
+    def predict(self, query: Query, until: float = math.inf) -> bytes:
+        """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it.
+
+        Raises TimeoutError where `time.monotonic()` is past `until` before all rows have their scores.
+        """
         X: Any = self._vectorizer.transform(query.X) if isinstance(query.X, list) else query.X
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X
         k = self.k if query.approximate else query.k
         how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
-        labels, scores = self._model.predict_top_k(X, k, **how, exclude=query.exclude)
+        step, parts = max(1, SCORES // len(self._classes)), list[Any]()
+        for first in range(0, query.n_rows, step):
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"the scores of {first} of {query.n_rows} rows were found in time: send fewer at once"
+                )
+            at = slice(first, first + step)
+            exclude = None if query.exclude is None else query.exclude[at]
+            parts.append(self._model.predict_top_k(X[at], k, **how, exclude=exclude))
+        labels, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
         told = {"labels": (labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist()}
         told |= {"scores": _rounded(scores)}
         told |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}

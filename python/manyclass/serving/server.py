@@ -125,11 +125,15 @@ class Application:
 
     def _computed(self, body: bytes) -> tuple[int, bytes]:
         """Return the number of rows and the answer."""
+        until = time.monotonic() + self.limits.max_seconds
         try:
             query = self.predictor.read(body)
         except (ValueError, TypeError, OverflowError) as error:
             raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
-        return query.n_rows, self.predictor.predict(query)
+        try:
+            return query.n_rows, self.predictor.predict(query, until)
+        except TimeoutError as error:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
     async def _body(self, request: Request) -> bytes:
         """Return the body, once its headers are checked."""
@@ -165,7 +169,9 @@ async def _refused(request: Request, error: Any) -> Response:
     """Answer with an error; Starlette's own errors have words of ours."""
     words = {HTTPStatus.NOT_FOUND: f"there is no such path; the paths are {', '.join(PATHS)}"}
     words[HTTPStatus.METHOD_NOT_ALLOWED] = "the path has not this method; the header Allow names those that it has"
-    return JSONResponse({"error": words.get(error.status_code, error.detail)}, error.status_code, error.headers)
+    told = words.get(error.status_code, error.detail)
+    told = told.encode("utf-8", "backslashreplace").decode()  # it may repeat halves of surrogate pairs
+    return JSONResponse({"error": told}, error.status_code, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -124,7 +124,9 @@ def _learnt(loss: str, tiles: list[_Tile], known: Doubles) -> Doubles:
     if not n_rows > 0:
         return known
     if not precisions.any():
-        spread = sum(tile.r @ np.stack([scores.var(axis=1) for scores in tile.parts], axis=1) for tile in tiles)
+        spread = sum(
+            tile.r @ np.stack([scores.var(axis=1, dtype=np.float64) for scores in tile.parts], axis=1) for tile in tiles
+        )
         precisions = spread / n_rows
 
     def objective(scales: Doubles) -> tuple[float, Doubles]:

@@ -34,7 +34,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit
 
 from manyclass import _core
-from manyclass.checks import check_choice, csr_parts
+from manyclass.checks import check_choice, check_number, csr_parts
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, times
 from manyclass.weights.weights import Weights
@@ -107,13 +107,17 @@ class Calibration:
         Raises
         ------
         ValueError
-            If the numbers are not those of a calibration.
+            If the numbers are not those of a calibration: beyond the ends of the search.
         """
         if found is None:
             return None
         made = cls(**found)
-        if not (np.isfinite(list(asdict(made).values())).all() and made.temperature > 0):
-            raise ValueError(f"calibration is {found!r}; its numbers must be finite and its temperature above 0")
+        most = MOST * (1 + 1e-9)  # the search goes by logarithms
+        check_number("calibration's temperature", made.temperature, low=1 / most, high=most)
+        check_number("calibration's offset", made.offset, low=-MOST_OFFSET, high=MOST_OFFSET)
+        check_number("calibration's n_rows", made.n_rows, low=0, integer=True)
+        for name in ("uncalibrated_log_loss", "log_loss"):
+            check_number(f"calibration's {name}", getattr(made, name))  # a rounding below 0, at best
         return made
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.weights import NewPairs, Weights
 
+MOST_WEIGHT = 1e200  # what a row counts at most, so that sums of squares of single precision are finite
 DOUBLES = frozenset({"offset", "features", "curvatures", "scales", "precisions"})  # what is kept in double precision
 
 
@@ -54,7 +55,7 @@ class Squares:
     @classmethod
     def of_features(cls, x: Matrix, weights: Doubles | None) -> Squares:
         """Return those of the features of points."""
-        w = np.ones(x.shape[0]) if weights is None else weights
+        w = np.ones(x.shape[0]) if weights is None else np.minimum(weights, MOST_WEIGHT)
         if isinstance(x, sp.csr_array):
             rows = np.repeat(w, np.diff(x.indptr))
             sums = np.bincount(x.indices, np.square(x.data, dtype=np.float64) * rows, minlength=x.shape[1])
@@ -139,8 +140,9 @@ class Squares:
 def alike(features: Doubles) -> Doubles:
     """Return sums of squares with one number for all features, the mean over the features that rows have."""
     sums, n_rows = features[:-1], features[-1:]
-    total = sums.sum()
-    mean = float(sums @ sums) / total if total > 0 else 0.0
+    most = sums.max(initial=0.0)
+    shares = sums / most if most > 0 else sums  # whose squares do not overflow
+    mean = most * float(shares @ shares) / shares.sum() if most > 0 else 0.0
     return np.append(np.full(len(sums), mean), n_rows)
 
 

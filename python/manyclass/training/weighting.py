@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass.checks import is_number, shown
 from manyclass.labels import as_labels, find_positions, joined_labels
 from manyclass.weights.arrays import Doubles, Ids
 
@@ -82,12 +83,8 @@ def check_class_weight(class_weight: ClassWeight) -> None:
             f"class_weight is {class_weight!r}; it must be None, 'balanced' or a dict of a weight for each label"
         )
     for label, weight in class_weight.items():
-        try:
-            right = bool(np.isfinite(weight) and weight >= 0)
-        except TypeError:
-            right = False
-        if not right or isinstance(weight, bool):
-            raise ValueError(f"class_weight[{label!r}] is {weight!r}; it must be a finite number of at least 0")
+        if not is_number(weight) or weight < 0 or isinstance(weight, bool):
+            raise ValueError(f"class_weight[{label!r}] is {shown(weight)}; it must be a finite number of at least 0")
 
 
 def times_class_weight(

@@ -77,6 +77,7 @@ def layout(weights: Weights) -> str:
 
 def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the description of a model says of its weights, and what it says of them beside its labels."""
+    beside: dict[str, Any] = {} if np.all(weights.scales == 1) else {"scales": weights.scales.tolist()}
     mixture: dict[str, Any] = {}
     if len(weights.counts):
         mixture = {"counts": {"share": weights.share, "shrinkage": weights.shrinkage}}
@@ -84,19 +85,30 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
         of_codes: dict[str, Any] = {"kind": WORDS[weights.kind], "dtype": weights.dtype}
         if weights.has_phi:
             of_codes |= {"n_hidden": weights.n_hidden, "relu": weights.relu}
-        return {"coded": of_codes | mixture}, {}
-    beside: dict[str, Any] = mixture
+        return {"coded": of_codes | mixture}, beside
+    beside |= mixture
     if weights.by_minibatches:
         beside["minibatches"] = {"scale": float(weights.scales[1])}
     if weights.has_phi:
         beside["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
-        hybrid = weights.kind == "hybrid"
-        beside |= {"scales": weights.scales.tolist()} if hybrid else {"scale": float(weights.scales[1])}
+        beside["scale"] = float(weights.scales[1])  # which versions before 0.3 read where there are no pairs
     return {}, beside
 
 
 def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
     """Read a model's weights; raises ValueError where the file does not fit its description."""
+    weights = _read_unscaled(file, info, n_classes, n_features, mmap)
+    labels = info.get("labels", {})
+    if "scales" in labels or "scale" in labels:
+        scales = list(labels.get("scales", (1.0, labels.get("scale"))))
+        for scale in scales:
+            check_number("scales", scale, low=0, high=LARGEST)
+        weights.scales[:] = scales
+    return weights
+
+
+def _read_unscaled(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
+    """The weights, whatever they were multiplied by since they were trained."""
     if info["layout"] == "coded":
         return _read_coded(file, info["coded"], n_classes, n_features, mmap)
     kind = KINDS.get(info["layout"])
@@ -116,16 +128,8 @@ def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_fe
         return _read_pairs(file, n_classes, n_features, mmap)
     rows = _read_over_phi(file, info["labels"]["map"], n_classes, n_features, mmap)
     if kind == "phi":
-        scales = [1.0, info["labels"].get("scale", 1.0)]
-        _check_scale(scales[1])
-        rows.scales[:] = scales
         return rows
-    scales = list(info["labels"].get("scales", (1.0, 1.0)))
-    for scale in scales:
-        check_number("scales", scale, low=0, high=LARGEST)
-    found = _read_pairs(file, n_classes, n_features, mmap).beside(rows)
-    found.scales[:] = scales
-    return _with_counts(found, file, info["labels"], mmap)
+    return _with_counts(_read_pairs(file, n_classes, n_features, mmap).beside(rows), file, info["labels"], mmap)
 
 
 def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mmap: bool) -> Weights:

@@ -312,8 +312,13 @@ def finite(file: TensorFile, name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def non_negative(file: TensorFile, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array of a file after a check that its numbers are finite and none is below 0."""
-    if array.size and finite(file, name, array).min() < 0:
+    """Return an array of a file after a check that its numbers are finite and none is below 0.
+
+    Sums of squares may be infinite: their weights do not move any more.
+    """
+    if "squares" not in name or np.isnan(array).any():
+        finite(file, name, array)
+    if array.size and array.min() < 0:
         raise ValueError(f"{file.path} is damaged: {name!r} has numbers below 0")
     return array
 

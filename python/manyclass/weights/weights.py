@@ -174,8 +174,8 @@ class Weights(StoredWeights):
         """Return classes and log-probabilities, (n_samples, k), best first."""
         classes, log_p = self._answers("top_k", X, n_threads, k=k)
         if noise != "gumbel":
-            with np.errstate(over="ignore"):  # to -inf
-                log_p = self.log_probabilities(X, noise, n_threads, classes).astype(np.float32)
+            log_p = self.log_probabilities(X, noise, n_threads, classes)
+            log_p = np.maximum(log_p, -LARGEST).astype(np.float32)  # squares of scores; -inf is for a label too few
         return classes, log_p
 
     def log_probabilities(

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from manyclass.checks import check_choice, check_flag, check_number, n_threads_from
+import numpy as np
+
+from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.parts import resolve_part
 from manyclass.words.objectives import OBJECTIVES, Objective
 
@@ -48,6 +50,9 @@ class SkipGramPlan:
                 "'word2vec', or sample more than 0"
             )
         n_threads_from(parameters["n_jobs"])
+        checked_random(parameters["random_state"])
+        if not isinstance(parameters["verbose"], bool | np.bool_):
+            check_number("verbose", parameters["verbose"])
         given = parameters["objective"]
         objective = cast(Objective, resolve_part("objective", given, OBJECTIVES, "manyclass.words.objectives"))
         warm_up = _warm_up_passes(parameters["warm_up"], objective)

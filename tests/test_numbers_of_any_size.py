@@ -1,0 +1,139 @@
+"""Scores, weights of rows and integers of any size: log-probabilities that grow with them, ties, errors that name."""
+
+import contextlib
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from test_extreme_numbers import MOST, finite
+
+from manyclass import AugmentReduceClassifier, MarginClassifier, SkipGram, SoftmaxClassifier, load, solvers
+
+
+@pytest.mark.parametrize("noise", ["normal", "logistic", "gumbel"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_log_loss_of_huge_scores_is_that_of_their_log_probabilities(noise, sparse, seed):
+    """It grows with the scores, for normal noise with their squares, as far as single precision goes."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 5
+    model = AugmentReduceClassifier(noise=noise, max_iter=2, random_state=seed).fit(X, y)
+    before = 0.0
+    for factor in 10.0 ** np.array([0, 2, 3, 3.5, 4, 5, 6, 8, 10, 15, 20, 30, 36]):
+        rows = X * np.float32(factor)
+        rows = sp.csr_array(rows) if sparse else rows
+        log_p = model.predict_log_proba(rows)
+        assert np.isfinite(log_p).all()
+        found = model.evaluate(rows, y)["log_loss"]
+        # The quadrature's error, of nodes that several classes share or not; and scores rounded to single precision.
+        assert found == pytest.approx(-log_p[np.arange(60), y].mean(), rel=1e-5, abs=1e-6)
+        assert found > before
+        before = found if factor > 1 else 0.0
+        _, best = model.predict_top_k(rows, 5)
+        assert np.isfinite(best).all()
+        order = np.sort(log_p, axis=1)[:, ::-1]
+        np.testing.assert_allclose(best, np.maximum(order, -MOST), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize(
+    "model",
+    [
+        SoftmaxClassifier(model="linear", solver="implicit"),
+        SoftmaxClassifier(model="embedding", dim=4),
+        SoftmaxClassifier(model="sparse"),
+        SoftmaxClassifier(model="hybrid", dim=4),
+        SoftmaxClassifier(calibration="temperature"),
+        AugmentReduceClassifier(noise="gumbel"),
+        AugmentReduceClassifier(noise="logistic"),
+        AugmentReduceClassifier(noise="normal"),
+    ],
+    ids=repr,
+)
+def test_ties_of_scores_at_the_end_of_floats_share_their_probability(model, storage, seed):
+    rng = np.random.default_rng(seed)
+    X, y = np.eye(5, dtype=np.float32).repeat(20, 0), np.arange(5).repeat(20)
+    model = clone(model).set_params(random_state=seed, max_iter=3).fit(storage(X), y)
+    rows = np.full((20, 5), MOST, np.float32) * rng.choice([-1, 0.3, 1], size=(20, 5)).astype(np.float32)
+    p = model.predict_proba(storage(rows))
+    labels, log_p = model.predict_top_k(storage(rows), 5)
+    np.testing.assert_allclose(np.exp(log_p.astype(float)), np.take_along_axis(p, labels, axis=1), atol=1e-6)
+    for k in range(5):
+        own = np.maximum(p[:, k], 1e-300)
+        some = p[:, k] > 1e-3  # else the logarithm is beyond double precision
+        if some.any():
+            found = model.evaluate(storage(rows[some]), np.full(some.sum(), k))["log_loss"]
+            assert found == pytest.approx(-np.log(own[some]).mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize("weight", [1e9, 1e20, 1e39, 1e100, 1e200, 1e300])
+@pytest.mark.parametrize("model", ["sparse", "hybrid", "linear", "embedding"])
+def test_a_row_of_any_weight_leaves_numbers_that_are_saved_and_learn_on(model, weight, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    X, y = sp.csr_array((rng.random((60, 6)) < 0.5).astype(np.float32)), np.arange(60) % 4
+    found = SoftmaxClassifier(model=model, random_state=seed, max_iter=2).fit(X, y)
+    weights = np.where(np.arange(60) == rng.integers(60), weight, 1.0)
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found.partial_fit(X, y, sample_weight=weights)
+        assert {w.category for w in caught} <= {ConvergenceWarning}, [str(w.message) for w in caught]
+        assert all("Lower learning_rate" in str(w.message) for w in caught)
+        finite(found, X)
+        found.save(tmp_path / "model")
+        other = load(tmp_path / "model")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            expected = clone_of(found).partial_fit(X, y).decision_function(X)
+            np.testing.assert_array_equal(other.partial_fit(X, y).decision_function(X), expected)
+
+
+def clone_of(model):
+    """A copy that is fitted."""
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("estimator", [SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier, SkipGram])
+@pytest.mark.parametrize("value", [10**30, -(10**30), 10**400], ids=["1e30", "-1e30", "1e400"])
+def test_an_integer_of_any_size_is_a_parameter_or_named(estimator, value):
+    for name, default in estimator().get_params(deep=False).items():
+        if name in ("n_jobs", "class_weight") or not (
+            default is None or default == "auto" or type(default) in (int, float)
+        ):
+            continue
+        model = estimator(**{name: value})
+        if name in ("alpha", "learning_rate", "verbose", "smoothing", "sample") and abs(value) == 10**30:
+            with contextlib.suppress(ValueError):  # where it is below 0
+                model.check_parameters()
+            continue
+        with pytest.raises((ValueError, TypeError), match=f"(?s){name} is .*; it must be|{name} is "):
+            model.check_parameters()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, X, y: model.fit(X, y, max_seconds=10**400),
+        lambda model, X, y: model.partial_fit(X, y, n_passes=10**30),
+        lambda model, X, y: model.partial_fit(X, y, half_life=10**400),
+        lambda model, X, y: model.partial_fit(X, y, learning_rate=10**400),
+        lambda model, X, y: model.predict_top_k(X, 10**30),
+        lambda model, X, y: model.fit([(X, y)], max_memory=10**400),
+        lambda model, X, y: model.set_params(class_weight={0: 10**400}).fit(X, y),
+        lambda model, X, y: model.set_params(solver=solvers.UMax(delta=10**400)).fit(X, y),
+    ],
+)
+def test_an_integer_that_no_float_holds_is_refused_by_the_name_of_the_argument(call):
+    X, y = np.eye(3, dtype=np.float32).repeat(9, 0), np.arange(3).repeat(9)
+    model = SoftmaxClassifier(solver="implicit", max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match=r"^\w+(\[0\])? is (an integer of 1329 bits|10{30})"):
+        call(model, X, y)
+    model.set_params(class_weight={0: 10**30}, solver="implicit").fit(X, y)  # a number as others
+
+
+def test_one_line_for_a_number_of_thousands_of_digits():
+    with pytest.raises(ValueError, match="max_iter is an integer of 33220 bits; it must be finite, at least 1 and at"):
+        SoftmaxClassifier(max_iter=10**10000).check_parameters()
