@@ -10,8 +10,6 @@ import pytest
 
 # Before OpenMP is loaded, which reads it once: teams may have as many threads as `four_cores` lets n_jobs ask for.
 os.environ["OMP_NUM_THREADS"] = "4"
-# Else the clock decides whether threads share a batch, and a test of what they do to each other may meet none.
-os.environ["MANYCLASS_TEAMS"] = "always"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and of commands that tests start and interrupt
@@ -33,6 +31,13 @@ def seed(request: pytest.FixtureRequest) -> int:
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let n_jobs be up to 4: results must not depend on it, and a machine may have one core."""
     monkeypatch.setattr("manyclass.checks.cores", lambda: 4)
+
+
+@pytest.fixture(autouse=True)
+def teams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let threads share each batch in tests of threads: else the clock decides, and they may never meet."""
+    if "thread" in request.node.name:
+        monkeypatch.setenv("MANYCLASS_TEAMS", "always")
 
 
 @pytest.fixture

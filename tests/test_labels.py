@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import manyclass
-from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.datasets import Stream, drop_unseen_classes
 from manyclass.labels import WIDEST, as_labels, find_positions, joined_labels, sorted_classes
 from manyclass.metrics import prequential
@@ -302,3 +302,10 @@ def test_names_of_the_columns_of_a_frame_are_classes_where_they_are_sorted():
     with pytest.warns(UserWarning, match="the columns of y, such as 'cow', are not sorted; their numbers are the cl"):
         swapped = SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(X, Y[["cow", "bee", "ant"]])
     assert swapped.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, lambda y: list(sp.csr_array(y))])
+def test_sparse_indicators_are_refused_where_there_is_one_label_a_row(form):
+    X, y = np.random.default_rng(0).random((10, 5)), np.eye(7)[np.arange(10) % 7]
+    with pytest.raises(ValueError, match="this takes one label a row; SoftmaxClassifier and MarginClassifier take"):
+        AugmentReduceClassifier(max_iter=2).fit(X, form(y))

@@ -94,7 +94,7 @@ def _check_items(items: Sequence[Any], several: bool) -> None:
 
 def _is_container(kind: type) -> bool:
     # NumPy's scalars are of other classes than its arrays.
-    return issubclass(kind, list | tuple | set | frozenset | np.ndarray)
+    return issubclass(kind, list | tuple | set | frozenset | np.ndarray | sp.sparray | sp.spmatrix)
 
 
 def _check_lists(items: Sequence[Any], several: bool) -> None:
@@ -441,6 +441,8 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
     ValueError
         If labels are none for each row, bytes, or numbers that are infinite or have a fraction.
     """
+    if sp.issparse(y):
+        raise ValueError(f"y is a {type(y).__name__} of shape {np.shape(y)}; {ONE_LABEL}{BINARIZER}")
     given = as_labels(y)
     labels = labels_given(given, n_rows)
     if given.ndim == 2:
