@@ -441,8 +441,8 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
     ValueError
         If labels are none for each row, bytes, or numbers that are infinite or have a fraction.
     """
-    if sp.issparse(y):
-        raise ValueError(f"y is a {type(y).__name__} of shape {np.shape(y)}; {ONE_LABEL}{BINARIZER}")
+    if isinstance(y, sp.sparray | sp.spmatrix):
+        raise ValueError(f"y is a {type(y).__name__} of shape {y.shape}; {ONE_LABEL}{BINARIZER}")
     given = as_labels(y)
     labels = labels_given(given, n_rows)
     if given.ndim == 2:
