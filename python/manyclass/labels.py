@@ -442,7 +442,8 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
         If labels are none for each row, bytes, or numbers that are infinite or have a fraction.
     """
     if isinstance(y, sp.sparray | sp.spmatrix):
-        raise ValueError(f"y is a {type(y).__name__} of shape {y.shape}; {ONE_LABEL}{BINARIZER}")
+        matrix: Any = y
+        raise ValueError(f"y is a {type(y).__name__} of shape {matrix.shape}; {ONE_LABEL}{BINARIZER}")
     given = as_labels(y)
     labels = labels_given(given, n_rows)
     if given.ndim == 2:
