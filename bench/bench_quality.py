@@ -45,7 +45,7 @@ ONE_LABEL = (
 )  # fmt: skip
 ALL_LABELS = ("bibtex", "delicious", "eurlex57k", "yso-en")
 LOSS_ROWS, GRID_ROWS, PLACES = 8_000, 10_000, (1, 3, 5)
-MANY_CLASSES, FEW_ROWS = 50_000, 500  # lists of so many classes take a second a row: the log-loss of fewer rows
+MANY_CLASSES, FEW_ROWS = 50_000, 500  # above the first number of classes, log-losses are of the second number of rows
 MOST_CPU = 1_500  # seconds of a process: a fit of 15 minutes, and its predictions
 SHORT = 30  # CPU seconds of a peer's fit up to which it is run with three seeds
 SMALL_SETS = ("bibtex",)  # of generated data

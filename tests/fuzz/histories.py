@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -24,7 +25,7 @@ class BrokenError(Exception):
 
 
 @dataclass
-class History:
+class History(ABC):
     """One object, and what has been done to it.
 
     Attributes
@@ -67,13 +68,13 @@ class History:
         share = np.array([*ways.values()], float)
         return [*ways][int(self.rng.choice(len(ways), p=share / share.sum()))]
 
+    @abstractmethod
     def ways(self) -> dict[Callable[[], None], float]:
         """Steps, and how often each comes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self) -> None:
         """Look at what must hold after each step."""
-        raise NotImplementedError
 
     # What steps are made of
 

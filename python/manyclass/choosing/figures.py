@@ -79,7 +79,7 @@ MOST_GAIN_OF_RUNS, CLEAR_MODEL = 1.12, 0.75
 # Of 128, 192 and 256 columns with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on
 # yso-en. Passes stand with their decay.
 EMBEDDED_DIM, NEGATIVES_BATCHES, EMBEDDED_PASSES = 192, 1024, (4, 0.5)
-# Up to so many classes of one label a row, embeddings beside pairs have as many columns: a product of W and embeddings
+# Up to 64 classes of one label a row, embeddings beside pairs have 64 columns: a product of W and embeddings
 # needs no more. 20news has .507 nats for .505 in 6.9 s for 11.2; the 30 to 60 most frequent classes of bibtex,
 # esco-titles, yso-en and delicious have at most .006 more, about what seeds differ by (bench/decisions.md).
 FEW_CLASSES = 64
@@ -153,5 +153,5 @@ PRIOR = 1.0
 PRIORS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
 FOLDS = 5
 
-# A fit that is predicted to take so many seconds says before, with `verbose`, what it is going to train.
+# With `verbose`, a fit that is predicted to take at least this number of seconds first says what it will train.
 TOLD_BEFORE = 1.0

@@ -18,7 +18,7 @@ Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]
 FORMS: tuple[str, ...] = get_args(Form)
 BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"} | dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight")
 HEAD = 1 << 16  # bytes by which the form is guessed
-# What a compressed text that is kept in memory may become: so many times its size, or so many bytes.
+# The most bytes of a compressed text in memory: this multiple of its size, or this number where that is more.
 MOST_TIMES, FEW_BYTES = 200, 1 << 24
 LABEL = "__label__"  # before a label in fastText's form
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")

@@ -40,8 +40,8 @@ LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
 # quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
 MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
 DIFFERENCE = 0.02  # of a scale, between the slopes that tell its curvature
-# A search for scales ends where a step betters the loss by less than this share of it, or so many looks at all scores
-# find no such step: what is left is less than their rounding, in which a search went on for 20 to 45 looks more.
+# A search for scales ends where a step betters the loss by less than a millionth, or five evaluations of the loss find
+# no such step: what is left is less than the rounding of scores, in which searches went on for 20 to 45 evaluations.
 NEAR_ENOUGH, MOST_LOOKS = 1e-6, 5
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
