@@ -1,13 +1,12 @@
-"""Counts mixed in probability: the answers by the definition, and how a fit, a stream and a file come to them."""
+"""Counts and repeats mixed in probability: answers by the definition, and how fits, streams and files come to them."""
 
 import copy
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 
 import manyclass
 from manyclass import SoftmaxClassifier, models
@@ -16,6 +15,7 @@ from manyclass.classifiers.compress import compress
 from manyclass.training import blend
 from manyclass.training.plan import Labels
 from manyclass.weights.compression import coded
+from manyclass.weights.storage import NO_OWN, Mixture
 from manyclass.weights.weights import Weights
 
 N, D = 60, 30
@@ -37,7 +37,7 @@ def some_weights(rng, n_classes, hybrid):
     totals = totals.astype(np.float32) + rng.integers(0, 3, D).astype(
         "f4"
     )  # pairs too rare to have a weight count here
-    return replace(pairs, counts=counts, totals=totals, share=0.4, shrinkage=2.0)
+    return replace(pairs, counts=counts, totals=totals, mixture=Mixture(0.4, 2.0, counts_own=True))
 
 
 def some_points(rng):
@@ -54,25 +54,40 @@ def counts_of(weights):
 
 def by_definition(weights, X):
     """The probabilities of the mixture, (n_rows, n_classes)."""
-    softmax = np.exp(log_softmax(replace(weights, share=0.0).scores(X, 1).astype(float), axis=1))
-    a = abs(X).toarray().astype(float)
-    a /= np.maximum(a.sum(axis=1, keepdims=True), 1e-30)
-    q = a @ (counts_of(weights) / (weights.totals.astype(float) + weights.shrinkage)).T
-    for i, j in zip(*np.nonzero(X.toarray()), strict=True):
-        if len(weights.own) and weights.own[j] >= 0:
-            q[i, weights.own[j]] = 0
-    return (1 - weights.share * q.sum(axis=1, keepdims=True)) * softmax + weights.share * q
+    numbers, X = weights.mixture, X.toarray().astype(float)
+    z = replace(weights, mixture=Mixture()).scores(sp.csr_array(X.astype(np.float32)), 1).astype(float)
+    a = abs(X) / np.maximum(abs(X).sum(axis=1, keepdims=True), 1e-30)
+    q = np.zeros_like(z)
+    if numbers.share:
+        q = a @ (counts_of(weights) / (weights.totals.astype(float) + numbers.shrinkage)).T
+    of_repeats, rho = np.zeros_like(z), np.zeros((len(X), 1))
+    for i, x in enumerate(X):
+        there = [j for j in np.flatnonzero(x) if numbers.repeats and weights.own[j] >= 0]
+        own = weights.own[there]
+        if 0 < len(own) < z.shape[1]:
+            z[i, own] = -np.inf
+            of_repeats[i, own] = abs(x[there]) ** numbers.power
+            of_repeats[i] /= of_repeats[i].sum()
+            rho[i] = numbers.repeats
+            if not numbers.counts_own:
+                q[i, own] = 0
+    others = (1 - numbers.share * q.sum(axis=1, keepdims=True)) * softmax(z, axis=1) + numbers.share * q
+    return (1 - rho) * others + rho * of_repeats
+
+
+OWN = (None, Mixture(0.4, 2.0, repeats=0.2), Mixture(0.4, 2.0, counts_own=True, repeats=0.05, power=0.5))
 
 
 @pytest.mark.parametrize("n_classes", [37, 5000])  # 5,000 classes are several chunks
 @pytest.mark.parametrize("dtype", [None, "float32", "float16", "int8"])
 @pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", [*OWN, Mixture(repeats=0.7, power=2.0)])
 def test_every_question_is_answered_by_the_mixture(n_classes, dtype, hybrid, own, seed):
     rng = np.random.default_rng(seed)
     weights, X = some_weights(rng, n_classes, hybrid), some_points(rng)
-    if own:
-        weights = replace(weights, own=np.where(rng.random(D) < 0.7, rng.permutation(n_classes)[:D], -1).astype("i4"))
+    if own is not None:
+        classes = np.where(rng.random(D) < 0.7, rng.permutation(n_classes)[:D], -1).astype("i4")
+        weights = replace(weights, own=classes, mixture=own)
     if dtype is not None:
         weights = coded(weights, dtype)
     p = by_definition(weights, X)
@@ -84,7 +99,9 @@ def test_every_question_is_answered_by_the_mixture(n_classes, dtype, hybrid, own
     y = rng.integers(0, n_classes, N).astype(np.int32)
     losses, ranks = weights.log_losses(X, y, 2)
     np.testing.assert_allclose(losses, -np.log(p[np.arange(N), y]), rtol=0, atol=2e-5)
-    np.testing.assert_array_equal(ranks, (z > z[np.arange(N), y][:, np.newaxis]).sum(axis=1))
+    of_label = z[np.arange(N), y][:, np.newaxis]
+    before = (z > of_label) | ((z == of_label) & (np.arange(n_classes) < y[:, np.newaxis]))  # own classes may be equal
+    np.testing.assert_array_equal(ranks, before.sum(axis=1))
     classes, log_p = weights.top_k(X, 5, 1)
     np.testing.assert_allclose(log_p, np.sort(np.log(p), axis=1)[:, :-6:-1], rtol=0, atol=2e-5)
     np.testing.assert_allclose(log_p, np.log(np.take_along_axis(p, classes, axis=1)), rtol=0, atol=2e-5)
@@ -104,16 +121,20 @@ def test_the_unit_of_features_does_not_matter_to_counts(value, seed):
     )  # of scores up to 5
 
 
-def test_bad_counts_are_refused(seed):
+def test_bad_mixtures_are_refused(seed):
     weights = some_weights(np.random.default_rng(seed), 37, False)
     for wrong in (
-        {"share": 1.0},
-        {"share": -0.1},
-        {"shrinkage": 0.0},
+        {"mixture": Mixture(1.0, 2.0)},
+        {"mixture": Mixture(-0.1, 2.0)},
+        {"mixture": Mixture(0.4, 0.0)},
+        {"own": np.zeros(D - 1, np.int32)},
+        {"own": np.full(D, 37, np.int32)},
+        {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, repeats=1.0)},
+        {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, power=-1.0)},
         {"counts": weights.counts[1:]},
         {"totals": weights.totals[1:]},
     ):
-        with pytest.raises(ValueError, match="count"):
+        with pytest.raises(ValueError, match=r"count|own classes|repeats"):
             replace(weights, **wrong).check()
 
 
@@ -158,33 +179,58 @@ def test_a_fit_counts_its_rows_and_finds_the_share_on_rows_held_out(seed):
     rows = rows[np.isin(at[rows], at[kept])]  # rows of other classes tell nothing
 
     def loss(share):
-        return -np.log(by_definition(replace(before, share=share), X[rows])[np.arange(len(rows)), at[rows]]).sum()
+        return -np.log(
+            by_definition(replace(before, mixture=replace(w.mixture, share=share)), X[rows])[
+                np.arange(len(rows)), at[rows]
+            ]
+        ).sum()
 
-    assert 0.05 < w.share < 0.99
-    assert loss(w.share) <= min(loss(s) for s in np.linspace(0, 0.95, 20)) + 1e-3
+    assert 0.05 < w.mixture.share < 0.99
+    assert loss(w.mixture.share) <= min(loss(s) for s in np.linspace(0, 0.95, 20)) + 1e-3
     X_test, y_test = sessions(seed + 1000)
     assert found.evaluate(X_test, y_test)["log_loss"] < ignored.evaluate(X_test, y_test)["log_loss"] - 0.1
     np.testing.assert_allclose(found.predict_proba(X_test).sum(axis=1), 1, rtol=1e-5)
 
 
-def test_what_counts_say_of_some_labels_is_by_the_definition(seed):
+@pytest.mark.parametrize("own", OWN)
+def test_what_a_mixture_says_of_some_labels_is_by_the_definition(own, seed):
     rng = np.random.default_rng(seed)
     weights, X = some_weights(rng, 37, True), some_points(rng)
     y = np.where(rng.random(N) < 0.3, np.asarray(X.argmax(axis=1)).ravel(), rng.integers(0, 37, N)).astype(np.int32)
-    owns = (weights.own, np.where(rng.random(D) < 0.7, np.arange(D), -1).astype(np.int32))
-    told = blend.of_counts(weights, (2.0, 5.0), owns, X, Labels.single(y), 1, None)
-    for (own, shrinkage), one in zip(itertools.product(owns, (2.0, 5.0)), told, strict=True):
-        p = by_definition(replace(weights, own=own, shrinkage=shrinkage, share=0.3), X)[np.arange(N), y]
-        np.testing.assert_allclose(one.loss(0.3), -np.log(p).sum(), rtol=1e-5)  # of losses in single precision
-        assert one.best[1] >= one.loss(0) - one.loss(0.3) - 1e-6
+    classes = NO_OWN if own is None else np.where(rng.random(D) < 0.7, np.arange(D), -1).astype(np.int32)
+    mixtures = [replace(own or weights.mixture, shrinkage=s) for s in (2.0, 5.0)]
+    told = blend.mixtures_of_labels(weights, classes, mixtures, X, Labels.single(y), 1, None)
+    for mixture, one in zip(mixtures, told, strict=True):
+        p = by_definition(replace(weights, own=classes, mixture=mixture), X)[np.arange(N), y]
+        shares = np.array([mixture.share, mixture.repeats])
+        loss, slopes = one.loss(shares)
+        np.testing.assert_allclose(loss, -np.log(p).sum(), rtol=1e-5)  # of scores in single precision
+        for j, step in enumerate(np.eye(2) * 1e-6):
+            rise = one.loss(shares + step)[0] - one.loss(shares - step)[0]
+            np.testing.assert_allclose(slopes[j], rise / 2e-6, rtol=1e-4, atol=1e-6 if own is None else 1e-4)
+        share, repeats, least = one.best
+        assert least <= loss + 1e-6
+        np.testing.assert_allclose(one.loss(np.array([share, repeats]))[0], least)
+
+
+def test_a_row_that_has_all_classes_has_none_of_its_own(seed):
+    rng = np.random.default_rng(seed)
+    weights = replace(some_weights(rng, 5, False), own=np.append(np.arange(5), np.full(D - 5, -1)).astype("i4"))
+    weights = replace(weights, mixture=Mixture(0.4, 2.0, repeats=0.3))
+    X = sp.csr_array(np.eye(2, D, dtype=np.float32) + np.arange(2)[:, np.newaxis] * (np.arange(D) < 5))
+    p = softmax(weights.scores(X, 1).astype(float), axis=1)
+    np.testing.assert_allclose(p, by_definition(weights, X), rtol=1e-5)
+    told = next(blend.mixtures_of_labels(weights, weights.own, [weights.mixture], X, Labels.single(np.arange(2, dtype=np.int32)), 1, None))
+    np.testing.assert_array_equal(told.has_own, [1, 0])
 
 
 def test_counts_that_say_nothing_are_left_out(seed):
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 50, 2000)
     X = sp.csr_array(np.eye(50, dtype=np.float32)[y] + (rng.random((2000, 50)) < 0.05))
+    y += 50  # no columns, so that none repeats
     for model in (hybrid(X, y, seed, max_iter=4), hybrid(X, y, seed, "ignore")):
-        assert model._weights.share == 0
+        assert model._weights.mixture.share == 0
         assert not len(model._weights.counts)
 
 
@@ -196,7 +242,7 @@ def test_files_copies_and_compressed_models_have_the_counts(seed, tmp_path):
     for other in (*(manyclass.load(tmp_path / "a.model", mmap=m) for m in (False, True)), copy.deepcopy(model)):
         np.testing.assert_array_equal(other.predict_proba(X[:50]), p)
     small = compress(model, dtype="int8")
-    assert small._weights.share == model._weights.share
+    assert small._weights.mixture.share == model._weights.mixture.share
     np.testing.assert_allclose(small.predict_proba(X[:50]), p, atol=0.02)  # a 127th of the largest weights
     small.save(tmp_path / "b.model")
     for mmap in (False, True):
@@ -213,10 +259,10 @@ def test_files_copies_and_compressed_models_have_the_counts(seed, tmp_path):
 def test_partial_fit_counts_on_and_fades(seed):
     X, y = sessions(seed)
     model = hybrid(X[:1500], y[:1500], seed)
-    share = model._weights.share
+    share = model._weights.mixture.share
     other = copy.deepcopy(model)
     model.partial_fit(X[1500:], y[1500:])
-    assert model._weights.share == share
+    assert model._weights.mixture.share == share
     np.testing.assert_array_equal(model._weights.totals, counted(X, y).sum(axis=0))
     before = np.zeros((ITEMS, ITEMS))
     before[other.classes_] = counts_of(other._weights)
@@ -246,7 +292,7 @@ def test_the_share_of_a_stream_follows_its_rows(seed):
             model.partial_fit(X[at : at + 300], y[at : at + 300], classes=np.arange(ITEMS))
             losses.append(model.evaluate(X_test, y_test)["log_loss"])
         gains.append(losses[1] - losses[0])
-        shares.append(stream._weights.share)
+        shares.append(stream._weights.mixture.share)
     np.testing.assert_array_equal(stream._weights.totals, counted(X, y).sum(axis=0))
     assert np.mean(gains[:10]) > 0.15  # what was seen once is known at once
     # In the end the weights know more than the counts, whose share falls, some calls late.
@@ -258,7 +304,7 @@ def test_several_models_have_the_mean_of_their_counts(seed):
     X, y = sessions(seed)
     model = hybrid(X, y, seed, n_models=2)
     w = model._weights
-    assert w.share > 0.05
+    assert w.mixture.share > 0.05
     np.testing.assert_array_equal(w.totals, counted(X, y).sum(axis=0))
     np.testing.assert_allclose(model.predict_proba(X[:20]), by_definition(w, X[:20]), rtol=1e-4, atol=1e-9)
 

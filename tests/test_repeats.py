@@ -1,4 +1,4 @@
-"""The common weight of features that are the classes themselves, as items of a history are of the next one."""
+"""The share of repeats of features that are classes themselves, as items of a history are of the next one."""
 
 import copy
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from scipy.special import log_softmax
 
 import manyclass
 from manyclass import SoftmaxClassifier, models
@@ -40,48 +39,32 @@ def fitted(X, y, seed, *, look=True, **parameters):
     return SoftmaxClassifier(model=model, random_state=seed, **given).fit(X, y)
 
 
-def factor_of(found, ignored):
-    """What all scores are multiplied by beside the common weight."""
-    return found._weights.scales[1] / ignored._weights.scales[1]
-
-
-def weight_of_own(found, ignored):
-    """The common weight: what the pairs of an item and its own class have more than without it, on the same scale."""
-    more = found.coef_pairs - factor_of(found, ignored) * ignored.coef_pairs
-    off = more - np.diag(np.diag(more))
-    np.testing.assert_allclose(off, 0, atol=1e-5)
-    return np.diag(more)
-
-
 def on_what_rows_have(model, X, seen):
     """Mean probability of all that a row has together."""
     return (np.exp(model.predict_log_proba(X)) * seen).sum(axis=1).mean()
 
 
-def with_pairs(model):
-    model.coef_pairs = model._weights.pairs_alone.coef.toarray()
-    return model
-
-
 @pytest.mark.parametrize("again", [NEVER, OFTEN])
-def test_a_common_weight_of_own_items_has_the_least_loss_on_rows_held_out(again, seed):
+def test_the_share_of_repeats_has_the_least_loss_on_rows_held_out(again, seed):
     X, y = histories(seed, again)
-    found, ignored = (with_pairs(fitted(X, y, seed, look=look)) for look in (True, False))
-    own = weight_of_own(found, ignored)
-    np.testing.assert_allclose(own, own[0], rtol=1e-3, atol=1e-3)  # float32 sums of both supports
-    assert (own[0] > 0) == (again == OFTEN)
-    out = np.flatnonzero(blend.rows_held_out(len(y), seed_from(seed)))
-    z, x = ignored.decision_function(X[out]).astype(np.float64), X[out].toarray()
+    found, ignored = (fitted(X, y, seed, look=look) for look in (True, False))
+    mixture, own = found._weights.mixture, found._weights.own
+    assert mixture.share == 0  # of counts, which are ignored
+    np.testing.assert_array_equal(own, np.arange(K))
+    rows = np.flatnonzero(blend.rows_held_out(len(y), seed_from(seed)))
+    p, seen = ignored.predict_proba(X[rows]), X[rows].toarray() > 0
+    repeats = np.where(seen, 1 / seen.sum(axis=1, keepdims=True), 0)  # values are equal: no power matters
+    others = np.where(seen, 0, p) / np.where(seen, 0, p).sum(axis=1, keepdims=True)
 
-    def loss(factor, weight):
-        return -log_softmax(factor * z + weight * x, axis=1)[np.arange(len(out)), y[out]].mean()
+    def loss(rho):
+        return -np.log(((1 - rho) * others + rho * repeats)[np.arange(len(rows)), y[rows]]).sum()
 
-    factor = factor_of(found, ignored)
-    least = loss(factor, own[0])
-    # The optimiser stops where a step gains a part in 1e9, or where slopes are below 1e-5: weights that exclude what a
-    # row has are as good from some size on.
-    assert least <= min(loss(factor + a, own[0] + b) for a in (-0.1, 0, 0.1) for b in (-1, 0, 1)) + 1e-4
-    assert len(out) * (loss(1, 0) - least) > blend.LEAST_GAIN
+    if again == NEVER:
+        assert mixture.repeats == pytest.approx(0.5 / (len(rows) + 1))
+    else:
+        assert mixture.repeats == pytest.approx(OFTEN, abs=0.1)  # four standard errors of 100 rows are .16
+        assert loss(mixture.repeats) <= min(loss(rho) for rho in np.linspace(0.01, 0.98, 98)) + 1e-3
+    assert -np.log(p[np.arange(len(rows)), y[rows]]).sum() - loss(mixture.repeats) > blend.LEAST_GAIN
 
 
 def test_next_items_that_never_come_again_are_not_predicted(seed):
@@ -125,11 +108,10 @@ def test_the_feature_of_a_class_is_the_one_of_its_number_or_name():
     assert features_of_classes(plan, replace(points, classes=np.array(["0", "1"]))) is None
     assert features_of_classes(plan, replace(points, hashing=object())) is None
     assert features_of_classes(replace(plan, repeats=False), points) is None
-    pairs = blend.own_features(np.array([-1, 2, 0], dtype=np.int32), 4)
-    np.testing.assert_array_equal(pairs.coef.toarray(), [[0, 0, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]])
+    np.testing.assert_array_equal(blend.own_classes(np.array([-1, 2, 0], dtype=np.int32), 4), [2, -1, 1, -1])
 
 
-def test_several_labels_have_the_common_weight(seed):
+def test_several_labels_have_a_share_of_repeats(seed):
     X, y = histories(seed, NEVER, n=600)  # few, so that single items have not learnt it
     absent = np.where(X.toarray() == 0, 1.0, 0.0) * (np.arange(K) // GROUP == (y // GROUP)[:, np.newaxis])
     Y = absent.astype(int)  # all three of the group that the row has not
@@ -138,7 +120,7 @@ def test_several_labels_have_the_common_weight(seed):
     assert on_what_rows_have(found, X, seen) < on_what_rows_have(ignored, X, seen) / 3
 
 
-def test_means_and_files_have_the_common_weight(seed, tmp_path):
+def test_means_and_files_have_the_share_of_repeats(seed, tmp_path):
     X, y = histories(seed, NEVER)
     seen = X.toarray() > 0
     mean = fitted(X, y, seed, n_models=2)

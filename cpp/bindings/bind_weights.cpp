@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "bindings/arrays.hpp"
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/evaluate/best_but.hpp"
 #include "manyclass/evaluate/tiles.hpp"
@@ -33,10 +34,9 @@ struct BoundWeights : Weights {
 
   BoundWeights(const Values& rows, Scale row_scales, bool by_feature, std::span<const Offset> indptr,
                const AnyIds& classes, const Values& values, Scale value_scales, std::span<const float> intercept,
-               py::ssize_t n_columns, bool coded, std::span<const float> counts, std::span<const float> totals,
-               std::span<const Index> own, double share, double shrinkage)
+               py::ssize_t n_columns, bool coded, const CountMixture& mixture)
       : Weights(codes_of(rows, row_scales), by_feature, indptr, classes, codes_of(values, value_scales), intercept,
-                as_index(n_columns, "the number of features"), coded, {{}, {}, counts, totals, own, share, shrinkage}),
+                as_index(n_columns, "the number of features"), coded, mixture),
         n_features(static_cast<Index>(n_columns)) {}
 
   AnyPoints points(const py::object& x, const Phi& phi) const {
@@ -136,15 +136,18 @@ auto byte_codes(std::span<const float> numbers, std::span<const Offset> starts) 
 }  // namespace
 
 void bind_weights(py::module_& m) {
+  Fields<CountMixture> fields("CountMixture");
+  fields.takes<&CountMixture::counts, &CountMixture::totals, &CountMixture::own, &CountMixture::share,
+               &CountMixture::shrinkage, &CountMixture::counts_own, &CountMixture::repeats, &CountMixture::power>();
+  // Weights check it, when they are made of it.
+  bind_struct(m, fields, [](const CountMixture&) {});
   const auto x = "x"_a, phi = "phi"_a, labels = "labels"_a, scale = "scale"_a, n_threads = "n_threads"_a;
   const auto isa = "isa"_a = "auto";
   py::class_<BoundWeights>(m, "Weights")
       .def(py::init<const Values&, Scale, bool, std::span<const Offset>, const AnyIds&, const Values&, Scale,
-                    std::span<const float>, py::ssize_t, bool, std::span<const float>, std::span<const float>,
-                    std::span<const Index>, double, double>(),
+                    std::span<const float>, py::ssize_t, bool, const CountMixture&>(),
            py::kw_only(), "rows"_a, "row_scales"_a, "by_feature"_a, "indptr"_a, "classes"_a, "values"_a,
-           "value_scales"_a, "intercept"_a, "n_features"_a, "coded"_a, "counts"_a, "totals"_a, "own"_a, "share"_a,
-           "shrinkage"_a, KeepAll())
+           "value_scales"_a, "intercept"_a, "n_features"_a, "coded"_a, "mixture"_a, KeepAll())
       .def("log_losses", &losses_and_ranks, x, phi, labels, scale, n_threads, isa)
       .def("log_normalizers", &normalizers, x, phi, scale, n_threads, isa)
       .def("top_k", &best, x, phi, "k"_a, scale, n_threads, isa)

@@ -218,6 +218,20 @@ class LabelArrays:
 _Halves = NDArray[np.uint16]
 _Bytes = NDArray[np.int8]
 
+class CountMixture:
+    def __init__(
+        self,
+        *,
+        counts: NDArray[np.float32] = ...,
+        totals: NDArray[np.float32] = ...,
+        own: NDArray[np.int32] = ...,
+        share: float = ...,
+        shrinkage: float = ...,
+        counts_own: bool = ...,
+        repeats: float = ...,
+        power: float = ...,
+    ) -> None: ...
+
 class Weights:
     def __init__(
         self,
@@ -232,11 +246,7 @@ class Weights:
         intercept: NDArray[np.float32],
         n_features: int,
         coded: bool,
-        counts: NDArray[np.float32],
-        totals: NDArray[np.float32],
-        own: NDArray[np.int32],
-        share: float,
-        shrinkage: float,
+        mixture: CountMixture,
     ) -> None: ...
     def log_losses(
         self,

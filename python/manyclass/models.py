@@ -77,7 +77,7 @@ class Sparse(Model):
 
 
 _REPEATS = Setting(
-    "repeats", "learn", "Whether what a row has comes again more often, or not at all.", choices=("learn", "ignore")
+    "repeats", "learn", "Whether a share of repeats of what a row has is looked for.", choices=("learn", "ignore")
 )
 _COUNTS = Setting(
     "counts", "learn", "Whether counts of what came with a row's features get a share.", choices=("learn", "ignore")
@@ -94,18 +94,20 @@ class Hybrid(Model):
     both: by the loss of the decoupled softmax, which is the log-loss of one label. Of several labels both then get the
     temperature of least log-loss, which changes no order. A callback of `fit` sees the part in training.
 
-    Rows may be histories of items and labels the next ones. Where labels are integers, label k is taken for column k of
-    X, and where columns have names for the column of its name; then the scores of the classes of a row's own columns
-    change by one number, common to all classes, times the value in the column. It is found with the scales, on the same
-    rows, and left out unless these are improbable without it: by 5 nats together. Shops do not sell the same again,
-    where an item of the history is the most probable next one by all other weights.
-
     Counts are mixed in, in probability: p_k = (1 - l m) softmax_k + l q_k, q_k = sum_j a_j C_jk / (C_j + s), where C_jk
     is how many rows had feature j and class k, C_j how many labels the rows of feature j had, a_j = |x_j| / sum |x_j|
     and m = sum_k q_k. So p sums to 1, and what rarely seen features leave of a row stays with the softmax. The share l
-    and the shrinkage s, one of 0.3, 1, 3, ..., 300, have the least log-loss on the rows that are left out; there are no
-    counts unless these rows are less probable without them by 5 nats together. Where columns are classes, as above, q_k
-    may be 0 for those that a row has, if that is better there. `partial_fit` counts on.
+    and the shrinkage s, one of 0.3, 1, 3, ..., 300, have the least log-loss on the rows that are left out.
+    `partial_fit` counts on.
+
+    Rows may be histories of items and labels the next ones. Where labels are integers, label k is taken for column k of
+    X, and where columns have names for the column of its name. Then repeats of a row's own columns are mixed in, too:
+    (1 - rho) p_k + rho r_k, r_k being proportional to a power, 0, 1/2 or 1, of the row's value in the column of class
+    k; the softmax is over the other classes then, and q_k counts own columns or is 0 for them. So items of a history
+    may come again at a rate of their own, the share rho, or never, where shops do not sell the same again; and of
+    several powers and kinds of counts that mixture is taken which has the least log-loss on the rows left out.
+
+    Nothing is mixed in unless the rows left out are less probable without it by 5 nats together.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ class Hybrid(Model):
     activation : {"linear", "relu"}, default="linear"
         What the sum of embeddings goes through.
     repeats : {"learn", "ignore"}, default="learn"
-        Whether to look for that common number.
+        Whether to look for a share of repeats.
     counts : {"learn", "ignore"}, default="learn"
         Whether to look for a share of counts.
     """

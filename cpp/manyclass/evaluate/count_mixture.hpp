@@ -1,18 +1,24 @@
-// A softmax mixed in probability with counts of which classes came with the features of a row.
+// A softmax mixed in probability with counts of which classes came with the features of a row, and with repeats of what
+// the row has.
 //
-//   p_k = (1 - l m) softmax_k(z) + l q_k,   q_k = sum_j a_j C_jk / (C_j + s),   m = sum_k q_k
+//   p_k = (1 - rho) [(1 - l m) softmax_k(z) + l q_k] + rho r_k,   q_k = sum_j a_j C_jk / (C_j + s),   m = sum_k q_k
 //
 // C_jk says how many rows had feature j and class k, C_j how many labels the rows of feature j had, and a_j = |x_j| /
-// sum_j |x_j|. What rarely seen features leave of a row, 1 - m, stays with the softmax. Where A = sum_k e^{z_k}, adding
-// l / (1 - l m) A q_k to e^{z_k} gives scores whose softmax is the mixture, so that each question put to scores has an
-// answer. Only the classes that the row's features have counts of move. Where features are classes, as items of a history
-// are of the next one, q_k may be 0 for those that the row has: shops hardly sell the same again.
+// sum_j |x_j|. What rarely seen features leave of a row, 1 - m, stays with the softmax. Features may be classes, as items
+// of a history are of the next one: the own classes of a row. r_k = |x_k|^gamma / sum of these is a distribution over
+// them, the softmax is one over the others, and q_k counts own classes or is 0 for them. A row without own classes, or
+// with all classes, has the mixture of softmax and counts alone.
+//
+// Where A is the sum of e^{z_k} over the classes of the softmax, scores whose softmax is the mixture are log(e^{z_k} +
+// A l q_k / (1 - l m)), and of own classes log(A ((1 - rho) l q_k + rho r_k) / ((1 - rho) (1 - l m))). So each question
+// that is put to scores has an answer. Only the row's own classes and those that its features have counts of move.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <variant>
@@ -31,19 +37,26 @@ struct CountMixture {
   AnyIds classes;
   std::span<const float> counts;  // C_jk, as many as classes
   std::span<const float> totals;  // C_j
-  std::span<const Index> own;  // the class that a feature is, whose q_k is 0 in a row that has it, or -1; none: no one
-  double share = 0;            // l, below 1; 0: there is no mixture
-  double shrinkage = 0;        // s
+  double share = 0;               // l, below 1; 0: no counts are mixed in
+  double shrinkage = 0;           // s
+  std::span<const Index> own;     // the class that a feature is, or -1; none: no feature is a class
+  bool counts_own = false;        // whether q counts own classes
+  double repeats = 0;             // rho, below 1; 0: no class is an own one
+  double power = 0;               // gamma
 
-  bool is_on() const { return share > 0; }
+  bool is_on() const { return share > 0 || repeats > 0; }
 
   void check(std::size_t n_features, std::size_t n_classes) const {
     if (!(share >= 0 && share < 1)) throw std::invalid_argument("the share of counts must be in [0, 1)");
-    if (!is_on()) return;
-    const std::size_t n_ids = std::visit([](const auto& some) { return some.size(); }, classes);
     const auto is_class = [&](Index k) { return k >= -1 && k < static_cast<std::int64_t>(n_classes); };
-    if (counts.size() != n_ids || totals.size() != n_features || indptr.size() != n_features + 1 || !(shrinkage > 0) ||
-        (!own.empty() && own.size() != n_features) || !std::ranges::all_of(own, is_class)) {
+    if ((!own.empty() && own.size() != n_features) || !std::ranges::all_of(own, is_class)) {
+      throw std::invalid_argument("the own classes of features do not fit the weights");
+    }
+    if (!(repeats >= 0 && repeats < 1)) throw std::invalid_argument("the share of repeats must be in [0, 1)");
+    if (!(power >= 0 && std::isfinite(power))) throw std::invalid_argument("the power of repeats must be at least 0");
+    if (!(share > 0)) return;
+    const std::size_t n_ids = std::visit([](const auto& some) { return some.size(); }, classes);
+    if (counts.size() != n_ids || totals.size() != n_features || indptr.size() != n_features + 1 || !(shrinkage > 0)) {
       throw std::invalid_argument("the counts do not fit the weights on pairs");
     }
   }
@@ -60,11 +73,18 @@ class CountMixer {
 
   // Of all classes.
   void mix(const SparseRow& x, std::span<float> z) {
-    const double mass = fill(x);
-    if (met_.empty()) return;
+    find_own(x, z.size());
+    const double mass = mixture_.share > 0 ? count(x) : 0;
+    if (met_.empty() && own_.empty()) return;
+    const double left = 1 - mixture_.share * mass, factor = mixture_.share / left;
+    for (Own& one : own_) {
+      const double repeat = mixture_.repeats / ((1 - mixture_.repeats) * left) * one.r;
+      one.odds = std::fmax(factor * q_[one.k] + repeat, kNever);
+      z[one.k] = std::numeric_limits<float>::lowest();
+    }
     LogSumExp sum;
     sum.add(z);
-    const double top = sum.value(), factor = mixture_.share / (1 - mixture_.share * mass);
+    const double top = sum.value();
     p_.resize(met_.size());
     more_.resize(met_.size());
     for (std::size_t c = 0; c < met_.size(); ++c) {
@@ -77,11 +97,38 @@ class CountMixer {
       // Of no more than what there is the score stays as it is, to the last bit.
       if (more_[c] > 0) z[met_[c]] = std::fmax(z[met_[c]], static_cast<float>(top + static_cast<double>(p_[c])));
     }
+    for (const Own& one : own_) z[one.k] = static_cast<float>(top + std::log(one.odds));
   }
 
  private:
+  // What never repeats has log-odds of -87 to all other classes, so that its score is a number.
+  static constexpr double kNever = std::numeric_limits<float>::min();
+
+  struct Own {
+    std::size_t k;
+    double r;
+    double odds = 0;  // of its probability to that of all classes of the softmax
+  };
+
+  // Lists the classes that the row has as features, and their distribution r; none, if the row has all classes.
+  void find_own(const SparseRow& x, std::size_t n_classes) {
+    own_.clear();
+    if (!(mixture_.repeats > 0) || mixture_.own.empty()) return;
+    double largest = 0, sum = 0;
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      const Index k = mixture_.own[static_cast<std::size_t>(x.indices[n])];
+      const double value = std::fabs(static_cast<double>(x.values[n]));
+      if (k < 0 || !(value > 0 && std::isfinite(value))) continue;
+      own_.push_back({.k = static_cast<std::size_t>(k), .r = value});
+      largest = std::fmax(largest, value);
+    }
+    if (own_.size() >= n_classes) own_.clear();
+    for (Own& one : own_) sum += one.r = std::pow(one.r / largest, mixture_.power);
+    for (Own& one : own_) one.r /= sum;
+  }
+
   // Lists the classes whose q_k is above 0; returns their sum.
-  double fill(const SparseRow& x) {
+  double count(const SparseRow& x) {
     met_.clear();
     double length = 0, mass = 0;
     for (const float value : x.values) length += std::fabs(static_cast<double>(value));
@@ -106,13 +153,10 @@ class CountMixer {
           },
           mixture_.classes);
     }
-    if (!mixture_.own.empty()) {
-      for (const Index j : x.indices) {
-        const Index k = mixture_.own[static_cast<std::size_t>(j)];
-        if (k < 0) continue;
-        mass -= q_[static_cast<std::size_t>(k)];
-        q_[static_cast<std::size_t>(k)] = 0;
-      }
+    for (const Own& one : own_) {
+      if (mixture_.counts_own) continue;
+      mass -= q_[one.k];
+      q_[one.k] = 0;
     }
     return std::clamp(mass, 0.0, 1.0);
   }
@@ -120,6 +164,7 @@ class CountMixer {
   const CountMixture& mixture_;
   std::vector<double> q_;  // 0 between rows
   std::vector<std::size_t> met_;
+  std::vector<Own> own_;
   std::vector<float> p_, more_;  // of the met classes: log-probabilities, and what counts add to probabilities
 };
 

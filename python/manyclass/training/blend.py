@@ -1,16 +1,15 @@
 """Two models of the same classes joined: the scales of their scores that are best on rows left out of training.
 
-Beside them stands one weight, common to all classes, for the feature that is the class itself. Where rows are histories
-and labels are the next items, feature and label k are the same item, and a history says of its own items, whichever
-they are, that they come again more often than others or not at all. A history holds any one item too rarely for its own
-weight to learn that; the items' common weight is one number, found on rows left out of training.
-
 Counts of which classes came with the features of a row may be mixed in, in probability: what was seen once is
-remembered at once, where a step of training moves a weight a little.
+remembered at once, where a step of training moves a weight a little. So may repeats. Where rows are histories and
+labels are the next items, feature and label k are the same item, and a history says of its own items, whichever they
+are, that they come again more often than others or not at all. A history holds any one item too rarely for its own
+weight to learn that; the share of repeats is one number, found on rows left out of training.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -19,13 +18,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize
+from scipy.special import softmax
 
 from manyclass import _core
 from manyclass.checks import made_once
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import BLOCK_NUMBERS, LARGEST_SCORE, Doubles, Floats, Ids, Matrix, as_csr, times
-from manyclass.weights.storage import NO_OWN
+from manyclass.weights.storage import NO_OWN, UNMIXED, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -47,9 +47,10 @@ CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows w
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
 DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
-# Shrinkages of counts that are tried, in rows; and the largest share of counts.
+# Shrinkages of counts that are tried, in rows; and the largest share of counts, and of repeats.
 SHRINKAGES, MOST_SHARE = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0), 0.99
-MOST_ADDED = 1024.0  # nats, to the largest score that is added to: more tells nothing more
+POWERS = (0.0, 0.5, 1.0)  # of values of a row, by which its own classes may repeat; 0: all alike
+TINY = float(np.finfo(np.float64).tiny)
 
 
 def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[np.bool_]:
@@ -152,27 +153,6 @@ def best_scales(
     tiles = _tiles((first, second), x, labels, n_threads, sample_weight)
     scales = _of_least_loss(DECOUPLED, tiles, (0.5, 0.5), (0.0, 0.0))
     return scales[0], scales[1]
-
-
-def best_addition(
-    model: Weights, other: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> tuple[float, float, float]:
-    """A factor of the scores of a model, more than 0, and one of any sign of what is added, by the decoupled loss.
-
-    The third number is how much better that is, in nats, than the factor alone: of all rows together.
-    """
-    tiles = _tiles((model, other), x, labels, n_threads, sample_weight)
-    unit = max(float(np.abs(tile.parts[1]).max(initial=0)) for tile in tiles)
-    if (
-        unit * float(np.finfo(np.float32).max) < MOST_ADDED
-    ):  # nothing, or so little that no weight would be large enough
-        return 1.0, 0.0, 0.0
-    # So that sums over classes are numbers, and the optimiser's steps do not depend on x's unit.
-    tiles = [replace(tile, parts=[tile.parts[0], tile.parts[1] / np.float32(unit)]) for tile in tiles]
-    alone = _of_least_loss(DECOUPLED, tiles, (1.0, 0.0), (LEAST_FACTOR, 0.0), (None, 0.0))
-    both = _of_least_loss(DECOUPLED, tiles, (1.0, 0.0), (LEAST_FACTOR, -MOST_ADDED), (None, MOST_ADDED))
-    gain = _loss(DECOUPLED, tiles, np.array(alone))[0] - _loss(DECOUPLED, tiles, np.array(both))[0]
-    return both[0], both[1] / unit, gain * float(sum(tile.r.sum() for tile in tiles))
 
 
 def best_factor(
@@ -287,47 +267,16 @@ def _tiles(
 LEAST_GAIN = 5.0
 
 
-def own_features(own: Ids, n_features: int) -> Weights:
-    """Weights of 1 on the pairs of a class and the feature that is the class itself.
-
-    Parameters
-    ----------
-    own : ndarray of shape (n_classes,), int32
-        The feature of each class, -1 where it has none; distinct otherwise.
-    n_features : int
-    """
-    having = np.flatnonzero(own >= 0)
-    classes: Ids = having[np.argsort(own[having])].astype(np.int32)
-    indptr = np.zeros(n_features + 1, dtype=np.int64)
-    np.cumsum(np.bincount(own[classes], minlength=n_features), out=indptr[1:])
-    return Weights.on_pairs(indptr, classes, np.ones(len(classes), np.float32), np.zeros(len(own), np.float32))
-
-
-def best_repeats(
-    model: Weights, own: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> tuple[float, Weights] | None:
-    """Return a factor of the scores of a model, and what is added to them then; None where that is no better.
-
-    The common weight and the factor have the least decoupled loss on rows that the model was not trained on.
-    """
-    pairs = own_features(own, x.shape[1])
-    if not len(pairs.classes):
-        return None
-    factor, weight, gain = best_addition(model, pairs, x, labels, n_threads, sample_weight)
-    if not gain > LEAST_GAIN:
-        return None
-    pairs.multiply_scores(weight)
-    return factor, pairs
-
-
 @dataclass(frozen=True)
-class OfCounts:
-    """What a softmax and counts say of some labels: by it a share of the counts is judged.
+class MixtureOfLabels:
+    """What the members of a mixture say of some labels; by it its shares are judged.
 
     Attributes
     ----------
     p, q, mass : ndarrays of shape (n_labels,), float64
         The probability of the label by the softmax, that by counts, and what counts give to all classes together.
+    repeat, has_own : ndarrays of shape (n_labels,), float64
+        The probability of the label among the own classes of its row, and whether there are any: 0 or 1.
     r : ndarray of shape (n_labels,), float64
         Weights of the labels.
     """
@@ -335,76 +284,125 @@ class OfCounts:
     p: Doubles
     q: Doubles
     mass: Doubles
+    repeat: Doubles
+    has_own: Doubles
     r: Doubles
 
-    def _mixed(self, share: float) -> Doubles:
-        return np.maximum((1 - share * self.mass) * self.p + share * self.q, np.finfo(np.float64).tiny)
-
-    def loss(self, share: float) -> float:
-        """Return the log-loss of the mixture, in nats, summed."""
-        return -float(self.r @ np.log(self._mixed(share)))
+    def loss(self, shares: Doubles) -> tuple[float, Doubles]:
+        """Return the log-loss of the mixture, in nats, summed, and its derivatives by the shares l and rho."""
+        share, repeats = shares
+        others = (1 - share * self.mass) * self.p + share * self.q
+        mixed = np.maximum(others + repeats * self.has_own * (self.repeat - others), TINY)
+        by_share = (1 - repeats * self.has_own) * (self.q - self.mass * self.p)
+        slopes = [-float(self.r @ (by / mixed)) for by in (by_share, self.has_own * (self.repeat - others))]
+        return -float(self.r @ np.log(mixed)), np.array(slopes)
 
     @made_once
-    def best(self) -> tuple[float, float]:
-        """The share of least log-loss, and how much lower that is than without counts: the loss is convex in it."""
-        found = minimize_scalar(self.loss, bounds=(0, MOST_SHARE), method="bounded")
-        return float(found.x), self.loss(0.0) - float(found.fun)
+    def best(self) -> tuple[float, float, float]:
+        """The shares of least log-loss, and that loss, in nats, summed."""
+        n_own = float(self.r @ self.has_own)
+        # What never repeats among n rows may yet do so: the least share is half a row of them, by Jeffreys' prior.
+        least = 0.5 / (n_own + 1) if n_own > 0 else 0.0
+        most = MOST_SHARE if self.q.any() else 0.0
+        of_labels = float(self.r @ (self.repeat > 0)) / max(n_own, 1.0)
+        first = np.array([0.3 * most, np.clip(of_labels, least, MOST_SHARE) if n_own > 0 else 0.0])
+        bounds = [(0.0, most), (least, MOST_SHARE if n_own > 0 else 0.0)]
+        options: Any = {"ftol": NEAR_ENOUGH}
+        found = minimize(self.loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        return float(found.x[0]), float(found.x[1]), float(found.fun)
 
 
-def of_counts(
+def mixtures_of_labels(
     weights: Weights,
-    shrinkages: tuple[float, ...],
-    owns: tuple[Ids, ...],
+    own: Ids,
+    mixtures: Sequence[Mixture],
     x: Matrix,
     labels: Labels,
     n_threads: int,
     sample_weight: Doubles | None,
-) -> list[OfCounts]:
-    """Return what counts say of the labels of some rows, beside the softmax without them: by `owns` and shrinkages."""
+) -> Iterator[MixtureOfLabels]:
+    """Yield what members of mixtures say of the labels of some rows; `own` is the class of each feature, if any."""
     n_labels = np.diff(labels.indptr)
     rows, ids = np.repeat(np.arange(len(labels)), n_labels), labels.ids
     r = np.repeat((1 if sample_weight is None else sample_weight) / np.maximum(n_labels, 1), n_labels)
     if len(ids) > MOST_HELD_OUT:
         some = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
         rows, ids, r = rows[some], ids[some], r[some]
-    losses, _ = replace(weights, share=0.0).log_losses(x[rows], ids, n_threads)
-    shape = (weights.n_classes, weights.n_features)
-    of_classes = sp.csc_array((weights.counts, weights.classes, weights.indptr), shape=shape)
-    a = abs(as_csr(x)[rows]).astype(np.float64)
+    x = as_csr(x)[rows]
+    n = len(ids)
+    a = abs(x).astype(np.float64)
     lengths = a.sum(axis=1)
     a = sp.csr_array(sp.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ a)
-    by_class = of_classes.tocsr()
-    of_labels, found = a.multiply(by_class[ids]), list[OfCounts]()
-    sums: Doubles = of_classes.sum(axis=0)
-    for own in owns:
-        at = np.repeat(np.arange(len(ids)), np.diff(a.indptr))
-        k = own[a.indices] if len(own) else np.full(len(a.indices), -1, np.int32)
-        at, k = at[k >= 0], k[k >= 0]  # the classes that the rows have as features
-        of_own = a[at].multiply(by_class[k])
-        is_own = np.isin(np.arange(len(ids)), at[k == ids[at]])
-        for shrinkage in shrinkages:
-            by = 1 / (weights.totals.astype(np.float64) + shrinkage)
-            mass = a @ (sums * by) - np.bincount(at, of_own @ by, minlength=len(ids))
-            q = np.where(is_own, 0, of_labels @ by)
-            found.append(OfCounts(np.exp(-losses), q, np.clip(mass, 0, 1), r))
-    return found
+    k = own[a.indices] if len(own) else np.full(len(a.indices), -1, np.int32)
+    there = (k >= 0) & (a.data > 0)
+    at, k, values = np.repeat(np.arange(n), np.diff(a.indptr))[there], k[there], a.data[there]
+    n_own = np.bincount(at, minlength=n)
+    few = (n_own < weights.n_classes)[at]  # a row that has all classes has none of its own
+    at, k, values = at[few], k[few], values[few]
+    has_own = (np.bincount(at, minlength=n) > 0).astype(np.float64)
+    p, is_own = _softmax_beside_own(weights, x, ids, at, k, n_threads), np.zeros(n, dtype=bool)
+    is_own[at[k == ids[at]]] = True
+    q, mass = np.zeros(n), np.zeros(n)
+    if len(weights.counts):
+        shape = (weights.n_classes, weights.n_features)
+        by_class = sp.csc_array((weights.counts, weights.classes, weights.indptr), shape=shape).tocsr()
+        sums: Doubles = by_class.sum(axis=0)
+        of_labels, of_own = a.multiply(by_class[ids]), a[at].multiply(by_class[k])
+    for mixture in mixtures:
+        if len(weights.counts):
+            by = 1 / (weights.totals.astype(np.float64) + mixture.shrinkage)
+            q[:], mass[:] = of_labels @ by, a @ (sums * by)
+            if not mixture.counts_own:
+                q[is_own] = 0
+                mass -= np.bincount(at, of_own @ by, minlength=n)
+        powers = values**mixture.power
+        repeat = np.zeros(n)
+        hit = k == ids[at]
+        repeat[at[hit]] = (powers / np.maximum(np.bincount(at, powers, minlength=n), TINY)[at])[hit]
+        yield MixtureOfLabels(p, q.copy(), np.clip(mass, 0, 1), repeat, has_own, r)
+
+
+def _softmax_beside_own(
+    weights: Weights, x: sp.csr_array, ids: Ids, at: NDArray[np.intp], k: Ids, n_threads: int
+) -> Doubles:
+    """Return the probability of each row's label by a softmax over all classes but the own ones, k of rows `at`."""
+    alone, p = replace(weights, mixture=UNMIXED), np.zeros(len(ids))
+    step = max(1, BLOCK_NUMBERS // weights.n_classes)
+    for first in range(0, len(ids), step):
+        block = slice(first, first + step)
+        z = alone.scores(x[block], n_threads)
+        here = (at >= first) & (at < first + step)
+        z[at[here] - first, k[here]] = -np.inf
+        p[block] = softmax(z.astype(np.float64), axis=1)[np.arange(len(z)), ids[block]]
+    return p
 
 
 def best_mixture(
     weights: Weights, own: Ids | None, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
 ) -> Weights | None:
-    """Return weights with the share and the shrinkage of their counts that have the least log-loss on held-out rows.
+    """Return weights with the mixture that has the least log-loss on held-out rows, of counts if they have any.
 
-    Where features are classes, by `own`, counts may leave out those that a row has. None where counts better these rows
-    by no more than 5 nats together.
+    Where features are classes, by `own`, repeats of those that a row has are mixed in, too, if that is better. None
+    where no mixture betters these rows by more than 5 nats together.
     """
-    found, least = None, LEAST_GAIN
-    owns = (NO_OWN,) if own is None else (NO_OWN, own_classes(own, weights.n_features))
-    all_told = of_counts(weights, SHRINKAGES, owns, x, labels, n_threads, sample_weight)
-    for (some, shrinkage), told in zip(product(owns, SHRINKAGES), all_told, strict=True):
-        share, gain = told.best
-        if gain > least:
-            found, least = replace(weights, own=some, share=share, shrinkage=shrinkage), gain
+    shrinkages = SHRINKAGES if len(weights.counts) else (1.0,)
+    alone = [Mixture(shrinkage=s, counts_own=True) for s in shrinkages]
+    tried = [(NO_OWN, alone)]
+    if own is not None and (own >= 0).any():
+        of_own = (True, False) if len(weights.counts) else (False,)
+        ways = product(shrinkages, of_own, POWERS)
+        repeated = [Mixture(shrinkage=s, counts_own=counts, power=power) for s, counts, power in ways]
+        tried.append((own_classes(own, weights.n_features), repeated))
+    found, least = None, np.inf
+    for some, mixtures in tried:
+        told = mixtures_of_labels(weights, some, mixtures, x, labels, n_threads, sample_weight)
+        for mixture, members in zip(mixtures, told, strict=True):
+            if found is None and least == np.inf:
+                least = members.loss(np.zeros(2))[0] - LEAST_GAIN
+            share, repeats, loss = members.best
+            if loss < least:
+                found = replace(weights, own=some, mixture=replace(mixture, share=share, repeats=repeats))
+                least = loss
     return found
 
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
     FEWEST_ROWS,
-    LEAST_FACTOR,
     LEAST_OF_STREAM,
     MOST_HELD_OUT,
     MOST_HELD_OUT_FOR_ONE,
@@ -27,11 +26,10 @@ from manyclass.training.blend import (
     Scales,
     best_factor,
     best_mixture,
-    best_repeats,
     best_scales,
     log_loss_of_shares,
     mean_log_loss,
-    of_counts,
+    mixtures_of_labels,
     own_classes,
     rows_held_out,
     rows_that_tell,
@@ -47,6 +45,7 @@ from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_classes, taken
 from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
+from manyclass.weights.storage import UNMIXED, Mixture
 from manyclass.weights.weights import Weights
 
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
@@ -120,12 +119,9 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
         told = _of_known_classes(out, labels, rows)
         some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
-            own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
-            joined = join(weights, *some, own=own)
-            squares = squares.of_more_pairs(weights, joined)
-            if isinstance(plan, HybridPlan) and plan.counts:
-                joined = _mixed(joined, own, points.some(rows), points.some(told), plan.n_threads)
-                joined = _counted(joined, points.some(out), joined.share)
+            join(weights, *some)
+            joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
+            joined = _counted(joined, points.some(out), joined.mixture)
             _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
             return Trained(joined, curve, rate, squares)
         weights.multiply_scores(best_factor(weights, *some))
@@ -185,14 +181,14 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     if before.weights is None:
         return _begin_stream(plan, terms, points, before, call, watch)
     weights, squares, scales = _grown(terms, points, before, call)
-    share = before.weights.share
+    mixture = before.weights.mixture
     if terms.most_held_out and before.history.n_fit == 0:
         known = _known_rows(points, before)
         squares, scales = _told(terms, weights, squares, known, before, plan.n_threads)
-        share = _share_told(terms, weights, scales, share, known, before, plan.n_threads)
+        mixture = _mixture_told(terms, weights, scales, mixture, known, before, plan.n_threads)
     curve = _train_on(terms, points, points, weights, squares, before, watch, scales)
     weights.multiply_parts(scales)
-    weights = replace(weights, share=share) if before.counted else _counted(weights, points, share)
+    weights = replace(weights, mixture=mixture) if before.counted else _counted(weights, points, mixture)
     if len(weights.own) and isinstance(plan, HybridPlan):
         own = features_of_classes(plan, points)
         weights = weights if own is None else replace(weights, own=own_classes(own, weights.n_features))
@@ -217,23 +213,16 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
     weights.multiply_parts(scales)
     if rest is None:
         return Trained(weights, curve, squares=squares)
-    own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) else None
-    if own is not None:
-        joined = _with_repeats(weights, own, rest.x, rest.labels, plan.n_threads, rest.weights)
-        squares = squares.of_more_pairs(weights, joined)
-        squares.scales[2] *= joined.scales[1] / scales[1]
-        weights = joined
-    if isinstance(plan, HybridPlan) and plan.counts:
-        weights = _mixed(weights, own, first, rest, plan.n_threads, least=True)
+    weights = _mixed(plan, weights, points, first, rest, least=True)
     there = np.arange(points.n_classes)
     after = replace(
         before, weights=weights, position=there, squares=squares, n_visits=before.n_visits + len(first.labels)
     )
     weights, squares, scales = _grown(terms, rest, after, call)
-    mixed = after.weights.share if after.weights is not None else 0.0
+    mixture = after.weights.mixture if after.weights is not None else UNMIXED
     more = _train_on(terms, rest, points, weights, squares, after, watch, scales)
     weights.multiply_parts(scales)
-    weights = _counted(weights, rest, mixed)
+    weights = _counted(weights, rest, mixture)
     share = len(rest.labels) / len(points.labels)
     curve = [(1 - share) * a + share * b for a, b in zip(curve, more, strict=False)]
     return Trained(weights, curve, squares=squares)
@@ -325,43 +314,16 @@ def _train(
 # The scales
 
 
-def join(
-    weights: Weights,
-    x: Matrix,
-    labels: Labels,
-    n_threads: int,
-    sample_weight: Doubles | None,
-    *,
-    own: Ids | None = None,
-) -> Weights:
-    """Multiply the weights of both parts by the scales that are best on rows that they were not trained on.
+def join(weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None) -> None:
+    """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
 
-    Returned are these weights or, where classes have features of their `own` whose common weight (`best_repeats`) makes
-    them better, others that have those pairs, too. Scales that rank several labels leave a factor of the sum open: the
-    temperature that makes its softmax the most probable.
+    Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
+    probable.
     """
     held = (x, labels, n_threads, sample_weight)
     weights.multiply_parts(best_scales(weights.pairs_alone, weights.rows_alone, *held))
-    if own is not None:
-        weights = _with_repeats(weights, own, *held)
     if len(labels.ids) > len(labels):
         weights.multiply_scores(best_factor(weights, *held))
-    return weights
-
-
-def _with_repeats(
-    weights: Weights, own: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> Weights:
-    """Return the weights with the common weight of the classes' own features, where that is better."""
-    found = best_repeats(weights, own, x, labels, n_threads, sample_weight)
-    if found is None:
-        return weights
-    factor, pairs = found
-    weights.multiply_scores(factor)
-    # Pairs are on the scale of the others, from which training goes on.
-    weights = weights.plus_pairs(pairs)
-    weights.scales[0] = max(LEAST_FACTOR, weights.scales[0])
-    return weights
 
 
 def _told(
@@ -386,51 +348,59 @@ def _to_own_scale(weights: Weights) -> tuple[float, float]:
     return scales
 
 
-# The counts
+# The mixture
 
 
-def _counted(weights: Weights, points: Points, share: float) -> Weights:
-    """Return weights that have counts with those of more points, and with this share of them."""
-    if not len(weights.counts):
-        return weights
-    x, labels = as_csr(points.x), points.labels
-    return replace(weights.counted(x, labels.indptr, labels.ids, normalized(points.weights)), share=share)
+def _counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
+    """Return weights that have counts, if any, with those of more points, and this mixture."""
+    if len(weights.counts):
+        x, labels = as_csr(points.x), points.labels
+        weights = weights.counted(x, labels.indptr, labels.ids, normalized(points.weights))
+    return replace(weights, mixture=mixture)
 
 
-def _mixed(
-    weights: Weights, own: Ids | None, kept: Points, told: Points, n_threads: int, *, least: bool = False
-) -> Weights:
-    """Return weights with counts mixed in, if points that they were not trained on say so.
+def _mixed(plan: Plan, weights: Weights, points: Points, kept: Points, told: Points, *, least: bool = False) -> Weights:
+    """Return weights with counts and repeats mixed in, if points that they were not trained on say so.
 
-    With `least` a small share is the least: a stream's later rows may say more.
+    With `least` a small share of counts is the least: a stream's later rows may say more.
     """
-    nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32), shrinkage=SHRINKAGES[3])
-    counted = _counted(nothing, kept, 0.0)
-    found = best_mixture(counted, own, told.x, told.labels, n_threads, told.weights)
+    if not isinstance(plan, HybridPlan):
+        return weights
+    counted = weights
+    if plan.counts:
+        nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
+        counted = _counted(nothing, kept, Mixture(shrinkage=SHRINKAGES[3], counts_own=True))
+    own = features_of_classes(plan, points)
+    found = best_mixture(counted, own, told.x, told.labels, plan.n_threads, told.weights)
     if found is None:
-        return replace(counted, share=LEAST_OF_STREAM) if least else weights
+        found = counted if least else weights
+    if least and plan.counts:
+        found = replace(found, mixture=replace(found.mixture, share=max(LEAST_OF_STREAM, found.mixture.share)))
     return found
 
 
-def _share_told(
+def _mixture_told(
     terms: _Terms,
     weights: Weights,
     scales: tuple[float, float],
-    share: float,
+    mixture: Mixture,
     some: Points,
     before: Before,
     n_threads: int,
-) -> float:
-    """Return the share of counts after points not yet trained on: a mean of that before and the best one for them."""
-    if not len(weights.counts) or not len(some.labels):
-        return share
+) -> Mixture:
+    """Return the mixture after points not yet trained on: means of the shares before and of the best ones for them."""
+    if not (len(weights.counts) or len(weights.own)) or not len(some.labels):
+        return mixture
     some = some.some(np.linspace(0, len(some.labels) - 1, min(len(some.labels), terms.most_held_out)).astype(np.int64))
     weights.multiply_parts(scales)
-    (told,) = of_counts(weights, (weights.shrinkage,), (weights.own,), some.x, some.labels, n_threads, some.weights)
+    (told,) = mixtures_of_labels(weights, weights.own, [mixture], some.x, some.labels, n_threads, some.weights)
     _to_own_scale(weights)
     n = len(some.labels)
-    known = min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting)
-    return max(LEAST_OF_STREAM, share + n / (n + known) * (told.best[0] - share))
+    of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))
+    share, repeats, _ = told.best
+    if len(weights.counts):
+        share = max(LEAST_OF_STREAM, mixture.share + of_new * (share - mixture.share))
+    return replace(mixture, share=share, repeats=mixture.repeats + of_new * (repeats - mixture.repeats))
 
 
 # What grows

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_number
 from manyclass.weights.arrays import NO_FLOATS, Floats, aligned_zeros, padded
 from manyclass.weights.compression import id_type
-from manyclass.weights.storage import DTYPES, NOTHING, Kind
+from manyclass.weights.storage import DTYPES, NOTHING, Kind, Mixture
 from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative
 from manyclass.weights.weights import Weights
 
@@ -64,10 +64,10 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
 
 
 def _counts(weights: Weights) -> dict[str, NDArray[Any]]:
-    if not len(weights.counts):
-        return {}
-    own = {"counts.own": weights.own} if len(weights.own) else {}
-    return {"counts.pairs": weights.counts, "counts.features": weights.totals, **own}
+    found: dict[str, NDArray[Any]] = {}
+    if len(weights.counts):
+        found = {"counts.pairs": weights.counts, "counts.features": weights.totals}
+    return found | ({"counts.own": weights.own} if len(weights.own) else {})
 
 
 def layout(weights: Weights) -> str:
@@ -79,8 +79,8 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the description of a model says of its weights, and what it says of them beside its labels."""
     beside: dict[str, Any] = {} if np.all(weights.scales == 1) else {"scales": weights.scales.tolist()}
     mixture: dict[str, Any] = {}
-    if len(weights.counts):
-        mixture = {"counts": {"share": weights.share, "shrinkage": weights.shrinkage}}
+    if len(weights.counts) or len(weights.own):
+        mixture = {"counts": vars(weights.mixture)}
     if weights.codes is not None:
         of_codes: dict[str, Any] = {"kind": WORDS[weights.kind], "dtype": weights.dtype}
         if weights.has_phi:
@@ -136,14 +136,17 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     """Return the weights with the counts of a file, if it has any."""
     if "counts" not in info:
         return weights
-    share, shrinkage = info["counts"]["share"], info["counts"]["shrinkage"]
-    check_number("share", share, low=0, high=1)
-    check_number("shrinkage", shrinkage, low=0, open_low=True, high=LARGEST)
-    name = checked(file, "counts.pairs", np.float32, (len(weights.classes),))
-    counts = file.map(name) if mmap else non_negative(file, name, file.read(name))
-    name = checked(file, "counts.features", np.float32, (weights.n_features,))
-    totals = non_negative(file, name, file.read(name))
-    more: dict[str, Any] = {"counts": counts, "totals": totals, "share": float(share), "shrinkage": float(shrinkage)}
+    mixture = Mixture(**info["counts"])
+    for name in ("share", "repeats"):
+        check_number(name, getattr(mixture, name), low=0, high=1)
+    for name in ("shrinkage", "power"):
+        check_number(name, getattr(mixture, name), low=0, high=LARGEST)
+    more: dict[str, Any] = {"mixture": mixture}
+    if "counts.pairs" in file.entries:
+        name = checked(file, "counts.pairs", np.float32, (len(weights.classes),))
+        more["counts"] = file.map(name) if mmap else non_negative(file, name, file.read(name))
+        name = checked(file, "counts.features", np.float32, (weights.n_features,))
+        more["totals"] = non_negative(file, name, file.read(name))
     if "counts.own" in file.entries:
         more["own"] = file.read(checked(file, "counts.own", np.int32, (weights.n_features,)))
     found = replace(weights, **more)

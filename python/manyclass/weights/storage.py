@@ -118,6 +118,38 @@ NO_OWN = np.zeros(0, dtype=np.int32)
 NO_OFFSETS = np.zeros(0, dtype=np.int64)
 
 
+@dataclass(frozen=True)
+class Mixture:
+    """The numbers of a mixture in probability; `evaluate/count_mixture.hpp` of the core has the formula.
+
+    Attributes
+    ----------
+    share, shrinkage : float
+        l, in [0, 1), of counts, and s, above 0 where l is.
+    counts_own : bool
+        Whether counts speak of the classes, too, that a row has as features.
+    repeats, power : float
+        rho, in [0, 1), the share of repeats of such classes, which are none where it is 0; and gamma, at least 0, the
+        power of their values.
+    """
+
+    share: float = 0.0
+    shrinkage: float = 0.0
+    counts_own: bool = False
+    repeats: float = 0.0
+    power: float = 0.0
+
+    def mean(self, other: Mixture, ours: float, theirs: float) -> Mixture:
+        """Return the mixture of a weighted mean; what is no number is that of the one with more repeats."""
+        # The shrinkage is in the unit of the counts, of which a run without any has none.
+        names = ("share", "shrinkage", "repeats")
+        means: dict[str, Any] = {n: float(ours * getattr(self, n) + theirs * getattr(other, n)) for n in names}
+        return replace(self if self.repeats >= other.repeats else other, **means)
+
+
+UNMIXED = Mixture()
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoredWeights:
     """The arrays, whose numbers training moves in place.
@@ -153,9 +185,9 @@ class StoredWeights:
     totals : ndarray of shape (n_features,) or (0,), float32
         C_j: the labels of all rows with feature j.
     own : ndarray of shape (n_features,) or (0,), int32
-        The class that each feature is, which counts say nothing of in a row that has the feature; -1: none.
-    share, shrinkage : float
-        l, in [0, 1), and s, above 0 where there are counts.
+        The class that each feature is, or -1; none: no feature is a class.
+    mixture : Mixture
+        How the softmax, counts and repeats of own classes are mixed.
     codes : mapping of str to ndarrays, or None
         Of compressed weights, which are for predictions only, the scales of the rows of int8 arrays, by their names.
     """
@@ -177,8 +209,7 @@ class StoredWeights:
     counts: Floats = field(default_factory=lambda: NO_FLOATS)
     totals: Floats = field(default_factory=lambda: NO_FLOATS)
     own: Ids = field(default_factory=lambda: NO_OWN)
-    share: float = 0.0
-    shrinkage: float = 0.0
+    mixture: Mixture = field(default_factory=lambda: UNMIXED)
     codes: Mapping[str, Floats] | None = None
 
     # Of each kind
@@ -255,7 +286,7 @@ class StoredWeights:
 
     @property
     def pairs_alone(self) -> Self:
-        """The weights on pairs, with their intercepts, and no counts mixed in; they share memory with these."""
+        """The weights on pairs, with their intercepts, and nothing mixed in; they share memory with these."""
         no_rows: dict[str, Any] = {
             "matrix": NOTHING,
             "embeddings": NOTHING,
@@ -263,7 +294,7 @@ class StoredWeights:
             "intercept_column": False,
             "relu": False,
         }
-        return replace(self, kind="pairs", share=0.0, **no_rows)
+        return replace(self, kind="pairs", mixture=replace(self.mixture, share=0.0, repeats=0.0), **no_rows)
 
     @property
     def rows_alone(self) -> Self:

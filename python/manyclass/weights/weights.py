@@ -25,7 +25,7 @@ from manyclass.weights.arrays import (
     padded,
 )
 from manyclass.weights.memory_maps import check_maps
-from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NO_OWN, NOTHING, Codes, StoredWeights
+from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -70,11 +70,7 @@ class Weights(StoredWeights):
             intercept=self.bias,
             n_features=self.n_features,
             coded=self.codes is not None,
-            counts=self.counts,
-            totals=self.totals,
-            own=self.own,
-            share=self.share,
-            shrinkage=self.shrinkage,
+            mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **vars(self.mixture)),
         )
 
     @made_once
@@ -274,19 +270,17 @@ class Weights(StoredWeights):
     def _with_mean_of_counts(
         self, mean: Weights, other: Weights, ours: np.float32, theirs: np.float32, at: NDArray[np.intp]
     ) -> Weights:
-        """These, on the pairs of both, with the mean of counts of which either may have none."""
+        """These, on the pairs of both, with the mean of counts and of repeats, of which either may have none."""
+        mixture = mean.mixture.mean(other.mixture, float(ours), float(theirs))
+        own = (mean if mean.mixture.repeats >= other.mixture.repeats else other).own
         if not (len(mean.counts) or len(other.counts)):
-            return self
+            return replace(self, own=own, mixture=mixture)
         counts = ours * self.counts if len(self.counts) else np.zeros(len(self.classes), np.float32)
         totals = ours * mean.totals if len(mean.totals) else np.zeros(self.n_features, np.float32)
         if len(other.counts):
             counts[at] += theirs * other.counts
             totals += theirs * other.totals
-        share = float(ours * mean.share + theirs * other.share)
-        own = (mean if mean.share >= other.share else other).own
-        # The shrinkage is in the unit of the counts, of which a run without any has none.
-        shrinkage = float(ours * mean.shrinkage + theirs * other.shrinkage)
-        return replace(self, counts=counts, totals=totals, own=own, share=share, shrinkage=shrinkage)
+        return replace(self, counts=counts, totals=totals, own=own, mixture=mixture)
 
     def with_faded_counts(self, factor: float) -> Weights:
         """Return these weights with their counts, if any, times a factor in [0, 1]."""
@@ -313,13 +307,6 @@ class Weights(StoredWeights):
         found = np.append(own, -1)[places] == more
         counts[places[found]] += together.data[found]
         return replace(self, counts=counts, totals=totals)
-
-    def plus_pairs(self, other: Weights) -> Weights:
-        """Return weights whose scores are the sums of those of both, the other ones standing on pairs."""
-        made, at = self._on_both(other)
-        made.values[at] += other.values
-        made.bias[:] += other.bias
-        return made
 
     def _on_both(self, other: Weights) -> tuple[Weights, NDArray[np.intp]]:
         """Weights with a copy of the pairs on the support of both, and where the pairs of the other one are in it."""
@@ -468,11 +455,7 @@ def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None =
         intercept=np.zeros(n_outputs, dtype=np.float32),
         n_features=n_rows if by_feature else width,
         coded=True,
-        counts=NO_FLOATS,
-        totals=NO_FLOATS,
-        own=NO_OWN,
-        share=0.0,
-        shrinkage=0.0,
+        mixture=_core.CountMixture(),
     )
 
 
