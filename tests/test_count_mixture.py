@@ -220,7 +220,11 @@ def test_a_row_that_has_all_classes_has_none_of_its_own(seed):
     X = sp.csr_array(np.eye(2, D, dtype=np.float32) + np.arange(2)[:, np.newaxis] * (np.arange(D) < 5))
     p = softmax(weights.scores(X, 1).astype(float), axis=1)
     np.testing.assert_allclose(p, by_definition(weights, X), rtol=1e-5)
-    told = next(blend.mixtures_of_labels(weights, weights.own, [weights.mixture], X, Labels.single(np.arange(2, dtype=np.int32)), 1, None))
+    told = next(
+        blend.mixtures_of_labels(
+            weights, weights.own, [weights.mixture], X, Labels.single(np.arange(2, dtype=np.int32)), 1, None
+        )
+    )
     np.testing.assert_array_equal(told.has_own, [1, 0])
 
 

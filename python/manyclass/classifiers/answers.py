@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
-from manyclass.checks import check_number, n_threads_from, outer_level, set_named
+from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, set_named
 from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.data import Caller, rows_of, some_rows
-from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at
+from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.labels import Unseen, labels_given, positions_of, seen_positions
@@ -249,6 +249,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         ----------
         X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
         exclude : lists of labels that rows are not to get, or matrix (n_samples, n_classes), 0 but for these, or None
+            Or "seen": classes that are columns of X, by number or name, where a row has them.
         approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
             Search an index for this share of the best where that is faster; `help(manyclass.search.class_index)`.
 
@@ -281,6 +282,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         if exclude is None:
             positions, found, std = best(x, k)
         else:
+            if isinstance(exclude, str):
+                check_choice("exclude", exclude, ("seen",))
+                exclude = seen_in(x, state.classes, state.features)
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
             positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
         return labels_at(state.classes, positions), found, std

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,9 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import joined
 from manyclass.labels import as_labels, check_kind, find_positions, joined_labels
+from manyclass.training.state import Features
+from manyclass.training.terms import columns_of_classes
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
-Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | None
+Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | Literal["seen"] | None
 Pattern = tuple[NDArray[np.int64], Ids]  # row pointers, and the sorted positions of each row
 # Rows and a number of classes to the positions, values and standard errors of the best ones.
 Best = Callable[[Matrix, int], tuple[Ids, Floats, Doubles]]
@@ -59,6 +61,30 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
         check_kind(labels, classes, f"exclude[{row}]")
     found = np.split(find_positions(joined_labels(given), classes, "exclude"), np.cumsum([*map(len, given)])[:-1])
     return joined([np.unique(positions[positions >= 0]) for positions in found])
+
+
+def seen_in(x: Matrix, classes: NDArray[Any], features: Features) -> sp.csr_array:
+    """Return which classes rows have as columns that are not 0, (n_rows, n_classes).
+
+    Raises
+    ------
+    ValueError
+        If labels are no numbers or names of columns.
+    """
+    hashed = x.shape[1] != features.n
+    columns = None if hashed else columns_of_classes(classes, features.names, features.n)
+    if columns is None or not (columns >= 0).any():
+        raise ValueError(
+            "exclude is 'seen', which needs classes that are columns of X, by their numbers or names; "
+            + ("the model has hashed its columns" if hashed else f"none is, such as {classes[0]!r}")
+            + ": give lists of labels"
+        )
+    place = np.full(features.n, -1)
+    place[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
+    rows, had = x.nonzero()
+    there = place[had] >= 0
+    ones = np.ones(np.count_nonzero(there))
+    return sp.csr_array((ones, (rows[there], place[had[there]])), shape=(x.shape[0], len(classes)))
 
 
 def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:

@@ -12,6 +12,7 @@ from manyclass.datasets.preprocessing import (
     scale_by_max,
     truncate_features,
 )
+from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
@@ -19,6 +20,7 @@ from manyclass.datasets.xmc import load_xmc
 __all__ = [
     "Multiclass",
     "Planted",
+    "SequenceEncoder",
     "Stream",
     "TextVectorizer",
     "drop_empty_rows",

@@ -2,10 +2,21 @@
 
 from manyclass.metrics.calibration import expected_calibration_error
 from manyclass.metrics.prequential import prequential
-from manyclass.metrics.ranking import ndcg_at_k, precision_at_k, propensities, psp_at_k, recall_at_k, top_k_accuracy
+from manyclass.metrics.ranking import (
+    coverage_at_k,
+    mrr_at_k,
+    ndcg_at_k,
+    precision_at_k,
+    propensities,
+    psp_at_k,
+    recall_at_k,
+    top_k_accuracy,
+)
 
 __all__ = [
+    "coverage_at_k",
     "expected_calibration_error",
+    "mrr_at_k",
     "ndcg_at_k",
     "precision_at_k",
     "prequential",

@@ -1,4 +1,4 @@
-"""Precision, recall, nDCG and propensity-scored precision of the first k predictions, averaged over rows."""
+"""What the first k predictions are worth: precision, recall, nDCG, reciprocal rank, coverage, averaged over rows."""
 
 from __future__ import annotations
 
@@ -289,6 +289,85 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     ks, single = places(k)
     truth = single_labels("y_true", y_true, predicted)
     return _result(_sums(_hits(truth, predicted, ks), ks).mean(axis=1), single)
+
+
+def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+    r"""The mean reciprocal rank of the first right label among the first k predictions, MRR@k.
+
+    :math:`\frac{1}{n} \sum_i 1 / j_i`, where :math:`j_i \le k` is the first place with a right label; a row without one
+    counts as 0.
+
+    Parameters
+    ----------
+    Y_true : SciPy CSR of shape (n, K), or list of n lists of int
+        As in `precision_at_k`.
+    predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
+        As in `precision_at_k`.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `precision_at_k`.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import mrr_at_k
+    >>> mrr_at_k([[0, 2], [1]], [[1, 2, 0], [1, 0, 2]], k=3)
+    0.75
+    """
+    ks, single = places(k)
+    found = _hits(label_rows("Y_true", Y_true), predicted, ks)
+    first = found & (np.cumsum(found, axis=1) == 1)
+    return _result(_sums(first / (np.arange(found.shape[1]) + 1.0), ks).mean(axis=1), single)
+
+
+def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) -> Result:
+    """The share of all labels that are among the first k predictions of some row.
+
+    Parameters
+    ----------
+    predicted : array-like of int of shape (n, m), m >= k
+        Label positions in [0, n_labels), best first, -1 where there is none.
+    n_labels : int
+        K, at least 1.
+    k : int or sequence of int, default=(1, 3, 5)
+        Numbers of predictions, each at least 1.
+
+    Returns
+    -------
+    float, or ndarray of shape (len(k),), float64
+        In [0, 1]; a float if k is a number.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If predictions are not integers in this range, or have fewer than k columns.
+
+    Examples
+    --------
+    >>> from manyclass.metrics import coverage_at_k
+    >>> coverage_at_k([[0, 1], [0, 2]], 4, k=(1, 2))
+    array([0.25, 0.75])
+    """
+    ks, single = places(k)
+    check_number("n_labels", n_labels, low=1, integer=True)
+    rows = np.asarray(predicted)
+    if rows.dtype.kind not in "iu":
+        raise TypeError(f"predicted has dtype {rows.dtype}; it must be of integers")
+    if rows.ndim != 2 or rows.shape[1] < ks.max():
+        raise ValueError(f"predicted has shape {rows.shape}; it must have rows of at least {ks.max()} labels")
+    if rows.size and not (rows.min() >= -1 and rows.max() < n_labels):
+        wrong = rows[(rows < -1) | (rows >= n_labels)][0]
+        raise ValueError(f"predicted holds {wrong}; labels must be in [0, {n_labels}), or -1 for none")
+    n_found = [len(np.unique(some[some >= 0])) for some in (rows[:, :width] for width in ks)]
+    return _result(np.array(n_found) / n_labels, single)
 
 
 def _hits(truth: LabelRows, predicted: Any, ks: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -477,10 +477,13 @@ def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
 
     Places of hashed features say nothing.
     """
-    classes, n_features = points.classes, points.x.shape[1]
     if not plan.repeats or points.hashing is not None:
         return None
-    names = points.features.names
+    return columns_of_classes(points.classes, points.features.names, points.x.shape[1])
+
+
+def columns_of_classes(classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> Ids | None:
+    """The column that each class is, by its name or, of integers, its number, else -1; None where none can be one."""
     if names is not None:
         places = {str(name): place for place, name in enumerate(names)}
         return np.array([places.get(str(label), -1) for label in classes], dtype=np.int32)

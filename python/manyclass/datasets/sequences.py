@@ -1,0 +1,235 @@
+"""Histories of items to rows, in which the last ones weigh the most, and the items that come next to labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from manyclass.checks import check_number
+from manyclass.labels import as_labels, check_kind, find_positions, joined_labels, sorted_classes
+
+Ids = NDArray[np.int32]
+
+
+class NextItems(NamedTuple):
+    """Rows of histories, and what came next.
+
+    Attributes
+    ----------
+    X : csr_array of shape (n_rows, n_items), float32
+        Each beginning of a sequence.
+    y : ndarray of shape (n_rows,), int64
+        The column of the item that came next; `SequenceEncoder.items_[y]` are the items.
+    sequence : ndarray of shape (n_rows,), int64
+        The number of the sequence that a row is of.
+    """
+
+    X: sp.csr_array
+    y: NDArray[np.int64]
+    sequence: NDArray[np.int64]
+
+
+class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    r"""Histories of items to rows of recency weights, with a column for each item.
+
+    The value of an item is :math:`\sum_s (1 + s)^{-\mathrm{decay}}` over the steps s back from the end of the history
+    at which it stands, 0 being the last one. Labels are columns, so that `models.Hybrid` knows which class is which
+    column, and learns from it whether items come again, and `predict_top_k(exclude="seen")` leaves out what a row has.
+
+    Parameters
+    ----------
+    n_last : int, default=20
+        Items at the end of a history that count.
+    decay : float, default=1.0
+        At least 0; 0 counts all of them alike. With 1, next items of toy shops, of restaurants and of a shop's sessions
+        have the least log-loss of 0, 1/2, 1 and 3/2.
+    min_count : int, default=1
+        Rarer items in the sequences of the fit get no column, and are left out of histories.
+
+    Attributes
+    ----------
+    items_ : ndarray of shape (n_items,)
+        The item of each column, sorted, with the type that items have.
+
+    Examples
+    --------
+    >>> from manyclass.datasets import SequenceEncoder
+    >>> visits = [["tea", "cup", "tea"], ["cup", "pot"]]
+    >>> encoder = SequenceEncoder().fit(visits)
+    >>> encoder.items_.tolist()
+    ['cup', 'pot', 'tea']
+    >>> encoder.transform([["tea", "cup"]]).toarray().tolist()
+    [[1.0, 0.0, 0.5]]
+    >>> rows = encoder.next_items(visits)
+    >>> encoder.items_[rows.y].tolist(), rows.sequence.tolist()
+    (['cup', 'tea', 'pot'], [0, 0, 1])
+    """
+
+    items_: NDArray[Any]
+
+    def __init__(self, *, n_last: int = 20, decay: float = 1.0, min_count: int = 1) -> None:
+        self.n_last = n_last
+        self.decay = decay
+        self.min_count = min_count
+
+    def check_parameters(self) -> None:
+        """Raise TypeError or ValueError for parameters that `fit` would refuse."""
+        check_number("n_last", self.n_last, low=1, integer=True)
+        check_number("decay", self.decay, low=0)
+        check_number("min_count", self.min_count, low=1, integer=True)
+
+    def fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
+        """Give each item a column.
+
+        Parameters
+        ----------
+        sequences : iterable of lists of items, the earliest first
+            Items are numbers, strings, or other labels that compare.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no item, one is missing or of another kind than the others, or all are rarer than `min_count`.
+        """
+        self.check_parameters()
+        items, _ = _flat(sequences)
+        if not len(items):
+            raise ValueError("the sequences have no items; each must be a list of items, the earliest first")
+        found, positions = sorted_classes(items, what="the sequences")
+        kept = np.bincount(positions, minlength=len(found)) >= self.min_count
+        if not kept.any():
+            raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
+        self.items_ = found[kept]
+        return self
+
+    def transform(self, sequences: Iterable[ArrayLike]) -> sp.csr_array:
+        """Return the row of each history.
+
+        Parameters
+        ----------
+        sequences : iterable of lists of items, the earliest first
+            Items without a column are left out.
+
+        Returns
+        -------
+        csr_array of shape (n_sequences, n_items), float32
+        """
+        codes, starts = self._codes(sequences)
+        return self._rows(codes, starts, starts[:-1], starts[1:])
+
+    def next_items(self, sequences: Iterable[ArrayLike], *, n_first: int = 1) -> NextItems:
+        """Return each beginning of the sequences as a row, with the item that came next.
+
+        Parameters
+        ----------
+        sequences : iterable of lists of items, the earliest first
+            Items without a column are left out.
+        n_first : int, default=1
+            Items of a sequence that are only history: the labels are those after them.
+
+        Returns
+        -------
+        NextItems
+            A row for each label: X of shape (n_rows, n_items), y and the number of the sequence.
+        """
+        check_number("n_first", n_first, low=1, integer=True)
+        codes, starts = self._codes(sequences)
+        sequence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        place = np.arange(len(codes))
+        after = np.flatnonzero(place - starts[sequence] >= n_first)
+        X = self._rows(codes, starts, starts[sequence[after]], after)
+        return NextItems(X, codes[after].astype(np.int64), sequence[after])
+
+    def _codes(self, sequences: Iterable[ArrayLike]) -> tuple[Ids, NDArray[np.int64]]:
+        """The columns of all items that have one, and where each sequence starts among them."""
+        check_is_fitted(self)
+        self.check_parameters()
+        items, starts = _flat(sequences)
+        check_kind(items, self.items_, "a sequence")
+        codes = find_positions(items, self.items_, "a sequence")
+        known = np.concatenate([[0], np.cumsum(codes >= 0)])
+        return codes[codes >= 0], known[starts]
+
+    def _rows(
+        self, codes: Ids, starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> sp.csr_array:
+        """Rows of the last items of codes[begin:end], for each row."""
+        lengths = np.minimum(end - begin, self.n_last)
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        back = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)  # steps from the last item
+        columns = codes[np.repeat(end, lengths) - 1 - back]
+        values = ((1.0 + back) ** -self.decay).astype(np.float32)
+        rows = sp.csr_array((values, columns, indptr), shape=(len(lengths), len(self.items_)))
+        rows.sum_duplicates()
+        return rows
+
+    @staticmethod
+    def sequences_of(
+        users: ArrayLike, items: ArrayLike, times: ArrayLike | None = None, *, gap: float | None = None
+    ) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+        """Return the sequences of a log, and whose they are: `sequences_of(log["user"], log["item"], log["time"])`.
+
+        Parameters
+        ----------
+        users, items : array-likes of shape (n,)
+            Columns of a log, of any type of labels.
+        times : array-like of shape (n,) or None, default=None
+            Numbers or dates by which a user's items are ordered; those of equal times, or without times, stay in the
+            order of the log.
+        gap : float or None, default=None
+            A sequence ends where so much time passes without an item: in the unit of times, or in seconds of dates.
+
+        Returns
+        -------
+        sequences : list of ndarrays
+            The items of each user, or of each of a user's sessions.
+        users : ndarray of shape (n_sequences,)
+            Whose they are, sorted.
+        """
+        who, what = as_labels(users), as_labels(items)
+        when = np.arange(len(what)) if times is None else as_labels(times)
+        if not len(who) == len(what) == len(when):
+            raise ValueError(f"the log has {len(who)} users, {len(what)} items and {len(when)} times; each row has one")
+        if gap is not None:
+            check_number("gap", gap, low=0, open_low=True)
+            if times is None:
+                raise ValueError("gap is a span of times; give times, too")
+        names, user = sorted_classes(who, what="users")
+        moments = when.astype("M8[ns]").astype(np.int64) if when.dtype.kind == "M" else when
+        if moments.dtype.kind not in "iuf" or not np.isfinite(moments).all() or (when != when).any():
+            raise ValueError("times must be finite numbers or dates, none of them missing")
+        if not len(what):
+            return [], names
+        order = np.lexsort((moments, user))
+        user, moments = user[order], moments[order]
+        begins = user[1:] != user[:-1]
+        if gap is not None:
+            begins |= np.diff(moments.astype(np.float64)) > gap * (1e9 if when.dtype.kind == "M" else 1)
+        at = np.flatnonzero(begins) + 1
+        return np.split(what[order], at), names[user[np.concatenate([[0], at])]]
+
+
+def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """All items of sequences one after the other, and where each sequence starts and the last one ends."""
+    if isinstance(sequences, str | bytes) or not isinstance(sequences, Iterable):
+        raise TypeError(f"the sequences are a {type(sequences).__name__}; they must be lists of items")
+    given: list[NDArray[Any]] = []
+    for number, one in enumerate(sequences):
+        if isinstance(one, str | bytes) or np.ndim(one) != 1:
+            raise ValueError(f"sequence {number} is {one!r}; it must be a list of items, the earliest first")
+        given.append(as_labels(one))
+    filled = [one for one in given if len(one)]
+    items = joined_labels(filled) if filled else np.zeros(0, dtype=np.int64)
+    return items, np.concatenate([[0], np.cumsum([len(one) for one in given])]).astype(np.int64)

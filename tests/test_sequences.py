@@ -1,0 +1,165 @@
+"""Histories as rows, and next items as labels: by a slow definition, over logs, and with the model that knows them."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from manyclass import SoftmaxClassifier, models
+from manyclass.datasets import SequenceEncoder
+from manyclass.metrics import coverage_at_k, mrr_at_k
+
+ITEMS = {
+    "text": list("abcdefgh"),
+    "numbers": [10, 11, 12, 13, 14, 15, 2**53 + 1, 2**53 + 2],
+    "dates": np.arange("2020-01", "2020-09", dtype="M8[M]").tolist(),
+}
+
+
+def some_sequences(rng, items):
+    return [[items[j] for j in rng.integers(0, len(items), n)] for n in rng.integers(0, 9, 30)]
+
+
+def by_definition(history, items, n_last, decay):
+    row = np.zeros(len(items))
+    known = [item for item in history if item in items]
+    for back, item in enumerate(known[::-1][:n_last]):
+        row[items.index(item)] += (1 + back) ** -decay
+    return row
+
+
+@pytest.mark.parametrize("kind", list(ITEMS))
+@pytest.mark.parametrize(
+    ("n_last", "decay", "min_count", "n_first"), [(20, 1.0, 1, 1), (3, 0.0, 14, 2), (1, 2.5, 1, 3)]
+)
+def test_rows_and_next_items_are_those_of_the_definition(kind, n_last, decay, min_count, n_first, seed):
+    rng = np.random.default_rng(seed)
+    sequences = some_sequences(rng, ITEMS[kind])
+    encoder = SequenceEncoder(n_last=n_last, decay=decay, min_count=min_count).fit(sequences)
+    every = [item for one in sequences for item in one]
+    items = sorted({item for item in every if every.count(item) >= min_count})
+    assert encoder.items_.tolist() == items
+    np.testing.assert_allclose(
+        encoder.transform(sequences).toarray(),
+        [by_definition(one, items, n_last, decay) for one in sequences],
+        rtol=1e-6,  # values are single precision
+    )
+    rows, at = encoder.next_items(sequences, n_first=n_first), 0
+    for number, one in enumerate(sequences):
+        known = [item for item in one if item in items]
+        for end in range(n_first, len(known)):
+            np.testing.assert_allclose(
+                rows.X[[at]].toarray()[0], by_definition(known[:end], items, n_last, decay), rtol=1e-6
+            )
+            assert items[rows.y[at]] == known[end]
+            assert rows.sequence[at] == number
+            at += 1
+    assert at == len(rows.y) == rows.X.shape[0]
+    np.testing.assert_array_equal(
+        encoder.transform([sequences[3]]).toarray(), encoder.transform(sequences)[[3]].toarray()
+    )
+
+
+def test_items_that_the_fit_had_not_are_left_out():
+    encoder = SequenceEncoder().fit([["a", "b"]])
+    np.testing.assert_array_equal(
+        encoder.transform([["a", "z", "b", "y"], ["z"], []]).toarray(), [[0.5, 1], [0, 0], [0, 0]]
+    )
+
+
+def test_sequences_of_a_log_are_in_the_order_of_times():
+    users, items = ["b", "a", "b", "a", "b"], [1, 2, 3, 4, 5]
+    sequences, whose = SequenceEncoder.sequences_of(users, items)
+    assert [one.tolist() for one in sequences] == [[2, 4], [1, 3, 5]]
+    assert whose.tolist() == ["a", "b"]
+    sequences, whose = SequenceEncoder.sequences_of(users, items, [9, 5, 1, 0, 2], gap=4)
+    assert [one.tolist() for one in sequences] == [[4], [2], [3, 5], [1]]
+    assert whose.tolist() == ["a", "a", "b", "b"]
+    days = np.array(["2020-01-09", "2020-01-05", "2020-01-01", "2020-01-01", "2020-01-02"], dtype="M8[D]")
+    by_days, _ = SequenceEncoder.sequences_of(users, items, days, gap=4 * 86_400)
+    assert [one.tolist() for one in by_days] == [[4, 2], [3, 5], [1]]
+
+
+def test_an_empty_log_has_no_sequences():
+    sequences, whose = SequenceEncoder.sequences_of(np.array([], dtype=str), np.array([], dtype=int))
+    assert sequences == []
+    assert len(whose) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: SequenceEncoder().fit([]), "no items"),
+        (lambda: SequenceEncoder().fit(["abc"]), "sequence 0 is 'abc'"),
+        (lambda: SequenceEncoder().fit([["a", 1]]), "the sequences"),
+        (lambda: SequenceEncoder().fit([[["a"]]]), "sequence 0"),
+        (lambda: SequenceEncoder(min_count=2).fit([["a", "b"]]), "min_count"),
+        (lambda: SequenceEncoder(n_last=0).fit([["a"]]), "n_last"),
+        (lambda: SequenceEncoder(decay=-1.0).fit([["a"]]), "decay"),
+        (lambda: SequenceEncoder().fit([["a"]]).transform([[1]]), "numbers"),
+        (lambda: SequenceEncoder().fit([["a"]]).next_items([["a"]], n_first=0), "n_first"),
+        (lambda: SequenceEncoder.sequences_of([1], [1, 2]), "1 users, 2 items"),
+        (lambda: SequenceEncoder.sequences_of([1], [1], [np.nan]), "finite"),
+        (lambda: SequenceEncoder.sequences_of([1], [1], gap=1.0), "gap"),
+    ],
+)
+def test_what_is_no_sequence_is_refused(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_a_model_of_next_items_excludes_what_was_seen(seed):
+    rng = np.random.default_rng(seed)
+    follows = rng.permutation(40)
+    sequences = []
+    for _ in range(300):
+        one = [rng.integers(40)]
+        for _ in range(5):
+            one.append(follows[one[-1]] if rng.random() < 0.9 else rng.integers(40))
+        sequences.append([f"item {j:02d}" for j in one])
+    encoder = SequenceEncoder().fit(sequences)
+    rows = encoder.next_items(sequences)
+    model = SoftmaxClassifier(model=models.Hybrid(), dim=8, n_models=1, max_iter=3, random_state=seed)
+    model.fit(rows.X, rows.y)
+    histories = [["item 03"], ["item 03", f"item {follows[3]:02d}"]]
+    found, log_p = model.predict_top_k(encoder.transform(histories), 3, exclude="seen")
+    lists, same = model.predict_top_k(
+        encoder.transform(histories), 3, exclude=[np.flatnonzero(row) for row in encoder.transform(histories).toarray()]
+    )
+    np.testing.assert_array_equal(found, lists)
+    np.testing.assert_array_equal(log_p, same)
+    assert found[0, 0] == follows[3]
+    assert found[1, 0] == follows[follows[3]]
+    dense, _ = model.predict_top_k(encoder.transform(histories).toarray(), 3, exclude="seen")
+    np.testing.assert_array_equal(dense, found)
+
+
+def test_seen_needs_classes_that_are_columns(seed):
+    X = np.eye(3, dtype=np.float32).repeat(5, 0)
+    model = SoftmaxClassifier(random_state=seed).fit(X, np.array(["a", "b", "c"]).repeat(5))
+    with pytest.raises(ValueError, match="columns of X"):
+        model.predict_top_k(X, 1, exclude="seen")
+    with pytest.raises(ValueError, match=r"exclude is 'had'"):
+        model.predict_top_k(X, 1, exclude="had")
+
+
+def test_reciprocal_ranks_and_coverage(seed):
+    rng = np.random.default_rng(seed)
+    truth = [np.flatnonzero(rng.random(20) < 0.1).tolist() for _ in range(50)]
+    predicted = np.argsort(rng.random((50, 20)), axis=1)[:, :7]
+    for k in (1, 4, 7):
+        places = [
+            next((1 / (j + 1) for j in range(k) if row[j] in own), 0.0)
+            for row, own in zip(predicted, truth, strict=True)
+        ]
+        assert mrr_at_k(truth, predicted, k) == pytest.approx(np.mean(places))
+        assert coverage_at_k(predicted, 20, k) == len(set(predicted[:, :k].ravel().tolist())) / 20
+    assert coverage_at_k([[1, -1], [-1, -1]], 4, 2) == 0.25
+    for wrong, error in (([[4]], ValueError), ([[0.5]], TypeError), ([0], ValueError), ([[-2]], ValueError)):
+        with pytest.raises(error, match="predicted"):
+            coverage_at_k(wrong, 4, 1)
+
+
+def test_rows_are_a_csr_array_of_floats():
+    rows = SequenceEncoder().fit_transform([["a", "b"]])
+    assert isinstance(rows, sp.csr_array)
+    assert rows.dtype == np.float32
