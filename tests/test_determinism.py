@@ -15,7 +15,7 @@ from manyclass.training import passes
 pytestmark = pytest.mark.filterwarnings("ignore:training diverged. the exact loss")
 
 # (n_classes, n_samples): one point at a time; batches, the last one short, classes not a multiple of 16
-SIZES = [(30, 400), (1100, 2301)]
+SIZES = [(30, 400), (1030, 1203)]
 SOLVERS = names("solver", without="batch")
 
 
@@ -95,7 +95,7 @@ def test_threads_change_nothing_with_any_option(n_classes, n_samples, options, s
 
 
 def test_threads_change_nothing_where_small_batches_share_their_classes(seed):
-    X, y = planted(np.random.default_rng(seed), 2301, 20, 1100, density=0.4)
+    X, y = planted(np.random.default_rng(seed), 1203, 20, 1030, density=0.4)
     assert_threads_change_nothing(X, y, selection="uniform", n_negatives=20, random_state=seed, share_classes=True)
 
 
@@ -110,7 +110,7 @@ def test_the_same_random_state_gives_the_same_bits_and_another_one_other_draws(s
     assert same_bits(*drawn)
 
 
-@pytest.mark.parametrize(("n_classes", "n_samples"), [(30, 2301), (1100, 2301)])
+@pytest.mark.parametrize(("n_classes", "n_samples"), [(30, 2301), (1030, 1203)])
 def test_where_the_clock_cuts_a_pass_changes_no_bit(n_classes, n_samples, monkeypatch, seed):
     X, y = planted(np.random.default_rng(seed), n_samples, 20, n_classes)
     fits = []

@@ -29,14 +29,13 @@ def drawn_visits():
     rng = np.random.default_rng(0)
     popularity = 1 / (1 + rng.permutation(N_ITEMS)) ** 0.8
     group_of = rng.integers(N_GROUPS, size=N_ITEMS)
-    members = [np.flatnonzero(group_of == g) for g in range(N_GROUPS)]
-    shares = [popularity[some] / popularity[some].sum() for some in members]
-    visits = np.empty((N_VISITORS, PAST + 1), dtype=np.int64)
-    for row in visits:
-        likes = rng.choice(N_GROUPS, size=2, replace=False)
-        for place in range(PAST + 1):
-            group = likes[rng.integers(2)]
-            row[place] = rng.choice(members[group], p=shares[group])
+    likes = rng.random((N_VISITORS, N_GROUPS)).argsort(axis=1)[:, :2]
+    groups = np.take_along_axis(likes, rng.integers(2, size=(N_VISITORS, PAST + 1)), axis=1)
+    visits = np.empty_like(groups)
+    for g in range(N_GROUPS):
+        (members,) = np.nonzero(group_of == g)
+        shares = popularity[members] / popularity[members].sum()
+        visits[groups == g] = rng.choice(members, size=np.count_nonzero(groups == g), p=shares)
     rows = np.repeat(np.arange(N_VISITORS), PAST)
     ones = np.ones(rows.size, np.float32)
     return sp.csr_array((ones, (rows, visits[:, :-1].ravel())), shape=(N_VISITORS, N_ITEMS)), visits[:, -1]
