@@ -19,7 +19,7 @@ from manyclass.dask.batch_passes import FLOOR
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import Curvature
 from manyclass.dask.shards import Part, Stretch, Whole
-from manyclass.training.calls import Call
+from manyclass.training.incremental import Call
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 
