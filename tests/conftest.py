@@ -10,6 +10,8 @@ import pytest
 
 # Before OpenMP is loaded, which reads it once: teams may have as many threads as `four_cores` lets n_jobs ask for.
 os.environ["OMP_NUM_THREADS"] = "4"
+# NumPy's and SciPy's own threads wait by spinning: those of two workers of pytest-xdist would keep each other waiting.
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell runs in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and of commands that tests start and interrupt
@@ -17,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell r
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, help="seed of the random data; tests pass for any in 0-99")
-    told = "seconds of tests/fuzz/test_states.py; else it takes a minute and the same histories at each call"
+    told = "seconds of tests/fuzz/test_states.py; else it makes the same histories at each call"
     parser.addoption("--fuzz-seconds", type=float, help=told)
 
 
@@ -31,6 +33,12 @@ def seed(request: pytest.FixtureRequest) -> int:
 def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let n_jobs be up to 4: results must not depend on it, and a machine may have one core."""
     monkeypatch.setattr("manyclass.checks.cores", lambda: 4)
+
+
+@pytest.fixture(autouse=True)
+def unflushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let files be written without waiting for the disk, which tests of files wait for longer than for all else."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(autouse=True)

@@ -30,8 +30,8 @@ def problem(seed, n=300, n_classes=8, n_features=15):
 def large(seed):
     """So many classes and features a row that the exact step is predicted to take longer than it is worth."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(2400, 400)).astype(np.float32)
-    return X, np.arange(2400) % 1200
+    X = rng.normal(size=(1200, 200)).astype(np.float32)
+    return X, np.arange(1200) % 600
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,7 @@ def make_tables():
 def test_writing_the_tables_again_changes_no_page(make_tables):
     for path in make_tables.PAGES:
         text = path.read_text("utf-8")
-        assert make_tables.with_tables(text) == text
-        planted = text.replace("\n<!-- end", "\n| 77 |\n<!-- end", 1)
+        planted = text.replace("\n<!-- end", "\n| 77 |\n<!-- end")
         assert make_tables.with_tables(planted) == text
 
 

@@ -1,6 +1,7 @@
 """Steps by curvature, with which training goes on: their twin, streams that fall to the optimum, and new classes."""
 
 import copy
+import functools
 import os
 import warnings
 
@@ -23,6 +24,7 @@ from manyclass.training import points
 from manyclass.training.shrinkage import ends_of_stretches
 
 GAIN = 1.25
+LONG = pytest.mark.long
 
 
 class ByCurvature(Training):
@@ -138,21 +140,28 @@ def test_repeated_calls_with_nothing_set_end_at_the_ridged_optimum():
         assert objective(model) - best < nats, (solver, drawn)
 
 
-@pytest.mark.parametrize(("name", "nats"), [("implicit", 0.01), ("umax", 0.01), ("bregman", 0.01), ("exact", 0.01)])
-def test_repeated_calls_with_nothing_set_end_at_the_optimum_of_bibtex(name, nats):
+@functools.cache
+def certified_bibtex(alpha):
+    """The training rows of bibtex, and between which numbers the optimum with a ridge is."""
+    data = load_multiclass("bibtex", n_jobs=1)
+    model = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-4), alpha=alpha, max_iter=2000)
+    return data.X_train, data.y_train, model.fit(data.X_train, data.y_train).certificate(data.X_train, data.y_train)
+
+
+@pytest.mark.parametrize("name", ["implicit", *(pytest.param(n, marks=LONG) for n in ("umax", "bregman", "exact"))])
+def test_repeated_calls_with_nothing_set_end_at_the_optimum_of_bibtex(name):
     if "MANYCLASS_DATA" not in os.environ:
         pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
-    data, alpha = load_multiclass("bibtex", n_jobs=1), 1e-3
-    X, y = data.X_train, data.y_train
+    alpha = 1e-3
+    X, y, best = certified_bibtex(alpha)
 
     def objective(model):
         return model.evaluate(X, y)["log_loss"] + alpha / 2 * float(np.sum(model.coef_.astype(float) ** 2))
 
-    best = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-4), alpha=alpha, max_iter=2000).fit(X, y).certificate(X, y)
     model = SoftmaxClassifier(solver=name, alpha=alpha, random_state=0)
     for _ in range(100):
         model.partial_fit(X, y)
-    assert objective(model) - best["dual"] < nats + best["gap"]  # .0016 to .0043
+    assert objective(model) - best["dual"] < 0.01 + best["gap"]  # .0016 to .0043
 
 
 def planted(n_classes, n_features, n_rows, seed, *, sparse=False):
@@ -178,11 +187,18 @@ def learnt(model, X, y, X_test, y_test, n_calls, classes):
     return np.array(losses)
 
 
+@functools.cache
+def planted_and_fitted(n_classes, n_rows, seed):
+    """Such data of 10 features, and the test log-loss of a fit."""
+    X, y, X_test, y_test = planted(n_classes, 10, n_rows, seed)
+    fitted = SoftmaxClassifier(random_state=0).fit(X, y).evaluate(X_test, y_test)["log_loss"]
+    return X, y, X_test, y_test, fitted
+
+
 @pytest.mark.parametrize("n_calls", [1, 10, 100])
 def test_a_stream_with_nothing_set_falls_to_what_fit_finds(n_calls, seed):
-    X, y, X_test, y_test = planted(50, 10, 100_000, seed)
-    losses = learnt(SoftmaxClassifier(random_state=0), X, y, X_test, y_test, n_calls, np.arange(50))
-    fitted = SoftmaxClassifier(random_state=0).fit(X, y).evaluate(X_test, y_test)["log_loss"]
+    *data, fitted = planted_and_fitted(50, 100_000, seed)
+    losses = learnt(SoftmaxClassifier(random_state=0), *data, n_calls, np.arange(50))
     assert losses[-1] < fitted + 0.04  # .02 to .03 over seeds; with one step size for ever it was .8
     # Noise of 1,000 rows a call: a loss never rises by more than the standard error of its test rows.
     assert np.diff(losses).max(initial=0) < 0.02
@@ -193,9 +209,8 @@ def test_a_stream_with_nothing_set_falls_to_what_fit_finds(n_calls, seed):
     ("solver", "nats"), [(solvers.MinibatchImplicit(), 0.2), (solvers.Implicit(max_norm=50.0), 0.05)]
 )
 def test_steps_that_are_alike_for_all_weights_fall_too(solver, nats, seed):
-    X, y, X_test, y_test = planted(20, 10, 30_000, seed)
-    losses = learnt(SoftmaxClassifier(solver=solver, random_state=0), X, y, X_test, y_test, 30, np.arange(20))
-    fitted = SoftmaxClassifier(random_state=0).fit(X, y).evaluate(X_test, y_test)["log_loss"]
+    *data, fitted = planted_and_fitted(20, 30_000, seed)
+    losses = learnt(SoftmaxClassifier(solver=solver, random_state=0), *data, 30, np.arange(20))
     assert losses[-1] < fitted + nats
     assert np.diff(losses).max() < 0.02
 

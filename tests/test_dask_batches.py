@@ -1,4 +1,4 @@
-"""Margins and several labels a row on a Dask cluster of two processes."""
+"""Margins and several labels a row on a Dask cluster of two workers."""
 
 import itertools
 
@@ -10,7 +10,19 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-from reference.dask_rows import CHUNK, N_CLASSES, N_FEATURES, N, equal, halves, made_rows, on_one, parts, two_workers
+from reference.dask_rows import (
+    CHUNK,
+    KINDS_OF_WORKERS,
+    N_CLASSES,
+    N_FEATURES,
+    N,
+    equal,
+    halves,
+    made_rows,
+    on_one,
+    parts,
+    some_workers,
+)
 from reference.dask_simulation import simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
@@ -19,7 +31,7 @@ from manyclass.dask.batch_passes import FLOOR
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import Curvature
 from manyclass.dask.shards import Part, Stretch, Whole
-from manyclass.training.calls import Call
+from manyclass.training.incremental import Call
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 
@@ -28,9 +40,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 LOCAL = {DaskMarginClassifier: MarginClassifier, DaskSoftmaxClassifier: SoftmaxClassifier}
 
 
-@pytest.fixture(scope="module")
-def client():
-    with two_workers() as client:
+@pytest.fixture(scope="module", params=KINDS_OF_WORKERS)
+def client(request):
+    with some_workers(request.param) as client:
         yield client
 
 

@@ -1,4 +1,4 @@
-"""Training by rows and classes on a Dask cluster of three processes: no worker has all of W, the loss is as good."""
+"""Training by rows and classes on a Dask cluster of three workers: no worker has all of W, the loss is as good."""
 
 import threading
 import time
@@ -14,6 +14,7 @@ pytest.importorskip("distributed")
 import dask.array as da
 from distributed import Client, LocalCluster, get_worker
 from reference import dask_simulation
+from reference.dask_rows import KINDS_OF_WORKERS, some_workers
 from reference.dask_simulation import simulate_blocks
 
 from manyclass import SoftmaxClassifier, solvers
@@ -30,12 +31,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 N, N_FEATURES, N_CLASSES, CHUNK, N_WIDE = 600, 12, 20, 100, 5000
 
 
-@pytest.fixture(scope="module")
-def client():
-    with (
-        LocalCluster(n_workers=3, threads_per_worker=1, dashboard_address=":0", memory_limit="2GiB") as cluster,
-        Client(cluster) as client,
-    ):
+@pytest.fixture(scope="module", params=KINDS_OF_WORKERS)
+def client(request):
+    with some_workers(request.param, 3, "2GiB") as client:
         yield client
 
 

@@ -1,4 +1,4 @@
-"""Early stopping on a Dask cluster of two processes: each worker holds out rows of its own."""
+"""Early stopping on a Dask cluster of two workers: each worker holds out rows of its own."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ pytest.importorskip("distributed")
 
 import dask
 from reference.dask_rows import (
+    KINDS_OF_WORKERS,
     N_CLASSES,
     N_FEATURES,
     N,
@@ -16,7 +17,7 @@ from reference.dask_rows import (
     made_rows,
     on_one,
     parts,
-    two_workers,
+    some_workers,
 )
 from reference.dask_simulation import plan_of, simulate
 
@@ -28,9 +29,9 @@ from manyclass.training.validation import fork, held_out
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
-@pytest.fixture(scope="module")
-def client():
-    with two_workers() as client:
+@pytest.fixture(scope="module", params=KINDS_OF_WORKERS)
+def client(request):
+    with some_workers(request.param) as client:
         yield client
 
 

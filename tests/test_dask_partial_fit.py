@@ -1,4 +1,4 @@
-"""partial_fit on a Dask cluster of two processes."""
+"""partial_fit on a Dask cluster of two workers."""
 
 import pickle
 
@@ -9,7 +9,7 @@ import scipy.sparse as sp
 pytest.importorskip("distributed")
 
 from distributed import Client
-from reference.dask_rows import N, by_points, equal, made_rows, on_one, parts, two_workers
+from reference.dask_rows import KINDS_OF_WORKERS, N, by_points, equal, made_rows, on_one, parts, some_workers
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::R
 LOCAL = {DaskMarginClassifier: MarginClassifier, DaskSoftmaxClassifier: SoftmaxClassifier}
 
 
-@pytest.fixture(scope="module")
-def client():
-    with two_workers() as client:
+@pytest.fixture(scope="module", params=KINDS_OF_WORKERS)
+def client(request):
+    with some_workers(request.param) as client:
         yield client
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("distributed")
 
 import dask
 import dask.array as da
-from reference.dask_rows import by_points, equal, on_one, parts, two_workers
+from reference.dask_rows import by_points, equal, on_one, parts, some_workers
 from reference.dask_simulation import plan_of, simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
@@ -29,7 +29,7 @@ N, N_FEATURES, N_CLASSES, CHUNK = 600, 12, 20, 100
 
 @pytest.fixture(scope="module")
 def client():
-    with two_workers() as client:
+    with some_workers() as client:
         yield client
 
 

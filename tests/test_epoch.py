@@ -169,9 +169,9 @@ def test_projection_equals_its_twin(solver, selection, alpha, fit_intercept, sto
 )
 def test_batches_equal_the_twin(solver, formulation, selection, storage, seed):
     n_classes = 1100  # 1100 // 64 = 17 points a batch, 16 where all classes are scored; the last one is short
-    X, y = planted(np.random.default_rng(seed), 2300, 6, n_classes)
+    X, y = planted(np.random.default_rng(seed), 1201, 6, n_classes)
     parameters = {"n_negatives": 40, "learning_rate": 0.02 if solver == "umax" else 1.0, "max_iter": 1}
-    assert np.bincount(y).max() < 2300 // 17
+    assert np.bincount(y).max() < 1201 // 17
     # Rows move once or twice as labels and a few dozen times as wrong classes; each visit moves a row by far less than
     # the largest weight. 200 visits bound both.
     assert_fit_equals_twin(

@@ -93,7 +93,7 @@ TINY = {
     "titsias": ["--max-iter", "3", "--scale", "0.003"],
     "augment-reduce": ["--max-iter", "2", "--scale", "0.01"],
     "loss-decomposition": ["--max-iter", "2", "--scale", "0.0005"],
-    "race": ["--seconds", "0.02", "--max-iter", "20"],
+    "race": ["--seconds", "0.02", "--max-iter", "4"],
     "ldgs-skip-gram": ["--max-iter", "2", "--max-rows", "200"],
 }
 TABLES = {
@@ -125,8 +125,23 @@ def test_every_experiment_has_a_tiny_version_here():
     assert TINY.keys() == TABLES.keys() == PLOTS.keys() == EXPERIMENTS.keys()
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures are made, but not drawn to files, which takes several times as long as what they show."""
+    monkeypatch.setattr("manyclass.plot.style.Picture.image", lambda self, form: form.encode())
+
+
 @pytest.mark.parametrize("name", TINY)
-def test_every_experiment_runs_and_writes_its_tables_and_figures(name, folder, capsys):
+def test_every_experiment_runs_and_writes_its_tables_and_figures(name, folder, capsys, undrawn):
+    assert_all_is_written(name, folder, capsys)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n != "titsias")) for n in TINY])
+def test_figures_of_every_experiment_can_be_drawn(name, folder, capsys):
+    assert_all_is_written(name, folder, capsys)
+
+
+def assert_all_is_written(name, folder, capsys):
     experiment(name, *TINY[name])
     out, _ = capsys.readouterr()
     made = records(folder, name)
@@ -147,7 +162,7 @@ def test_every_experiment_runs_and_writes_its_tables_and_figures(name, folder, c
         assert (folder / name / f"{table}.md").read_text().strip() in out
 
 
-def test_runs_that_are_known_are_not_made_again(folder, capsys):
+def test_runs_that_are_known_are_not_made_again(folder, capsys, undrawn):
     name = "titsias"
     experiment(name, *TINY[name])
     capsys.readouterr()
@@ -224,7 +239,7 @@ def test_the_page_has_the_command_that_makes_it_again(folder):
     assert command.replace("'", "&#x27;") in page
 
 
-def test_two_runs_of_one_configuration_have_the_same_results(folder):
+def test_two_runs_of_one_configuration_have_the_same_results(folder, undrawn):
     for out in ("one", "two"):
         experiment("fagan-iyengar", "--data", "bibtex", "--methods", "umax", "--max-iter", "2", "--output", out)
     one, two = (

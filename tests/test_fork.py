@@ -67,8 +67,9 @@ assert right(2)  # and so does the parent, after it
 """)
 
 
-def test_a_child_works_that_was_forked_while_other_threads_were_at_work():
-    runs("""
+@pytest.mark.parametrize("n_forks", [5, pytest.param(100, marks=pytest.mark.long)])
+def test_a_child_works_that_was_forked_while_other_threads_were_at_work(n_forks):
+    runs(f"""
 go_on = True
 def work():
     while go_on:
@@ -76,7 +77,7 @@ def work():
 others = [threading.Thread(target=work) for _ in range(3)]
 for other in others:
     other.start()
-for _ in range(20):
+for _ in range({n_forks}):
     if (pid := os.fork()) == 0:
         os._exit(0 if right(2) else 1)
     assert exit_code(pid) == 0

@@ -416,7 +416,7 @@ K_TINY = 9
 FIRST_RATES = {"minibatch_implicit": 3.0}
 
 
-@pytest.mark.parametrize("m", [2, K_TINY])
+@pytest.mark.parametrize("m", [2, pytest.param(K_TINY, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name, facts in parts("solver").items() if not facts.biased])
 def test_calls_whose_steps_fall_end_at_the_optimum(name, m):
     """A call does not know that its rows are those of the call before, so that each visit is a first one."""

@@ -184,7 +184,7 @@ def elbo_by_definition(model, X, y, prior, rng):
     return np.mean(of_labels) - np.sum((np.square(m) + v) / prior - 1 - np.log(v / prior)) / (2 * len(y))
 
 
-@pytest.mark.parametrize("storage", ["sparse", "dense"])
+@pytest.mark.parametrize("storage", ["sparse", pytest.param("dense", marks=pytest.mark.long)])
 @pytest.mark.parametrize("noise", ["gumbel", *BOTH])
 def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, storage, seed, tmp_path):
     # Weights drawn from the prior, 100 points for 160 of them. Over five data sets the log-loss fell by .03 to .13

@@ -74,7 +74,7 @@ def test_many_random_cases_are_refused_or_hold():
 
 @in_processes
 def test_the_pool_notices_a_crash_and_a_hang_and_goes_on():
-    crash, first, spin, last = pool.run(["crash", "1", "spin", "2"], seconds=1.0)
+    crash, first, spin, last = pool.run(["crash", "1", "spin", "2"], seconds=0.5)
     assert crash["outcome"] == "crash"
     assert "exit status -11" in crash["faults"][0]
     assert (spin["outcome"], spin["faults"]) == ("hang", ["hang"])

@@ -77,7 +77,7 @@ def bibtex():
 BY_HAND = {"sgd": (0.1, 0.99, 160), "umax": (1.0, 0.9, 40), "minibatch_implicit": (20.0, 0.93, 60)}
 
 
-@pytest.mark.parametrize("name", UNBIASED)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] * (n != "implicit")) for n in UNBIASED])
 def test_on_bibtex_with_ridge(name, bibtex):
     X, y, alpha, best = bibtex
     rate, decay, passes = BY_HAND.get(name, (0.5, 0.9, 40))

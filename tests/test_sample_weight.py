@@ -49,11 +49,15 @@ def assert_weighted_fit_equals_twin(X, y, storage, sample_weight, **parameters):
     np.testing.assert_allclose(model.loss_curve_, expected.loss_curve, rtol=0, atol=score)
 
 
-# Each combination of parts meets one of four storages and intercepts.
-@pytest.mark.parametrize(
-    ("solver", "formulation", "selection", "options"),
-    [(*combination, n % 4) for n, combination in enumerate(combinations())],
-)
+def some_combinations():
+    """Each fifth, and so some of each solver, which has as many selections; the others are for the long suite."""
+    for n, combination in enumerate(combinations()):
+        # Each combination of parts meets one of four storages and intercepts.
+        short = n % 5 == 0 or combination[0] == "exact"
+        yield pytest.param(*combination, n % 4, marks=[] if short else pytest.mark.long)
+
+
+@pytest.mark.parametrize(("solver", "formulation", "selection", "options"), list(some_combinations()))
 def test_a_weighted_fit_equals_its_twin(solver, formulation, selection, options, seed):
     X, y = small_problem(seed)
     rate = 0.5 * rate_of(solver)

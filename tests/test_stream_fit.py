@@ -167,8 +167,8 @@ class Loader:
     ("solver", "rate", "drawn", "alpha"),
     [
         ("implicit", 0.4, "auto", 1e-3),
-        ("implicit", 0.4, "auto", 1e-2),
-        ("exact", 0.1, "auto", 1e-3),
+        pytest.param("implicit", 0.4, "auto", 1e-2, marks=pytest.mark.long),
+        pytest.param("exact", 0.1, "auto", 1e-3, marks=pytest.mark.long),
         ("bregman", 0.1, 5, 1e-3),
     ],
 )

@@ -14,6 +14,8 @@ from manyclass.checks import cores
 
 pytestmark = pytest.mark.skipif(not _core.by_openmp(), reason="this build has the standard library's threads")
 
+LONG = pytest.mark.long
+
 # 1,100 rows are three pieces of a prediction, which threads share out.
 BEGIN = """
 import os, threading
@@ -41,7 +43,7 @@ def runs(code: str, begin: str = "", **environment: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("given", "most"), [("1", 1), ("3", 3), ("2,4", 2)])
+@pytest.mark.parametrize(("given", "most"), [("1", 1), pytest.param("3", 3, marks=LONG), ("2,4", 2)])
 def test_teams_have_at_most_the_threads_that_the_environment_allows(given, most):
     runs(
         f"""
@@ -82,7 +84,7 @@ def test_a_process_that_begins_on_one_processor_has_teams_of_one():
     )
 
 
-@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("most", [pytest.param(1, marks=LONG), 3])
 def test_processes_of_joblib_have_the_threads_that_it_allows_them(most):
     runs(f"""
 from joblib import Parallel, delayed, parallel_config
@@ -94,21 +96,22 @@ with parallel_config(backend="loky", n_jobs=2, inner_max_num_threads={most}):
 """)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"OMP_WAIT_POLICY": "passive"},
-        {"OMP_WAIT_POLICY": "active", "OMP_NUM_THREADS": "2"},
-        {"OMP_DYNAMIC": "true"},
-        {"OMP_THREAD_LIMIT": "2"},
-        {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
-        {"OMP_NESTED": "true", "OMP_MAX_ACTIVE_LEVELS": "3"},
-        {"OMP_STACKSIZE": "4M"},
-        {"GOMP_SPINCOUNT": "0"},
-        {"OMP_NUM_THREADS": "2"},
-    ],
-    ids=str,
+# One by one in the long suite, and all of them in two processes here.
+SETTINGS = (
+    {"OMP_WAIT_POLICY": "passive"},
+    {"OMP_WAIT_POLICY": "active", "OMP_NUM_THREADS": "2"},
+    {"OMP_DYNAMIC": "true"},
+    {"OMP_THREAD_LIMIT": "2"},
+    {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
+    {"OMP_NESTED": "true", "OMP_MAX_ACTIVE_LEVELS": "3"},
+    {"OMP_STACKSIZE": "4M"},
+    {"OMP_NUM_THREADS": "2"},
+    {"GOMP_SPINCOUNT": "0"},
 )
+TOGETHER = [{name: value for some in SETTINGS[at::2] for name, value in some.items()} for at in range(2)]
+
+
+@pytest.mark.parametrize("settings", [*TOGETHER, *(pytest.param(one, marks=LONG) for one in SETTINGS)], ids=str)
 def test_what_openmp_is_told_changes_no_bit(settings):
     runs(
         """

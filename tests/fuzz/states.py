@@ -10,6 +10,7 @@ A history is its number: `python tests/fuzz/states.py 17` makes it again and tel
 
 from __future__ import annotations
 
+import math
 import sys
 import tempfile
 import time
@@ -29,8 +30,10 @@ def made(number: int, folder: Path) -> History:
     return kinds[number % len(kinds)](number, folder)
 
 
-def run(first: int, seconds: float, n_steps: int = 25, *, go_on: bool = False) -> tuple[Counter[str], list[str]]:
-    """Make histories from a number on until the time is over.
+def run(
+    first: int, seconds: float = math.inf, n_steps: int = 25, *, most: float = math.inf, go_on: bool = False
+) -> tuple[Counter[str], list[str]]:
+    """Make histories from a number on until the time is over or there are `most`.
 
     Returns
     -------
@@ -42,7 +45,7 @@ def run(first: int, seconds: float, n_steps: int = 25, *, go_on: bool = False) -
     counts: Counter[str] = Counter()
     faults: list[str] = []
     end, number = time.monotonic() + seconds, first
-    while time.monotonic() < end:
+    while time.monotonic() < end and number - first < most:
         with tempfile.TemporaryDirectory() as folder:
             history = made(number, Path(folder))
             try:

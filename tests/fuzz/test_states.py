@@ -1,4 +1,4 @@
-"""Histories of objects by `states.py`: a minute here, hours by `--fuzz-seconds`; planted faults are found."""
+"""Histories of objects by `states.py`: some here, hours by `--fuzz-seconds`; planted faults are found."""
 
 import random
 
@@ -9,12 +9,15 @@ from fuzz import states
 SECONDS = 60.0
 
 
-def test_no_order_of_calls_breaks_an_object(request):
-    """The numbers are others at each call where `--fuzz-seconds` is given."""
+@pytest.mark.parametrize("most", [150, pytest.param(2000, marks=pytest.mark.long)])
+def test_no_order_of_calls_breaks_an_object(most, request):
+    """The numbers are others at each call where `--fuzz-seconds` is given, and the time ends them."""
     given = request.config.getoption("--fuzz-seconds")
-    first = 0 if given is None else random.SystemRandom().randrange(10**9)
-    counts, faults = states.run(first, SECONDS if given is None else given)
-    print(f"{counts.total() - counts['histories']} steps of {counts['histories']} histories from {first} on")
+    if given is None:
+        counts, faults = states.run(0, most=most)
+    else:
+        counts, faults = states.run(random.SystemRandom().randrange(10**9), given)
+    print(f"{counts.total() - counts['histories']} steps of {counts['histories']} histories")
     assert not faults, faults[0]
     assert min(counts[step.__name__] for step in states.ClassifierHistory(0, None).ways()) > 0
 

@@ -4,6 +4,7 @@ from contextlib import contextmanager
 
 import dask
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
@@ -13,11 +14,24 @@ from manyclass.dask.shards import Shard
 N, N_FEATURES, N_CLASSES, CHUNK = 400, 10, 24, 100
 
 
+# What workers of most tests are: threads of this process, which are begun in no time; in the long suite processes.
+KINDS_OF_WORKERS = ["threads", pytest.param("processes", marks=pytest.mark.long)]
+# A worker looks at the memory of its process, and waits where that is above its share.
+OF_THE_WHOLE_PROCESS = {f"distributed.worker.memory.{at}": False for at in ("target", "spill", "pause")}
+
+
 @contextmanager
-def two_workers():
-    """A client of two processes of one thread, without limits of memory."""
+def some_workers(kind="processes", n_workers=2, memory_limit=None):
+    """A client of processes of one thread, or of as many threads."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=None) as cluster,
+        dask.config.set(OF_THE_WHOLE_PROCESS if kind == "threads" else {}),
+        LocalCluster(
+            n_workers=n_workers,
+            processes=kind == "processes",
+            threads_per_worker=1,
+            dashboard_address=":0",
+            memory_limit=memory_limit,
+        ) as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit
@@ -18,6 +20,7 @@ MEMBERS = {
 }
 
 
+@cache
 def gauss_rule(family: str, n: int) -> tuple[Floats, Floats]:
     """Nodes and weights of the n-point Gauss rule: Stieltjes' recurrence, and its Jacobi matrix by LAPACK."""
     log_density, low, high = MEMBERS[family]

@@ -32,10 +32,10 @@ from manyclass.classifiers.streams import (
     within_memory,
 )
 from manyclass.parts import Parameters
-from manyclass.training.calls import Call
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import NewFeatures
+from manyclass.training.incremental import Call
 from manyclass.training.state import Points, Starts, State
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data

@@ -41,7 +41,7 @@ from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_str
 from manyclass.datasets import Stream
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
-from manyclass.training.calls import Call, Kept, KeptRows
+from manyclass.training.incremental import Call, Kept, KeptRows
 from manyclass.training.progress import progress_bar
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash

@@ -24,9 +24,9 @@ from manyclass.models import MODELS
 from manyclass.parts import Part, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
-from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
+from manyclass.training.incremental import Call
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.training.weighting import ClassWeight

@@ -63,8 +63,8 @@ from manyclass.classifiers.data import is_indicator
 from manyclass.classifiers.ensemble import is_composed
 from manyclass.labels import as_labels, check_targets, find_positions, sorted_classes
 from manyclass.parts import Parameters, Part
-from manyclass.training.calls import Call
 from manyclass.training.growth import check_starts
+from manyclass.training.incremental import Call
 from manyclass.training.state import Points, Starts, State
 
 

@@ -27,9 +27,9 @@ from manyclass.classifiers.partial_fit import (
 )
 from manyclass.parts import Parameters
 from manyclass.training.calibration import Calibration
-from manyclass.training.calls import Call
 from manyclass.training.core_training import Watch
 from manyclass.training.growth import NewFeatures, widened
+from manyclass.training.incremental import Call
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train

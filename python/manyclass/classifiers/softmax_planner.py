@@ -30,9 +30,9 @@ from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
-from manyclass.training.calls import Call
 from manyclass.training.core_training import Watch
 from manyclass.training.growth import refuse_starts
+from manyclass.training.incremental import Call
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train

@@ -26,9 +26,9 @@ from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
-from manyclass.training.calls import Call
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
+from manyclass.training.incremental import Call
 from manyclass.training.local_family import TIGHTEST, LocalFamily
 from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles

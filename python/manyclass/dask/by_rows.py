@@ -22,7 +22,7 @@ from manyclass.dask.point_passes import PointPasses, added
 from manyclass.dask.rounds import Training, completed, draft_of, same
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.dask.workers import LostWorkerError, Workers
-from manyclass.training.calls import Before, Call
+from manyclass.training.incremental import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, State

@@ -28,8 +28,8 @@ from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
 from manyclass.dask.refusals import DIVISIONS, check_settled, check_supported, divides_classes
 from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.dask.workers import LostWorkerError, Workers
-from manyclass.training.calls import Call
 from manyclass.training.core_training import Watch
+from manyclass.training.incremental import Call
 
 OF_CLUSTER = {"division": "auto", "n_merges": 1, "client": None}  # parameters beside those of one machine
 

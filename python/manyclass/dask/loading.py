@@ -24,7 +24,7 @@ from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
-from manyclass.training.calls import Before, Call, passes_of_call
+from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.plan import Labels, PointsPlan
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork, held_out

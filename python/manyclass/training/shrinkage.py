@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from manyclass.training.calls import Before
+from manyclass.training.incremental import Before
 from manyclass.training.plan import PointsPlan
 from manyclass.training.state import Points
 from manyclass.weights.arrays import Doubles

@@ -34,9 +34,9 @@ from manyclass.training.blend import (
     rows_held_out,
     rows_that_tell,
 )
-from manyclass.training.calls import Before, Call, passes_of_call, set_new_intercepts
 from manyclass.training.core_training import Trained, Watch
 from manyclass.training.growth import set_new_rows
+from manyclass.training.incremental import Before, Call, passes_of_call, set_new_intercepts
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
