@@ -18,6 +18,7 @@ from roofline_kernels import KERNELS as WITH_BOUNDS
 from roofline_kernels import Calls, Kernel, Passes, dense, labels, linear_model, passes_of, sparse
 
 from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass.weights.storage import Mixture
 from manyclass.weights.weights import Weights
 
 
@@ -74,7 +75,7 @@ def mixed(question):
         rows = Weights.start_over_phi(k, d, embedding_dim=32, intercept=True, relu=False, rng=rng)
         rows.matrix[:, :32] = rng.normal(size=(k, 32))
         counts, totals = np.ones(d * each, np.float32), np.full(d, each, np.float32)
-        weights = replace(pairs.beside(rows), counts=counts, totals=totals, share=0.3, shrinkage=3.0)
+        weights = replace(pairs.beside(rows), counts=counts, totals=totals, mixture=Mixture(0.3, 3.0))
         X, y = sparse(n, d, 20), labels(k, k)[:n].astype(np.int32)
         return Calls(lambda: question(weights, X, y), {})
 
