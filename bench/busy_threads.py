@@ -23,11 +23,20 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass import SkipGram, SoftmaxClassifier, SphericalClusterIndex, _core, solvers
+from manyclass import (
+    AugmentReduceClassifier,
+    MarginClassifier,
+    SkipGram,
+    SoftmaxClassifier,
+    SphericalClusterIndex,
+    _core,
+    solvers,
+)
 
 WAYS = {"1": (1, True), "2, openmp": (2, True), "2, standard library": (2, False)}  # threads, whether by OpenMP
 SAMPLED = (
@@ -49,13 +58,20 @@ def drawn(n: int, n_features: int, n_classes: int, row: int = 40) -> tuple[sp.cs
     return X, (n_classes ** rng.random(n) - 1).astype(np.int64)
 
 
-def fits(solver: Callable[[], object], n: int, max_iter: int, **given: object) -> Work:
+def fits(make: Callable[..., Any], n: int, n_classes: int = 4_000, width: int = 0, **given: object) -> Work:
+    """Fits of n sparse rows, or of dense ones of a width, by the estimator that `make` returns."""
+
     def work(n_jobs: int) -> Callable[[], object]:
-        X, y = drawn(n, 5_000, 4_000)
-        model = SoftmaxClassifier(solver=solver(), max_iter=max_iter, n_jobs=n_jobs, random_state=0, **given)
-        return lambda: model.fit(X, y)
+        X, y = drawn(n, 5_000, n_classes)
+        rows = np.random.default_rng(1).normal(size=(n, width)).astype(np.float32) if width else X
+        model = make(n_jobs=n_jobs, random_state=0, **given)
+        return lambda: model.fit(rows, y)
 
     return work
+
+
+def softmax(solver: Callable[[], object], n: int, max_iter: int, **given: object) -> Work:
+    return fits(lambda **own: SoftmaxClassifier(solver=solver(), **own), n, max_iter=max_iter, **given)
 
 
 def skip_gram(objective: str, n_words: int) -> Work:
@@ -90,17 +106,23 @@ def cases(names: tuple[str, ...]) -> dict[str, Work]:
     found: dict[str, Work] = {}
     for name in names:
         for way in ("deterministic", "hogwild"):
-            found[f"{name}, {way}"] = fits(partial(getattr(solvers, name), parallel=way), 5_000, 2, **points)
+            found[f"{name}, {way}"] = softmax(partial(getattr(solvers, name), parallel=way), 5_000, 2, **points)
     linear = {"model": "linear", "alpha": 0.0}
     for way in ("deterministic", "hogwild"):
-        found[f"Exact, {way}"] = fits(partial(solvers.Exact, parallel=way), 1_000, 2, **linear)
-    found["LBFGS"] = fits(solvers.LBFGS, 1_000, 4, **linear)
-    found["MinibatchImplicit"] = fits(solvers.MinibatchImplicit, 1_000, 2, **points)
+        found[f"Exact, {way}"] = softmax(partial(solvers.Exact, parallel=way), 1_000, 2, **linear)
+    found["LBFGS"] = softmax(solvers.LBFGS, 1_000, 4, **linear)
+    found["MinibatchImplicit"] = softmax(solvers.MinibatchImplicit, 1_000, 2, **points)
     embedding = {"model": "embedding", "dim": 128}
     drawn_classes = {"sampler": "frequency", "n_negatives": 1024}
-    found["embeddings, 1,024 drawn"] = fits(solvers.Adagrad, 3_000, 2, **embedding, **drawn_classes)
-    found["embeddings, all classes"] = fits(solvers.Adagrad, 2_000, 2, **embedding, sampler="all")
-    found["pairs"] = fits(solvers.Adagrad, 500, 1, model="sparse")
+    found["embeddings, 1,024 drawn"] = softmax(solvers.Adagrad, 3_000, 2, **embedding, **drawn_classes)
+    found["embeddings, all classes"] = softmax(solvers.Adagrad, 2_000, 2, **embedding, sampler="all")
+    found["margins, embeddings"] = fits(MarginClassifier, 2_000, 1_000, model="embedding", dim=64, max_iter=2)
+    found["margins, features"] = fits(MarginClassifier, 2_000, 1_000, model="linear", max_iter=2)
+    for noise in ("normal", "logistic"):
+        found[f"A&R, {noise}"] = fits(AugmentReduceClassifier, 3_000, 1_000, noise=noise, max_iter=2)
+    found["default, sparse rows"] = fits(SoftmaxClassifier, 1_000, 300)
+    found["default, dense rows"] = fits(SoftmaxClassifier, 2_000, 300, width=64)
+    found["pairs"] = softmax(solvers.Adagrad, 500, 1, model="sparse")
     for objective in ("softmax", "negative_sampling"):
         found[f"skip-gram, {objective}"] = skip_gram(objective, 20_000)
     found["top 5 of 1,200 rows, 8 times"] = predictions(1_200, 8)
@@ -151,10 +173,10 @@ def busy(n: int) -> Iterator[None]:
             other.wait()
 
 
-def measured(work: Work, rounds: int) -> dict[str, list[tuple[float, float]]]:
-    found: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
+def measured(work: Work, rounds: int, ways: list[str]) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for turn in range(rounds):
-        for way in [*WAYS, *WAYS][turn % len(WAYS) :][: len(WAYS)]:
+        for way in [*ways, *ways][turn % len(ways) :][: len(ways)]:
             found[way].append(in_a_child(work, *WAYS[way]))
     return found
 
@@ -166,26 +188,27 @@ def main() -> None:
     parser.add_argument("--loads", nargs="+", type=int, default=[0, 2, 5, 10], help="numbers of busy processes")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", action="store_true", help="tell the processor's seconds, too")
+    parser.add_argument("--openmp", action="store_true", help="leave threads of the standard library out")
     args = parser.parse_args()
     print(
         f"{os.cpu_count()} processors, {_core.best_isa()}, load {os.getloadavg()[0]:.1f}, OpenMP: {_core.by_openmp()}"
     )
-    print("| case | load | 1 thread, s | 2 by OpenMP, times | 2 of the standard library, times |")
-    print("|---|---|---|---|---|", flush=True)
+    ways = [way for way, (_, by_openmp) in WAYS.items() if by_openmp or not args.openmp]
+    print("| case | load | 1 thread, s |" + "".join(f" {way}, times |" for way in ways[1:]))
+    print("|---" * (2 + len(ways)) + "|", flush=True)
     for name, work in cases(SAMPLED if args.all else FEW).items():
         if not name.startswith(tuple(args.cases)):
             continue
         for load in args.loads:
             with busy(load):
-                found = measured(work, args.rounds)
+                found = measured(work, args.rounds, ways)
             one = [wall for wall, _ in found["1"]]
-            ratios = [
-                statistics.median(wall / alone for (wall, _), alone in zip(found[way], one, strict=True))
-                for way in list(WAYS)[1:]
-            ]
-            line = f"| {name} | {load} | {statistics.median(one):.3f} | {ratios[0]:.2f} | {ratios[1]:.2f} |"
+            line = f"| {name} | {load} | {statistics.median(one):.3f} |"
+            for way in ways[1:]:
+                ratios = [wall / alone for (wall, _), alone in zip(found[way], one, strict=True)]
+                line += f" {statistics.median(ratios):.2f} |"
             if args.seconds:
-                used = [f"{statistics.median(cpu for _, cpu in found[way]):.3f}" for way in WAYS]
+                used = [f"{statistics.median(cpu for _, cpu in found[way]):.3f}" for way in ways]
                 line += f" processor: {', '.join(used)} s |"
             print(line, flush=True)
 

@@ -10,19 +10,31 @@ It writes "ready" once the kernel is made. For each line that it reads it runs a
 import sys
 import tempfile
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from roofline_kernels import KERNELS as WITH_BOUNDS
 from roofline_kernels import Calls, Kernel, Passes, dense, labels, linear_model, passes_of, sparse
 
 from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass.weights.storage import Mixture
+from manyclass.weights.weights import Weights
 
 
 def pairs(small, _):
     """A pass over weights of pairs of a feature and a class that occur together."""
     n, d, k = (2000, 300, 400) if small else (20_000, 3000, 4000)
     X, y = sparse(n, d, 20), labels(n, k)
-    given = {"model": "sparse", "n_jobs": 1, "random_state": 0}
+    given = {"model": "sparse", "learning_rate": 1.0, "n_jobs": 1, "random_state": 0}
+    return Passes(passes_of(lambda max_iter: SoftmaxClassifier(max_iter=max_iter, **given), X, y), {})
+
+
+def pairs_of_few_rows(small, _):
+    """A pass over pairs whose features came with few rows, so that most classes are met by none of a row's features."""
+    n, d, k = (2000, 4000, 500) if small else (20_000, 40_000, 5000)
+    X, y = sparse(n, d, 10), labels(n, k)
+    given = {"model": "sparse", "learning_rate": 1.0, "n_jobs": 1, "random_state": 0}
     return Passes(passes_of(lambda max_iter: SoftmaxClassifier(max_iter=max_iter, **given), X, y), {})
 
 
@@ -32,6 +44,42 @@ def margins(small, _):
     X, y = sparse(n, d, 10), labels(n, k)
     given = {"model": "embedding", "dim": dim, "n_jobs": 1, "random_state": 0, "learning_rate": 0.1}
     return Passes(passes_of(lambda max_iter: MarginClassifier(max_iter=max_iter, **given), X, y), {})
+
+
+def margins_by_features(small, _):
+    """A pass of margins over sparse rows, whose weights are rows of features."""
+    n, d, k = (1000, 500, 600) if small else (10_000, 5000, 3000)
+    X, y = sparse(n, d, 10), labels(n, k)
+    given = {"model": "linear", "n_jobs": 1, "random_state": 0, "learning_rate": 0.1}
+    return Passes(passes_of(lambda max_iter: MarginClassifier(max_iter=max_iter, **given), X, y), {})
+
+
+def stream(small, _):
+    """A call of `partial_fit` with few new rows beside those before, whose steps fall by curvature."""
+    n, d, k, m = (6000, 200, 2048, 64) if small else (50_000, 20_000, 16_400, 64)
+    X, y = sparse(n, d, 20), labels(n, k)
+    given = {"model": "linear", "sampler": "block", "n_negatives": m, "alpha": 0.0, "n_jobs": 1, "random_state": 0}
+    model = SoftmaxClassifier(solver="implicit", **given).partial_fit(X, y)
+    return Calls(lambda: model.partial_fit(X[: n // 20], y[: n // 20]), {})
+
+
+def mixed(question):
+    """A question to a hybrid that mixes counts in: a row meets up to 400 classes by its 20 features."""
+
+    def make(small, _):
+        n, d, k, each = (200, 1000, 2000, 20) if small else (2000, 10_000, 50_000, 20)
+        rng = np.random.default_rng(4)
+        at = (rng.integers(0, k // each, (d, each)) + np.arange(each) * (k // each)).astype(np.int32)
+        values, indptr = rng.normal(size=d * each).astype(np.float32), np.arange(d + 1, dtype=np.int64) * each
+        pairs = Weights.on_pairs(indptr, at.ravel(), values, rng.normal(size=k).astype(np.float32))
+        rows = Weights.start_over_phi(k, d, embedding_dim=32, intercept=True, relu=False, rng=rng)
+        rows.matrix[:, :32] = rng.normal(size=(k, 32))
+        counts, totals = np.ones(d * each, np.float32), np.full(d, each, np.float32)
+        weights = replace(pairs.beside(rows), counts=counts, totals=totals, mixture=Mixture(0.3, 3.0))
+        X, y = sparse(n, d, 20), labels(k, k)[:n].astype(np.int32)
+        return Calls(lambda: question(weights, X, y), {})
+
+    return make
 
 
 def implicit_embeddings(small, _):
@@ -57,12 +105,17 @@ def coded(form, is_sparse):
 
 KERNELS = WITH_BOUNDS | {
     "pairs": Kernel(pairs),
+    "pairs, most classes unmet": Kernel(pairs_of_few_rows),
     "margins over embeddings": Kernel(margins),
+    "margins by features": Kernel(margins_by_features),
     "embeddings of 192": Kernel(implicit_embeddings),
     "top 5, sparse, halves": Kernel(coded("float16", True)),
     "top 5, sparse, bytes": Kernel(coded("int8", True)),
     "top 5, dense, halves": Kernel(coded("float16", False)),
     "top 5, dense, bytes": Kernel(coded("int8", False)),
+    "steps by curvature, 64 classes": Kernel(stream),
+    "top 5, counts mixed": Kernel(mixed(lambda weights, X, _: weights.top_k(X, 5, 1))),
+    "log-losses, counts mixed": Kernel(mixed(lambda weights, X, y: weights.log_losses(X, y, 1))),
 }
 
 

@@ -50,12 +50,17 @@ KERNELS = (
     "skip-gram",
     "text parsing",
     "pairs",
+    "pairs, most classes unmet",
     "margins over embeddings",
+    "margins by features",
     "embeddings of 192",
     "top 5, sparse, halves",
     "top 5, sparse, bytes",
     "top 5, dense, halves",
     "top 5, dense, bytes",
+    "steps by curvature, 64 classes",
+    "top 5, counts mixed",
+    "log-losses, counts mixed",
 )
 # Runs at loads of 7 to 10 differ by up to .004: long calls ask now and then, by the clock, whether they are to stop.
 TOLERANCE = 0.02

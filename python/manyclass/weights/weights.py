@@ -334,17 +334,20 @@ class Weights(StoredWeights):
 
         What is new begins at 0.
         """
+        # Where new classes come last a slice will do: to copy by places costs some ten times as much.
+        is_first = len(position) > 0 and position[-1] == len(position) - 1
+        places = slice(len(position)) if is_first else position
         bias = np.zeros(n_classes, dtype=np.float32)
-        bias[position] = self.bias
+        bias[places] = self.bias
         more: dict[str, Any] = {"bias": bias, "scales": self.scales.copy()}
         if self.matrix.size:
             more["matrix"] = aligned_zeros(
                 *((self.n_features, padded(n_classes)) if self.by_feature else (n_classes, self.matrix.shape[1]))
             )
             if self.by_feature:
-                more["matrix"][:, position] = self.matrix[:, : self.n_classes]
+                more["matrix"][:, places] = self.matrix[:, : self.n_classes]
             else:
-                more["matrix"][position] = self.matrix
+                more["matrix"][places] = self.matrix
         if self.embeddings.size:
             more["embeddings"] = aligned_zeros(*self.embeddings.shape)
             more["embeddings"][:] = self.embeddings
