@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
+from manyclass.datasets.preprocessing import l2_normalize
 from manyclass.labels import as_labels, check_kind, find_positions, joined_labels, sorted_classes
 
 Ids = NDArray[np.int32]
@@ -39,8 +40,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     r"""Histories of items to rows of recency weights, with a column for each item.
 
     The value of an item is :math:`\sum_s (1 + s)^{-\mathrm{decay}}` over the steps s back from the end of the history
-    at which it stands, 0 being the last one. Labels are columns, so that `models.Hybrid` knows which class is which
-    column, and learns from it whether items come again, and `predict_top_k(exclude="seen")` leaves out what a row has.
+    at which it stands, 0 being the last one, and rows have unit length then. Labels are columns, so that
+    `models.Hybrid` knows which class is which column, and learns from it whether items come again, and
+    `predict_top_k(exclude="seen")` leaves out what a row has.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     >>> encoder.items_.tolist()
     ['cup', 'pot', 'tea']
     >>> encoder.transform([["tea", "cup"]]).toarray().tolist()
-    [[1.0, 0.0, 0.5]]
+    [[0.8944271802902222, 0.0, 0.4472135901451111]]
     >>> rows = encoder.next_items(visits)
     >>> encoder.items_[rows.y].tolist(), rows.sequence.tolist()
     (['cup', 'tea', 'pot'], [0, 0, 1])
@@ -170,10 +172,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         back = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)  # steps from the last item
         columns = codes[np.repeat(end, lengths) - 1 - back]
-        values = ((1.0 + back) ** -self.decay).astype(np.float32)
-        rows = sp.csr_array((values, columns, indptr), shape=(len(lengths), len(self.items_)))
+        rows = sp.csr_array(((1.0 + back) ** -self.decay, columns, indptr), shape=(len(lengths), len(self.items_)))
         rows.sum_duplicates()
-        return rows
+        return l2_normalize(rows.astype(np.float32))
 
     @staticmethod
     def sequences_of(
