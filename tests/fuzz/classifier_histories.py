@@ -151,7 +151,7 @@ class ClassifierHistory(History):
             return None
         weights = self.rng.random(n) + 0.1
         if self.extreme:
-            weights[0] = 10.0 ** self.rng.uniform(0, 100)  # above, sums of squares leave steps by curvature no digits
+            weights[0] = 10.0 ** self.rng.uniform(0, 100)  # larger ones are refused
         return weights
 
     @property
@@ -200,7 +200,7 @@ class ClassifierHistory(History):
         elif how == "iterator":
             self.refused(lambda: self.model.fit(self.parts(fails=True)), on=self.model, must=True)
         else:
-            wrong = np.full(len(y), self.one((-1.0, np.nan, np.inf, 0.0)))
+            wrong = np.full(len(y), self.one((-1.0, np.nan, np.inf, 0.0, 1e101, MOST**5)))
             self.refused(lambda: self.model.fit(X, y, sample_weight=wrong), on=self.model, must=True)
 
     def how_to_go_on(self) -> dict[str, Any]:
