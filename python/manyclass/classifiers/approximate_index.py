@@ -5,12 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+
 from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.exclusion import Best
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, row_norms_sq
 from manyclass.weights.weights import Weights
+
+LONGEST_SQ = 2.0**122  # of rows that an index takes; scores of longer ones may not be finite, and are all found
 
 
 class ApproximateAnswers:
@@ -59,7 +63,18 @@ class ApproximateAnswers:
         index = self.made_index(random_state, n_threads)
 
         def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            return index.top_k(self._mapped(some), width, recall, n_threads)
+            mapped = self._mapped(some)
+            searched = row_norms_sq(mapped) <= LONGEST_SQ
+            if searched.all():
+                return index.top_k(mapped, width, recall, n_threads)
+            parts = [(~searched, exact(some[~searched], width))]
+            if searched.any():
+                parts.append((searched, index.top_k(mapped[searched], width, recall, n_threads)))
+            shape = (len(searched), width)
+            found = np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(len(searched))
+            for rows, (ids, log_p, std) in parts:
+                found[0][rows], found[1][rows], found[2][rows] = ids, log_p, std
+            return found
 
         return best_of_index
 
