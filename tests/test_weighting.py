@@ -91,7 +91,7 @@ def test_weights_are_taken_in_any_form(name, problem):
         assert np.array_equal(kept, np.array(form))
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e300, 4.0])
+@pytest.mark.parametrize("scale", [1e-300, 1e99, 4.0])
 def test_only_ratios_of_weights_matter(scale, problem):
     X, y, weights = problem
     for name in ("softmax", "lbfgs", "margin", "utility"):
