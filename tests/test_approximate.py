@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex
+from manyclass.classifiers.answers import build_index
 from manyclass.search import class_index
 from manyclass.weights.weights import Weights
 
@@ -217,6 +218,23 @@ def test_the_core_refuses_samples_and_ids_that_do_not_fit(seed):
 
 
 # Through the estimator
+
+
+@pytest.mark.parametrize("model", ["linear", "embedding"])
+def test_weights_that_no_index_holds_are_answered_exactly_and_told(model, small, seed):
+    rng = np.random.default_rng(seed)
+    X = as_storage(rng.random((90, D), dtype=np.float32), "sparse" if model == "embedding" else "dense")
+    found = SoftmaxClassifier(model=model, max_iter=1, random_state=seed).fit(X, np.arange(90) % 30)
+    found._weights.matrix[:] *= np.float32(1e30)
+    with pytest.warns(UserWarning, match="approximate=True is not followed: a weight is .* too large for an index"):
+        labels, log_p = found.predict_top_k(X[:4], 3, approximate=True)
+    expected = found.predict_top_k(X[:4], 3)
+    np.testing.assert_array_equal(labels, expected[0])
+    np.testing.assert_array_equal(log_p, expected[1])
+    with pytest.raises(ValueError, match=r"of no use: a weight is .* too large for an index"):
+        build_index(
+            found, as_storage(np.ones((200, D), np.float32), "sparse" if model == "embedding" else "dense"), 3, 1.0
+        )
 
 
 @pytest.mark.parametrize("storage", ["dense", "sparse"])

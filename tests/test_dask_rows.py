@@ -206,6 +206,18 @@ def test_columns_of_a_data_frame_train_as_arrays(client, data):
         assert found.score(dX, dy) == found.to_local().score(kept[names].to_numpy(), kept["y"])
 
 
+def test_a_weight_beyond_the_bound_is_refused_on_a_worker(client, data):
+    X, y = data
+    w = np.where(np.arange(N) == 150, 1e120, 1.0)
+    model = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client)
+    for call in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=r"sample_weight\[50\] is 1e\+120; .*at most 1e\+100"):  # of its part
+            call(*arrays(X, y), sample_weight=da.from_array(w, chunks=CHUNK))
+    with pytest.raises(ValueError, match=r"class_weight\['class 01'\] is 1e\+120; .*at most 1e\+100"):
+        DaskSoftmaxClassifier(**parameters(class_weight={"class 01": 1e120}), client=client).fit(*arrays(X, y))
+    assert not hasattr(model, "classes_")
+
+
 def test_unknown_chunks_that_do_not_fit_are_refused_with_the_remedy(client, data):
     X, y = data
     model = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client)
