@@ -21,6 +21,8 @@ from manyclass import (
     tune_learning_rate,
 )
 from manyclass.training import train as train_module
+from manyclass.training.blend import Scales
+from manyclass.training.plan import Labels
 
 
 @pytest.mark.parametrize("noise", ["normal", "logistic", "gumbel"])
@@ -158,6 +160,47 @@ def test_steps_by_curvature_stay_numbers_after_rows_of_huge_weights(model, weigh
             ):
                 found.partial_fit(X, y, **given)
                 finite(found, X)
+
+
+@pytest.mark.parametrize("scale", [1e19, 3e38])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("model", [SoftmaxClassifier(model="sparse"), SoftmaxClassifier(model="hybrid", dim=3)])
+def test_sums_of_squares_of_pairs_are_saved_whatever_the_features_and_the_weights(
+    model, several, scale, seed, tmp_path
+):
+    rng = np.random.default_rng(seed)
+    X = (rng.random((60, 6)) < 0.5) * scale * rng.choice([1, -1, 0.3], (60, 6))
+    X, y = sp.csr_array(X.astype(np.float32)), np.arange(60) % 4
+    Y, weights = (np.eye(4, dtype=int)[y] if several else y), np.where(np.arange(60) % 7 == 3, 1e100, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = clone(model).set_params(random_state=seed, max_iter=2).fit(X, Y)
+        for given in ({"learning_rate": 2.0},) * 3 + ({},):
+            found.partial_fit(X, Y, sample_weight=weights, **given)
+        found.save(tmp_path / "model")
+        other = load(tmp_path / "model")
+        found.partial_fit(X, Y)
+        np.testing.assert_array_equal(other.partial_fit(X, Y).decision_function(X), found.decision_function(X))
+
+
+@pytest.mark.parametrize("largest", [1e30, 1e37, 1e38])
+def test_scales_of_terms_of_huge_scores_stay_numbers(largest, seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    X, Y = sp.csr_array((rng.random((200, 6)) < 0.5).astype(np.float32)), (rng.random((200, 12)) < 0.5).astype(int)
+    found = SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, random_state=seed).fit(X, Y)
+    weights, own = found._weights, sp.csr_array(Y)
+    weights.matrix[:] = rng.choice([-1, 1], weights.matrix.shape).astype(np.float32) * np.float32(largest)
+    labels = Labels(own.indptr.astype(np.int64), own.indices.astype(np.int32))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        scales = Scales.unknown(True).learnt(weights, X, labels, 1)
+        assert np.isfinite(scales.means).all()
+        assert np.isfinite(scales.precisions).all()
+        found.partial_fit(X, Y)  # its weights are those without the scales that a fit gave their terms
+    finite(found, X)
+    found.save(tmp_path / "model")
 
 
 @pytest.mark.parametrize(
