@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell r
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, help="seed of the random data; tests pass for any in 0-99")
-    told = "seconds of tests/fuzz/test_states.py; else it makes the same histories at each call"
+    told = "seconds of each fuzzer; else they make the same histories at each call"
     parser.addoption("--fuzz-seconds", type=float, help=told)
 
 

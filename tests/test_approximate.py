@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex
+from manyclass.classifiers.answers import build_index
 from manyclass.search import class_index
 from manyclass.weights.weights import Weights
 
@@ -141,7 +142,8 @@ def normalizers(W, Q, *, width, sample_size, n_probe=1, seed=0, first=0, n_threa
     out = index._index.log_normalizers(
         Q, scores=scores, ids=ids, sample_size=sample_size, seed=seed, first=first, n_threads=n_threads, isa=isa
     )
-    return ids, *out
+    best = scores[:, :1].astype(np.float64)
+    return ids, out[0] + best[:, 0], out[1]  # the core tells log Z less the best score
 
 
 def test_the_estimate_equals_its_twin(seed):
@@ -216,6 +218,46 @@ def test_the_core_refuses_samples_and_ids_that_do_not_fit(seed):
 
 
 # Through the estimator
+
+
+@pytest.mark.parametrize("model", ["linear", "embedding"])
+def test_weights_that_no_index_holds_are_answered_exactly_and_told(model, small, seed):
+    rng = np.random.default_rng(seed)
+    X = as_storage(rng.random((90, D), dtype=np.float32), "sparse" if model == "embedding" else "dense")
+    found = SoftmaxClassifier(model=model, max_iter=1, random_state=seed).fit(X, np.arange(90) % 30)
+    found._weights.matrix[:] *= np.float32(1e30)
+    with pytest.warns(UserWarning, match="approximate=True is not followed: a weight is .* too large for an index"):
+        labels, log_p = found.predict_top_k(X[:4], 3, approximate=True)
+    expected = found.predict_top_k(X[:4], 3)
+    np.testing.assert_array_equal(labels, expected[0])
+    np.testing.assert_array_equal(log_p, expected[1])
+    with pytest.raises(ValueError, match=r"of no use: a weight is .* too large for an index"):
+        build_index(
+            found, as_storage(np.ones((200, D), np.float32), "sparse" if model == "embedding" else "dense"), 3, 1.0
+        )
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("scale", [1e4, 1e12, 1e25, 1e35])
+def test_ties_of_huge_scores_share_their_probability_as_in_the_exact_answers(scale, storage, small, seed):
+    """Their logarithm would be lost in the rounding of the normaliser."""
+    model, rng = model_of(seed, storage=storage, intercept=False)
+    coef = model._weights.coef
+    coef[[3, 77, 200]] = 9 * coef[3]  # the best of rows in its direction
+    rows = (points(rng, 40) + coef[3] / np.linalg.norm(coef[3])).astype(np.float32) * np.float32(scale)
+    X = as_storage(rows, storage)
+    labels, log_p = model.predict_top_k(X, 3)
+    found, approximate = model.predict_top_k(X, 3, approximate=True, recall=1)
+    assert np.isfinite(approximate).all()
+    together = (labels == model.classes_[[3, 77, 200]]).all(axis=1)
+    assert together.any()
+    np.testing.assert_array_equal(found[together], labels[together])
+    np.testing.assert_allclose(approximate[together], log_p[together], atol=1e-5)
+    np.testing.assert_allclose(approximate[together], -np.log(3), atol=1e-3)
+    rows[5:] *= 1e-30 if scale > 1e30 else 1  # some rows are too long for the index, others are not
+    X = as_storage(rows, storage)
+    both = [model.predict_top_k(X, 3, approximate=how, recall=1)[1] for how in (False, True)]
+    np.testing.assert_allclose(both[1][together], both[0][together], atol=1e-5)
 
 
 def test_predictions_do_not_depend_on_threads_and_repeat(small, seed):

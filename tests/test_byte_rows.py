@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, _core
 from manyclass.search import byte_copy, class_index
+from manyclass.search.class_index import below_best
 from manyclass.weights.weights import Weights
 
 
@@ -59,8 +60,26 @@ def test_the_best_rows_are_those_of_a_pass_over_all_floats(n_rows, n_coded, inte
             np.testing.assert_allclose(scores, np.take_along_axis(z, ids, 1), rtol=0, atol=144 * 2.0**-17)
             if k == n_rows:
                 assert (std == 0).all()
-                np.testing.assert_allclose(log_z, logsumexp(z, axis=1), rtol=0, atol=144 * 2.0**-17)
-                np.testing.assert_allclose(scores - log_z[:, np.newaxis], log_p, rtol=0, atol=144 * 2.0**-16)
+                above = logsumexp(z, axis=1) - scores[:, 0]  # log Z less the best score is what the core tells
+                np.testing.assert_allclose(log_z, above, rtol=0, atol=144 * 2.0**-17)
+                told = below_best(scores) - log_z[:, np.newaxis]
+                np.testing.assert_allclose(told, log_p, rtol=0, atol=144 * 2.0**-16)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e8, 1e20, 1e30])
+def test_ties_of_huge_scores_share_their_probability(scale, seed):
+    rng = np.random.default_rng(seed)
+    rows = padded(rng, 100, 16, intercept=False)
+    rows[:, :16] /= np.linalg.norm(rows[:, :16], axis=1, keepdims=True)
+    rows[[5, 40, 99]] = 3 * rows[5]
+    phi = np.float32(scale) * 9 * rows[[5]]
+    found = copied(rows, 16, intercept=False).best(phi, 3)
+    if found is None:  # all classes are scored then
+        assert scale > 1e10
+        return
+    ids, scores, log_z, _ = found
+    assert ids.tolist() == [[5, 40, 99]]
+    np.testing.assert_allclose(below_best(scores) - log_z[:, np.newaxis], -np.log(3), atol=1e-4)
 
 
 def test_errors_of_the_normaliser_are_as_large_as_it_says(seed):
@@ -70,10 +89,10 @@ def test_errors_of_the_normaliser_are_as_large_as_it_says(seed):
         rows = padded(rng, 400, 24, intercept=True)
         rows[:, :25] = rng.standard_normal((400, 25))  # so that no few rows have all of the probability
         phi = queries(rng, 10, rows, 24, intercept=True)
-        _, _, log_z, std = copied(rows, 24, intercept=True).best(phi, 3)
+        _, scores, log_z, std = copied(rows, 24, intercept=True).best(phi, 3)
         z = phi.astype(np.float64) @ rows.T.astype(np.float64)
         assert (std > 1e-4).all()  # far above the rounding of scores, 1e-6, which it does not count
-        ratios.append((log_z - logsumexp(z, axis=1)) / std)
+        ratios.append((log_z + scores[:, 0] - logsumexp(z, axis=1)) / std)
     # 30 matrices: the mean square of as many normal errors is within a factor of two of 1 but for one time in 10^4.
     assert 0.5 < np.mean(np.square(ratios)) < 2
     assert np.abs(ratios).max() < 6

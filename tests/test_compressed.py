@@ -14,8 +14,10 @@ import pytest
 from manyclass import compressed
 from manyclass.cli.records import read_fasttext, read_svmlight, read_text
 from manyclass.cli.sources import Source
+from manyclass.cli.tables import Columns, read_table
 from manyclass.compressed import LONGEST_LINE, opened
 from manyclass.datasets import Stream, load_xmc
+from manyclass.datasets.tables import Marks
 
 TEXT = b"2 3 4\n1,0 1:1\n2 2:1\n"
 
@@ -115,6 +117,47 @@ def test_a_line_longer_than_any_row_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"bomb.csv.gz:2: this line is longer than 65536 characters"):
         Stream(tmp_path / "bomb.csv.gz")
     assert LONGEST_LINE > 10**8  # ten million features of a row fit
+
+
+N_BLANK = 3 * compressed.MOST_BLANK_LINES
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("where", ["before the header", "behind the header", "behind the rows", "in quotes"])
+def test_a_million_blank_lines_of_a_table_are_refused(where, end, tmp_path):
+    """A thousand million of them fit into a small compressed file, and would take minutes."""
+    before, behind = {
+        "before the header": ("", "a,label\n1,x\n"),
+        "behind the header": ("a,label\n", "1,x\n"),
+        "behind the rows": ("a,label\n1,x\n2,y\n", ""),
+        "in quotes": ('a,label\n1,"x', '"\n'),
+    }[where]
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress((before + end * N_BLANK + behind).encode(), 1))
+    for read in (
+        lambda: list(Stream(path)),
+        lambda: read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True)),
+    ):
+        with pytest.raises(ValueError, match=r"bomb.csv.gz.*more than 1000000 lines|behind line 1 does not end"):
+            read()
+
+
+def test_cells_in_quotes_of_very_many_lines_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("manyclass.datasets.tables.MOST_BLANK_LINES", 100)
+    path = tmp_path / "t.csv"
+    path.write_text('a,label\n1,x\n2,"' + "y\n" * 99 + '"\n')
+    assert [len(label) for _, y in Stream(path, shuffle=False) for label in y.tolist()] == [1, 197]
+    path.write_text('a,label\n1,x\n2,"' + "y\n" * 101 + '"\n')
+    with pytest.raises(ValueError, match=r"t.csv:3: a cell in quotes has more than 100 lines"):
+        Stream(path)
+
+
+@pytest.mark.parametrize("read", [lambda source: read_text(source, None), read_fasttext], ids=["text", "fasttext"])
+def test_a_million_blank_lines_of_a_text_are_refused(read, tmp_path):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"__label__a b\n" + b"\n" * N_BLANK, 1))
+    with pytest.raises(ValueError, match=r"bomb.gz:1000002: more than 1000000 lines before this one are blank"):
+        read(Source.of(str(path)))
 
 
 def test_lines_are_those_of_the_file():

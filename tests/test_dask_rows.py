@@ -151,6 +151,95 @@ def test_chunks_of_unknown_length_train_the_same_model_and_are_answered(client, 
         found.fit(dX, dy.blocks[:5])
 
 
+def unknown(array, lengths=(200, 150, 250), *, width=None):
+    """An array whose chunks tell no length, as dask.dataframe's have none; the last one without rows."""
+    ends = np.cumsum([0, *lengths])
+    shape = array.shape[1:] if width is None else (width,)
+    chunks = [
+        da.from_delayed(dask.delayed(array[first:last]), (np.nan, *shape), meta=array[:0])
+        for first, last in itertools.pairwise([*ends, ends[-1]])
+    ]
+    return da.concatenate(chunks, allow_unknown_chunksizes=True)
+
+
+def test_arrays_of_unknown_chunks_train_on_weigh_stop_early_and_have_several_labels(client, data):
+    X, y = data
+    known = da.from_array(X, chunks=((200, 150, 250), -1)), da.from_array(y, chunks=((200, 150, 250),))
+    w = np.linspace(0.5, 2, N)
+    Y = (y[:, np.newaxis] == np.unique(y)).astype(int)
+    pairs = [
+        ((unknown(X), unknown(y)), known),
+        ((unknown(X), unknown(y), unknown(w)), (*known, da.from_array(w, chunks=known[1].chunks))),
+        ((unknown(X), da.from_array(y, chunks=((200, 150, 250, 0),))), known),
+        ((unknown(X), unknown(Y)), (known[0], da.from_array(Y, chunks=((200, 150, 250), -1)))),
+        ((unknown(X, width=np.nan), unknown(y[:, np.newaxis])), known),
+    ]
+    for found, expected in pairs:
+        several = found[1].ndim == 2 and found[1].shape[1] > 1
+        given = {"max_iter": 2, "random_state": 0} if several else parameters(max_iter=2)
+        fits = [DaskSoftmaxClassifier(**given, client=client).fit(*some) for some in (found, expected)]
+        assert equal(*(fit.to_local() for fit in fits))
+        assert fits[0].score(*found) == fits[1].score(*expected)
+        one, two = (fit.predict(some[0]) for fit, some in zip(fits, (found, expected), strict=True))
+        np.testing.assert_array_equal(one.compute(), two.compute())
+        for fit, (dX, dy, *weights) in zip(fits, (found, expected), strict=True):
+            fit.partial_fit(dX, dy, sample_weight=weights[0] if weights else None)
+        assert equal(*(fit.to_local() for fit in fits))
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y")
+def test_columns_of_a_data_frame_train_as_arrays(client, data):
+    X, y = data
+    pd = pytest.importorskip("pandas")
+    dd = pytest.importorskip("dask.dataframe")
+    names = [f"f{j}" for j in range(N_FEATURES)]
+    of_number = np.unique(y, return_inverse=True)[1]
+    frame = dd.from_pandas(pd.DataFrame(X, columns=names).assign(y=of_number), npartitions=6)
+    for cut in (frame, frame[frame.f0 > 0]):
+        kept = cut.compute()
+        given = parameters(max_iter=2)
+        dX, dy = cut[names].to_dask_array(), cut["y"].to_dask_array()
+        assert np.isnan(dX.chunks[0]).all()
+        found = DaskSoftmaxClassifier(**given, client=client).fit(dX, dy)
+        expected = DaskSoftmaxClassifier(**given, client=client).fit(cut[names].values, cut["y"].values)
+        assert equal(found.to_local(), expected.to_local())
+        assert found.score(dX, dy) == found.to_local().score(kept[names].to_numpy(), kept["y"])
+
+
+def test_a_weight_beyond_the_bound_is_refused_on_a_worker(client, data):
+    X, y = data
+    w = np.where(np.arange(N) == 150, 1e120, 1.0)
+    model = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client)
+    for call in (model.fit, model.partial_fit):
+        with pytest.raises(ValueError, match=r"sample_weight\[50\] is 1e\+120; .*at most 1e\+100"):  # of its part
+            call(*arrays(X, y), sample_weight=da.from_array(w, chunks=CHUNK))
+    with pytest.raises(ValueError, match=r"class_weight\['class 01'\] is 1e\+120; .*at most 1e\+100"):
+        DaskSoftmaxClassifier(**parameters(class_weight={"class 01": 1e120}), client=client).fit(*arrays(X, y))
+    assert not hasattr(model, "classes_")
+
+
+def test_unknown_chunks_that_do_not_fit_are_refused_with_the_remedy(client, data):
+    X, y = data
+    model = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client)
+    cases = [
+        ((unknown(X), da.from_array(y, chunks=100)), None, "X has 4 parts, y has 6.*compute_chunk_sizes"),
+        ((da.from_array(X, chunks=(60, -1)), unknown(y)), None, "X has 10 parts, y has 4.*compute_chunk_sizes"),
+        ((unknown(X), unknown(y)), da.ones(N, chunks=100), "X has 4 parts, sample_weight has 6.*compute_chunk_sizes"),
+        ((unknown(X), unknown(y, (150, 200, 250))), None, r"X has 200 rows, y has shape \(150,\)"),
+        (
+            (da.concatenate([unknown(X, width=np.nan)] * 2, axis=1, allow_unknown_chunksizes=True), unknown(y)),
+            None,
+            "X is divided by columns into chunks of unknown width; compute_chunk_sizes",
+        ),
+    ]
+    for (dX, dy), w, told in cases:
+        with pytest.raises(ValueError, match=told):
+            model.fit(dX, dy, sample_weight=w)
+        assert not hasattr(model, "classes_")
+    dX, dy = unknown(X).compute_chunk_sizes(), da.from_array(y, chunks=150)
+    assert model.fit(dX, dy).score(dX, dy) > 0  # the remedy
+
+
 def test_answers_are_lazy_and_those_of_the_local_model(client, data):
     X, y = data
     dX, dy = arrays(X, y)

@@ -1,4 +1,7 @@
-"""Fuzzers: texts by libFuzzer, under sanitizers, and files that Python reads; a minute each, and planted faults."""
+"""Fuzzers: texts by libFuzzer, under sanitizers, and files that Python reads; a minute each, and planted faults.
+
+With `--fuzz-seconds` they take as long each. How many inputs were executed is printed.
+"""
 
 import os
 import random
@@ -47,6 +50,13 @@ def seeds(kind: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def seconds(request: pytest.FixtureRequest) -> int:
+    """How long a fuzzer runs."""
+    given = request.config.getoption("--fuzz-seconds")
+    return SECONDS if given is None else round(given)
+
+
 @pytest.fixture(scope="module")
 def fuzzers(tmp_path_factory: pytest.TempPathFactory) -> Build:
     source = copy_of_sources(tmp_path_factory.mktemp("source"))
@@ -68,11 +78,12 @@ def fuzz(build: Build, kind: str, corpus: Path, *options: str) -> subprocess.Com
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_minute_of_texts_finds_nothing(fuzzers, kind, tmp_path):
-    done = fuzz(fuzzers, kind, seeds(kind, tmp_path / "corpus"), f"-max_total_time={SECONDS}")
+def test_a_minute_of_texts_finds_nothing(fuzzers, kind, seconds, tmp_path):
+    done = fuzz(fuzzers, kind, seeds(kind, tmp_path / "corpus"), f"-max_total_time={seconds}")
     assert done.returncode == 0, done.stderr[-5000:]
     made = re.search(r"number_of_executed_units: (\d+)", done.stderr)
     assert made
+    print(f"{made[1]} texts of kind {kind}")
     assert int(made[1]) > 1000
 
 
@@ -129,11 +140,11 @@ def test_some_wrong_files_are_refused_or_do_no_harm(kind, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", make_files.READERS)
-def test_a_minute_of_wrong_files_finds_nothing(kind, tmp_path):
-    done = fuzz_python(
-        kind, tmp_path, "--seconds", str(SECONDS), "--first", str(random.SystemRandom().randrange(10**9))
-    )
+def test_a_minute_of_wrong_files_finds_nothing(kind, seconds, tmp_path):
+    first = str(random.SystemRandom().randrange(10**9))
+    done = fuzz_python(kind, tmp_path, "--seconds", str(seconds), "--first", first)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
+    print(done.stdout)
 
 
 def test_a_file_is_changed_the_same_way_again():

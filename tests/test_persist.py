@@ -1,6 +1,7 @@
 """Saved models: the round trip, the container, what a damaged or foreign file is told, and a failure while saving."""
 
 import copy
+import datetime
 import json
 import os
 import pickle
@@ -9,6 +10,9 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
+from decimal import Decimal
+from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import joblib
 import numpy as np
@@ -50,7 +54,23 @@ def rewrite(path, *, tensors=lambda t: t, metadata=lambda m: m):
     save_file(tensors(load_file(path)), path, metadata(header))
 
 
+EAST = datetime.timezone(datetime.timedelta(hours=5, minutes=30, microseconds=7))
+
+
+def _objects(values):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+OBJECTS = {
+    "decimal": _objects([Decimal(i).scaleb(i - 20) for i in range(37)]),
+    "integer": _objects([10**30 * i - 10**31 for i in range(37)]),
+    "uuid": _objects([UUID(int=i << 90) for i in range(37)]),
+    "time": _objects([datetime.datetime(2026, 1, 1, 0, 0, 0, i, tzinfo=EAST) for i in range(37)]),
+}
 LABELS = {
+    **OBJECTS,
     "int64": np.arange(37) * 3 - 50,
     "uint8": np.arange(37, dtype=np.uint8),
     "big_endian": np.arange(37, dtype=">i4"),
@@ -243,6 +263,62 @@ def test_a_process_that_has_named_no_class_loads_a_model(tmp_path, kind):
     assert told.stdout == f"{kind.__name__}\n", told.stderr
 
 
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_labels_that_are_objects_keep_their_type_and_learn_on(tmp_path, kind):
+    model, X = fitted(labels=OBJECTS[kind])
+    model.save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m")
+    for found, label in zip(loaded.classes_.tolist(), model.classes_.tolist(), strict=True):
+        assert type(found) is type(label)
+        assert repr(found) == repr(label)  # of a Decimal its digits, of a time its offset
+    y = OBJECTS[kind][problem()[1]]
+    np.testing.assert_array_equal(loaded.partial_fit(X, y).coef_, model.partial_fit(X, y).coef_)
+    assert loaded.score(X, y) == model.score(X, y)
+
+
+@pytest.mark.parametrize("text", ["x", "", "nan", "sNaN", "1e", "9" * 5000, "2026-01-01", "\ud800"])
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_objects_of_a_damaged_file_are_told_so(tmp_path, kind, text):
+    fitted(labels=OBJECTS[kind])[0].save(tmp_path / "m")
+
+    def changed(tensors):
+        words = tensor_file.encode_text([text, *map(str, range(36))])
+        return {**tensors, **{f"classes.{part}": array for part, array in words.items()}}
+
+    rewrite(tmp_path / "m", tensors=changed)
+    with pytest.raises(ValueError, match=r"m is damaged: its labels are not"):
+        manyclass.load(tmp_path / "m")
+
+
+HELSINKI = ZoneInfo("Europe/Helsinki")
+UNWRITABLE = {
+    "zones": (
+        [datetime.datetime(2026, 1, day, tzinfo=HELSINKI) for day in (1, 2)],
+        "of type datetime; .*dt.tz_convert",
+    ),
+    "pandas": (pd.date_range("2026-01-01", periods=2, tz="Europe/Helsinki").tolist(), "of type Timestamp.*tz_localize"),
+    "mixed": ([1, Decimal("2.5")], "of type int"),
+}
+
+
+@pytest.mark.parametrize("kind", UNWRITABLE)
+def test_labels_that_cannot_be_saved_are_refused_before_a_training_with_checkpoints(tmp_path, kind):
+    labels, told = UNWRITABLE[kind]
+    X, y = problem()
+    y = _objects(labels)[y % 2]
+    model, passes = SoftmaxClassifier(solver="implicit", max_iter=2, random_state=0), []
+    with pytest.raises(TypeError, match=f"the labels are objects such as .*{told}"):
+        model.fit(X, y, checkpoint=tmp_path / "c", callback=passes.append)
+    assert not passes
+    assert not list(tmp_path.glob("c/*"))
+    model.fit(X, y, callback=passes.append)  # what is not to be written may have any labels
+    assert len(passes) == 2
+    with pytest.raises(TypeError, match=f"the labels are objects such as .*{told}"):
+        model.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+    assert set(model.predict(X).tolist()) <= set(labels)
+
+
 def test_notes_come_back(tmp_path):
     save_model(fitted()[0], tmp_path / "m", {"normalize": True})
     assert load_notes(tmp_path / "m") == {"normalize": True}
@@ -259,7 +335,7 @@ def test_what_the_format_lacks_is_refused_before_anything_is_written(tmp_path):
         pickle.loads(pickle.dumps(model)).set_params(learning_rate=[1]).save(path)
     with pytest.raises(TypeError, match="the labels are complex128; only booleans"):
         _with_classes(model, model.classes_.astype(complex)).save(path)
-    with pytest.raises(TypeError, match=r"the labels are objects such as \(0, 1\); only booleans"):
+    with pytest.raises(TypeError, match=r"the labels are objects such as \(0, 1\), of type tuple; only booleans"):
         _with_classes(model, _objects([(0, 1), (0, 2)])).save(path)
     with pytest.raises(TypeError, match=r"model is a Sub; it must be one of .*MarginClassifier, SoftmaxClassifier"):
         type("Sub", (SoftmaxClassifier,), {})(max_iter=1).fit(*problem()).save(path)
@@ -285,12 +361,6 @@ def test_parameters_that_load_would_refuse_are_not_saved(tmp_path, name, value):
 
 def _with_classes(model, classes):
     return renamed(pickle.loads(pickle.dumps(model)), classes)
-
-
-def _objects(values):
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 @pytest.mark.parametrize("failing", ["write", "fsync", "replace"])

@@ -8,6 +8,7 @@ from reference.epoch import seed_of
 from reference.posterior import Posterior, gumbel_terms, utility_terms
 from reference.problems import planted
 from reference.rng import VISIT_ORDER, Rng, shuffled
+from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from test_double_sum import finite_differences
@@ -217,6 +218,36 @@ def test_a_posterior_under_the_right_prior_predicts_as_well_as_the_point(noise, 
     loaded = manyclass.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.coef_var_, model.coef_var_)
     np.testing.assert_array_equal(loaded.predict_proba(x[100:140]), model.predict_proba(x[100:140]))
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "normal", "logistic"])
+def test_log_probabilities_are_those_of_the_mean_over_draws_at_any_distance(noise, seed):
+    """Logarithms of what no double holds: by definition, draw by draw."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=(80, 5)).astype(np.float32), np.arange(80) % 7
+    model = AugmentReduceClassifier(noise=noise, posterior="gaussian", alpha=0.1, max_iter=2, random_state=seed)
+    model.fit(x, y)
+    for factor in (1, 30, 1e3, 1e5, 1e9):
+        some = x[:20] * np.float32(factor)
+        z = some.astype(float) @ model.coef_.T.astype(float) + model.intercept_
+        deviations = np.sqrt(np.square(some, dtype=float) @ model.coef_var_.T.astype(float))
+        draws = np.random.default_rng(0)
+        log_p = [
+            utility_probabilities(z + deviations * draws.standard_normal(z.shape), noise=noise, log=True)
+            for _ in range(32)
+        ]
+        expected = logsumexp(log_p, axis=0) - np.log(32)
+        found = model.predict_log_proba(some)
+        assert factor < 1e5 or found.min() < -708
+        # Differences of sums of five products in single precision; normal noise has the squares of these.
+        size = np.abs(z).max() ** (2 if noise == "normal" else 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 + 2.0**-20 * size)
+        loss = model.evaluate(some, y[:20])["log_loss"]
+        assert loss == pytest.approx(-found[np.arange(20), y[:20]].mean(), rel=1e-12)
+        labels, best = model.predict_top_k(some, 7)
+        np.testing.assert_allclose(best, np.take_along_axis(found, labels, axis=1), rtol=1e-6, atol=1e-6)
+        assert (np.diff(best, axis=1) <= 0).all()
+        np.testing.assert_allclose(np.exp(found).sum(axis=1), 1, atol=1e-6)
 
 
 def test_what_the_posterior_cannot_do_is_refused(seed):

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import threading
+import uuid
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from test_approximate import small as small  # a fixture: few classes are searched as if they were many
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
+from manyclass.classifiers.answers import with_classes
 from manyclass.datasets import TextVectorizer, l2_normalize
 from manyclass.serving.predictor import Limits, Predictor
 from manyclass.serving.server import Server
@@ -172,6 +174,16 @@ def test_exclude_leaves_out_what_predict_top_k_leaves_out(server, dense):
     assert post(server, {"rows": X[:4].tolist(), "k": 4, "exclude": seen}) == (200, as_told(labels, scores))
     code, told = post(server, {"row": X[0].tolist(), "exclude": WORDS})
     assert (code, told["predictions"][0]["labels"]) == (200, [])
+
+
+def test_labels_that_json_has_no_type_for_are_told_and_excluded_by_what_is_written_for_them():
+    model, X = fitted("dense")
+    ids = np.array([uuid.UUID(int=i + 7) for i in range(K)])
+    model = with_classes(model, ids)
+    with started(model, k=9) as server:
+        code, told = post(server, {"row": X[0].tolist(), "exclude": [str(ids[2]), "soon"]})
+        assert code == 200
+        assert set(told["predictions"][0]["labels"]) == {*map(str, ids)} - {str(ids[2])}
 
 
 def test_dates_are_excluded_by_their_names():

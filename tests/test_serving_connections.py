@@ -8,16 +8,23 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 from prometheus_client import CONTENT_TYPE_LATEST
 from test_serving import JSON, D, N, ask, connected, fitted, limited, pairs, post, raw, started
 from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
-from manyclass.serving.predictor import Predictor
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier
+from manyclass.classifiers.answers import state_of, with_state
+from manyclass.serving.predictor import Limits, Predictor, Query
 from manyclass.serving.server import Server
+from manyclass.weights.weights import Weights
 
 # Connections
 
@@ -154,6 +161,26 @@ def test_a_request_that_is_computed_for_too_long_is_given_up_between_two_looks(k
         code, told = post(server, asked)
         assert (code, told) == (503, {"error": "the scores of 0 of 20 rows were found in time: send fewer at once"})
         assert ask(server)[0] == 200
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "utilities"])
+def test_a_request_is_given_up_within_the_scores_that_are_found_at_once(kind, seed, monkeypatch):
+    """Scores that take seconds of a processor, as one block: the core looks at the clock itself."""
+    rng, n, n_classes, n_features = np.random.default_rng(seed), 4000, 20_000, 500
+    model = (
+        AugmentReduceClassifier(max_iter=1) if kind == "utilities" else SoftmaxClassifier(solver="implicit", max_iter=1)
+    )
+    X = rng.random((n, n_features), dtype=np.float32)
+    X = sp.csr_array(X) if kind == "sparse" else X
+    model.fit(X[:9], np.arange(9) % 3)
+    matrix = rng.normal(size=(n_features, n_classes) if kind == "sparse" else (n_classes, n_features))
+    weights = Weights.linear(matrix.astype(np.float32), np.zeros(n_classes, np.float32), by_feature=kind == "sparse")
+    state = replace(state_of(model), weights=weights, classes=np.arange(n_classes), counts=np.ones(n_classes))
+    monkeypatch.setattr("manyclass.serving.predictor.SCORES", 1 << 40)
+    predictor = Predictor(with_state(model, state), Limits(), 1)
+    with pytest.raises(TimeoutError, match="the scores of 0 of 4000 rows were found in time: send fewer at once"):
+        predictor.predict(Query(X, 1, None, False, n), time.monotonic() + 0.05)
+    assert b"predictions" in predictor.predict(Query(X[:2], 1, None, False, 2), np.inf)  # the thread's limit is gone
 
 
 def test_requests_whose_clients_have_gone_count_as_connections(dense, monkeypatch):

@@ -145,7 +145,6 @@ def test_a_table_trains_with_the_names_of_its_columns(tmp_path, seed):
         ("label\n1\n", "no column but 'label'"),
         ("f0,of\n1,2\n", "there is no column 'label' of labels; set y to one of 'f0', 'of'"),
         ("", "it is empty"),
-        ("f0,label\n1,a\n2,\n", "part-0.csv: row 1 has no label"),
     ],
 )
 def test_faults_of_tables_are_told(text, told, tmp_path):
@@ -177,6 +176,37 @@ def test_labels_of_a_stream_of_tables_are_those_of_the_plain_reader(labels, inte
     expected = plain.labels[first_label(plain.Y)]
     assert expected.dtype.kind == found.dtype.kind
     assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("labels", "integers"),
+    [
+        (["", "2139", " ", "7", '""', "-3", "", ""], True),
+        (["a", "", "b", " \t", "a"], False),
+        (["", "", "1", "01"], False),
+        (["a"] * 5 + [""] * 20 + ["b"], False),  # whole parts without a label
+    ],
+)
+def test_rows_with_an_empty_label_cell_are_left_out_by_both_readers(labels, integers, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("f0,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(labels)))
+    for shuffle in (False, True):
+        parts = list(Stream(path, rows=2, shuffle=shuffle, random_state=0 if shuffle else None))
+        rows, found = (np.concatenate(column) for column in zip(*((X["f0"], y) for X, y in parts), strict=True))
+        assert found.dtype.kind == ("i" if integers else "U")
+        plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
+        there = np.flatnonzero(np.diff(plain.Y.indptr) > 0)
+        expected = plain.labels[first_label(plain.Y)[there]]
+        assert sorted(zip(rows.tolist(), found.tolist(), strict=True)) == [*zip(there, expected, strict=True)]
+        assert sum(label.strip(' \t"') != "" for label in labels) == len(rows)
+
+
+def test_rows_of_parquet_without_a_label_are_left_out(tmp_path):
+    pytest.importorskip("pyarrow")
+    for labels in (["a", None, "", " ", "b"], [3.0, np.nan, np.nan, np.nan, 4.0]):
+        pandas.DataFrame({"f0": np.arange(5.0), "label": labels}).to_parquet(tmp_path / "t.parquet", index=False)
+        parts = [(X["f0"].tolist(), y.tolist()) for X, y in Stream(tmp_path / "t.parquet", rows=9, shuffle=False)]
+        assert parts == [([0.0, 4.0], [labels[0], labels[4]])]
 
 
 def test_numbers_are_read_as_those_of_the_plain_reader(tmp_path):

@@ -105,7 +105,7 @@ auto query_blocks(const DecomposedIndex& index, const Matrix<const float>& x, In
   return std::pair(scores, ids);
 }
 
-// (log Z, its standard deviation) of each query, from what `query` has found and a sample of the other rows.
+// (log Z less the best score, its standard deviation) of each query, by what `query` has found and a sample of the rest.
 auto normalizers(const ClusterIndex& index, const py::object& x, std::span<const float> scores,
                  const Matrix<const Offset>& ids, std::size_t sample_size, std::uint64_t seed, std::uint64_t first,
                  int n_threads, Isa isa) {
@@ -193,7 +193,7 @@ std::unique_ptr<ByteRows> byte_rows(const Matrix<const float>& rows, Index n_cod
   });
 }
 
-// Ids, scores, normalisers and their standard deviations; None where a query has no code.
+// Ids, scores, normalisers less the best scores, and their standard deviations; None where a query has no code.
 py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& queries, Index k, Isa isa) {
   if (queries.width() != rows.n_features()) throw std::invalid_argument("the queries do not fit the rows");
   if (k < 1 || static_cast<std::size_t>(k) > rows.n_rows()) throw std::invalid_argument("k is out of range");

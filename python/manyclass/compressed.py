@@ -26,6 +26,8 @@ _BEGINS = {
 _LONGEST_BEGIN = 10
 # No row of data is as long; what a small compressed file holds without a newline would otherwise fill the memory.
 LONGEST_LINE = 1 << 27
+# And so many lines without a word are no data: a thousand million of them, in a file of a few kB, take minutes.
+MOST_BLANK_LINES = 1_000_000
 
 
 def without_suffix(path: str | os.PathLike[str]) -> Path:
@@ -77,12 +79,18 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
 
 def lines_of(file: Any, name: str) -> Iterator[Any]:
-    """Yield the lines of an open file, of bytes or of text; a ValueError for one that is longer than any row."""
-    number = 0
+    """Yield the lines of an open file, of bytes or of text; a ValueError for what is no data.
+
+    That is a line that is longer than any row, or a million blank lines one after the other.
+    """
+    number = blank = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
         if len(line) == LONGEST_LINE:
             raise ValueError(f"{name}:{number}: this line is longer than {LONGEST_LINE} characters")
+        blank = blank + 1 if len(line) < 3 and not line.strip() else 0
+        if blank > MOST_BLANK_LINES:
+            raise ValueError(f"{name}:{number}: more than {MOST_BLANK_LINES} lines before this one are blank")
         yield line
 
 

@@ -395,6 +395,15 @@ def written(labels: NDArray[Any]) -> list[str]:
     return labels.astype(str).tolist() if labels.dtype.kind in "mM" else list(map(str, labels.tolist()))
 
 
+def readable(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels, an array of any shape, as JSON has them: numbers and text, all else as what is written for it."""
+    if labels.dtype.kind in "mM":
+        return labels.astype(str)
+    if labels.dtype != object or all(isinstance(label, str | int | None) for label in labels.ravel()):
+        return labels
+    return _objects([str(label) for label in labels.ravel()]).reshape(labels.shape)
+
+
 def joined_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return all labels of several arrays in one; those of different types keep their identity."""
     some = [array for array in arrays if array.size]

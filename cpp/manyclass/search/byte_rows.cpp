@@ -74,7 +74,7 @@ inline void scan_all(const CodeBlock& block, std::span<const float> intercepts, 
   }
 }
 
-// The normaliser of scores whose standard deviations are `errors` times a factor, and of others that are known.
+// The normaliser of scores whose standard deviations are `errors` times a factor, and of others that are known, best first.
 inline Normalizer normalizer(std::span<const float> scores, std::span<const float> errors, double factor,
                              std::span<const Scored> known) {
   constexpr std::size_t lanes = 16;
@@ -102,7 +102,8 @@ inline Normalizer normalizer(std::span<const float> scores, std::span<const floa
     square += squares[l];
   }
   for (const Scored& row : known) sum += std::exp(static_cast<double>(row.score) - static_cast<double>(top));
-  return {static_cast<double>(top) + std::log(sum), factor * std::sqrt(square) / sum};
+  const double above = static_cast<double>(top) - static_cast<double>(known.front().score);
+  return {above + std::log(sum), factor * std::sqrt(square) / sum};
 }
 
 }  // namespace

@@ -27,7 +27,7 @@
 namespace manyclass {
 
 struct Normalizer {
-  double log_z;  // nats
+  double log_z;  // nats, less the score of the best class, in which it would be lost where that is huge
   double std;    // of log_z, without what rounding in single precision adds, 1e-6 or so
 };
 

@@ -154,7 +154,8 @@ void log_normalizers(const ClusterIndex& index, const Queries& queries, const Fo
         const double spread = std::max(0.0, of_tail.squares - of_tail.sum * of_tail.sum / t) / (t - 1);
         variance = others * others * (1 - t / others) * spread / t;
       }
-      values[i] = static_cast<double>(base) + std::log(z);
+      const float best = head.empty() ? 0 : head.front();
+      values[i] = (static_cast<double>(base) - static_cast<double>(best)) + std::log(z);
       errors[i] = std::sqrt(variance) / z;
     }
   });

@@ -132,7 +132,7 @@ class Curvature {
     }
     slot.rest = first_sq > 0 ? static_cast<float>((slot.x_sq + intercept_sq) / (of_intercept * first_sq)) : 1;
     // One row more, so that there is a mean before the first.
-    slot.per_curvature = static_cast<float>(static_cast<double>(classes_.size()) / (1 + sum(last, passes)));
+    slot.per_curvature = static_cast<double>(classes_.size()) / (1 + sum(last, passes));
   }
 
   // The step size of a class over that of one of the mean curvature: `rest` is the share of the prior's variance that the
@@ -140,7 +140,9 @@ class Curvature {
   template <class Slot>
   static float factor(const Slot& slot, double sum) {
     constexpr float least = 1e-12F;  // where a row of a huge weight has left nothing in single precision
-    return 1 / std::max(slot.rest + (1 - slot.rest) * slot.per_curvature * static_cast<float>(sum), least);
+    // A product in double precision: rows of weight 1e40 make one of the two infinite and the other 0 in single.
+    const auto share = static_cast<float>(std::min(slot.per_curvature * sum, most));
+    return 1 / std::max(slot.rest + (1 - slot.rest) * share, least);
   }
 
   std::span<const double> before_, now_;

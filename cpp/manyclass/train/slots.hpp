@@ -35,7 +35,8 @@ class Slots {
     // Of steps by curvature (curvature.hpp): the values of x that weights move along; the share of the prior's variance
     // that is left; n_classes over the rows so far; factors of classes, or what the visit then tells of them.
     std::span<float> x_moved;
-    float rest, per_curvature;
+    float rest;
+    double per_curvature;
     std::span<float> factors;
     float label_factor;
     double label_curvature;

@@ -259,8 +259,9 @@ class UnmetClasses {
     for_line(n, [&](std::size_t c) { b[c] = problem_.intercept[at(c)]; });
     for_line(n, [&](std::size_t c) { squares[c] = problem_.squares.sums[at(c)]; });
     for (std::size_t c = 0; c < line_floats; ++c) {
-      squares[c] += slopes[c] * slopes[c];
-      b[c] -= rate * slopes[c] / std::sqrt(squares[c] + problem_.squares.offset);
+      const float sum = squares[c] + slopes[c] * slopes[c];
+      b[c] -= rate * slopes[c] / std::sqrt(sum + problem_.squares.offset);
+      squares[c] = sum < most_squares ? sum : most_squares;
     }
     shares_of(b, centre_, shares, terms);
     std::int64_t moved = 0;

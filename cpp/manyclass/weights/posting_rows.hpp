@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -44,6 +45,8 @@ inline Postings postings_of(const Support& support, Index j, ClassRange range, I
 // Features and step sizes count as this at most in Adagrad's steps, whose length is the step size in either case: the
 // products in between stay finite then.
 inline constexpr float most_adagrad = 0x1p45F;
+// What sums of squares are kept at, at most, so that files hold numbers; the step that goes beyond is 0.
+inline constexpr float most_squares = std::numeric_limits<float>::max();
 
 // Adagrad's step of a line of weights, in vectors: a compiler that has to think of the overlap of arrays makes the
 // steps one by one.
@@ -58,6 +61,7 @@ inline void adagrad_line(float* weights, float* squares, const float (&slopes)[l
     std::memcpy(&slope, slopes + l, Bytes);
     sum += slope * slope;
     Vector<float, Bytes> root = sum + offset;
+    sum = sum < most_squares ? sum : Vector<float, Bytes>{} + most_squares;
     to_roots<Bytes>(root);
     w -= rate * slope / root;
     std::memcpy(weights + l, &w, Bytes);
@@ -144,8 +148,9 @@ class PostingRows {
       for (; p < last; ++p) {
         const float slope = value * g[static_cast<std::size_t>(ids[p])];
         if (slope == 0) continue;
-        squares[p] += slope * slope;
-        values_[p] -= rate * slope / std::sqrt(squares[p] + offset);
+        const float sum = squares[p] + slope * slope;
+        values_[p] -= rate * slope / std::sqrt(sum + offset);
+        squares[p] = std::fmin(sum, most_squares);
       }
     }
   }

@@ -81,7 +81,8 @@ class Facts:
     def median_square(self) -> float:
         """Median of |x|^2, which a few heavy rows do not move."""
         assert self.x is not None
-        return float(np.median(row_norms_sq(self.x)))
+        # A norm that single precision does not hold counts as that of its largest number: step sizes are more than 0.
+        return min(float(np.median(row_norms_sq(self.x))), float(np.finfo(np.float32).max) ** 2)
 
     @made_once
     def mean_square_of_values(self) -> float:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
+
+import numpy as np
 
 from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.exclusion import Best
 from manyclass.search import class_index
 from manyclass.search.byte_copy import ByteCopy, copies
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, row_norms_sq
 from manyclass.weights.weights import Weights
+
+LONGEST_SQ = 2.0**122  # of rows that an index takes; scores of longer ones may not be finite, and are all found
 
 
 class ApproximateAnswers:
@@ -30,6 +35,16 @@ class ApproximateAnswers:
         self.weights = weights
         self.index: class_index.ClassIndex | None = None
         self.copy: ByteCopy | None = None
+        self._too_large: str | None = None
+
+    def too_large(self) -> str:
+        """Say why neither an index nor a copy can hold the weights, or nothing."""
+        if self._too_large is None:
+            arrays = [array for array in (self.weights.matrix, self.weights.bias) if array.size]
+            largest = max(float(max(-array.min(), array.max())) for array in arrays)
+            fits = largest * math.sqrt(self.weights.n_hidden + 1) <= math.sqrt(LONGEST_SQ)
+            self._too_large = "" if fits else f"a weight is {largest:.3g} in magnitude, too large for an index"
+        return self._too_large
 
     def made_index(self, random_state: Any, n_threads: int) -> class_index.ClassIndex:
         """Return the index, made if there is none yet."""
@@ -43,6 +58,9 @@ class ApproximateAnswers:
         A few rows are answered by the 8-bit copy, unless an index is tuned for what is asked.
         """
         if self.weights.n_classes <= class_index.EXACT_CLASSES:
+            return None
+        if self.weights.codes is None and (why := self.too_large()):
+            warnings.warn(f"approximate=True is not followed: {why}", UserWarning, stacklevel=outer_level())
             return None
         probes = None if self.index is None else self.index.probes(k, recall)
         if copies(self.weights, x.shape[0]) and not (recall < 1 and probes):
@@ -59,7 +77,18 @@ class ApproximateAnswers:
         index = self.made_index(random_state, n_threads)
 
         def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            return index.top_k(self._mapped(some), width, recall, n_threads)
+            mapped = self._mapped(some)
+            searched = row_norms_sq(mapped) <= LONGEST_SQ
+            if searched.all():
+                return index.top_k(mapped, width, recall, n_threads)
+            parts = [(~searched, exact(some[~searched], width))]
+            if searched.any():
+                parts.append((searched, index.top_k(mapped[searched], width, recall, n_threads)))
+            shape = (len(searched), width)
+            found = np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(len(searched))
+            for rows, (ids, log_p, std) in parts:
+                found[0][rows], found[1][rows], found[2][rows] = ids, log_p, std
+            return found
 
         return best_of_index
 
@@ -73,7 +102,7 @@ class ApproximateAnswers:
             )
         if x.shape[0] < least:
             raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
-        slower = class_index.slower(self.weights, x, None, recall)
+        slower = class_index.slower(self.weights, x, None, recall) or self.too_large()
         if not slower:
             index = self.made_index(random_state, n_threads)
             index.top_k(self._mapped(x), k, recall, n_threads)

@@ -17,6 +17,7 @@ from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.compress import compress
 from manyclass.classifiers.data import points_of
 from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
+from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
 from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
 from manyclass.classifiers.planner import Asked, Planner
@@ -106,6 +107,8 @@ class LinearClassifier(Answers):
         refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
         watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
+        if checkpoint is not None:  # who keeps half a training will want to save the whole
+            check_labels_can_be_saved(points.classes)
         with self._turn():
             before, beside = self._warm_state(), given(points)
             parameters = parameters_of_fit(planner.parameters, watch, points, **named)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -295,6 +298,29 @@ def _wrong_in(name: str, array: NDArray[Any]) -> str:
     return "below 0" if name != "scaling.shift" and array.size and array.min() < 0 else ""
 
 
+# Objects that are written as text, by what a file calls their type: how one is written, and how it is read again.
+AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
+    "int": (int, str, int),  # beyond 64 bits
+    "decimal.Decimal": (Decimal, str, Decimal),
+    "uuid.UUID": (UUID, str, UUID),
+    "datetime.datetime": (datetime, datetime.isoformat, datetime.fromisoformat),  # with a time zone that is an offset
+}
+
+
+def _type_as_text(labels: NDArray[Any]) -> str | None:
+    """What a file calls the type of labels that are objects; None where it has no such type, or they have several."""
+    items = labels.tolist()
+    found = next((name for name, (kind, *_) in AS_TEXT.items() if all(type(item) is kind for item in items)), None)
+    if found == "datetime.datetime" and any(type(item.tzinfo) not in (timezone, type(None)) for item in items):
+        return None
+    return found
+
+
+def check_labels_can_be_saved(labels: NDArray[Any]) -> None:
+    """Raise TypeError, as `save` does, for labels that no file can hold."""
+    _encode_labels(labels)
+
+
 def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
     """Return labels as arrays of the file, and what `_decode_labels` has to know."""
     dtype = labels.dtype
@@ -305,15 +331,25 @@ def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[
         return {"values": labels.astype(dtype.newbyteorder("=")).view(np.int64)}, info
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
         return {"values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
-    what = f"objects such as {next(v for v in labels if not isinstance(v, str))!r}" if dtype.kind == "O" else str(dtype)
+    if dtype.kind == "O" and (name := _type_as_text(labels)) is not None:
+        return encode_text(map(AS_TEXT[name][1], labels.tolist())), {**info, "dtype": name}
+    what, remedy = str(dtype), "y = [str(label) for label in y] makes them strings"
+    if dtype.kind == "O":
+        other = next(label for label in labels if not isinstance(label, str))
+        what = f"objects such as {other!r}, of type {type(other).__name__}"
+        if getattr(other, "tzinfo", None) is not None:
+            remedy = "y = y.dt.tz_convert('UTC').dt.tz_localize(None) of a Series leaves dates, in UTC"
     raise TypeError(
-        f"the labels are {what}; only booleans, integers, floats, dates, time spans and strings can be saved: "
-        "y = [str(label) for label in y] makes them strings"
+        f"the labels are {what}; only booleans, integers, floats, dates, times with an offset, time spans, strings, "
+        f"Decimal and UUID can be saved: {remedy}"
     )
 
 
 def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
-    dtype, n = np.dtype(info["dtype"]), count(file, info, "n", least=2)
+    n = count(file, info, "n", least=2)
+    if info["dtype"] in AS_TEXT:
+        return _read_as_text(file, decode_text(file, "classes", n), AS_TEXT[info["dtype"]][2])
+    dtype = np.dtype(info["dtype"])
     if dtype.kind in "UO":
         labels = decode_text(file, "classes", n)
         if dtype.kind == "U":  # of which a file may promise more than it holds; older ones have wide ones
@@ -327,6 +363,18 @@ def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
         labels = file.read(checked(file, "classes.values", stored, (n,)))
         labels = (labels.view(dtype.newbyteorder("=")) if dtype.kind in "mM" else labels).astype(dtype, copy=False)
     if not np.all(labels[:-1] < labels[1:]):
+        raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
+    return labels
+
+
+def _read_as_text(file: TensorFile, labels: NDArray[Any], read: Callable[[str], Any]) -> NDArray[Any]:
+    """Return the objects that text stands for, which must be sorted and distinct."""
+    try:
+        labels[:] = [read(text) for text in labels.tolist()]
+        in_order = bool(np.all(labels[:-1] < labels[1:]))
+    except (ValueError, TypeError, ArithmeticError) as error:  # the last of Decimal
+        raise ValueError(f"{file.path} is damaged: its labels are not of the type that it names: {error}") from error
+    if not in_order:
         raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
     return labels
 

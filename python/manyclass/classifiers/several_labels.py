@@ -95,13 +95,11 @@ class LabelAnswers(Answers):
 
     def _above(self, state: State, x: Matrix, threshold: float, *, with_best: bool) -> sp.csr_array:
         """The classes of larger probability or score than the threshold and, where asked for, the best one."""
-        n_threads = n_threads_from(self.n_jobs)
-        limits = np.full(x.shape[0], threshold)
-        if self._scores_are_log_odds(state):
-            limits = state.weights.log_normalizers(x, n_threads) + _log_limit(state, threshold)
         parts = []
-        for first, scores in state.weights.score_tiles(x, n_threads):
-            above = scores > limits[first : first + len(scores), np.newaxis]
+        for _, scores in state.weights.score_tiles(x, n_threads_from(self.n_jobs)):
+            above = scores > threshold
+            if self._scores_are_log_odds(state):
+                above = _log_softmax(scores) > _log_limit(state, threshold)
             if with_best:
                 above[np.arange(len(scores)), scores.argmax(axis=1)] = True
             parts.append(sp.csr_array(above, dtype=np.int64))
@@ -156,6 +154,14 @@ def _embedded(weights: Weights) -> Weights:
     if not weights.embeddings.size:
         raise AttributeError("the model has no embeddings; fit it with model='embedding'")
     return weights
+
+
+def _log_softmax(scores: Floats) -> Floats:
+    """Log-probabilities of all classes; ties share theirs, however large the scores are."""
+    with np.errstate(over="ignore"):  # a score at either end of single precision
+        below: Floats = scores - scores.max(axis=1, keepdims=True)
+    below -= np.log(np.exp(below).sum(axis=1, keepdims=True, dtype=np.float64)).astype(np.float32)
+    return below
 
 
 def _log_limit(state: State, threshold: float) -> float:

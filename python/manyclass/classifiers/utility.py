@@ -38,6 +38,7 @@ from manyclass.training.train import First, train
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.weights import LARGEST
 
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
@@ -388,7 +389,7 @@ class AugmentReduceClassifier(LinearClassifier):
         return variances
 
     def _predictive(self, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
-        """Posterior-mean probabilities of all classes, some points at a time; the same draws at every call."""
+        """Logarithms of posterior-mean probabilities of all classes, some points at once; the same draws each time."""
         assert state.weights.is_linear
         assert state.variances is not None
         return predictive_tiles(
@@ -406,7 +407,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
         if state.variances is not None:
-            return _logs(np.concatenate([p for _, p in self._predictive(state, x)]))
+            return np.concatenate([log_p for _, log_p in self._predictive(state, x)])
         if self.noise == "gumbel":
             return super()._log_probabilities(state, x)
         return state.weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
@@ -416,29 +417,23 @@ class AugmentReduceClassifier(LinearClassifier):
             weights, scale = state.weights.times(factor)
             return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
         losses, ranks = [], []
-        for first, p in self._predictive(state, x):
-            own = np.take_along_axis(p, labels[first : first + len(p), np.newaxis], axis=1)
-            losses.append(-_logs(own[:, 0]))
-            ranks.append((p > own).sum(axis=1))
+        for first, log_p in self._predictive(state, x):
+            own = np.take_along_axis(log_p, labels[first : first + len(log_p), np.newaxis], axis=1)
+            losses.append(-own[:, 0])
+            ranks.append((log_p > own).sum(axis=1))
         return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
 
     def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         if state.variances is None:
             return state.weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
-        classes, log_p = [], []
-        for _, p in self._predictive(state, x):
-            best = np.argsort(-p, axis=1, kind="stable")[:, :k]
+        classes, found = [], []
+        for _, log_p in self._predictive(state, x):
+            best = np.argsort(-log_p, axis=1, kind="stable")[:, :k]
             classes.append(best.astype(np.int32))
-            log_p.append(_logs(np.take_along_axis(p, best, axis=1)).astype(np.float32))
-        return np.concatenate(classes), np.concatenate(log_p)
+            found.append(np.maximum(np.take_along_axis(log_p, best, axis=1), -LARGEST).astype(np.float32))
+        return np.concatenate(classes), np.concatenate(found)  # -inf is for a label too few
 
     def _not_softmax(self, state: State) -> str:
         if state.variances is not None:
             return "posterior is 'gaussian', whose predictions average over draws of all scores"
         return "" if self.noise == "gumbel" else f"noise is {self.noise!r}, whose probabilities need all scores"
-
-
-def _logs(p: Doubles) -> Doubles:
-    """Logarithms of means of probabilities, which are known to 1e-8: one of 0 counts as the least number there is."""
-    logs: Doubles = np.log(np.maximum(p, np.finfo(np.float64).tiny))
-    return logs

@@ -28,7 +28,7 @@ from manyclass.cli.models import RECALL, K, OnMappedModel, check_recall, expecte
 from manyclass.cli.output import check_writable, text_output
 from manyclass.cli.reading import features, indicator, read, rows_of
 from manyclass.cli.records import Records
-from manyclass.labels import as_labels, written
+from manyclass.labels import readable
 from manyclass.training.progress import progress_bar
 
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
@@ -132,8 +132,7 @@ def _least_score(threshold: float | None, *, is_probability: bool) -> float:
 
 def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
     """Return what is printed for each class; raises ValueError where the form of output cannot hold it."""
-    # JSON has no dates; they are written as NumPy prints them.
-    names = as_labels(written(classes)) if classes.dtype.kind in "mM" else classes
+    names = readable(classes)
     if args.reading.label_names:
         if classes.dtype.kind not in "iu":
             raise ValueError(f"--label-names is for labels that are numbers; {args.model} has such as {classes[0]!r}")

@@ -16,7 +16,7 @@ from manyclass.checks import n_threads_from
 from manyclass.cli.sources import LABEL, Source
 from manyclass.compressed import split_words
 from manyclass.datasets import load_csr, load_xmc
-from manyclass.datasets.tables import BLANKS, all_integers
+from manyclass.datasets.tables import all_integers, label_in
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
 from manyclass.labels import as_labels
 
@@ -175,7 +175,7 @@ def read_fasttext(source: Source) -> Records:
 def split_labels(cell: str, separator: str | None) -> list[str]:
     """Return the labels in a cell."""
     parts = [cell] if separator is None else cell.split(separator)
-    return [label for part in parts if (label := part.strip(BLANKS))]
+    return [label for part in parts if (label := label_in(part))]
 
 
 def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray[Any]]:

@@ -20,6 +20,8 @@ KINDS = (
     "the XMC repository's form"
 )
 
+KNOWN = "compute_chunk_sizes() of an array makes its chunks known, and they are then divided anew"
+
 
 def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
     """Return the parts of a collection, each a Delayed or a future of rows.
@@ -28,8 +30,14 @@ def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
     ------
     TypeError
         If it is no collection; data in the memory of one process are for the estimators of one machine.
+    ValueError
+        If an array is divided by columns, too, and into chunks of unknown width.
     """
     if isinstance(data, dask.array.Array):
+        if all(len(chunks) == 1 for chunks in data.chunks[1:]):
+            return list(data.to_delayed().ravel())
+        if np.isnan(np.concatenate(data.chunks[1:])).any():
+            raise ValueError(f"{name} is divided by columns into chunks of unknown width; {KNOWN}")
         return list(data.rechunk(dict.fromkeys(range(1, data.ndim), -1)).to_delayed().ravel())
     if hasattr(data, "to_delayed") and hasattr(data, "npartitions"):  # of dask.dataframe, which need not be there
         return list(data.to_delayed())
@@ -79,6 +87,7 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[l
         if len(columns[-1]) != len(columns[0]):
             raise ValueError(
                 f"X has {len(columns[0])} parts, {name} has {len(columns[-1])}; they must be divided alike"
+                + (f": {KNOWN}" if any(map(_has_unknown_chunks, (X, other))) else "")
             )
     return [list(part) for part in zip(*columns, strict=True)]
 
@@ -89,6 +98,10 @@ def _divided_as(X: Any, other: Any) -> Any:
         return other
     rows, own = X.chunks[0], other.chunks[0]
     return other.rechunk({0: rows}) if sum(rows) == sum(own) and rows != own else other  # a sum of NaN equals nothing
+
+
+def _has_unknown_chunks(data: Any) -> bool:
+    return isinstance(data, dask.array.Array) and bool(np.isnan(data.chunks[0]).any())
 
 
 def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[str]) -> list[str]:

@@ -86,7 +86,8 @@ class Stream:
         the suffix: .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
     labels : {"all", "first"}, default="all"
         Which labels of a row count, where it may have several. With "all" y is an indicator matrix as `load_xmc` gives
-        it; with "first" it is an array of numbers, and rows without a label are left out.
+        it; with "first" it is an array of numbers, and rows without a label are left out, as are those of a table in
+        which the cell of the label is empty.
     rows : int, optional
         The rows of a part; the last part may have fewer. None: 65,536, or with max_memory as many as there is room for.
     window : int, default=1

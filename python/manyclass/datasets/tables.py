@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
-from manyclass.compressed import opened, text_lines
+from manyclass.compressed import MOST_BLANK_LINES, opened, text_lines
 from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
@@ -33,6 +33,11 @@ _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # integers that are written in on
 def all_integers(labels: Iterable[str]) -> bool:
     """Tell whether labels are integers, each written as Python writes it: 02139, +1 and ids of 19 digits are text."""
     return all(_INTEGER.fullmatch(label) for label in labels)
+
+
+def label_in(cell: str) -> str:
+    """Return the label that a cell holds; empty where the row has none."""
+    return cell.strip(BLANKS)
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,7 @@ class Cells:
         self._taken: list[str] = []  # lines since the last block
         self._n_before = 0  # lines before these
         self._quoted = False  # whether they end within a cell in quotes
+        self._n_quoted = 0  # lines of that cell so far
         self._opens = re.compile(f'(?:^|{re.escape(delimiter)})"')
         self._lines = self._read(file)
         self.columns: list[str] = []
@@ -100,7 +106,7 @@ class Cells:
     def _read(self, file: IO[bytes]) -> Iterator[str]:
         """The lines; blank ones may stand before the first and behind the last row, and in quotes."""
         blank = 0
-        for line in _with_any_end(text_lines(file, self._name)):
+        for line in _with_any_end(text_lines(file, self._name), self._name):
             here = self._n_before + len(self._taken) + 1
             if line in _BLANK and not self._quoted:
                 blank = blank or (here if self.columns else 0)
@@ -110,6 +116,10 @@ class Cells:
                 raise ValueError(f"{self._name}:{blank}: the line is blank; it must have a cell for each column")
             if self._quoted or '"' in line:
                 self._follow_quotes(line)
+            self._n_quoted = self._n_quoted + 1 if self._quoted else 0
+            if self._n_quoted > MOST_BLANK_LINES:
+                first = here - self._n_quoted + 1
+                raise ValueError(f"{self._name}:{first}: a cell in quotes has more than {MOST_BLANK_LINES} lines")
             self._taken.append(line)
             yield line
 
@@ -193,11 +203,17 @@ class Cells:
                 line = self._n_before + reader.line_num + 1
 
 
-def _with_any_end(lines: Iterable[str]) -> Iterator[str]:
+def _with_any_end(lines: Iterable[str], name: str) -> Iterator[str]:
     """The same lines, which may end with a carriage return alone, too."""
     for line in lines:
         if "\r" in line.removesuffix("\n").removesuffix("\r"):
-            yield from re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", line)
+            ended = (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", line))
+            blank = 0
+            for one in ended:
+                blank = blank + 1 if one in _BLANK else 0
+                if blank > MOST_BLANK_LINES:
+                    raise ValueError(f"{name}: more than {MOST_BLANK_LINES} lines one after the other are blank")
+                yield one
         else:
             yield line
 
@@ -254,7 +270,7 @@ class Tables:
             return cls(files, form, label, features, None, False, n_rows)
         assert marks is not None
         cells = itertools.chain.from_iterable(_column(file, marks, label) for file in files)
-        integers = all(all_integers(cell.strip(BLANKS) for cell in some) for some in cells)
+        integers = all(all_integers(filter(None, map(label_in, some))) for some in cells)
         return cls(files, form, label, features, marks, integers, None)
 
     @property
@@ -272,14 +288,13 @@ class Tables:
         pandas = library("pandas")
         assert self.marks is not None
         with opened(file) as raw:
-            n = 0
             for X, texts in Cells(raw, str(file), self.marks).blocks(self.features, size):
-                labels = [label.strip(BLANKS) for label in texts[self.label]]
+                labels = [label_in(cell) for cell in texts[self.label]]
                 if "" in labels:
-                    raise ValueError(f"{file}: row {n + labels.index('')} has no label")
-                n += len(labels)
-                y = np.array(labels, dtype=np.int64) if self.integers else as_labels(labels)
-                yield pandas.DataFrame(X, columns=self.features), y
+                    X, labels = X[[label != "" for label in labels]], [label for label in labels if label]
+                if labels:
+                    y = np.array(labels, dtype=np.int64) if self.integers else as_labels(labels)
+                    yield pandas.DataFrame(X, columns=self.features), y
 
     def _rows_of_parquet(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
         columns, n = [*self.features, self.label], 0
@@ -289,12 +304,13 @@ class Tables:
                 X, labels = frame[self.features].astype(np.float32), frame[self.label]
             except (ValueError, TypeError, OverflowError) as error:
                 raise ValueError(f"{file}, from row {n} on: {error}") from error
-            missing = np.flatnonzero(labels.isna())
-            if len(missing):
-                raise ValueError(f"{file}: row {n + missing[0]} has no label")
             n += len(X)
-            y = as_labels(labels)
-            yield X, as_labels(written(y)) if y.dtype == object else y
+            there = np.array([not isinstance(label, str) or label_in(label) != "" for label in labels]) & labels.notna()
+            if not there.all():
+                X, labels = X[there], labels[there]
+            if len(labels):
+                y = as_labels(labels)
+                yield X, as_labels(written(y)) if y.dtype == object else y
 
 
 def _column(file: Path, marks: Marks, name: str) -> Iterator[list[str]]:

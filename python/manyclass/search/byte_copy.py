@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyclass import _core
+from manyclass.search.class_index import below_best
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -54,4 +55,4 @@ class ByteCopy:
         if found is None:
             return None
         ids, scores, log_z, std = found
-        return ids, (scores - log_z[:, np.newaxis]).astype(np.float32), std
+        return ids, (below_best(scores) - log_z[:, np.newaxis]).astype(np.float32), std

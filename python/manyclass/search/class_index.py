@@ -77,6 +77,12 @@ def queries(x: Matrix, n_columns: int) -> Matrix:
     return np.concatenate([x, ones], axis=1)
 
 
+def below_best(scores: Floats) -> Doubles:
+    """Return the scores of each row less its first one, the best: what normalisers that are told so are taken from."""
+    exact = scores.astype(np.float64)
+    return exact - exact[:, :1]
+
+
 def recall_error(recall: float, n: int) -> float:
     """Largest standard deviation that the mean recall of n queries can have: a query's own is between 0 and 1."""
     return float(np.sqrt(recall * (1 - recall) / n))
@@ -199,7 +205,7 @@ class ClassIndex:
             first=first,
             n_threads=n_threads,
         )
-        return ids[:, :k], scores[:, :k] - log_z[:, np.newaxis], std
+        return ids[:, :k], below_best(scores[:, :k]) - log_z[:, np.newaxis], std
 
     def probes(self, k: int, recall: float) -> int | None:
         """Clusters that are searched for k classes at this recall, if that is known."""

@@ -15,16 +15,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
 from manyclass.classifiers.answers import Answers, build_index, has_probabilities, state_of, vectorizer_of, with_state
 from manyclass.classifiers.exclusion import excluded
 from manyclass.datasets import l2_normalize
+from manyclass.labels import readable
+from manyclass.training.interrupts import time_limit
 from manyclass.training.state import Features
 
 LABELS: tuple[set[type], ...] = ({str}, {int, float}, {bool})  # kinds of labels that may stand in one list
 KEYS = ("rows", "row", "k", "exclude", "approximate")
 LARGEST = float(np.finfo(np.float32).max)  # features are float32
-SCORES = 1 << 24  # that are found between two looks at the clock: some tenths of a second
+SCORES = 1 << 24  # that are found at once; the core looks at the clock within them
 SHOWN = 60  # characters of a wrong value that a message repeats
 CORES = joblib.cpu_count()
 
@@ -110,8 +113,11 @@ class Predictor:
         self._recall = 0.0  # 0: there is no index
         self._classes: NDArray[Any] = model.classes_
         self._n_features, self._max_rows = int(model.n_features_in_), limits.max_rows
-        text = self._classes.dtype.kind in "OU"
-        self._longest = max(map(len, self._classes.tolist())) if text else 0
+        names, objects = readable(self._classes), self._classes.dtype == object
+        # Labels that JSON has no type for, by what stands for them there; dates have one in NumPy.
+        self._named = dict(zip(names, self._classes, strict=True)) if objects and names is not self._classes else {}
+        text = self._classes.dtype.kind in "OU" and isinstance(names[0], str)
+        self._longest = max(map(len, names.tolist())) if text else 0
         self.k, self.max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
         self.has_probabilities = has_probabilities(model)
         # What a model computes once, at its first prediction, is computed before threads ask for it.
@@ -194,6 +200,8 @@ class Predictor:
             lists = [[a for a in labels if not isinstance(a, str) or len(a) <= self._longest] for labels in lists]
         if self._classes.dtype.kind in "mM":
             lists = [np.array(labels, dtype=self._classes.dtype) for labels in lists]
+        elif self._named:
+            lists = [[self._named[label] for label in labels if label in self._named] for labels in lists]
         indptr, positions = excluded(lists, n_rows, self._classes)
         ones = np.ones(len(positions), dtype=np.float32)
         return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
@@ -201,7 +209,8 @@ class Predictor:
     def predict(self, query: Query, until: float = math.inf) -> bytes:
         """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it.
 
-        Raises TimeoutError where `time.monotonic()` is past `until` before all rows have their scores.
+        Raises TimeoutError where `time.monotonic()` is past `until` before all rows have their scores: the core's work
+        ends some hundredths of a second later, the rows' part of a matrix product or of a text as a whole.
         """
         X: Any = self._vectorizer.transform(query.X) if isinstance(query.X, list) else query.X
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X
@@ -209,15 +218,18 @@ class Predictor:
         how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
         step, parts = max(1, SCORES // len(self._classes)), list[Any]()
         for first in range(0, query.n_rows, step):
-            if time.monotonic() > until:
-                raise TimeoutError(
-                    f"the scores of {first} of {query.n_rows} rows were found in time: send fewer at once"
-                )
-            at = slice(first, first + step)
+            at, left = slice(first, first + step), until - time.monotonic()
             exclude = None if query.exclude is None else query.exclude[at]
-            parts.append(self._model.predict_top_k(X[at], k, **how, exclude=exclude))
+            try:
+                if left <= 0:
+                    raise _core.TimeIsUpError
+                with time_limit(left):
+                    parts.append(self._model.predict_top_k(X[at], k, **how, exclude=exclude))
+            except _core.TimeIsUpError as error:
+                why = f"the scores of {first} of {query.n_rows} rows were found in time: send fewer at once"
+                raise TimeoutError(why) from error
         labels, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
-        told = {"labels": (labels.astype(str) if labels.dtype.kind in "mM" else labels).tolist()}
+        told = {"labels": readable(labels).tolist()}
         told |= {"scores": _rounded(scores)}
         told |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}
         found = []

@@ -217,7 +217,8 @@ class _Tile:
     def loss(self, name: str, scales: Doubles) -> tuple[float, list[float]]:
         """The sum over rows of a loss of labels, and its derivatives by the scales."""
         values, gradients = _core.losses(self.sum(scales), self.labels.indptr, self.labels.ids, loss=name)
-        slopes = (np.einsum("ij,ij->i", gradients, scores) for scores in self.parts)
+        # In double precision: single has no products of scores at its end.
+        slopes = (np.einsum("ij,ij->i", gradients, scores, dtype=np.float64) for scores in self.parts)
         return float(self.r @ values), [float(self.r @ slope) for slope in slopes]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -113,7 +114,7 @@ def fit_posterior(
 def predictive_tiles(
     noise: str, means: Weights, variances: Floats, x: Matrix, *, n_draws: int, seed: int, n_threads: int
 ) -> Iterator[tuple[int, Doubles]]:
-    """Probabilities of all classes, some points at a time, as means over draws of the scores."""
+    """Log-probabilities of all classes, some points at a time: of means of probabilities over draws of the scores."""
     spread = Weights.linear(variances, np.zeros_like(means.intercept), by_feature=means.sparse)
     with np.errstate(over="ignore"):  # scores that overflow are held in the core
         squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), x.shape) if sp.issparse(x) else np.square(x)
@@ -122,8 +123,9 @@ def predictive_tiles(
         means.score_tiles(x, n_threads), spread.score_tiles(squares, n_threads), strict=True
     ):
         z, deviations = scores.astype(np.float64), np.sqrt(var.astype(np.float64))
-        total = np.zeros_like(z)
+        total = np.full_like(z, -np.inf)  # of logarithms, as probabilities of classes far away are 0 in any precision
         for _ in range(n_draws):
             psi = z + deviations * rng.standard_normal(z.shape)
-            total += _core.utility_probabilities(noise=noise, psi=psi, log=False, n_threads=n_threads)
-        yield first, total / n_draws
+            log_p = _core.utility_probabilities(noise=noise, psi=psi, log=True, n_threads=n_threads)
+            np.logaddexp(total, log_p, out=total)
+        yield first, total - math.log(n_draws)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.weights import NewPairs, Weights
 
-MOST_WEIGHT = 1e200  # what a row counts at most, so that sums of squares of single precision are finite
 DOUBLES = frozenset({"offset", "features", "curvatures", "scales", "precisions"})  # what is kept in double precision
 
 
@@ -55,7 +54,7 @@ class Squares:
     @classmethod
     def of_features(cls, x: Matrix, weights: Doubles | None) -> Squares:
         """Return those of the features of points."""
-        w = np.ones(x.shape[0]) if weights is None else np.minimum(weights, MOST_WEIGHT)
+        w = np.ones(x.shape[0]) if weights is None else weights
         if isinstance(x, sp.csr_array):
             rows = np.repeat(w, np.diff(x.indptr))
             sums = np.bincount(x.indices, np.square(x.data, dtype=np.float64) * rows, minlength=x.shape[1])

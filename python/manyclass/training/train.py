@@ -13,12 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.training.core_training import Trained, TrainingState, Watch
+from manyclass.training.core_training import CoreTraining, Trained, TrainingState, Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.incremental import Before, Call, falling, passes_of_call, set_new_intercepts
+from manyclass.training.passes import warn_user
 from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
@@ -33,6 +34,8 @@ from manyclass.training.weighting import some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
+
+SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,29 @@ def train(
     -----
     ConvergenceWarning
         If training diverged or was interrupted; the state is the one reached before.
+
+    Raises
+    ------
+    ValueError
+        If a training that begins leaves weights that are no numbers.
     """
-    if call is None:
-        return _begin(points, plan, watch, first, scaling)
+    made = (
+        _begin(points, plan, watch, first, scaling)
+        if call is None
+        else _go_on(state, points, plan, watch, call, scaling)
+    )
+    if made.weights.is_finite():
+        return made
+    told = f"training diverged: its weights are no numbers. {CoreTraining.advice}"
+    if state is None or call is None:
+        raise ValueError(f"{told}. Nothing was fitted")
+    warn_user(f"{told}. The model is the one before these rows")
+    return state
+
+
+def _go_on(
+    state: State | None, points: Points, plan: AnyPlan, watch: Watch, call: Call, scaling: FeatureScaling | None
+) -> State:
     before = Before.of(state, points.classes, len(points.labels), call)
     if isinstance(plan, PointsPlan):
         found = _linear_goes_on(plan, points, before, call, scaling)
@@ -281,7 +304,8 @@ def _points_go_on(
     seen = Seen(weights, counts, before.n_visits, before.goes_on, squares if each else None, features, carried)
     rate: float | None = None
     if plan.by_curvature and plan.utility is None:
-        rate = plan.schedule.learning_rate * shrink(weights, points, plan, before) ** 2
+        factor = shrink(weights, points, plan, before)
+        rate = max(plan.schedule.learning_rate * factor**2, SMALLEST_RATE)
         plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
     passes = passes_of_call(plan, before.history, call, len(points.labels))
     half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life

@@ -15,6 +15,9 @@ from manyclass.weights.arrays import Doubles, Ids
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
 # then far from the smallest double, and its part of the objective is far below a rounding of it.
 LEAST_SHARE = 1e-100
+# A larger weight is refused. Training takes sums over rows and passes of weights times squares of features, which are
+# up to 1e77, and these stay far within double precision.
+MOST_WEIGHT = 1e100
 FEWEST = 0.5  # rows that a class without any counts as having
 
 ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
@@ -36,7 +39,7 @@ def checked_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles 
     Raises
     ------
     ValueError
-        If they are no finite numbers of at least 0, are none but 0, or have another shape.
+        If they are no numbers in [0, 1e100], are none but 0, or have another shape.
     """
     raw = raw_weights(sample_weight, n_samples)
     return None if raw is None else raw / raw.max()
@@ -60,9 +63,12 @@ def raw_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | No
             f"X has {n_samples} rows, sample_weight has shape {weights.shape}; it must be a number or have shape "
             f"({n_samples},)"
         )
-    wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+    wrong = np.flatnonzero(~((weights >= 0) & (weights <= MOST_WEIGHT)))
     if len(wrong):
-        raise ValueError(f"sample_weight[{wrong[0]}] is {weights[wrong[0]]}; weights must be finite and at least 0")
+        raise ValueError(
+            f"sample_weight[{wrong[0]}] is {weights[wrong[0]]}; weights must be finite, at least 0 and at most "
+            f"{MOST_WEIGHT:g}"
+        )
     if n_samples and not weights.any():
         raise ValueError("sample_weight is zero for every row; at least one weight must be above 0")
     return weights
@@ -74,7 +80,7 @@ def check_class_weight(class_weight: ClassWeight) -> None:
     Raises
     ------
     ValueError
-        If it is neither None, "balanced" nor a dict of finite numbers of at least 0.
+        If it is neither None, "balanced" nor a dict of numbers in [0, 1e100].
     """
     if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
         return
@@ -83,8 +89,11 @@ def check_class_weight(class_weight: ClassWeight) -> None:
             f"class_weight is {class_weight!r}; it must be None, 'balanced' or a dict of a weight for each label"
         )
     for label, weight in class_weight.items():
-        if not is_number(weight) or weight < 0 or isinstance(weight, bool):
-            raise ValueError(f"class_weight[{label!r}] is {shown(weight)}; it must be a finite number of at least 0")
+        if not is_number(weight) or not 0 <= weight <= MOST_WEIGHT or isinstance(weight, bool):
+            raise ValueError(
+                f"class_weight[{label!r}] is {shown(weight)}; it must be a finite number of at least 0 and at most "
+                f"{MOST_WEIGHT:g}"
+            )
 
 
 def times_class_weight(
@@ -110,24 +119,25 @@ def times_class_weight(
     ------
     ValueError
         If a dict names labels that y does not have while others have no weight, which is a slip, the weights of all
-        points become 0, or one becomes infinite.
+        points become 0, or one is then above 1e100.
     """
     if class_weight is None:
         return weights
+    most = MOST_WEIGHT
     if isinstance(class_weight, Mapping):
         of_classes = _of_classes(class_weight, classes)
     else:
+        most *= max(1, len(labels))  # the classes' weights all become the same
         ratios = None if weights is None else weights / weights.max(initial=LEAST_SHARE)
         counts = np.bincount(labels, weights=ratios, minlength=len(classes))
         present = counts > 0
         of_classes = np.zeros(len(classes))
         of_classes[present] = counts.sum() / (present.sum() * counts[present])
-    with np.errstate(over="ignore"):
-        product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
-    wrong = np.flatnonzero(~np.isfinite(product))
+    product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
+    wrong = np.flatnonzero(product > most)
     if len(wrong):
         raise ValueError(
-            f"class_weight times sample_weight is {product[wrong[0]]} in row {wrong[0]}; it must be finite"
+            f"class_weight times sample_weight is {product[wrong[0]]} in row {wrong[0]}; it must be at most {most:g}"
         )
     if not product.any():
         raise ValueError("class_weight and sample_weight leave all rows with weight zero; at least one must be above 0")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Doubles, Floats, Ids, aligned_zeros, padded
+from manyclass.weights.memory_maps import is_finite
 
 Dtype = Literal["float32", "float16", "int8"]
 DTYPES: tuple[Dtype, ...] = ("float32", "float16", "int8")
@@ -356,6 +357,10 @@ class StoredWeights:
         arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values, self.counts)
         scales = (self.codes or {}).values()
         return self.bias.nbytes + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
+
+    def is_finite(self) -> bool:
+        """Whether all numbers are."""
+        return all(map(is_finite, (self.matrix, self.embeddings, self.values, self.bias)))
 
     @property
     def intercept(self) -> Floats:

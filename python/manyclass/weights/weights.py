@@ -222,10 +222,13 @@ class Weights(StoredWeights):
         self.multiply_parts((factor, factor))
 
     def multiply_parts(self, factors: tuple[float, float]) -> None:
-        """Multiply the scores of the pairs and those of the rows by a number, in place."""
+        """Multiply the scores of the pairs and those of the rows by a number, in place; weights end at the largest."""
         rows, pairs = np.float32(factors[1]), np.float32(factors[0] if self.has_pairs else factors[1])
         for array, factor in ((self.matrix, rows), (self.values, pairs), (self.bias, pairs)):
-            array *= factor
+            with np.errstate(over="ignore"):
+                array *= factor
+            if factor > 1:
+                np.clip(array, -LARGEST, LARGEST, out=array)
         self.scales[:] *= factors
 
     def add_to_mean(self, other: Weights, n: int) -> Weights:
