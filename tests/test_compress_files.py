@@ -288,11 +288,7 @@ def test_the_core_refuses_arrays_that_do_not_fit():
         "intercept": floats[:9],
         "n_features": 2,
         "coded": True,
-        "counts": none,
-        "totals": none,
-        "own": np.zeros(0, np.int32),
-        "share": 0.0,
-        "shrinkage": 0.0,
+        "mixture": _core.CountMixture(),
     }
     _core.Weights(**given)
     for change, told in (
@@ -305,8 +301,8 @@ def test_the_core_refuses_arrays_that_do_not_fit():
         ({"rows": floats.astype(np.int8), "coded": False}, "must be floats without scales"),
         ({"value_scales": floats[:2]}, "do not fit their support"),
         ({"rows": none, "indptr": np.array([0, 1], np.int64)}, "do not describe one list for each row"),
-        ({"share": 1.0}, "the share of counts must be in"),
-        ({"share": 0.5, "shrinkage": 1.0}, "the counts do not fit the weights on pairs"),
+        ({"mixture": _core.CountMixture(share=1.0)}, "the share of counts must be in"),
+        ({"mixture": _core.CountMixture(share=0.5, shrinkage=1.0)}, "the counts do not fit the weights on pairs"),
     ):
         with pytest.raises(ValueError, match=told):
             _core.Weights(**(given | change))

@@ -41,10 +41,10 @@ if not (ROOT / "bench").exists():
 # Guides
 
 
-# Guides that take real data where there are some. The other needs days on which tastes change and items come.
+# Guides that take real data where there are some. The others need logs, or days on which tastes change and items come.
 REAL = pytest.mark.long
 WITH_DATA = (
-    *("plot_choice_probabilities", "plot_embeddings", "plot_next_item", "plot_tags_for_texts"),
+    *("plot_choice_probabilities", "plot_embeddings", "plot_tags_for_texts"),
     "plot_word_vectors",
 )
 

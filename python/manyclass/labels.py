@@ -404,6 +404,24 @@ def readable(labels: NDArray[Any]) -> NDArray[Any]:
     return _objects([str(label) for label in labels.ravel()]).reshape(labels.shape)
 
 
+def columns_of_classes(classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> Ids | None:
+    """Return the column that each class is, by its name or, of integers, its number, else -1; None where none can be.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+    names : ndarray of shape (n_features,) or None
+        Of columns.
+    n_features : int
+    """
+    if names is not None:
+        places = {str(name): place for place, name in enumerate(names)}
+        return np.array([places.get(str(label), -1) for label in classes], dtype=np.int32)
+    if classes.dtype.kind not in "iu":
+        return None
+    return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
+
+
 def joined_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return all labels of several arrays in one; those of different types keep their identity."""
     some = [array for array in arrays if array.size]

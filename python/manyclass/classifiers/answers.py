@@ -284,7 +284,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         else:
             if isinstance(exclude, str):
                 check_choice("exclude", exclude, ("seen",))
-                exclude = seen_in(x, state.classes, state.features)
+                exclude = seen_in(x, state.classes, state.features.names, state.features.n)
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
             positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
         return labels_at(state.classes, positions), found, std

@@ -11,9 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import joined
-from manyclass.labels import as_labels, check_kind, find_positions, joined_labels
-from manyclass.training.state import Features
-from manyclass.training.terms import columns_of_classes
+from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, joined_labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | Literal["seen"] | None
@@ -63,7 +61,7 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
     return joined([np.unique(positions[positions >= 0]) for positions in found])
 
 
-def seen_in(x: Matrix, classes: NDArray[Any], features: Features) -> sp.csr_array:
+def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> sp.csr_array:
     """Return which classes rows have as columns that are not 0, (n_rows, n_classes).
 
     Raises
@@ -71,15 +69,15 @@ def seen_in(x: Matrix, classes: NDArray[Any], features: Features) -> sp.csr_arra
     ValueError
         If labels are no numbers or names of columns.
     """
-    hashed = x.shape[1] != features.n
-    columns = None if hashed else columns_of_classes(classes, features.names, features.n)
+    hashed = x.shape[1] != n_features
+    columns = None if hashed else columns_of_classes(classes, names, n_features)
     if columns is None or not (columns >= 0).any():
         raise ValueError(
             "exclude is 'seen', which needs classes that are columns of X, by their numbers or names; "
             + ("the model has hashed its columns" if hashed else f"none is, such as {classes[0]!r}")
             + ": give lists of labels"
         )
-    place = np.full(features.n, -1)
+    place = np.full(n_features, -1)
     place[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
     rows, had = x.nonzero()
     there = place[had] >= 0

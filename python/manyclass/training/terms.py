@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.labels import columns_of_classes
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
     FEWEST_ROWS,
@@ -480,13 +481,3 @@ def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
     if not plan.repeats or points.hashing is not None:
         return None
     return columns_of_classes(points.classes, points.features.names, points.x.shape[1])
-
-
-def columns_of_classes(classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> Ids | None:
-    """The column that each class is, by its name or, of integers, its number, else -1; None where none can be one."""
-    if names is not None:
-        places = {str(name): place for place, name in enumerate(names)}
-        return np.array([places.get(str(label), -1) for label in classes], dtype=np.int32)
-    if classes.dtype.kind not in "iu":
-        return None
-    return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
