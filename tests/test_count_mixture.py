@@ -1,6 +1,8 @@
 """Counts and repeats mixed in probability: answers by the definition, and how fits, streams and files come to them."""
 
 import copy
+import json
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -258,6 +260,34 @@ def test_files_copies_and_compressed_models_have_the_counts(seed, tmp_path):
     assert (tmp_path / "c.model").stat().st_size <= n_bytes - 5000
     q = fitting.predict_proba(X[:50])
     np.testing.assert_allclose(q.sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"share": None}, "share"),
+        ({"repeats": 1.0}, "repeats"),
+        ({"power": -1.0}, "power"),
+        ({"counts_own": 3}, "counts_own"),
+        ({}, "shrinkage"),
+    ],
+)
+def test_a_damaged_mixture_is_refused(change, told, seed, tmp_path):
+    path = tmp_path / "a.model"
+    hybrid(*sessions(seed), seed).save(path)
+    whole = path.read_bytes()
+    (size,) = struct.unpack("<Q", whole[:8])
+    header = json.loads(whole[8 : 8 + size])
+    info = json.loads(header["__metadata__"]["model"])
+    info["labels"]["counts"] |= change
+    if not change:
+        del info["labels"]["counts"][told]
+    header["__metadata__"]["model"] = json.dumps(info)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + whole[8 + size :])
+    with pytest.raises(ValueError, match=rf"damaged.*{told}"):
+        manyclass.load(path)
 
 
 def test_partial_fit_counts_on_and_fades(seed):

@@ -6,13 +6,13 @@ Compressed weights have the layout "coded", and the names of their arrays begin 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.checks import check_number
+from manyclass.checks import check_flag, check_number
 from manyclass.weights.arrays import NO_FLOATS, Floats, aligned_zeros, padded
 from manyclass.weights.compression import id_type
 from manyclass.weights.storage import DTYPES, NOTHING, Kind, Mixture
@@ -136,7 +136,8 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     """Return the weights with the counts of a file, if it has any."""
     if "counts" not in info:
         return weights
-    mixture = Mixture(**info["counts"])
+    mixture = Mixture(**{one.name: info["counts"][one.name] for one in fields(Mixture)})
+    check_flag("counts_own", mixture.counts_own)
     for name in ("share", "repeats"):
         check_number(name, getattr(mixture, name), low=0, high=1)
     for name in ("shrinkage", "power"):
