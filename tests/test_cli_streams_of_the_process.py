@@ -71,7 +71,7 @@ COMMANDS = {
     "fit": ("fit", "data.txt", "--max-iter", 1),
     "predict": ("predict", "m", "data.txt", "-k", 1),
     "embed": ("embed", "m", "--classes"),
-    "skipgram": ("skipgram", "words", "--min-count", 1, "--dim", 2, "--max-iter", 1),
+    "skipgram": ("skipgram", "words", "--min-count", 1, "--dim", 2, "--max-iter", 1, "--sample", 0),
 }
 
 
