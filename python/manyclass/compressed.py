@@ -26,7 +26,8 @@ _BEGINS = {
 _LONGEST_BEGIN = 10
 # No row of data is as long; what a small compressed file holds without a newline would otherwise fill the memory.
 LONGEST_LINE = 1 << 27
-# And so many lines without a word are no data: a thousand million of them, in a file of a few kB, take minutes.
+# More blank lines than this, one after the other, are refused: a compressed file of a megabyte may hold a thousand
+# million of them, which take minutes to read.
 MOST_BLANK_LINES = 1_000_000
 
 

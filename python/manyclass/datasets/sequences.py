@@ -49,8 +49,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     n_last : int, default=20
         Items at the end of a history that count.
     decay : float, default=1.0
-        At least 0; 0 counts all of them alike. With 1, next items of toy shops, of restaurants and of a shop's sessions
-        have the least log-loss of 0, 1/2, 1 and 3/2.
+        At least 0; 0 counts all of them alike. Of 0, 1/2, 1 and 3/2, 1 had the least log-loss for next items of toys.
     min_count : int, default=1
         Rarer items in the sequences of the fit get no column, and are left out of histories.
 
