@@ -45,18 +45,45 @@ def test_rows_and_next_items_are_those_of_the_definition(kind, n_last, decay, mi
     )
     rows, at = encoder.next_items(sequences, n_first=n_first), 0
     for number, one in enumerate(sequences):
-        known = [item for item in one if item in items]
-        for end in range(n_first, len(known)):
+        for end in range(n_first, len(one)):
+            if one[end] not in items or not set(one[:end]) & set(items):
+                continue
             np.testing.assert_allclose(
-                rows.X[[at]].toarray()[0], by_definition(known[:end], items, n_last, decay), rtol=1e-6
+                rows.X[[at]].toarray()[0], by_definition(one[:end], items, n_last, decay), rtol=1e-6
             )
-            assert items[rows.y[at]] == known[end]
+            assert items[rows.y[at]] == one[end]
             assert rows.sequence[at] == number
             at += 1
     assert at == len(rows.y) == rows.X.shape[0]
     np.testing.assert_array_equal(
         encoder.transform([sequences[3]]).toarray(), encoder.transform(sequences)[[3]].toarray()
     )
+
+
+def test_labels_begin_where_each_sequence_says():
+    encoder = SequenceEncoder().fit([["a", "b", "c"]])
+    rows = encoder.next_items([["a", "b", "c"], ["c", "z", "b"], ["b"]], n_first=[2, 1, 1])
+    assert encoder.items_[rows.y].tolist() == ["c", "b"]
+    assert rows.sequence.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="one for each of 1 sequences"):
+        encoder.next_items([["a", "b"]], n_first=[1, 1])
+
+
+@pytest.mark.parametrize("kind", list(ITEMS))
+def test_items_that_come_later_get_columns_behind_the_others(kind, seed):
+    items, rng = ITEMS[kind], np.random.default_rng(seed)
+    early, late = some_sequences(rng, items[2:5]), some_sequences(rng, items)
+    encoder = SequenceEncoder().partial_fit(early)
+    before = encoder.items_.tolist()
+    rows = encoder.transform(early)
+    encoder.partial_fit(late)
+    found = encoder.items_.tolist()
+    assert found[: len(before)] == before
+    assert found[len(before) :] == sorted(set(items) - set(before))
+    np.testing.assert_array_equal(encoder.transform(early).toarray()[:, : len(before)], rows.toarray())
+    for row, one in zip(encoder.transform(late).toarray(), late, strict=True):
+        np.testing.assert_allclose(row, by_definition(one, found, 20, 1.0), rtol=1e-6)
+    assert encoder.partial_fit(early).items_.tolist() == found
 
 
 def test_items_that_the_fit_had_not_are_left_out():

@@ -56,7 +56,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     Attributes
     ----------
     items_ : ndarray of shape (n_items,)
-        The item of each column, sorted, with the type that items have.
+        The item of each column, with the type that items have: sorted, and behind them those of `partial_fit`.
 
     Examples
     --------
@@ -115,6 +115,21 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         self.items_ = found[kept]
         return self
 
+    def partial_fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
+        """Give new items that come `min_count` times in these sequences a column behind the others.
+
+        Parameters and errors are those of `fit`; sequences without a new item change nothing.
+        """
+        if not hasattr(self, "items_"):
+            return self.fit(sequences)
+        items, _ = _flat(sequences)
+        codes = self._columns(items)
+        if (codes < 0).any():
+            found, positions = sorted_classes(items[codes < 0], what="the sequences")
+            found = found[np.bincount(positions, minlength=len(found)) >= self.min_count]
+            self.items_ = joined_labels([self.items_, found])
+        return self
+
     def transform(self, sequences: Iterable[ArrayLike]) -> sp.csr_array:
         """Return the row of each history.
 
@@ -127,45 +142,56 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         -------
         csr_array of shape (n_sequences, n_items), float32
         """
-        codes, starts = self._codes(sequences)
-        return self._rows(codes, starts, starts[:-1], starts[1:])
+        codes, starts, _ = self._known(*_flat(sequences))
+        return self._rows(codes, starts[:-1], starts[1:])
 
-    def next_items(self, sequences: Iterable[ArrayLike], *, n_first: int = 1) -> NextItems:
+    def next_items(self, sequences: Iterable[ArrayLike], *, n_first: ArrayLike = 1) -> NextItems:
         """Return each beginning of the sequences as a row, with the item that came next.
 
         Parameters
         ----------
         sequences : iterable of lists of items, the earliest first
             Items without a column are left out.
-        n_first : int, default=1
-            Items of a sequence that are only history: the labels are those after them.
+        n_first : int or array-like of shape (n_sequences,), default=1
+            Items at the beginning of a sequence, or of each, that are only history: the labels are those after them,
+            the first item that has a column left out.
 
         Returns
         -------
         NextItems
             A row for each label: X of shape (n_rows, n_items), y and the number of the sequence.
         """
-        check_number("n_first", n_first, low=1, integer=True)
-        codes, starts = self._codes(sequences)
-        sequence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        place = np.arange(len(codes))
-        after = np.flatnonzero(place - starts[sequence] >= n_first)
-        X = self._rows(codes, starts, starts[sequence[after]], after)
+        items, starts = _flat(sequences)
+        first = np.asarray(n_first)
+        if first.ndim == 0:
+            check_number("n_first", n_first, low=1, integer=True)
+        elif first.shape != (len(starts) - 1,) or first.dtype.kind not in "iu" or (first < 1).any():
+            raise ValueError(f"n_first must be integers of at least 1, one for each of {len(starts) - 1} sequences")
+        codes, begins, places = self._known(items, starts)
+        sequence = np.repeat(np.arange(len(starts) - 1), np.diff(begins))
+        is_label = places - starts[sequence] >= np.broadcast_to(first, len(starts) - 1)[sequence]
+        after = np.flatnonzero(is_label & (np.arange(len(codes)) > begins[sequence]))
+        X = self._rows(codes, begins[sequence[after]], after)
         return NextItems(X, codes[after].astype(np.int64), sequence[after])
 
-    def _codes(self, sequences: Iterable[ArrayLike]) -> tuple[Ids, NDArray[np.int64]]:
-        """The columns of all items that have one, and where each sequence starts among them."""
+    def _known(self, items: NDArray[Any], starts: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64], NDArray[np.intp]]:
+        """The columns of items that have one, where each sequence starts among them, and their places in `items`."""
+        codes = self._columns(items)
+        places = np.flatnonzero(codes >= 0)
+        return codes[places], np.searchsorted(places, starts), places
+
+    def _columns(self, items: NDArray[Any]) -> Ids:
+        """The column of each item, or -1."""
         check_is_fitted(self)
         self.check_parameters()
-        items, starts = _flat(sequences)
-        check_kind(items, self.items_, "a sequence")
-        codes = find_positions(items, self.items_, "a sequence")
-        known = np.concatenate([[0], np.cumsum(codes >= 0)])
-        return codes[codes >= 0], known[starts]
+        known, order = sorted_classes(self.items_, what="items_")
+        check_kind(items, known, "a sequence")
+        column = np.empty(len(known), dtype=np.int32)
+        column[order] = np.arange(len(known))
+        at = find_positions(items, known, "a sequence")
+        return np.where(at >= 0, column[at], -1).astype(np.int32)
 
-    def _rows(
-        self, codes: Ids, starts: NDArray[np.int64], begin: NDArray[np.int64], end: NDArray[np.int64]
-    ) -> sp.csr_array:
+    def _rows(self, codes: Ids, begin: NDArray[np.int64], end: NDArray[np.int64]) -> sp.csr_array:
         """Rows of the last items of codes[begin:end], for each row."""
         lengths = np.minimum(end - begin, self.n_last)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
