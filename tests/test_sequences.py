@@ -60,6 +60,21 @@ def test_rows_and_next_items_are_those_of_the_definition(kind, n_last, decay, mi
     )
 
 
+@pytest.mark.parametrize(("memory", "decay"), [(1, 2.0), (20, 0.0)])
+def test_the_decay_is_that_of_the_sequences(memory, decay, seed):
+    """Next items follow the last item alone, or any of the last ones alike: the ends of what is tried."""
+    rng = np.random.default_rng(seed)
+    follows, sequences = rng.permutation(30), []
+    for _ in range(600):
+        one = [rng.integers(30)]
+        while len(one) < 8:
+            one.append(follows[one[-1 - rng.integers(min(len(one), memory))]])
+        sequences.append(one)
+    assert SequenceEncoder().fit(sequences).decay_ == decay
+    assert SequenceEncoder(decay=0.7).fit(sequences).decay_ == 0.7
+    assert SequenceEncoder().fit(sequences[:49]).decay_ == 1.0  # too few to tell
+
+
 def test_labels_begin_where_each_sequence_says():
     encoder = SequenceEncoder().fit([["a", "b", "c"]])
     rows = encoder.next_items([["a", "b", "c"], ["c", "z", "b"], ["b"]], n_first=[2, 1, 1])
@@ -121,6 +136,7 @@ def test_an_empty_log_has_no_sequences():
         (lambda: SequenceEncoder(min_count=2).fit([["a", "b"]]), "min_count"),
         (lambda: SequenceEncoder(n_last=0).fit([["a"]]), "n_last"),
         (lambda: SequenceEncoder(decay=-1.0).fit([["a"]]), "decay"),
+        (lambda: SequenceEncoder(decay="best").fit([["a"]]), "decay is 'best'"),
         (lambda: SequenceEncoder().fit([["a"]]).transform([[1]]), "numbers"),
         (lambda: SequenceEncoder().fit([["a"]]).next_items([["a"]], n_first=0), "n_first"),
         (lambda: SequenceEncoder.sequences_of([1], [1, 2]), "1 users, 2 items"),
