@@ -333,7 +333,9 @@ def test_bytes_that_are_no_text_and_files_cut_short_are_told(tmp_path, capsys):
 def test_a_label_that_a_row_has_twice_counts_once(tmp_path, capsys):
     (tmp_path / "t.txt").write_text("one ant\ta,b,a\none bee\tb\n" * 5)
     run("fit", tmp_path / "t.txt", "--output", tmp_path / "m", "--labels", "all", *QUICK)
-    assert table(capsys.readouterr().out)["labels a row"] == "1.5"
+    printed = capsys.readouterr()
+    assert table(printed.out)["labels a row"] == "1.5"
+    assert "labels that stand twice in a row count once: 5 left out" in printed.err
 
 
 def test_ascii_blanks_stand_between_words_and_around_labels_and_no_others(tmp_path, capsys):

@@ -289,7 +289,7 @@ def test_rows_of_exclude_may_have_names_and_be_of_several_types():
     assert set(fitted.predict_top_k(X, 1, exclude=both)[0].ravel().tolist()) == {BIG + 1, BIG + 2}
 
 
-def test_names_of_the_columns_of_a_frame_are_classes_where_they_are_sorted():
+def test_names_of_the_columns_of_a_frame_are_classes():
     Y = pd.DataFrame(X.astype(int), columns=["ant", "bee", "cow"])
     fitted = SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(X, Y)
     assert fitted.classes_.tolist() == ["ant", "bee", "cow"]
@@ -299,9 +299,22 @@ def test_names_of_the_columns_of_a_frame_are_classes_where_they_are_sorted():
     assert plain.evaluate(X, Y.to_numpy()) == SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(
         X, pd.DataFrame(Y.to_numpy())
     ).evaluate(X, Y)
-    with pytest.warns(UserWarning, match="the columns of y, such as 'cow', are not sorted; their numbers are the cl"):
-        swapped = SoftmaxClassifier(model="linear", max_iter=2, random_state=0).fit(X, Y[["cow", "bee", "ant"]])
-    assert swapped.classes_.tolist() == [0, 1, 2]
+
+
+def test_columns_of_a_frame_may_stand_in_any_order():
+    Y = pd.DataFrame(X.astype(int), columns=["ant", "bee", "cow"])
+    fitted, swapped = (SoftmaxClassifier(model="linear", max_iter=2, random_state=0) for _ in range(2))
+    fitted.fit(X, Y)
+    with pytest.warns(UserWarning, match="the first one is 'ant' instead of 'cow'; columns of predictions are in the"):
+        swapped.fit(X, Y[["cow", "bee", "ant"]])
+    assert swapped.classes_.tolist() == ["ant", "bee", "cow"]
+    assert np.array_equal(swapped.coef_, fitted.coef_)
+    assert swapped.evaluate(X, Y[["bee", "cow", "ant"]]) == fitted.evaluate(X, Y) == fitted.evaluate(X, Y.to_numpy())
+    assert swapped.score(X, Y[["bee", "cow", "ant"]]) == 1
+    swapped.partial_fit(X, Y[["bee", "ant", "cow"]])
+    assert np.array_equal(swapped.coef_, fitted.partial_fit(X, Y).coef_)
+    with pytest.raises(ValueError, match="y has a column 'dog'; the columns must be the model's 3 classes"):
+        fitted.evaluate(X, Y.rename(columns={"cow": "dog"}))
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csr_matrix, lambda y: list(sp.csr_array(y))])

@@ -6,12 +6,13 @@ import pickle
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import manyclass
-from manyclass import MarginClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.datasets import TextVectorizer
 from manyclass.weights.tensor_file import open_tensors, write_tensors
 
@@ -106,6 +107,61 @@ def test_copies_pickles_and_clones_work(fitted):
         np.testing.assert_array_equal(other.transform(TEXTS).toarray(), expected)
         other.fit(["entirely other words"] * 2)  # a second fit forgets the first
         assert "cat" not in other.vocabulary_
+
+
+@pytest.mark.parametrize("kind", [list, tuple, np.array, pd.Series, lambda texts: pd.Series(texts, dtype="string")])
+@pytest.mark.parametrize("estimator", [SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier])
+def test_a_classifier_takes_texts_and_answers_as_for_the_rows_of_its_vectorizer(estimator, kind, tmp_path):
+    texts, y = kind(TEXTS * 3), ["a", "b", "a", "b", "a", "b"] * 3
+    model = estimator(max_iter=3, random_state=0).fit(texts, y, vectorizer=TextVectorizer(max_n=2))
+    X = TextVectorizer(max_n=2).fit_transform(TEXTS * 3)
+    rows = estimator(max_iter=3, random_state=0).fit(X, y)
+    model.save(tmp_path / "m")
+    for one in (model, manyclass.load(tmp_path / "m"), pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(one.decision_function(texts), rows.decision_function(X))
+        assert one.predict(texts).tolist() == rows.predict(X).tolist()
+        assert one.predict(X).tolist() == rows.predict(X).tolist()  # rows are taken, too
+        assert one.evaluate(texts, y) == rows.evaluate(X, y)
+    model.partial_fit(kind(TEXTS), y[:6])
+    np.testing.assert_array_equal(model.coef_, rows.partial_fit(X[:6], y[:6]).coef_)
+    assert model.vectorizer_.get_params() == TextVectorizer(max_n=2).get_params()
+    model.fit(X, y)  # which forgets the texts
+    assert not hasattr(model, "vectorizer_")
+
+
+def test_texts_need_no_vectorizer_and_a_warm_start_keeps_that_of_the_fit():
+    y = ["a", "b", "a", "b", "a", "b"]
+    model = SoftmaxClassifier(solver="implicit", max_iter=2, warm_start=True, random_state=0).fit(TEXTS, y)
+    words = model.vectorizer_.vocabulary_.tolist()
+    assert words == TextVectorizer().fit(TEXTS).vocabulary_.tolist()
+    assert model.fit([*TEXTS, "unheard words"], [*y, "a"]).vectorizer_.vocabulary_.tolist() == words
+
+
+def test_languages_without_blanks_are_told_what_to_take_and_are_learnt_by_characters():
+    food, travel = ["我喜欢吃苹果", "香蕉很好吃", "他吃了米饭"], ["火车去北京", "飞机到上海了", "坐火车旅行"]
+    y = [0, 0, 0, 1, 1, 1]
+    with pytest.warns(UserWarning, match=r"no blanks between words.*TextVectorizer\(analyzer='char_wb', max_n=2\)"):
+        SoftmaxClassifier().fit(food + travel, y)
+    model = SoftmaxClassifier().fit(food + travel, y, vectorizer=TextVectorizer(analyzer="char_wb", max_n=2))
+    assert model.predict(["我吃香蕉", "坐飞机去"]).tolist() == [0, 1]  # terms of the texts, in sentences that are new
+
+
+def test_texts_where_there_are_none_are_refused_with_a_hint(fitted):
+    X, y = np.eye(6), [0, 1] * 3
+    plain = SoftmaxClassifier(max_iter=1).fit(X, y)
+    for ask in (
+        plain.predict,
+        lambda texts: plain.partial_fit(texts, y),
+        lambda texts: SoftmaxClassifier().partial_fit(texts, y),
+    ):
+        with pytest.raises(ValueError, match=r"X is texts, such as .*not fitted on texts: fit\(texts, y\) fits it"):
+            ask(TEXTS)
+    with pytest.raises(TypeError, match="documents is a str; it must be a list of str"):
+        fitted.predict("a cat")
+    with pytest.raises(ValueError, match=r"vectorizer is TextVectorizer\(\), which is for texts; X must be a list"):
+        SoftmaxClassifier().fit(X, y, vectorizer=TextVectorizer())
+    with pytest.raises(ValueError, match=r"could not convert.*fit\(table\['title'\]"):
+        SoftmaxClassifier().fit(pd.DataFrame({"title": TEXTS, "n": range(6)}), y)
 
 
 def test_a_model_without_a_vectorizer_has_none(tmp_path):

@@ -294,7 +294,15 @@ def outer_level() -> int:
 def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> Any:
     """scikit-learn's `validate_data`; its look at all numbers is a sum, which need not be finite for huge ones."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return validate_data(estimator, X, *y, **rules)
+        try:
+            return validate_data(estimator, X, *y, **rules)
+        except ValueError as error:
+            if not str(error).startswith("could not convert string to float"):
+                raise
+            raise ValueError(
+                f"{error}. Classifiers take numbers or a list of texts: fit(table['title'], y) of one column of texts, "
+                "scikit-learn's ColumnTransformer for several kinds of columns"
+            ) from error
 
 
 def as_they_are(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] | None:

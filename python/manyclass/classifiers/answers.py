@@ -125,6 +125,18 @@ class Answers(ClassifierMixin, BaseEstimator):
         """How probabilities were calibrated, or None."""
         return self._fitted.calibration
 
+    @property
+    def vectorizer_(self) -> Any:
+        """What makes rows of texts, where the model was fitted on texts; else an AttributeError."""
+        encoder = self._fitted.encoder
+        if encoder is None:
+            raise AttributeError("the model was not fitted on texts")
+        return encoder
+
+    @vectorizer_.setter
+    def vectorizer_(self, encoder: Any) -> None:
+        self._taken(replace(self._fitted, encoder=encoder))
+
     def _caller(self) -> Caller:
         return Caller(type(self).__name__, self.__sklearn_tags__())
 
@@ -354,7 +366,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         kind = type(self).__name__
         if not type(self).__module__.startswith("manyclass."):  # a caller's own class may have the name of one of ours
             raise unknown_kind(kind)
-        return Model(kind, self.get_params(deep=False), state, vectorizer_of(self))
+        return Model(kind, self.get_params(deep=False), state)
 
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
@@ -389,8 +401,8 @@ def state_of(model: Answers) -> State:
 
 
 def vectorizer_of(model: Answers) -> Any:
-    """Return what made the features of texts, where an estimator has it as `vectorizer_`; else None."""
-    return model.__dict__.get("vectorizer_")
+    """Return what makes rows of texts, where a fitted estimator has it as `vectorizer_`; else None."""
+    return model._fitted.encoder
 
 
 def has_probabilities(model: Answers) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.data import points_of
+from manyclass.classifiers.data import encoded, points_of
 from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
@@ -32,6 +32,7 @@ from manyclass.classifiers.streams import (
     train_once,
     within_memory,
 )
+from manyclass.datasets.text import TextVectorizer
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
@@ -81,12 +82,15 @@ class LinearClassifier(Answers):
         *,
         classes: ArrayLike | None,
         max_memory: int | str | None,
+        vectorizer: TextVectorizer | None,
     ) -> Self:
         """Fit to X, y and sample_weight.
 
         `given` makes of the points what a run is given beside them, of arguments that are `named`.
         """
         X, y, sample_weight = data
+        before = self._warm_state()
+        X, encoder = encoded(X, vectorizer, None if before is None else before.encoder)
         callback, max_seconds, checkpoint, every, resume = looks
         planner = self._plans()
         planner.check()
@@ -118,7 +122,7 @@ class LinearClassifier(Answers):
 
             noise = parameters.get("noise", "gumbel")
             state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
-            return self._taken(planner.labelled(state, trained))
+            return self._taken(replace(planner.labelled(state, trained), encoder=encoder))
 
     def _turn(self) -> AbstractContextManager[Any]:
         """Return a lock by which threads that train this estimator take turns; a forked process has another one."""
@@ -162,7 +166,7 @@ class LinearClassifier(Answers):
             with self._turn():
                 before: State | None = self.__dict__.get("_state")
                 after = planner.go_on(before, part, call, classes=classes, new_features=new_features, hashing=hashing)
-                self._taken(after)
+                self._taken(after if before is None else replace(after, encoder=before.encoder))
             return after
 
         if not is_stream(X, y):

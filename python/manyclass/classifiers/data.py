@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
 from manyclass.checks import as_they_are, canonical_csr, outer_level, validated_data
+from manyclass.datasets.text import TextVectorizer, is_texts
 from manyclass.labels import BINARIZER, as_labels, check_targets, labels_to_fit, sorted_classes
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
@@ -58,6 +59,55 @@ class Caller:
         return made
 
 
+# Raw inputs
+
+
+def as_numbers(X: Any, encoder: Any) -> Any:
+    """Return X, or the rows that an encoder makes of it where X is raw: texts, for a model that was fitted on texts.
+
+    Raises
+    ------
+    ValueError
+        If X is texts, and there is no encoder.
+    """
+    if encoder is not None and encoder.takes(X):
+        return encoder.transform(X)
+    if is_texts(X):
+        raise ValueError(
+            f"X is texts, such as {X if isinstance(X, str) else next(iter(X))!r:.40}; the model was not fitted on "
+            "texts: fit(texts, y) fits it on them, and manyclass.datasets.TextVectorizer makes rows of texts"
+        )
+    return X
+
+
+def encoded(X: Any, encoder: Any, before: Any) -> tuple[Any, Any]:
+    """Return the rows that a fit is to see, and the fitted encoder that makes them of raw inputs, or None.
+
+    Parameters
+    ----------
+    X : what `fit` was given
+    encoder : TextVectorizer or None
+        How texts are to become rows; None: by `TextVectorizer()`.
+    before : TextVectorizer or None
+        The fitted encoder of the model that a warm start goes on with, which is taken.
+
+    Raises
+    ------
+    ValueError
+        If there is an encoder, and X is nothing that it takes.
+    """
+    if encoder is None:
+        if before is not None and before.takes(X):
+            return before.transform(X), before
+        if not is_texts(X):
+            return X, None
+        encoder = TextVectorizer()
+    if not encoder.takes(X):
+        raise ValueError(f"vectorizer is {encoder!r}, which is for texts; X must be a list of str then")
+    made = clone(encoder)
+    return made.fit_transform(X), made
+
+
 # Rows to predict
 
 
@@ -82,7 +132,7 @@ def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
 
 def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
     """Check rows for predictions by a state, and hash their features where its own are."""
-    given = as_rows(X)
+    given = as_rows(as_numbers(X, state.encoder))
     features, hashing = state.features, state.hashing
     if hashing is None and features.names is None:  # else a warning of names may be due
         rows = as_they_are(given, features.n)
@@ -153,8 +203,12 @@ def points_of(
     ValueError
         For what `fit` documents.
     """
+    X = as_numbers(X, None if known is None or known.state is None else known.state.encoder)
     check_targets(y, several=several)
     indicator = several and is_indicator(y)
+    of_columns = indicator and hasattr(y, "columns")
+    if of_columns:
+        y, names = by_name(y, None if known is None else known.classes)
     fitted = known is not None and known.state is not None and known.state.hashing is None
     noted = caller.noted(known.state.features) if fitted else caller.noted()  # type: ignore[union-attr]
     rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
@@ -166,8 +220,8 @@ def points_of(
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
-    if indicator and there is None and hasattr(y, "columns"):
-        classes = _names_of_columns(as_labels(y.columns), classes)
+    if of_columns and there is None:
+        classes = names
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
         x if rows is None else x[rows],
@@ -288,18 +342,37 @@ def labels_of_columns(n_columns: int, known: NDArray[Any] | None) -> NDArray[Any
     return numbers
 
 
-def _names_of_columns(names: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
-    """The names of a data frame's columns as classes where they are sorted, as classes are; else their numbers."""
-    found, positions = sorted_classes(names, what="y.columns")
-    if np.array_equal(positions, classes):
-        return found
-    warnings.warn(
-        f"the columns of y, such as {names[0]!r}, are not sorted; their numbers are the classes, as those are sorted: "
-        "y = y[sorted(y.columns)] makes their names classes",
-        UserWarning,
-        stacklevel=outer_level(),
-    )
-    return classes
+def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
+    """Return a data frame of labels with its columns in the order of classes, and their names in that order.
+
+    Parameters
+    ----------
+    y : DataFrame of shape (n_samples, n_classes)
+    classes : ndarray or None
+        Those of a model; None: the names become classes, sorted, which a warning says where they were not.
+
+    Raises
+    ------
+    ValueError
+        If the model's classes have names, and the columns have others.
+    """
+    names, order = sorted_classes(as_labels(y.columns), what="y.columns")
+    in_order = y.iloc[:, np.argsort(order)]
+    if classes is None:
+        if not np.array_equal(order, np.arange(len(order))):
+            warnings.warn(
+                f"the columns of y are sorted by their names, as classes are: the first one is {names[0]!r} instead of "
+                f"{y.columns[0]!r}; columns of predictions are in the order of `classes_`",
+                UserWarning,
+                stacklevel=outer_level(),
+            )
+        return in_order, names
+    if len(names) == len(classes) and np.array_equal(names, classes):
+        return in_order, names
+    if classes.dtype.kind in "OU" and names.dtype.kind in "OU":
+        other = [name for name in names.tolist() if name not in set(classes.tolist())] or names.tolist()
+        raise ValueError(f"y has a column {other[0]!r}; the columns must be the model's {len(classes)} classes")
+    return y, names
 
 
 def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:

@@ -66,14 +66,11 @@ class Model:
         Name of the class of the estimator.
     parameters : mapping of str to object
     state : State
-    vectorizer : TextVectorizer or None
-        What made its features of texts.
     """
 
     kind: str
     parameters: Mapping[str, Any]
     state: State
-    vectorizer: Any = None
 
 
 def unknown_kind(kind: str) -> TypeError:
@@ -121,8 +118,8 @@ def _contents(model: Model, notes: Mapping[str, Any] | None) -> tuple[dict[str, 
         **beside,
         **described(weights)[0],
     }
-    if model.vectorizer is not None:
-        description["vectorizer"], arrays = _encode_vectorizer(model.vectorizer, features.n)
+    if state.encoder is not None:
+        description["vectorizer"], arrays = _encode_vectorizer(state.encoder, features.n)
         tensors |= arrays
     metadata = {
         "format": FORMAT,
@@ -234,11 +231,11 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
         hashing=hashing,
         calibration=Calibration.decoded(info.get("calibration")),
         told=_told_of(info.get("automatic", {}), n_iter),
+        encoder=_decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None,
         **_labels_of(info.get("labels", {}), len(classes)),
     )
-    vectorizer = _decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None
     warn_of_unread(file, info.keys() - _DESCRIBED)
-    return Model(info["class"], decode_parameters(parameters), state, vectorizer)
+    return Model(info["class"], decode_parameters(parameters), state)
 
 
 def _labels_of(found: Mapping[str, Any], n_classes: int) -> dict[str, Any]:

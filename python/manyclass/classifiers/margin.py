@@ -20,6 +20,7 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.streams import Parts
+from manyclass.datasets.text import TextVectorizer
 from manyclass.models import MODELS
 from manyclass.parts import Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -217,6 +218,7 @@ class MarginClassifier(LabelClassifier):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        vectorizer: TextVectorizer | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         callback: Callback | None = None,
@@ -229,7 +231,8 @@ class MarginClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or list of str
+            Texts become rows by `vectorizer`, None being `manyclass.datasets.TextVectorizer()`; the model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
@@ -243,7 +246,14 @@ class MarginClassifier(LabelClassifier):
             The estimator itself.
         """
         looks = (callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), lambda _: Asked(), looks, classes=classes, max_memory=max_memory)
+        return self._fit(
+            (X, y, sample_weight),
+            lambda _: Asked(),
+            looks,
+            classes=classes,
+            max_memory=max_memory,
+            vectorizer=vectorizer,
+        )
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"

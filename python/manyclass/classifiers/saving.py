@@ -25,7 +25,7 @@ def save_model(model: Classifier, path: PathLike, notes: Mapping[str, Any] | Non
     Parameters
     ----------
     model : SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
-        A `manyclass.datasets.TextVectorizer` that it has as `vectorizer_` is saved with it.
+        Of a model that was fitted on texts, the file has the `vectorizer_`, too.
     path : str or path-like
     notes : mapping of str to what JSON holds, optional
         Kept in the file for `load_notes`; the model does not use them.
@@ -62,8 +62,8 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
     Returns
     -------
     SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
-        What was saved, fitted; predictions are bit for bit those of the saved one. With a `vectorizer_` where that one
-        had one. What a newer version of this package has added to the file is left unread, with a UserWarning.
+        What was saved, fitted; predictions are bit for bit those of the saved one, of texts, too, where that one was
+        fitted on texts. What a newer version of this package has added to the file is left unread, with a UserWarning.
 
     Raises
     ------
@@ -83,8 +83,6 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
         model: Classifier = cls(**found.parameters)
         model.check_parameters()
     model._taken(found.state)
-    if found.vectorizer is not None:
-        model.vectorizer_ = found.vectorizer
     return model
 
 

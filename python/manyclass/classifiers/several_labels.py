@@ -13,7 +13,7 @@ from sklearn.utils.metadata_routing import UNUSED
 import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.answers import Answers
-from manyclass.classifiers.data import indicator_lists
+from manyclass.classifiers.data import by_name, indicator_lists
 from manyclass.labels import Unseen, check_targets
 from manyclass.training.calibration import label_log_losses
 from manyclass.training.state import State
@@ -174,6 +174,8 @@ def _log_limit(state: State, threshold: float) -> float:
 def _lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     """The labels of points, an indicator matrix of as many columns as there are classes."""
     check_targets(y)
+    if hasattr(y, "columns"):
+        y, _ = by_name(y, state.classes)
     lists = indicator_lists(y, n_samples)
     if lists.shape[1] != len(state.classes):
         raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(state.classes)} classes")

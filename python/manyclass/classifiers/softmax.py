@@ -18,6 +18,7 @@ from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
+from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import labels_given, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
@@ -179,6 +180,7 @@ class SoftmaxClassifier(LabelClassifier):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        vectorizer: TextVectorizer | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         candidates: ArrayLike | None = None,
@@ -194,7 +196,8 @@ class SoftmaxClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or list of str
+            Texts become rows by `vectorizer`, None being `manyclass.datasets.TextVectorizer()`; the model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
@@ -217,7 +220,9 @@ class SoftmaxClassifier(LabelClassifier):
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             return Asked(candidates, start, _tried_rates, _loss_of_fit)
 
-        return self._fit((X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory)
+        return self._fit(
+            (X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory, vectorizer=vectorizer
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -21,6 +21,7 @@ from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
+from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import labels_given, positions_of
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
@@ -296,6 +297,7 @@ class AugmentReduceClassifier(LinearClassifier):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
+        vectorizer: TextVectorizer | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         coef_init: ArrayLike | None = None,
@@ -310,7 +312,8 @@ class AugmentReduceClassifier(LinearClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or list of str
+            Texts become rows by `vectorizer`, None being `manyclass.datasets.TextVectorizer()`; the model keeps it.
             Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
             Labels of any sortable type, two or more.
@@ -341,7 +344,9 @@ class AugmentReduceClassifier(LinearClassifier):
                 )
             return Asked(start=found)
 
-        return self._fit((X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory)
+        return self._fit(
+            (X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory, vectorizer=vectorizer
+        )
 
     @property
     def elbo_curve_(self) -> Doubles:

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import n_threads_from
+from manyclass.cli.messages import note
 from manyclass.cli.sources import LABEL, Source
 from manyclass.compressed import split_words
 from manyclass.datasets import load_csr, load_xmc
@@ -184,11 +185,13 @@ def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray
     Parameters
     ----------
     found : sequence of sequences of str
-        The labels of each row; one that is there again counts once.
-
+        The labels of each row; one that is there again counts once, as a note says.
     """
+    n_given = sum(map(len, found))
     found = [own if len(own) < 2 else [*dict.fromkeys(own)] for own in found]
     flat: Any = list(itertools.chain.from_iterable(found))
+    if n_given > len(flat):
+        note(f"labels that stand twice in a row count once: {n_given - len(flat)} left out")
     numbers = bool(flat) and all_integers(flat)
     distinct = sorted(set(map(int, flat)) if numbers else set(flat))
     column = {str(label): at for at, label in enumerate(distinct)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -11,8 +13,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_flag, check_number
+from manyclass.checks import check_choice, check_flag, check_number, outer_level
 
+# Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
+_WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+N_LOOKED_AT = 200  # texts that tell the script
 ANALYZERS = ("word", "char_wb")
 MOST_HASHES = 2**31 - 1  # columns are int32
 UNHASHED = {"min_df": 1, "max_features": None}  # what hashing, which keeps no vocabulary, cannot do
@@ -24,14 +29,15 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     Entry j of a text is :math:`(1 + \log n_j) \log\frac{1 + N}{1 + N_j} + (1 + \log n_j)`, :math:`n_j` being how often
     term j occurs in it and :math:`N_j` in how many of the N texts of the fit, divided by the length of the row. The
     work is that of scikit-learn's CountVectorizer (or HashingVectorizer) and TfidfTransformer; what is kept are
-    arrays, so that a model file holds the vectorizer without pickle: set it as `model.vectorizer_` before
-    `model.save`, and `manyclass.load` gives it back there.
+    arrays, so that a model file holds the vectorizer without pickle: `SoftmaxClassifier().fit(texts, y,
+    vectorizer=TextVectorizer(max_n=2))` keeps it as `vectorizer_`, and the model takes texts from then on.
 
     Parameters
     ----------
     analyzer : {"word", "char_wb"}, default="word"
         Terms are words of two or more letters or digits; or runs of characters within words, a blank at either end
-        counting as one, which also see what misspelt or inflected words share.
+        counting as one, which also see what misspelt or inflected words share. Languages that put no blanks between
+        words, such as Chinese, Japanese and Thai, need "char_wb", with max_n=2.
     min_n, max_n : int, default=1
         The least and the greatest length of a term, in words or characters: 1 and 2 give words and pairs of
         neighbouring words.
@@ -164,6 +170,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         texts = checked_documents(documents)
         if not texts:
             raise ValueError("documents is empty; there must be a text")
+        if self.analyzer == "word":
+            _warn_of_scripts(texts)
         counter = self._counter()
         try:
             counts = counter.fit_transform(texts)
@@ -200,6 +208,10 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         if not texts:
             return sparse.csr_array(np.zeros((0, self.n_columns_), np.float32))
         return self._weighted(self._fitted_counter.transform(texts))
+
+    def takes(self, X: Any) -> bool:
+        """Whether X is what `transform` makes rows of, and no rows."""
+        return is_texts(X)
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Return the term of each column.
@@ -301,6 +313,27 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         super().__setstate__(state)
         if hasattr(self, "idf_"):
             self._fitted_counter = self._counter(self.vocabulary_)
+
+
+def _warn_of_scripts(texts: Sequence[str]) -> None:
+    """Warn where most characters are of a script in which words cannot be told by blanks."""
+    some = "".join(texts[:: max(1, len(texts) // N_LOOKED_AT)])
+    if 2 * len(_WITHOUT_BLANKS.findall(some)) > len(some):
+        warnings.warn(
+            "the texts have no blanks between words, so that a term is a whole sentence; "
+            "TextVectorizer(analyzer='char_wb', max_n=2) makes terms of characters",
+            UserWarning,
+            stacklevel=outer_level(),
+        )
+
+
+def is_texts(X: Any) -> bool:
+    """Whether X is a list, an array or a column of str, by its first item, or a str, which `transform` refuses."""
+    if isinstance(X, list | tuple | str):
+        return len(X) > 0 and isinstance(X[0], str)
+    if getattr(X, "ndim", 0) != 1 or sparse.issparse(X) or len(X) == 0:
+        return False
+    return isinstance(next(iter(X)), str)
 
 
 def checked_documents(documents: Iterable[str]) -> list[str]:

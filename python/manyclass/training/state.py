@@ -248,6 +248,8 @@ class State:
     threshold : float or None
         The probability, or score, above which labels are predicted; None: `n_labels` are.
     told : Told
+    encoder : object or None
+        What makes rows of raw inputs, such as texts, where the model was fitted on those.
     """
 
     classes: NDArray[Any]
@@ -265,6 +267,7 @@ class State:
     n_labels: int = 1
     threshold: float | None = None
     told: Told = field(default_factory=Told)
+    encoder: Any = None
 
     @classmethod
     def of_fit(
