@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from manyclass import SoftmaxClassifier, models
+from manyclass import SoftmaxClassifier, load, models
 from manyclass.datasets import SequenceEncoder
 from manyclass.metrics import coverage_at_k, mrr_at_k
 
@@ -60,8 +60,8 @@ def test_rows_and_next_items_are_those_of_the_definition(kind, n_last, decay, mi
     )
 
 
-@pytest.mark.parametrize(("memory", "decay"), [(1, 2.0), (20, 0.0)])
-def test_the_decay_is_that_of_the_sequences(memory, decay, seed):
+@pytest.mark.parametrize(("memory", "decays"), [(1, [2.0]), (20, [0.0, 0.5])])
+def test_the_decay_is_that_of_the_sequences(memory, decays, seed):
     """Next items follow the last item alone, or any of the last ones alike: the ends of what is tried."""
     rng = np.random.default_rng(seed)
     follows, sequences = rng.permutation(30), []
@@ -70,7 +70,7 @@ def test_the_decay_is_that_of_the_sequences(memory, decay, seed):
         while len(one) < 8:
             one.append(follows[one[-1 - rng.integers(min(len(one), memory))]])
         sequences.append(one)
-    assert SequenceEncoder().fit(sequences).decay_ == decay
+    assert SequenceEncoder().fit(sequences).decay_ in decays
     assert SequenceEncoder(decay=0.7).fit(sequences).decay_ == 0.7
     assert SequenceEncoder().fit(sequences[:49]).decay_ == 1.0  # too few to tell
 
@@ -205,3 +205,84 @@ def test_rows_are_a_csr_array_of_floats():
     rows = SequenceEncoder().fit_transform([["a", "b"]])
     assert isinstance(rows, sp.csr_array)
     assert rows.dtype == np.float32
+
+
+def chains(rng, items, n=300, length=6):
+    """Sequences in which most items follow each other in a fixed order."""
+    follows, sequences = rng.permutation(len(items)), []
+    for _ in range(n):
+        one = [rng.integers(len(items))]
+        while len(one) < length:
+            one.append(follows[one[-1]] if rng.random() < 0.9 else rng.integers(len(items)))
+        sequences.append([items[j] for j in one])
+    return sequences, follows
+
+
+def small(**more):
+    return SoftmaxClassifier(model=models.Hybrid(), dim=8, n_models=1, max_iter=3, random_state=0, **more)
+
+
+@pytest.mark.parametrize("kind", list(ITEMS))
+def test_a_model_takes_sequences_and_answers_for_histories(kind, seed, tmp_path):
+    items = ITEMS[kind]
+    sequences, follows = chains(np.random.default_rng(seed), items)
+    model = small().fit(sequences, vectorizer=SequenceEncoder())
+    encoder = SequenceEncoder().fit(sequences)
+    rows = encoder.next_items(sequences)
+    by_rows = small().fit(rows.X, rows.y)
+    histories = [[items[1]], [items[0], items[2]]]
+    X = encoder.transform(histories)
+    np.testing.assert_array_equal(model.predict_log_proba(histories), by_rows.predict_log_proba(X))
+    assert model.classes_.tolist() == items
+    assert model.predict(histories).tolist() == [items[follows[1]], items[follows[2]]]
+    found, log_p = model.predict_top_k(histories, 3, exclude="seen")
+    numbers, same = by_rows.predict_top_k(X, 3, exclude="seen")
+    assert found.tolist() == encoder.items_[numbers].tolist()
+    np.testing.assert_array_equal(log_p, same)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_top_k(histories, 3, exclude="seen")[1], log_p)
+    assert loaded.vectorizer_.get_params() == model.vectorizer_.get_params()
+    assert loaded.evaluate(histories, found[:, 0])["n_unseen"] == 0
+
+
+def test_a_model_of_sequences_goes_on_with_new_items(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    sequences, _ = chains(rng, list("bcdef"))
+    model = small().fit(sequences, vectorizer=SequenceEncoder())
+    before = model.predict_log_proba([["b"], ["c"]])
+    model.save(tmp_path / "model")
+    later, follows = chains(rng, list("abcdefg"), 600)
+    for goes_on in (model, load(tmp_path / "model")):
+        goes_on.partial_fit(later, n_passes=5)
+        assert goes_on.vectorizer_.items_.tolist() == list("bcdefag")
+        assert goes_on.classes_.tolist() == list("abcdefg")
+        assert goes_on.predict([["a"], ["g"]]).tolist() == ["abcdefg"[follows[0]], "abcdefg"[follows[6]]]
+        assert "a" not in goes_on.predict_top_k([["a"]], 6, exclude="seen")[0]
+    assert before.shape == (2, 5)
+    # Histories with labels of a caller's own teach no new columns.
+    model.partial_fit([["z", "b"]], ["c"])
+    assert len(model.vectorizer_.items_) == 7
+
+
+def test_weights_of_sequences_are_those_of_their_rows(seed):
+    rng = np.random.default_rng(seed)
+    sequences, _ = chains(rng, list("abcd"), 60)
+    weights = rng.integers(0, 3, 60).astype(float)
+    model = small().fit(sequences, sample_weight=weights, vectorizer=SequenceEncoder())
+    encoder = SequenceEncoder().fit(sequences)
+    rows = encoder.next_items(sequences)
+    by_rows = small().fit(rows.X, rows.y, sample_weight=weights[rows.sequence])
+    np.testing.assert_array_equal(model.predict_proba(sequences), by_rows.predict_proba(encoder.transform(sequences)))
+    with pytest.raises(ValueError, match="60 sequences"):
+        small().fit(sequences, sample_weight=weights[:3], vectorizer=SequenceEncoder())
+    with pytest.raises(ValueError, match="lists of items"):
+        small().fit(np.eye(3), [0, 1, 2], vectorizer=SequenceEncoder())
+
+
+def test_a_damaged_encoder_is_refused(seed, tmp_path):
+    sequences, _ = chains(np.random.default_rng(seed), list("abcd"), 60)
+    model = small().fit(sequences, vectorizer=SequenceEncoder())
+    model.vectorizer_ = SequenceEncoder().fit([list("abc")])
+    with pytest.raises(ValueError, match="3 columns; the model has 4"):
+        model.save(tmp_path / "model")

@@ -127,14 +127,15 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     @property
     def vectorizer_(self) -> Any:
-        """What makes rows of texts, where the model was fitted on texts; else an AttributeError."""
+        """What makes rows of texts or of histories, where the model was fitted on those; else an AttributeError."""
         encoder = self._fitted.encoder
         if encoder is None:
-            raise AttributeError("the model was not fitted on texts")
+            raise AttributeError("the model was fitted on rows, neither on texts nor on sequences")
         return encoder
 
     @vectorizer_.setter
     def vectorizer_(self, encoder: Any) -> None:
+        """Let the model take texts or histories, of which the encoder makes the rows that it was fitted on."""
         self._taken(replace(self._fitted, encoder=encoder))
 
     def _caller(self) -> Caller:
@@ -296,7 +297,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         else:
             if isinstance(exclude, str):
                 check_choice("exclude", exclude, ("seen",))
-                exclude = seen_in(x, state.classes, state.features.names, state.features.n)
+                exclude = seen_in(x, state.classes, state.column_labels, state.features.n)
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
             positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
         return labels_at(state.classes, positions), found, std
@@ -401,7 +402,7 @@ def state_of(model: Answers) -> State:
 
 
 def vectorizer_of(model: Answers) -> Any:
-    """Return what makes rows of texts, where a fitted estimator has it as `vectorizer_`; else None."""
+    """Return what makes rows of texts or histories, where a fitted estimator has it as `vectorizer_`; else None."""
     return model._fitted.encoder
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.data import encoded, points_of
+from manyclass.classifiers.data import Encoder, encoded, points_of
 from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
@@ -32,7 +32,6 @@ from manyclass.classifiers.streams import (
     train_once,
     within_memory,
 )
-from manyclass.datasets.text import TextVectorizer
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
@@ -82,15 +81,14 @@ class LinearClassifier(Answers):
         *,
         classes: ArrayLike | None,
         max_memory: int | str | None,
-        vectorizer: TextVectorizer | None,
+        vectorizer: Encoder | None,
     ) -> Self:
         """Fit to X, y and sample_weight.
 
         `given` makes of the points what a run is given beside them, of arguments that are `named`.
         """
-        X, y, sample_weight = data
         before = self._warm_state()
-        X, encoder = encoded(X, vectorizer, None if before is None else before.encoder)
+        (X, y, sample_weight), encoder = encoded(data, vectorizer, None if before is None else before.encoder)
         callback, max_seconds, checkpoint, every, resume = looks
         planner = self._plans()
         planner.check()
@@ -110,7 +108,9 @@ class LinearClassifier(Answers):
                 )
         refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
         watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
-        points = points_of(planner.caller, X, y, sample_weight, self.class_weight, several=planner.several)
+        points = points_of(
+            planner.caller, X, y, sample_weight, self.class_weight, several=planner.several, encoder=encoder
+        )
         if checkpoint is not None:  # who keeps half a training will want to save the whole
             check_labels_can_be_saved(points.classes)
         with self._turn():
@@ -166,7 +166,7 @@ class LinearClassifier(Answers):
             with self._turn():
                 before: State | None = self.__dict__.get("_state")
                 after = planner.go_on(before, part, call, classes=classes, new_features=new_features, hashing=hashing)
-                self._taken(after if before is None else replace(after, encoder=before.encoder))
+                self._taken(after)
             return after
 
         if not is_stream(X, y):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -62,13 +63,30 @@ class Caller:
 # Raw inputs
 
 
-def as_numbers(X: Any, encoder: Any) -> Any:
-    """Return X, or the rows that an encoder makes of it where X is raw: texts, for a model that was fitted on texts.
+class Encoder(Protocol):
+    """What makes rows of raw inputs: a `TextVectorizer` of texts, a `SequenceEncoder` of histories of items."""
+
+    @property
+    def column_labels(self) -> NDArray[Any] | None:
+        """The label of the class that each column is, or None where columns are no classes."""
+
+    def takes(self, X: Any) -> bool:
+        """Whether X is raw, of the kind that it takes."""
+
+    def transform(self, X: Any) -> sp.csr_array:
+        """Return rows of raw inputs."""
+
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
+        """Return rows, labels and weights to train on; `first`: after a fit to them."""
+
+
+def as_numbers(X: Any, encoder: Encoder | None) -> Any:
+    """Return X, or the rows that an encoder makes of it where X is raw.
 
     Raises
     ------
     ValueError
-        If X is texts, and there is no encoder.
+        If X is texts, and there is no encoder that takes them.
     """
     if encoder is not None and encoder.takes(X):
         return encoder.transform(X)
@@ -80,15 +98,18 @@ def as_numbers(X: Any, encoder: Any) -> Any:
     return X
 
 
-def encoded(X: Any, encoder: Any, before: Any) -> tuple[Any, Any]:
-    """Return the rows that a fit is to see, and the fitted encoder that makes them of raw inputs, or None.
+def encoded(
+    data: tuple[Any, Any, Any], encoder: Any, before: Encoder | None
+) -> tuple[tuple[Any, Any, Any], Encoder | None]:
+    """Return what a fit is to see of X, y and weights, and the fitted encoder that makes rows of raw inputs, or None.
 
     Parameters
     ----------
-    X : what `fit` was given
-    encoder : TextVectorizer or None
-        How texts are to become rows; None: by `TextVectorizer()`.
-    before : TextVectorizer or None
+    data : tuple
+        What `fit` was given: X, y and sample_weight.
+    encoder : Encoder or None
+        How raw inputs are to become rows; None: texts by `TextVectorizer()`.
+    before : Encoder or None
         The fitted encoder of the model that a warm start goes on with, which is taken.
 
     Raises
@@ -96,16 +117,26 @@ def encoded(X: Any, encoder: Any, before: Any) -> tuple[Any, Any]:
     ValueError
         If there is an encoder, and X is nothing that it takes.
     """
+    X = data[0]
     if encoder is None:
         if before is not None and before.takes(X):
-            return before.transform(X), before
+            return going_on(data, before)
         if not is_texts(X):
-            return X, None
+            return data, None
         encoder = TextVectorizer()
     if not encoder.takes(X):
-        raise ValueError(f"vectorizer is {encoder!r}, which is for texts; X must be a list of str then")
+        kind = "texts; X must be a list of str" if isinstance(encoder, TextVectorizer) else "lists of items"
+        raise ValueError(f"vectorizer is {encoder!r}, which is for {kind}")
     made = clone(encoder)
-    return made.fit_transform(X), made
+    return made.training_rows(*data, first=True), made
+
+
+def going_on(data: tuple[Any, Any, Any], encoder: Encoder | None) -> tuple[tuple[Any, Any, Any], Encoder | None]:
+    """Return what a training that goes on sees of X, y and weights, and the encoder, which may have columns more."""
+    if encoder is None or not encoder.takes(data[0]):
+        return (as_numbers(data[0], encoder), *data[1:]), encoder
+    wider = copy(encoder)
+    return wider.training_rows(*data, first=False), wider
 
 
 # Rows to predict
@@ -182,6 +213,7 @@ def points_of(
     *,
     several: bool,
     known: Known | None = None,
+    encoder: Encoder | None = None,
 ) -> Points:
     """Check the data of a training.
 
@@ -197,13 +229,14 @@ def points_of(
     several : bool
         Whether y may be an indicator matrix.
     known : Known or None
+    encoder : Encoder or None
+        What has made X.
 
     Raises
     ------
     ValueError
         For what `fit` documents.
     """
-    X = as_numbers(X, None if known is None or known.state is None else known.state.encoder)
     check_targets(y, several=several)
     indicator = several and is_indicator(y)
     of_columns = indicator and hasattr(y, "columns")
@@ -235,6 +268,7 @@ def points_of(
         mean_weight=mean_of(weights),
         n_given=n_given,
         hashing=hashing,
+        column_labels=features.names if encoder is None else encoder.column_labels,
     )
 
 

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.classifiers.version_1 import parameters_today
-from manyclass.datasets import TextVectorizer
-from manyclass.labels import WIDEST
+from manyclass.datasets import SequenceEncoder, TextVectorizer
+from manyclass.labels import WIDEST, sorted_classes
 from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import Features, History, State, Told
@@ -342,33 +342,16 @@ def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[
     )
 
 
-def _decode_labels(file: TensorFile, info: Mapping[str, Any]) -> NDArray[Any]:
-    n = count(file, info, "n", least=2)
+def _decode_labels(file: TensorFile, info: Mapping[str, Any], name: str = "classes", least: int = 2) -> NDArray[Any]:
+    """Return labels that are distinct: classes, sorted, or those that columns are, in their order."""
+    n = count(file, info, "n", least=least)
     if info["dtype"] in AS_TEXT:
-        return _read_as_text(file, decode_text(file, "classes", n), AS_TEXT[info["dtype"]][2])
-    dtype = np.dtype(info["dtype"])
-    if dtype.kind in "UO":
-        labels = decode_text(file, "classes", n)
-        if dtype.kind == "U":  # of which a file may promise more than it holds; older ones have wide ones
-            longest = max(map(len, labels))
-            if 4 * longest > dtype.itemsize:
-                told = f"its labels have type {dtype.str}; one has {longest} characters"
-                raise ValueError(f"{file.path} is damaged: {told}")
-            labels = labels.astype(dtype) if dtype.itemsize <= 4 * WIDEST else labels
+        labels = _read_as_text(file, decode_text(file, name, n), AS_TEXT[info["dtype"]][2])
     else:
-        stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
-        labels = file.read(checked(file, "classes.values", stored, (n,)))
-        labels = (labels.view(dtype.newbyteorder("=")) if dtype.kind in "mM" else labels).astype(dtype, copy=False)
-    if not np.all(labels[:-1] < labels[1:]):
-        raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
-    return labels
-
-
-def _read_as_text(file: TensorFile, labels: NDArray[Any], read: Callable[[str], Any]) -> NDArray[Any]:
-    """Return the objects that text stands for, which must be sorted and distinct."""
+        labels = _labels_of_dtype(file, np.dtype(info["dtype"]), name, n)
     try:
-        labels[:] = [read(text) for text in labels.tolist()]
-        in_order = bool(np.all(labels[:-1] < labels[1:]))
+        distinct = sorted_classes(labels)[0] if name != "classes" else labels
+        in_order = len(distinct) == n and bool(np.all(distinct[:-1] < distinct[1:]))
     except (ValueError, TypeError, ArithmeticError) as error:  # the last of Decimal
         raise ValueError(f"{file.path} is damaged: its labels are not of the type that it names: {error}") from error
     if not in_order:
@@ -376,22 +359,64 @@ def _read_as_text(file: TensorFile, labels: NDArray[Any], read: Callable[[str], 
     return labels
 
 
+def _labels_of_dtype(file: TensorFile, dtype: np.dtype[Any], name: str, n: int) -> NDArray[Any]:
+    if dtype.kind in "UO":
+        labels = decode_text(file, name, n)
+        if dtype.kind == "O":
+            return labels
+        # A file may promise more than it holds; older ones have wide types.
+        longest = max(map(len, labels))
+        if 4 * longest > dtype.itemsize:
+            told = f"its labels have type {dtype.str}; one has {longest} characters"
+            raise ValueError(f"{file.path} is damaged: {told}")
+        return labels.astype(dtype) if dtype.itemsize <= 4 * WIDEST else labels
+    stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
+    values = file.read(checked(file, f"{name}.values", stored, (n,)))
+    return (values.view(dtype.newbyteorder("=")) if dtype.kind in "mM" else values).astype(dtype, copy=False)
+
+
+def _read_as_text(file: TensorFile, labels: NDArray[Any], read: Callable[[str], Any]) -> NDArray[Any]:
+    """Return the objects that text stands for."""
+    try:
+        labels[:] = [read(text) for text in labels.tolist()]
+    except (ValueError, TypeError, ArithmeticError) as error:  # the last of Decimal
+        raise ValueError(f"{file.path} is damaged: its labels are not of the type that it names: {error}") from error
+    return labels
+
+
+ITEMS = "vectorizer.items"  # of a file whose model has a `SequenceEncoder`
+
+
 def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the parameters of a fitted text vectorizer and its arrays in the file."""
-    if not isinstance(vectorizer, TextVectorizer):
+    """Return the parameters of what makes rows of texts or sequences, fitted, and its arrays in the file."""
+    if not isinstance(vectorizer, TextVectorizer | SequenceEncoder):
         raise TypeError(
-            f"vectorizer_ is a {type(vectorizer).__name__}; only a manyclass.datasets.TextVectorizer can be saved"
+            f"vectorizer_ is a {type(vectorizer).__name__}; only a TextVectorizer or a SequenceEncoder of "
+            "manyclass.datasets can be saved"
         )
     check_is_fitted(vectorizer)
-    if vectorizer.n_columns_ != n_features:
-        raise ValueError(f"vectorizer_ has {vectorizer.n_columns_} columns; the model has {n_features} features")
+    parameters = encode_parameters(vectorizer.get_params())
+    n_columns = len(vectorizer.items_) if isinstance(vectorizer, SequenceEncoder) else vectorizer.n_columns_
+    if n_columns != n_features:
+        raise ValueError(f"vectorizer_ has {n_columns} columns; the model has {n_features} features")
+    if isinstance(vectorizer, SequenceEncoder):
+        arrays, info = _encode_labels(vectorizer.items_)
+        found = {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}
+        return {"sequences": found}, {f"{ITEMS}.{part}": array for part, array in arrays.items()}
     terms = {f"vectorizer.terms.{part}": array for part, array in encode_text(vectorizer.vocabulary_).items()}
-    return encode_parameters(vectorizer.get_params()), {**terms, "vectorizer.idf": vectorizer.idf_}
+    return parameters, {**terms, "vectorizer.idf": vectorizer.idf_}
 
 
-def _decode_vectorizer(file: TensorFile, parameters: Mapping[str, Any], n_features: int) -> TextVectorizer:
-    hashed = parameters.get("n_hash") is not None
+def _decode_vectorizer(file: TensorFile, found: Mapping[str, Any], n_features: int) -> TextVectorizer | SequenceEncoder:
+    if "sequences" in found:
+        found = found["sequences"]
+        items = _decode_labels(file, found["items"], ITEMS, least=1)
+        if len(items) != n_features:
+            raise ValueError(f"{file.path} is damaged: it has {len(items)} items, and {n_features} features")
+        check_number("decay_", found["decay_"], low=0)
+        return SequenceEncoder.restored(decode_parameters(found["parameters"]), items, float(found["decay_"]))
+    hashed = found.get("n_hash") is not None
     terms = decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
     idf = file.read(checked(file, "vectorizer.idf", np.float32, (n_features,)))
     finite(file, "vectorizer.idf", idf)
-    return TextVectorizer.restored(decode_parameters(parameters), terms.tolist(), idf)
+    return TextVectorizer.restored(decode_parameters(found), terms.tolist(), idf)

@@ -17,10 +17,10 @@ from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import stated
 from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.data import Encoder
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.streams import Parts
-from manyclass.datasets.text import TextVectorizer
 from manyclass.models import MODELS
 from manyclass.parts import Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -218,7 +218,7 @@ class MarginClassifier(LabelClassifier):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        vectorizer: TextVectorizer | None = None,
+        vectorizer: Encoder | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         callback: Callback | None = None,
@@ -231,8 +231,9 @@ class MarginClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or list of str
-            Texts become rows by `vectorizer`, None being `manyclass.datasets.TextVectorizer()`; the model keeps it.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or raw
+            Texts become rows by `vectorizer`, by default a `TextVectorizer()` of `manyclass.datasets`; lists of items
+            by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None

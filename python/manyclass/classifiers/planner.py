@@ -16,7 +16,7 @@ from manyclass.checks import check_flag, check_number, checked_random, did_you_m
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
-from manyclass.classifiers.data import Caller, Known, points_of
+from manyclass.classifiers.data import Caller, Known, going_on, points_of
 from manyclass.classifiers.ensemble import check_composed
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
@@ -148,23 +148,27 @@ class Planner(ABC):
         hashing : FeatureHash or None
             Of the features of a stream that begins.
         """
-        own, (X, y, sample_weight) = self.parameters, data
+        own = self.parameters
         self.check()
         if state is not None:
             state.weights.refuse_compressed("partial_fit")
         check_can_go_on(own)
+        (X, y, sample_weight), encoder = going_on(data, None if state is None else state.encoder)
         if state is not None:
             if self.several:
                 check_same_kind(state, y)
-            state = widened(state, X, new_features, self.caller.name)
+            grows = encoder is not None and encoder is not state.encoder
+            state = widened(state, X, "grow" if grows else new_features, self.caller.name)
         known = Known(known_classes(state, classes), state, hashing)
-        points = points_of(self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known)
+        points = points_of(
+            self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known, encoder=encoder
+        )
         check_columns(points, classes)
         found = self.plan_call(state, points, call)
         after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
             after = after.told_by(found.planned.told)
-        return self.labelled(after, points, state)
+        return replace(self.labelled(after, points, state), encoder=encoder)
 
     def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
         """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""

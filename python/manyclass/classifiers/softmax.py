@@ -14,11 +14,11 @@ from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
+from manyclass.classifiers.data import Encoder
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
-from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import labels_given, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
@@ -180,7 +180,7 @@ class SoftmaxClassifier(LabelClassifier):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        vectorizer: TextVectorizer | None = None,
+        vectorizer: Encoder | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         candidates: ArrayLike | None = None,
@@ -196,8 +196,9 @@ class SoftmaxClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or list of str
-            Texts become rows by `vectorizer`, None being `manyclass.datasets.TextVectorizer()`; the model keeps it.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or raw
+            Texts become rows by `vectorizer`, by default a `TextVectorizer()` of `manyclass.datasets`; lists of items
+            by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None

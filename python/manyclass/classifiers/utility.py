@@ -16,12 +16,11 @@ from manyclass.choosing.plans import part_of, utility_plan
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.base import LinearClassifier
-from manyclass.classifiers.data import scaled_for_call
+from manyclass.classifiers.data import Encoder, scaled_for_call
 from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
-from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import labels_given, positions_of
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
@@ -297,7 +296,7 @@ class AugmentReduceClassifier(LinearClassifier):
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        vectorizer: TextVectorizer | None = None,
+        vectorizer: Encoder | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         coef_init: ArrayLike | None = None,
@@ -312,8 +311,9 @@ class AugmentReduceClassifier(LinearClassifier):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or list of str
-            Texts become rows by `vectorizer`, None being `manyclass.datasets.TextVectorizer()`; the model keeps it.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), made float32, or raw
+            Texts become rows by `vectorizer`, by default a `TextVectorizer()` of `manyclass.datasets`; lists of items
+            by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
             Sparse data train feature-major weights, dense data class-major ones.
         y : array-like of shape (n_samples,)
             Labels of any sortable type, two or more.

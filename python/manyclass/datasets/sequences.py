@@ -191,6 +191,47 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         X = l2_normalize(self._rows(codes, begins[sequence[after]], after))
         return NextItems(X, codes[after].astype(np.int64), sequence[after])
 
+    @property
+    def column_labels(self) -> NDArray[Any]:
+        """The label that each column is."""
+        return self.items_
+
+    def takes(self, X: Any) -> bool:
+        """Whether X is a list of sequences, and no matrix."""
+        if isinstance(X, list | tuple):
+            return len(X) > 0 and not isinstance(X[0], str | bytes) and np.ndim(X[0]) == 1
+        return np.ndim(X) == 1 and len(X) > 0 and np.ndim(next(iter(X))) == 1  # of objects
+
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
+        """Return what training sees of sequences: rows, labels and weights; without y, labels are the next items.
+
+        Of the first ones, columns are learnt, else new items of `y=None` get columns behind the others. The weight of
+        a sequence is that of each of its rows then.
+        """
+        if first:
+            self.fit(X)
+        if y is not None:
+            return self.transform(X), y, sample_weight
+        if not first:
+            self.partial_fit(X)
+        rows = self.next_items(X)
+        if sample_weight is not None:
+            given = np.asarray(sample_weight)
+            if given.shape != (len(X),):
+                raise ValueError(
+                    f"sample_weight has shape {given.shape}; it must have one for each of {len(X)} sequences"
+                )
+            sample_weight = given[rows.sequence]
+        return rows.X, self.items_[rows.y], sample_weight
+
+    @classmethod
+    def restored(cls, parameters: dict[str, Any], items: NDArray[Any], decay: float) -> Self:
+        """Return the encoder that has these parameters and columns."""
+        made = cls(**parameters)
+        made.check_parameters()
+        made.items_, made.decay_ = items, decay
+        return made
+
     def _known(self, items: NDArray[Any], starts: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64], NDArray[np.intp]]:
         """The columns of items that have one, where each sequence starts among them, and their places in `items`."""
         codes = self._columns(items)

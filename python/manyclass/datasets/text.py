@@ -209,9 +209,15 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             return sparse.csr_array(np.zeros((0, self.n_columns_), np.float32))
         return self._weighted(self._fitted_counter.transform(texts))
 
+    column_labels = None  # columns are terms, and no classes
+
     def takes(self, X: Any) -> bool:
         """Whether X is what `transform` makes rows of, and no rows."""
         return is_texts(X)
+
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
+        """Return what training sees of texts, their labels and weights; of the first ones, terms are learnt."""
+        return self.fit_transform(X) if first else self.transform(X), y, sample_weight
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Return the term of each column.

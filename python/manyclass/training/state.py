@@ -156,6 +156,8 @@ class Points:
         Rows of X.
     hashing : FeatureHash or None
         What x was hashed by.
+    column_labels : ndarray of shape (n_features,) or None
+        Labels or names of classes that columns may be.
     """
 
     x: Matrix
@@ -169,6 +171,7 @@ class Points:
     mean_weight: float = 1.0
     n_given: int = 0
     hashing: FeatureHash | None = None
+    column_labels: NDArray[Any] | None = None
 
     @property
     def n_classes(self) -> int:
@@ -268,6 +271,11 @@ class State:
     threshold: float | None = None
     told: Told = field(default_factory=Told)
     encoder: Any = None
+
+    @property
+    def column_labels(self) -> NDArray[Any] | None:
+        """Labels or names of classes that columns may be, (n_features,), where columns have any."""
+        return self.features.names if self.encoder is None else self.encoder.column_labels
 
     @classmethod
     def of_fit(

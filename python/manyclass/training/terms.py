@@ -480,4 +480,4 @@ def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
     """
     if not plan.repeats or points.hashing is not None:
         return None
-    return columns_of_classes(points.classes, points.features.names, points.x.shape[1])
+    return columns_of_classes(points.classes, points.column_labels, points.x.shape[1])
