@@ -195,7 +195,7 @@ def undocumented_signatures(text: str, names: Collection[str] | None = None) -> 
         if isinstance(node, ast.ClassDef):
             init = [f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"]
             wants = ["Parameters"] if init and parameters(init[0]) else []
-        elif any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list):
+        elif any(ast.unparse(d).rpartition(".")[2] in ("property", "setter") for d in node.decorator_list):
             wants = []
         else:
             nothing = node.returns is None or ast.unparse(node.returns) in ("None", "NoReturn")
