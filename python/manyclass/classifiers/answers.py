@@ -19,9 +19,10 @@ from manyclass.checks import check_choice, check_number, n_threads_from, outer_l
 from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.data import Caller, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at, seen_in
+from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.labels import Unseen, labels_given, positions_of, seen_positions
+from manyclass.labels import Unseen, as_labels, labels_given, positions_of, seen_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
@@ -301,6 +302,26 @@ class Answers(ClassifierMixin, BaseEstimator):
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
             positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
         return labels_at(state.classes, positions), found, std
+
+    def top_features(self, label: Any, k: int = 10) -> tuple[NDArray[Any], Doubles]:
+        """Return the features of largest weight for a label, by their names if they have some, and these weights,
+        largest first: what each adds to the label's score with value 1. `help(manyclass.classifiers.explanation)`."""
+        state = self._fitted
+        check_number("k", k, low=1, integer=True)
+        return top_features(state, int(positions_of(as_labels([label]), state.classes, "label")[0]), int(k))
+
+    def explain(self, X: Data, k: int = 10, *, labels: Any = None, against: Any = None) -> list[Explanation]:
+        """Return for each row what its features add to the score of its predicted label, or of `labels`, (n_samples,):
+        the k that matter most, and what the rest adds, which sums to the score exactly. `against`, (n_samples,): of the
+        log-odds to these other labels instead. See `help(manyclass.classifiers.explanation)`."""
+        state, x = self._asked(X)
+        check_number("k", k, low=1, integer=True)
+        given = [
+            None if some is None else positions_of(labels_given(some, x.shape[0]), state.classes, name)
+            for name, some in (("labels", labels), ("against", against))
+        ]
+        positions = self._top_k(state, x, 1)[0][:, 0] if given[0] is None else given[0]
+        return explanations(state, x, positions, given[1], int(k), n_threads_from(self.n_jobs))
 
     def _approximate(self, state: State) -> ApproximateAnswers:
         """Return the index and the 8-bit copy over these weights, or room for them."""

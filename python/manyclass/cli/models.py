@@ -49,6 +49,8 @@ class OnModel:
         with waiting(f"loading {self.model}"):
             found = load(self.model, mmap=mmap)
         self.reading.take(load_notes(self.model))
+        if self.reading.form is None and vectorizer_of(found) is not None:
+            self.reading.form = "text"  # of a model that Python fitted on texts
         return found
 
 

@@ -22,7 +22,7 @@ from manyclass.version import __version__
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
 # Modules of this folder; only the one that is asked for is loaded.
 COMMANDS = (
-    *("demo", "fit", "learn", "compress", "evaluate", "predict", "serve"),
+    *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),
     *("info", "neighbours", "embed", "skipgram", "plan", "experiment"),
 )
 

@@ -211,6 +211,11 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 
     column_labels = None  # columns are terms, and no classes
 
+    @property
+    def keeps_terms(self) -> bool:
+        """Whether columns have names."""
+        return self.n_hash is None
+
     def takes(self, X: Any) -> bool:
         """Whether X is what `transform` makes rows of, and no rows."""
         return is_texts(X)

@@ -140,6 +140,11 @@ class Mixture:
     repeats: float = 0.0
     power: float = 0.0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is mixed in."""
+        return self.share > 0 or self.repeats > 0
+
     def mean(self, other: Mixture, ours: float, theirs: float) -> Mixture:
         """Return the mixture of a weighted mean; what is no number is that of the one with more repeats."""
         # The shrinkage is in the unit of the counts, of which a run without any has none.

@@ -1,0 +1,150 @@
+"""Which features drive a class, and what each feature of a row adds to the score of a label.
+
+Scores are sums over features, z_k = b_k + sum_j x_j w_kj: of a linear model w_kj is in W, of pairs it is their weight
+or 0, of a sum of embeddings it is w_k . e_j, and of a hybrid the sum of the last two. So x_j w_kj is exactly what
+feature j adds. After a "relu" the sum has only the places of the hidden layer in which the row is above 0, and the
+weight of a feature by itself is w_k . max(e_j, 0), the score of a row that has nothing else. What a mixture with counts
+and repeats (`manyclass.models.Hybrid`) adds to a score is no sum over features, and is told beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.training.state import State
+from manyclass.weights.arrays import Doubles, Matrix
+
+
+class Explanation(NamedTuple):
+    """Why a label has its score: `intercept` + the sum of `contributions` + `others` + `counts` is the score.
+
+    Attributes
+    ----------
+    label : object
+        One of `classes_`.
+    score : float
+        That of `decision_function`, or, against another label, the difference of both: the log-odds of the two.
+    features : ndarray of shape (n,)
+        Features that add most to the score, or take most from it, first: their names where they have some, terms of
+        texts among them, else their columns.
+    contributions : ndarray of shape (n,), float64
+        What each of them adds.
+    others, intercept, counts : float
+        What the other features of the row add together, the intercept, and what is added by a mixture with counts.
+    """
+
+    label: Any
+    score: float
+    features: NDArray[Any]
+    contributions: Doubles
+    others: float
+    intercept: float
+    counts: float
+
+
+def names_of(state: State) -> NDArray[Any]:
+    """Return the names of features, or their columns.
+
+    Raises
+    ------
+    ValueError
+        If features are hashed, so that several share their weights.
+    """
+    if state.hashing is not None:
+        raise ValueError(
+            f"the model has hashed its features onto {state.hashing.n_rows} rows of weights, which several share; fit "
+            "it with more max_memory"
+        )
+    names = state.features.names
+    if names is None and state.encoder is not None and state.encoder.keeps_terms:
+        names = state.encoder.get_feature_names_out()
+    return np.arange(state.features.n) if names is None else names
+
+
+class _Rows:
+    """The weights of some classes, of which each is asked for several rows, as w_kj."""
+
+    def __init__(self, state: State) -> None:
+        weights = state.weights
+        self.relu = weights.relu
+        self.pairs = weights.pairs_alone.coef.tocsr() if weights.has_pairs else None
+        self.rows = weights.class_rows if weights.has_phi else None
+        self.embedding = weights.embedding if weights.embeddings.size else None
+        self.linear = None if weights.has_pairs or weights.has_phi else weights.coef
+
+    def of_class(self, k: int, columns: NDArray[Any] | slice, values: Doubles | None = None) -> Doubles:
+        """Return w_kj of some features; behind a "relu" those of a row with these values, or of each by itself."""
+        if self.linear is not None:
+            return np.asarray(self.linear[k, columns], np.float64)
+        found: Any = 0.0
+        if self.pairs is not None:
+            found = self.pairs[[k]].toarray()[0, columns].astype(np.float64)
+        if self.rows is None:
+            return np.asarray(found)
+        row = self.rows[k].astype(np.float64)
+        if self.embedding is None:
+            return np.asarray(found + row[columns])
+        embedding = self.embedding[columns]
+        if self.relu and values is None:
+            embedding = np.maximum(embedding, 0)
+        elif self.relu and values is not None:
+            row = row * (values @ embedding > 0)
+        return np.asarray(found + embedding @ row)
+
+
+def top_features(state: State, position: int, k: int) -> tuple[NDArray[Any], Doubles]:
+    """Return the features of largest weight for a class, and these weights; see `Answers.top_features`."""
+    names = names_of(state)
+    weights = _Rows(state).of_class(position, slice(None))
+    best = np.argsort(-weights, kind="stable")[:k]
+    return names[best], weights[best]
+
+
+def explanations(
+    state: State, x: Matrix, labels: NDArray[Any], others: NDArray[Any] | None, k: int, n_threads: int
+) -> list[Explanation]:
+    """Explain the score of one class of each row, or the log-odds to another class; see `Answers.explain`.
+
+    Parameters
+    ----------
+    x : {csr_array, ndarray} of shape (n_samples, n_features)
+    labels, others : ndarray of shape (n_samples,)
+        Positions of classes.
+    k, n_threads : int
+    """
+    names, rows = names_of(state), _Rows(state)
+    bias = state.weights.intercept.astype(np.float64)
+    given: list[Explanation] = []
+    columns: NDArray[Any]
+    for i, label in enumerate(labels):
+        if isinstance(x, sp.csr_array):
+            at = slice(x.indptr[i], x.indptr[i + 1])
+            columns, values = x.indices[at], x.data[at].astype(np.float64)
+        else:
+            columns = np.flatnonzero(x[i])
+            values = x[i, columns].astype(np.float64)
+        added, intercept, counts = values * rows.of_class(label, columns, values), bias[label], 0.0
+        if others is not None:
+            added = added - values * rows.of_class(others[i], columns, values)
+            intercept = intercept - bias[others[i]]
+        if state.weights.mixture.is_on:
+            scores = state.weights.scores(x[i : i + 1], n_threads)[0].astype(np.float64)
+            mixed = scores[label] - (0.0 if others is None else scores[others[i]])
+            counts = mixed - intercept - added.sum()
+        best = np.argsort(-np.abs(added), kind="stable")[:k]
+        given.append(
+            Explanation(
+                label=state.classes[label],
+                score=float(added.sum() + intercept + counts),
+                features=names[columns[best]],
+                contributions=added[best],
+                others=float(added.sum() - added[best].sum()),
+                intercept=float(intercept),
+                counts=float(counts),
+            )
+        )
+    return given

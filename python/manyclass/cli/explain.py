@@ -1,0 +1,77 @@
+"""Print what drives a class, or what each feature of a row adds to the score of its label.
+
+With DATA each row gets a line: its most probable label, or the one of --label, and the features (words, of a model of
+texts) that add most to the label's score or take most from it, each with what it adds. "others" are the other features
+of the row together, "intercept" is the score of a row without features, and "counts" is what counts of classes by
+features add, where the model mixes some in. All of them sum to the score. Without DATA the features of largest weight
+for --label are printed, a line each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from manyclass.classifiers.answers import vectorizer_of
+from manyclass.cli.messages import waiting
+from manyclass.cli.models import OnMappedModel, expected_by
+from manyclass.cli.reading import as_classes, features, read
+from manyclass.labels import as_labels, readable
+
+
+@dataclass
+class Arguments(OnMappedModel):
+    """Arguments of the command.
+
+    Attributes
+    ----------
+    data : DATA
+        rows, in one of the forms below; - reads stdin
+    label : NAME
+        explain the score of this label
+    against : NAME
+        explain the log-odds of the label to this one
+    k : int
+        features a row, or of the label
+    """
+
+    data: str | None = None
+    _: KW_ONLY
+    label: str | None = None
+    against: str | None = None
+    k: int = 10
+
+
+def run(args: Arguments) -> int:
+    """Explain rows, or a class."""
+    if args.data is None and args.label is None:
+        raise ValueError("give DATA, or a --label whose features are to be printed")
+    if args.data is None and args.against is not None:
+        raise ValueError("--against is for the rows of DATA; leave it out")
+    model = args.opened()
+    label, against = (
+        None if name is None else as_classes(model.classes_, as_labels([name]))[0]
+        for name in (args.label, args.against)
+    )
+    if args.data is None:
+        names, weights = model.top_features(label, args.k)
+        for name, weight in zip(names.tolist(), weights.tolist(), strict=True):
+            print(f"{name}\t{weight:.6g}")
+        return 0
+    data = read(args.reading, args.data, expected_by(model, need_label=False))
+    X = features(args.reading, data.X, vectorizer_of(model))
+    with waiting(f"explaining {data.n_rows} rows"):
+        found = model.explain(X, args.k, labels=_all(label, data.n_rows), against=_all(against, data.n_rows))
+    for name, one in zip(readable(as_labels([one.label for one in found])).tolist(), found, strict=True):
+        parts = [*zip(one.features.tolist(), one.contributions.tolist(), strict=True)]
+        parts += [("others", one.others)] if one.others else []
+        parts += [("intercept", one.intercept)]
+        parts += [("counts", one.counts)] if one.counts else []
+        print("\t".join([f"{name}\t{one.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
+    return 0
+
+
+def _all(label: Any, n_rows: int) -> Any:
+    return None if label is None else as_labels(np.full(n_rows, label).tolist())
