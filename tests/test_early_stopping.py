@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from reference.problems import as_storage
+from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.training.validation import held_out
@@ -150,11 +152,51 @@ def test_a_parameter_out_of_range_is_refused(options, message):
         SoftmaxClassifier(early_stopping=True, **options).fit(np.eye(4), [0, 0, 1, 1])
 
 
-@pytest.mark.parametrize("name", ["validation_fraction", "n_iter_no_change"])
-def test_its_numbers_without_early_stopping_are_refused(name):
-    given = {"validation_fraction": 0.3, "n_iter_no_change": 2}[name]
-    with pytest.raises(ValueError, match=f"{name} is {given}, which has no effect"):
-        SoftmaxClassifier(**{name: given}).fit(np.eye(4), [0, 0, 1, 1])
+def test_a_share_without_early_stopping_is_refused_but_patience_is_not():
+    with pytest.raises(ValueError, match=r"validation_fraction is 0.3, which has no effect"):
+        SoftmaxClassifier(validation_fraction=0.3).fit(np.eye(4), [0, 0, 1, 1])
+    for model in ("auto", "linear", "sparse", "embedding", "hybrid"):  # as scikit-learn's checks set it
+        SoftmaxClassifier(model=model, n_iter_no_change=20, max_iter=2).fit(sp.eye_array(4, format="csr"), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+@pytest.mark.parametrize("solver", ["implicit", "umax", "lbfgs"])
+def test_rows_of_ones_own_are_those_that_say_when_to_stop(solver, storage, seed):
+    X, y = noisy(seed)
+    X, new, of_new = as_storage(X, storage), *noisy(seed + 100)
+    model = SoftmaxClassifier(
+        solver=solver,
+        model="linear",
+        alpha=1e-3,
+        early_stopping=True,
+        n_iter_no_change=2,
+        max_iter=40,
+        random_state=seed,
+    )
+    model.fit(X, y, eval_set=(new, of_new))
+    curve = model.validation_curve_
+    assert model.best_iter_ == 1 + np.argmin(curve)
+    assert model.n_iter_ == min(model.best_iter_ + 2, 40) or solver == "lbfgs"  # which may be at the optimum
+    assert model.evaluate(new, of_new)["log_loss"] == pytest.approx(curve.min(), rel=1e-5)  # as above
+    assert model.class_count_.sum() == len(y)  # no row of X is held out
+    listed = clone(model).fit(X, y, eval_set=[(as_storage(new, "sparse"), of_new)])  # as LightGBM takes them
+    np.testing.assert_allclose(listed.validation_curve_, curve, rtol=1e-4)  # sums of sparse rows, in another order
+
+
+def test_rows_of_ones_own_may_be_texts_and_must_fit():
+    texts, y = ["red apple", "green pear", "fast car", "slow truck"] * 5, [0, 0, 1, 1] * 5
+    model = SoftmaxClassifier(early_stopping=True, random_state=0)
+    assert model.fit(texts, y, eval_set=(["a red car", "an apple"], [1, 0])).validation_curve_.size
+    for wrong, message in (
+        ((["a"], [2]), r"y of eval_set"),
+        ((np.eye(3), [0, 1, 0]), "X has 3 features"),
+        ((["a red car"], [0, 1]), r"X has 1 rows, y has shape \(2,\)"),
+        ("both", r"it must be a pair \(X, y\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.fit(texts, y, eval_set=wrong)
+    with pytest.raises(ValueError, match="set early_stopping=True"):
+        SoftmaxClassifier().fit(texts, y, eval_set=(texts, y))
 
 
 def test_a_flag_that_is_no_flag_is_refused():

@@ -12,6 +12,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 NO_EFFECT = {
     "n_jobs": "results do not depend on it",
     "verbose": "shows a progress bar",
+    "n_iter_no_change": "has an effect with early_stopping: tests/test_early_stopping.py; else scikit-learn sets it",
     "warm_start": "has an effect on a second fit: tests/test_start.py",
     "parallel": "with one thread there is no race",
     "root": "both find the same root, to rounding",
@@ -144,7 +145,6 @@ OTHER_PARAMETERS = {
     "max_iter": 2,
     "early_stopping": True,
     "validation_fraction": 0.3,
-    "n_iter_no_change": 1,
     "class_weight": {0: 3.0},
     "fit_intercept": False,
     "random_state": 1,

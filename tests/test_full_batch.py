@@ -262,10 +262,7 @@ def test_the_twins_losses_agree_with_their_definitions(seed):
     np.testing.assert_allclose(point_losses("bouchard", z, y), bound.min(axis=1), atol=1e-6)  # (5e-4)^2 K / 8
 
 
-@parametrize_with_checks(
-    [SoftmaxClassifier(solver="lbfgs", alpha=1e-3, max_iter=1000)],
-    expected_failed_checks=lambda _: {"check_class_weight_classifiers": "it sets n_iter_no_change, refused here"},
-)
+@parametrize_with_checks([SoftmaxClassifier(solver="lbfgs", alpha=1e-3, max_iter=1000)])
 def test_lbfgs_keeps_the_contract_of_scikit_learn(estimator, check):
     check(estimator)
 

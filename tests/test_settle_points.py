@@ -290,7 +290,6 @@ REFUSED = [
     ({"sampler": "all", "n_negatives": 4}, "n_negatives is 4, which has no effect with solver='implicit', sampler='al"),
     ({"sampler": "all", "solver": solvers.Implicit(share_classes=True)}, "implicit: share_classes is True, which has"),
     ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect with solver='implicit'"),
-    ({"n_iter_no_change": 2}, "n_iter_no_change is 2, which has no effect with solver='implicit'"),
     ({"dim": 3}, "dim is 3, which needs model='embedding'"),
 ]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
-from manyclass import WordVectors
+from manyclass import SkipGram, WordVectors
 from manyclass.words.questions import load_analogies, load_word_pairs
 
 
@@ -49,6 +49,40 @@ def test_similarity_is_scored_by_spearman_over_the_pairs_that_are_known(seed, tm
     assert vectors.score_similarity(path)["spearman"] == pytest.approx(expected, abs=1e-12)
     assert np.isnan(vectors.score_similarity([])["spearman"])
     assert vectors.similarity("w1é", "w1é") == pytest.approx(1)
+
+
+def test_pairs_are_evaluated_as_gensim_does(seed, tmp_path):
+    vectors = some(seed)
+    a, b, scores = *np.random.default_rng(seed).integers(30, size=(2, 40)), np.random.default_rng(seed).normal(size=40)
+    lines = [f"W{i}É\tw{j}é\t{score!r}" for i, j, score in zip(a, b, scores.tolist(), strict=True)]
+    (tmp_path / "pairs").write_text("\n".join([*lines, "w1é\tabsent\t1"]), encoding="utf-8")
+    cosines = [vectors.similarity(f"w{i}é", f"w{j}é") for i, j in zip(a, b, strict=True)]
+    (pearson, p_of_pearson), (spearman, p_of_spearman), missing = vectors.evaluate_word_pairs(tmp_path / "pairs")
+    assert (pearson, p_of_pearson) == pytest.approx(tuple(pearsonr(cosines, scores)), abs=1e-12)
+    assert (spearman, p_of_spearman) == pytest.approx(tuple(spearmanr(cosines, scores)), abs=1e-12)
+    assert missing == pytest.approx(100 / 41)
+    frequent = vectors.evaluate_word_pairs(tmp_path / "pairs", restrict_vocab=15)
+    assert frequent[2] == pytest.approx(100 * (1 - np.mean((a < 15) & (b < 15)) * 40 / 41))
+    with pytest.raises(ValueError, match="has 0 pairs of known words; two are needed"):
+        vectors.evaluate_word_pairs(tmp_path / "pairs", case_insensitive=False, restrict_vocab=1)
+
+
+def test_gensims_names_write_and_read_the_same_files(seed, tmp_path):
+    vectors = some(seed)
+    vectors.save_word2vec_format(tmp_path / "v.bin", binary=True)
+    vectors.save_word2vec(tmp_path / "w.bin", binary=True)
+    assert (tmp_path / "v.bin").read_bytes() == (tmp_path / "w.bin").read_bytes()
+    again = WordVectors.load_word2vec_format(tmp_path / "v.bin", binary=True)
+    np.testing.assert_array_equal(again.vectors_, vectors.vectors_)
+
+
+def test_a_trained_model_saves_its_vectors(tmp_path):
+    model = SkipGram(dim=4, window=1, sample=0, random_state=0).fit([["ant", "bee"], ["cow", "dog"]] * 50)
+    model.save(tmp_path / "v")
+    again = WordVectors.load(tmp_path / "v")
+    assert again.index_to_key == model.index_to_key
+    np.testing.assert_array_equal(again.vectors, model.vectors_)
+    assert model.wv["ant"].tolist() == again["ant"].tolist()
 
 
 def test_analogies_in_a_file_are_answered_as_one_by_one(seed, tmp_path):

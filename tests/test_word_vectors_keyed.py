@@ -195,7 +195,7 @@ def test_zeros_are_similar_to_nothing():
     np.testing.assert_array_equal(vectors.get_vector("none", norm=True), [0, 0])
 
 
-def test_answers_are_gensims(vectors, seed):
+def test_answers_are_gensims(vectors, seed, tmp_path):
     pytest.importorskip("gensim.models", reason="needs gensim, which is not installed")
     keyed = vectors.to_keyed_vectors()
     own = np.random.default_rng(seed).normal(size=12).astype(np.float32)
@@ -228,6 +228,10 @@ def test_answers_are_gensims(vectors, seed):
         "rank": ("t0w1", "t1w2"),
     }.items():
         assert getattr(vectors, name)(*arguments) == pytest.approx(getattr(keyed, name)(*arguments), abs=1e-6), name
+    pairs = tmp_path / "pairs"
+    pairs.write_text("t0w1\tt1w2\t3\nT3W1\tt3w2\t2\nt0w1\tt0w2\t1\nt0w1\tunheard\t1\n")
+    ours, theirs = vectors.evaluate_word_pairs(pairs), keyed.evaluate_word_pairs(str(pairs))
+    np.testing.assert_allclose(np.hstack(ours), np.hstack(theirs), **same)
     words = ["t0w1", "t0w2", "t0w3", "t2w1"]
     assert vectors.doesnt_match(words) == keyed.doesnt_match(words)
     assert vectors.closer_than("t0w1", "t1w1") == keyed.closer_than("t0w1", "t1w1")

@@ -16,8 +16,9 @@ from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 
 PARTS: dict[str, Mapping[str, type[Part]]] = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
-# Parameters whose effect is not on a plan.
-BESIDE_PLANS = ("class_weight", "n_models", "warm_start")
+# Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
+# same: scikit-learn's checks and grids set it wherever there is one.
+BESIDE_PLANS = ("class_weight", "n_models", "warm_start", "n_iter_no_change")
 
 
 @dataclass(frozen=True)

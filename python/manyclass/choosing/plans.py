@@ -106,10 +106,9 @@ def _pass_fields(choice: Choice, given: Given, of_solver: Given, rate: float, u_
 
 
 def _take_early_stopping(given: Given) -> None:
-    """Early stopping is the fit's; without it its numbers have no effect."""
+    """Early stopping is the fit's; without it a share of held-out rows has no effect."""
     if given.take("early_stopping"):
         given.take("validation_fraction")
-        given.take("n_iter_no_change")
 
 
 def _refuse_dim(given: Given) -> None:

@@ -75,7 +75,7 @@ class LinearClassifier(Answers):
     def _fit(
         self,
         data: tuple[Any, Any, ArrayLike | None],
-        given: Callable[[Points], Asked],
+        given: Callable[[Points, Any], Asked],
         looks: Looks,
         named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
         *,
@@ -85,7 +85,7 @@ class LinearClassifier(Answers):
     ) -> Self:
         """Fit to X, y and sample_weight.
 
-        `given` makes of the points what a run is given beside them, of arguments that are `named`.
+        `given` makes of the points and their encoder what a run is given beside them, of arguments that are `named`.
         """
         before = self._warm_state()
         (X, y, sample_weight), encoder = encoded(data, vectorizer, None if before is None else before.encoder)
@@ -114,7 +114,7 @@ class LinearClassifier(Answers):
         if checkpoint is not None:  # who keeps half a training will want to save the whole
             check_labels_can_be_saved(points.classes)
         with self._turn():
-            before, beside = self._warm_state(), given(points)
+            before, beside = self._warm_state(), given(points, encoder)
             parameters = parameters_of_fit(planner.parameters, watch, points, **named)
 
             def run(own: Parameters, some: Points, watch: Watch) -> State:

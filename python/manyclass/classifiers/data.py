@@ -15,7 +15,15 @@ from sklearn.utils import Tags
 
 from manyclass.checks import as_they_are, canonical_csr, outer_level, validated_data
 from manyclass.datasets.text import TextVectorizer, is_texts
-from manyclass.labels import BINARIZER, as_labels, check_targets, labels_to_fit, sorted_classes
+from manyclass.labels import (
+    BINARIZER,
+    as_labels,
+    check_targets,
+    labels_given,
+    labels_to_fit,
+    positions_of,
+    sorted_classes,
+)
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -27,7 +35,7 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
-from manyclass.weights.arrays import Data, Doubles, Matrix
+from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -346,6 +354,28 @@ def scaled_for_call(
     elif scales:  # a stream begins, or a model of an older file goes on
         scaling = FeatureScaling.of_first_part(x, centre=centre, weights=points.weights)
     return replace(points, x=x if scaling is None else scaling.apply(x)), scaling
+
+
+def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Ids]:
+    """Check rows that early stopping looks at, as training sees them, and the positions of their labels.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit the points, or have a label that none of these has.
+    """
+    if isinstance(eval_set, list) and len(eval_set) == 1:
+        (eval_set,) = eval_set
+    if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
+        raise ValueError(
+            f"eval_set is {type(eval_set).__name__} of {np.shape(eval_set)!r:.40}; it must be a pair (X, y)"
+        )
+    X, y = eval_set
+    rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": False}
+    x = as_matrix(validated_data(caller.noted(points.features), as_rows(as_numbers(X, encoder)), **rules))
+    if isinstance(x, sp.csr_array) != isinstance(points.x, sp.csr_array):
+        x = np.ascontiguousarray(x.toarray()) if isinstance(x, sp.csr_array) else sp.csr_array(x)
+    return x, positions_of(labels_given(y, x.shape[0]), points.classes, "y of eval_set")
 
 
 # Indicator matrices

@@ -21,6 +21,7 @@ from manyclass.classifiers.data import Encoder
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.streams import Parts
+from manyclass.help_lines import hinting
 from manyclass.models import MODELS
 from manyclass.parts import Part, resolve_part
 from manyclass.samplers import SAMPLERS
@@ -173,6 +174,7 @@ class MarginClassifier(LabelClassifier):
 
     _planner = MarginPlanner
 
+    @hinting
     def __init__(
         self,
         *,
@@ -212,6 +214,7 @@ class MarginClassifier(LabelClassifier):
         self.n_models = n_models
         self.warm_start = warm_start
 
+    @hinting
     def fit(
         self,
         X: Data | Parts,
@@ -249,7 +252,7 @@ class MarginClassifier(LabelClassifier):
         looks = (callback, max_seconds, checkpoint, every, resume)
         return self._fit(
             (X, y, sample_weight),
-            lambda _: Asked(),
+            lambda *_: Asked(),
             looks,
             classes=classes,
             max_memory=max_memory,

@@ -34,6 +34,7 @@ from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.training.weighting import check_class_weight
+from manyclass.weights.arrays import Ids, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 
@@ -63,12 +64,15 @@ class Asked:
         First weights, of a linear model of one label a row.
     tried_rates, loss_of_fit : callable or None
         Fits of their own, for learning_rate="grid" and for the choice of a model.
+    evaluated : pair of matrix and ndarray of int32, or None
+        The rows that early stopping looks at, and the positions of their labels.
     """
 
     candidates: ArrayLike | None = None
     start: Start | None = None
     tried_rates: TriedRates | None = None
     loss_of_fit: LossOfFit | None = None
+    evaluated: tuple[Matrix, Ids] | None = None
 
 
 @dataclass(frozen=True)

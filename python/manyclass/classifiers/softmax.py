@@ -14,11 +14,12 @@ from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
-from manyclass.classifiers.data import Encoder
+from manyclass.classifiers.data import Encoder, evaluated_rows
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
+from manyclass.help_lines import hinting
 from manyclass.labels import labels_given, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
@@ -131,6 +132,7 @@ class SoftmaxClassifier(LabelClassifier):
         """The pass, from 1, whose weights were kept."""
         return self._fitted.told.best_iter
 
+    @hinting
     def __init__(
         self,
         *,
@@ -174,6 +176,7 @@ class SoftmaxClassifier(LabelClassifier):
         self.n_models = n_models
         self.warm_start = warm_start
 
+    @hinting
     def fit(
         self,
         X: Data | Parts,
@@ -181,6 +184,7 @@ class SoftmaxClassifier(LabelClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         vectorizer: Encoder | None = None,
+        eval_set: tuple[Any, ArrayLike] | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         candidates: ArrayLike | None = None,
@@ -202,6 +206,7 @@ class SoftmaxClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
+        eval_set : (X, y) that early_stopping looks at instead of a validation_fraction of the rows, default=None
         candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
         coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
         callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
@@ -216,10 +221,16 @@ class SoftmaxClassifier(LabelClassifier):
         named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
         looks = (callback, max_seconds, checkpoint, every, resume)
 
-        def asked(points: Points) -> Asked:
+        if eval_set is not None and not self.early_stopping:
+            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
+        if eval_set is not None and checkpoint is not None:
+            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+
+        def asked(points: Points, encoder: Any) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
-            return Asked(candidates, start, _tried_rates, _loss_of_fit)
+            evaluated = None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
+            return Asked(candidates, start, _tried_rates, _loss_of_fit, evaluated)
 
         return self._fit(
             (X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory, vectorizer=vectorizer

@@ -210,7 +210,11 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
         if not is_linear:
             return _trained(choice, planned, points, watch)
     first = First(asked.start, heads)
-    if parameters["early_stopping"]:
+    if asked.evaluated is not None:
+        rows, positions = asked.evaluated
+        rows = rows if scaling is None else scaling.apply(rows)
+        first = replace(first, evaluated=(rows, positions), n_iter_no_change=parameters["n_iter_no_change"])
+    elif parameters["early_stopping"]:
         held = held_out(labels, parameters["validation_fraction"], fork(parameters["random_state"]))
         first = replace(first, held=held, n_iter_no_change=parameters["n_iter_no_change"])
     return _trained(linear, planned, replace(points, x=x), watch, first, scaling)

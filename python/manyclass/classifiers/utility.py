@@ -21,6 +21,7 @@ from manyclass.classifiers.ensemble import is_composed
 from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
 from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
+from manyclass.help_lines import hinting
 from manyclass.labels import labels_given, positions_of
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
@@ -251,6 +252,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     _planner = UtilityPlanner
 
+    @hinting
     def __init__(
         self,
         *,
@@ -290,6 +292,7 @@ class AugmentReduceClassifier(LinearClassifier):
         self.n_models = n_models
         self.warm_start = warm_start
 
+    @hinting
     def fit(
         self,
         X: Data | Parts,
@@ -334,7 +337,7 @@ class AugmentReduceClassifier(LinearClassifier):
         named = {"coef_init": coef_init, "intercept_init": intercept_init}
         looks = (callback, max_seconds, checkpoint, every, resume)
 
-        def asked(points: Points) -> Asked:
+        def asked(points: Points, _: Any) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             found = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             starts = found is not None or self._warm_state() is not None

@@ -31,7 +31,7 @@ from manyclass.training.state import Points, Starts, State, Told
 from manyclass.training.terms import fit_terms, go_on_terms
 from manyclass.training.validation import Validation
 from manyclass.training.weighting import some_of
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
@@ -49,7 +49,9 @@ class First:
     heads : ndarray of shape (n_points, n_head), int32, or None
         Certain classes of each point, for the sampler "head_tail".
     held : ndarray of shape (n_points,), bool, or None
-        Points that early stopping holds out, and
+        Points that early stopping holds out,
+    evaluated : pair of matrix and ndarray of shape (n_evaluated,), or None
+        or other rows that it looks at, with their labels; and
     n_iter_no_change : int
         its patience.
     """
@@ -57,6 +59,7 @@ class First:
     start: Start | None = None
     heads: Ids | None = None
     held: NDArray[np.bool_] | None = None
+    evaluated: tuple[Matrix, Ids] | None = None
     n_iter_no_change: int = 1
 
 
@@ -183,7 +186,9 @@ def _begin_linear(
         if start is not None:
             unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
             start = Start(unfolded.coef, unfolded.intercept)
-    if first.held is not None:
+    if first.evaluated is not None:
+        watch = replace(watch, validation=Validation(*first.evaluated, first.n_iter_no_change, plan.n_threads))
+    elif first.held is not None:
         out, rows = np.flatnonzero(first.held), np.flatnonzero(~first.held)
         validation = Validation(x[out], labels[out], first.n_iter_no_change, plan.n_threads, some_of(r, out))
         x, labels, r = x[rows], labels[rows], some_of(r, rows)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
+from scipy.stats import pearsonr, spearmanr
 
 from manyclass.checks import check_number
 from manyclass.weights.arrays import Doubles, Floats
@@ -153,6 +153,28 @@ class WordVectorQueries(KeyedTable):
             spearman = float(spearmanr(cosines, [score for _, _, score in known]).statistic)
         return {"spearman": spearman, "n_pairs": len(known), "n_missing": len(found) - len(known)}
 
+    def evaluate_word_pairs(
+        self, pairs: str | os.PathLike[str], *, restrict_vocab: int = 300_000, case_insensitive: bool = True
+    ) -> tuple[tuple[float, float], tuple[float, float], float]:
+        """Compare cosines with human scores as gensim does: Pearson's and Spearman's correlations, each with its
+        p-value, and the percentage of pairs with a word that is not among the first `restrict_vocab`.
+        """
+        first = self.index_to_key[:restrict_vocab]
+        written = str.upper if case_insensitive else str
+        known = {written(word): word for word in reversed(first)}  # of several the most frequent one
+        found = [(known.get(written(a)), known.get(written(b)), score) for a, b, score in load_word_pairs(pairs)]
+        rated = [(self.similarity(a, b), score) for a, b, score in found if a is not None and b is not None]
+        if len(rated) < 2:
+            raise ValueError(f"{os.fspath(pairs)} has {len(rated)} pairs of known words; two are needed")
+        ours, theirs = zip(*rated, strict=True)
+        pearson, spearman = pearsonr(ours, theirs), spearmanr(ours, theirs)
+        missing = 100 * (1 - len(rated) / len(found))
+        return (
+            (float(pearson.statistic), float(pearson.pvalue)),
+            (float(spearman.statistic), float(spearman.pvalue)),
+            missing,
+        )
+
     def score_analogies(self, path: str | os.PathLike[str]) -> dict[str, float]:
         """Find "accuracy", of answers that are no word of the question, to "n_questions" of `load_analogies`.
 
@@ -176,6 +198,10 @@ class WordVectorQueries(KeyedTable):
     def save_word2vec(self, path: str | os.PathLike[str], *, binary: bool = False) -> None:
         """Write word2vec's text or binary format, all or nothing, with the same floats; no word may hold a blank."""
         write_word2vec(path, self.index_to_key, np.ascontiguousarray(self.vectors_, dtype="<f4"), binary=binary)
+
+    def save_word2vec_format(self, fname: str | os.PathLike[str], *, binary: bool = False) -> None:
+        """Do what `save_word2vec` does, under gensim's name."""
+        self.save_word2vec(fname, binary=binary)
 
     def to_keyed_vectors(self) -> KeyedVectors:
         """Return a copy as gensim's KeyedVectors, of a trained model with each word's "count"; needs gensim."""

@@ -41,7 +41,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number, n_threads_from, seed_from, set_named
 from manyclass.compressed import split_words
-from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, set_container
+from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, hinting, set_container
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.tensor_file import PathLike
@@ -52,6 +52,7 @@ from manyclass.words.plan import SkipGramPlan, rates_of_call
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.text_model import TextModel, core_text, first_tables
 from manyclass.words.training import train
+from manyclass.words.vectors import WordVectors
 
 
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
@@ -137,6 +138,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         super().__init_subclass__(**kwargs)
         brief_requests(cls)
 
+    @hinting
     def __init__(
         self,
         dim: int = 100,
@@ -170,6 +172,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @hinting
     def fit(
         self,
         X: str | os.PathLike[str] | Documents,
@@ -376,6 +379,10 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             state["_model"] = None
         state.pop("_listed", None)  # is made again when it is asked for
         return state
+
+    def save(self, path: PathLike) -> None:
+        """Write the vectors and their words for `manyclass.WordVectors.load`; joblib keeps what `partial_fit` needs."""
+        WordVectors(self.index_to_key, np.ascontiguousarray(self.vectors)).save(path)
 
     @property
     def wv(self) -> SkipGram:

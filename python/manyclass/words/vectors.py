@@ -111,6 +111,11 @@ class WordVectors(WordVectorQueries):
         except ValueError as error:
             raise error if str(error).startswith(name) else ValueError(f"{name}: {error}") from error
 
+    @classmethod
+    def load_word2vec_format(cls, fname: str | os.PathLike[str], *, binary: bool = False) -> WordVectors:
+        """Do what `load_word2vec` does, under gensim's name."""
+        return cls.load_word2vec(fname, binary=binary)
+
     def compress(
         self,
         dtype: Literal["auto", "float32", "float16", "int8"] = "auto",
