@@ -197,7 +197,7 @@ def test_progress_is_told_on_stderr_in_whole_lines(tmp_path, data, capsys, monke
     monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
     run("fit", data, "--output", tmp_path / "m", "--max-iter", 2)
     out, err = capsys.readouterr()
-    line = r"^480 of 480 pt, 100 %, \d+ s, \S+ pt/s, pass 2/2, loss [\d.]+, .* class updates/s$"
+    line = r"^480 of 480 row, 100 %, \d+ s, \S+ row/s, pass 2/2, loss [\d.]+$"
     assert re.search(line, err, re.MULTILINE)
     assert "\r" not in err
     assert "pass 2/2" not in out

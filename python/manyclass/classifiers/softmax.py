@@ -77,7 +77,7 @@ class SoftmaxClassifier(LabelClassifier):
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
         Above 0: what is going to be trained, with the seconds and memory that are predicted, then a progress bar with
-        the running loss, class updates per second and the time left.
+        the running loss, rows per second and the time left.
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
     n_models : int or "auto", default="auto"

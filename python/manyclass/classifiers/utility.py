@@ -211,7 +211,7 @@ class AugmentReduceClassifier(LinearClassifier):
     random_state : int, RandomState instance or None, default=None
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
-        Above 0: a progress bar with the running loss, class updates per second and the time left.
+        Above 0: a progress bar with the running loss, rows per second and the time left.
     calibration : {"temperature"} or None, default=None
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1

@@ -2,16 +2,23 @@
 
 Rows are drawn by a known rule, a softmax with known weights, so that the best that anything can do on new rows is known
 too. Shown are how often the right class comes first, and how often it is among the first five, for the default way of
-training here, for scikit-learn's LogisticRegression on as many rows as it fits in about the same seconds, and for the
-rule itself.
+training here, for scikit-learn's LogisticRegression, and for the rule itself. scikit-learn fits to more and more rows,
+twice as many each time, as long as the next fit is expected to take no longer than training here did. Then a small
+file of texts is written to a folder for temporary files, with commands to try on it.
 """
 
 from __future__ import annotations
 
+import os
+import random
+import shlex
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +44,17 @@ LEAST_SECONDS = 1.0  # that scikit-learn has in any case
 GROWTH = 5.0  # of its seconds, where its rows are doubled: both rows and the classes among them grow
 BLOCK = 1_000  # rows of scores over all classes at a time
 PLACES = (1, 5)
+
+# What the texts of the file to try are about, by their labels.
+GOODS = {
+    "garden": ("rake", "seeds", "hose", "spade", "flower pot", "lawn mower"),
+    "kitchen": ("kettle", "frying pan", "wooden spoon", "oven dish", "bread knife", "tea pot"),
+    "music": ("guitar strings", "piano stool", "drum sticks", "violin bow", "sheet music", "flute"),
+    "office": ("stapler", "paper clips", "desk lamp", "folder", "printer paper", "pen"),
+    "sport": ("tennis racket", "football", "running shoes", "swimming cap", "bicycle pump", "ski poles"),
+}
+KINDS = ("small", "large", "red", "blue", "cheap", "new", "second-hand", "light", "strong", "old")
+N_TEXTS = 400
 
 Best = Callable[[sp.csr_array], NDArray[np.int64]]
 
@@ -95,7 +113,9 @@ def run(args: Arguments) -> int:
     ours = _manyclass(args, data)
     peer, n_peer_classes = _scikit_learn(args, data, max(LEAST_SECONDS, ours.seconds or 0))
     rule = _measured("the rule itself, which nothing can beat", data, _rule(data, n_threads))
-    print("\n".join(story(n_samples, (ours, peer, rule), n_peer_classes)))
+    folder = Path(tempfile.mkdtemp(prefix="manyclass-"))
+    (folder / "goods.tsv").write_text("\n".join(texts_to_try(args.random_state)) + "\n", encoding="utf-8")
+    print("\n".join(story(n_samples, (ours, peer, rule), n_peer_classes, folder)))
     return 0
 
 
@@ -168,7 +188,20 @@ def opening(n_classes: int, n_samples: int) -> list[str]:
     ]
 
 
-def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int) -> list[str]:
+def texts_to_try(seed: int) -> list[str]:
+    """Return lines of a text and, behind a tab, its label."""
+    draw = random.Random(seed)
+    labels = [draw.choice([*GOODS]) for _ in range(N_TEXTS)]
+    return [f"{draw.choice(KINDS)} {draw.choice(KINDS)} {draw.choice(GOODS[label])}\t{label}" for label in labels]
+
+
+def command() -> str:
+    """Return how this command was called, so that the next one can be typed likewise."""
+    called = sys.argv[0] if os.path.basename(sys.argv[0]) == "manyclass" else f"{sys.executable} -m manyclass"
+    return called if os.path.dirname(sys.argv[0]) else "manyclass"
+
+
+def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int, folder: Path) -> list[str]:
     """Return the lines that are shown last: how well it went, and what to type next."""
     _, peer, _ = results
     told = [
@@ -180,14 +213,15 @@ def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes
         told.append(f"{r.name:<41}{rows:>12}{seconds:>9}{100 * r.first:>8.1f} %{100 * r.first_five:>10.1f} %")
     if peer.rows is not None and peer.rows < n_samples:
         told.append(
-            f"scikit-learn's time grows with rows times classes: it had time for these rows, of {n_peer_classes:,} "
-            "classes."
+            f"scikit-learn's time grows with rows times classes: twice these rows, of {n_peer_classes:,} classes, "
+            "would have taken longer."
         )
+    data, model = (shlex.quote(str(folder / name)) for name in ("goods.tsv", "goods.model"))
     return [
         *told,
         "",
-        "Now your own file, a text a line with its label behind a tab (or a table, train.csv with a column label):",
-        "  manyclass fit train.txt --text --output my.model",
-        '  echo "a new text" | manyclass predict --text my.model -',
-        "  manyclass fit --help",
+        f"Now texts. {data} has {N_TEXTS} of them, a text a line with its label behind a tab:",
+        f"  {command()} fit {data} --text --output {model}",
+        f'  echo "a kettle for two" | {command()} predict {model} -',
+        f"  {command()} explain {model} --label kitchen",
     ]

@@ -324,7 +324,7 @@ class CoreTraining(ABC):
         Points that see the same weights.
     """
 
-    unit = "pt"
+    unit = "row"
     advice = (
         "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
     )
@@ -433,9 +433,8 @@ class CoreTraining(ABC):
         return progress.visits, progress.visits
 
     def describe(self, last: int) -> str:
-        """Return the running loss and the speed, for the progress bar."""
-        speed = self.state.class_updates / self.state.seconds
-        return f"loss {self.loss / last:.4f}, {speed:.3g} class updates/s"
+        """Return the running loss, for the progress bar."""
+        return f"loss {self.loss / last:.4f}"
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a whole pass; return its mean loss, and whether training is done."""
