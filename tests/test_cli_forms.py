@@ -213,7 +213,7 @@ def test_rows_of_another_width_are_refused_with_both_numbers(tmp_path, capsys, s
     )
     (tmp_path / "t.txt").write_text("some words\n")
     message = the_error(capsys, "predict", "--text", tmp_path / "m", tmp_path / "t.txt")
-    assert message.endswith("the model has no text vectorizer: it was fitted on rows of 9 features")
+    assert message.endswith("read as text; the model was fitted on rows of 9 features")
 
 
 # Names of labels

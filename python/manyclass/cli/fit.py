@@ -5,9 +5,9 @@ above all; augment-reduce, choice probabilities (probit, logistic). Each has par
 --estimator margin --help` lists those of margin.
 
 Rows without a label or without a feature are dropped; a note says how many. Texts become rows by a text vectorizer,
-which the model file keeps. Ctrl-C ends training and saves the model reached so far, with exit code 130; before the
-first pass, while alpha is chosen for example, there is no model, as a note says. Results go to stdout, notes and
-progress to stderr.
+and histories of a log (--sequences) by a sequence encoder, which the model file keeps. Ctrl-C ends training and saves
+the model reached so far, with exit code 130; before the first pass, while alpha is chosen for example, there is no
+model, as a note says. Results go to stdout, notes and progress to stderr.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.common_options import CheckpointOptions, WithProgress
+from manyclass.cli.logs import Histories, next_items
 from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
 from manyclass.cli.models import expected_by, print_evaluation, takes_several
 from manyclass.cli.options import add_parameters, parameters_from
@@ -36,16 +37,18 @@ from manyclass.cli.output import check_writable, written
 from manyclass.cli.reading import Expected, Labelled, Reading, features, indicator, labelled, labelled_rows, read
 from manyclass.cli.records import Records
 from manyclass.cli.streams import Streaming, labels_in, stream_of
-from manyclass.datasets import TextVectorizer, first_label
+from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
 from manyclass.training.interrupts import was_interrupted
 
+Vectorizer = TextVectorizer | SequenceEncoder
 Estimator = Literal["softmax", "margin", "augment-reduce"]
 KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
 ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator), KINDS, strict=True))
 DEFAULT: Estimator = "softmax"
-OF_TEXT = "text_"  # before the names of the text vectorizer's parameters
+# What makes rows of raw data, and what stands before the names of its parameters.
+VECTORIZERS: dict[str, type[Vectorizer]] = {"text_": TextVectorizer, "sequence_": SequenceEncoder}
 
 
 @dataclass(kw_only=True)
@@ -107,8 +110,9 @@ class Arguments(WithProgress):
 
 
 def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Add the parameters of the text vectorizer, and of the estimator that the command line names."""
-    add_parameters(parser, TextVectorizer, OF_TEXT)
+    """Add the parameters of what makes rows of raw data, and of the estimator that the command line names."""
+    for prefix, vectorizer in VECTORIZERS.items():
+        add_parameters(parser, vectorizer, prefix)
     before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     before.add_argument("--estimator", default=DEFAULT)
     try:
@@ -122,10 +126,10 @@ def run(args: Arguments) -> int:
     """Fit the estimator, save it, and print what was found."""
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
-    vectorizer = TextVectorizer(**parameters_from(args.parsed, TextVectorizer, OF_TEXT))
-    _check_before_work(args, model, vectorizer)
+    vectorizers = [made(**parameters_from(args.parsed, made, prefix)) for prefix, made in VECTORIZERS.items()]
+    _check_before_work(args, model, vectorizers)
     try:
-        return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model, vectorizer)
+        return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model, vectorizers)
     except KeyboardInterrupt:
         if hasattr(model, "classes_"):  # it is saved by then
             raise
@@ -133,10 +137,11 @@ def run(args: Arguments) -> int:
         return INTERRUPTED
 
 
-def _check_before_work(args: Arguments, model: Classifier, vectorizer: TextVectorizer) -> None:
+def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> None:
     """Raise now what would else be raised after the training."""
     model.check_parameters()
-    vectorizer.check_parameters()
+    for vectorizer in vectorizers:
+        vectorizer.check_parameters()
     n_threads_from(model.n_jobs)
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
@@ -157,31 +162,44 @@ def _check_before_work(args: Arguments, model: Classifier, vectorizer: TextVecto
         raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 
 
-def _refuse_text_options(vectorizer: TextVectorizer, told: str) -> None:
-    """Raise ValueError for parameters of texts, which would have no effect."""
-    for name, parameter in inspect.signature(TextVectorizer).parameters.items():
-        if getattr(vectorizer, name) != parameter.default:
-            raise ValueError(f"--{(OF_TEXT + name).replace('_', '-')} is for texts; {told}")
+def _of_raw(vectorizers: Sequence[Vectorizer], kind: type[Vectorizer] | None, told: str) -> Vectorizer | None:
+    """Return the vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
+    found = None
+    for (prefix, made), vectorizer in zip(VECTORIZERS.items(), vectorizers, strict=True):
+        if made is kind:
+            found = vectorizer
+            continue
+        for name, parameter in inspect.signature(made).parameters.items():
+            if getattr(vectorizer, name) != parameter.default:
+                what = "texts" if made is TextVectorizer else "logs with --sequences"
+                raise ValueError(f"--{(prefix + name).replace('_', '-')} is for {what}; {told}")
+    return found
 
 
-def _fit_to_rows(args: Arguments, model: Classifier, vectorizer: TextVectorizer) -> int:
+def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that are read at once."""
     begin = time.perf_counter()
     asked = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
     data = read(args.reading, args.data, asked)
-    is_text = isinstance(data.X, list)
-    if is_text:
+    kind = (
+        None if not isinstance(data.X, list) else SequenceEncoder if isinstance(data.X, Histories) else TextVectorizer
+    )
+    vectorizer = _of_raw(vectorizers, kind, f"{data.name} is read as {data.form}")
+    if isinstance(vectorizer, SequenceEncoder):
+        data = replace(data, X=data.X.before())
+        with waiting(f"counting the items of {len(data.X)} histories"):
+            vectorizer.fit(data.X)
+        data = next_items(data, vectorizer)
+    elif vectorizer is not None:
         with waiting(f"counting the words of {len(data.X)} texts"):
             vectorizer.fit(data.X)
-    else:
-        _refuse_text_options(vectorizer, f"{data.name} is read as {data.form}")
     which = _which_labels(args, data)
     rows = labelled(data, features(args.reading, data.X, vectorizer), which)
     test = None
     if args.test:
         names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
-        own = vectorizer if is_text else None
-        expected = Expected(rows.X.shape[1], True, names, own, which == "all", need_label=True, n_jobs=model.n_jobs)
+        has_several = which == "all"
+        expected = Expected(rows.X.shape[1], True, names, vectorizer, has_several, need_label=True, n_jobs=model.n_jobs)
         test = labelled_rows(args.reading, args.test, expected, which)
     n_rows, n_features = rows.X.shape
     table = {
@@ -196,7 +214,7 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizer: TextVectorizer)
     begin = time.perf_counter()
     is_interrupted = _fit(args, model, rows, several=which == "all")
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
-    if is_text:
+    if vectorizer is not None:
         model.vectorizer_ = vectorizer
     _save(args, model, args.reading.notes(data.form, one_based=data.one_based), table)
     return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
@@ -222,10 +240,10 @@ def _fit(args: Arguments, model: Classifier, rows: Labelled, *, several: bool) -
     return is_interrupted
 
 
-def _fit_to_stream(args: Arguments, model: Classifier, vectorizer: TextVectorizer) -> int:
+def _fit_to_stream(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that come in parts."""
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
-    _refuse_text_options(vectorizer, f"{args.data} is read as a stream")
+    _of_raw(vectorizers, None, f"{args.data} is read as a stream")
     seed = model.random_state if isinstance(model.random_state, int) else None
     stream, rows, notes = stream_of(
         args.reading, args.data, several=several, n_features=args.n_features, n_jobs=model.n_jobs, random_state=seed

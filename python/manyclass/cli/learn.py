@@ -1,8 +1,9 @@
 """Train a saved model on with new rows, and save it: labels never seen before become classes.
 
 The steps are those of its fit; rows are read as there, texts by the model's own vectorizer, whose words are those of
-the fit. What a call costs does not depend on the rows that the model has seen. The file is replaced when all is done,
-or another is written (--output). Ctrl-C ends training and saves the model reached so far, with exit code 130.
+the fit, and logs by its encoder, to which new items are added. What a call costs does not depend on the rows that the
+model has seen. The file is replaced when all is done, or another is written (--output). Ctrl-C ends training and saves
+the model reached so far, with exit code 130.
 
 Several files are learnt one after the other, as they came in time; --prequential scores each before it is learnt, on
 its rows whose label the model knows by then. With --half-life old rows fade, for data that drift.
@@ -14,13 +15,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from copy import copy
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from manyclass.classifiers.answers import vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import interrupted, print_table, waiting
@@ -28,7 +31,7 @@ from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluati
 from manyclass.cli.output import check_writable, written
 from manyclass.cli.reading import Expected, Labelled, as_classes, indicator, known_labels, labelled_rows
 from manyclass.cli.streams import Streaming, stream_of
-from manyclass.datasets import first_label
+from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.labels import sorted_classes
 from manyclass.training.interrupts import was_interrupted
 
@@ -110,6 +113,8 @@ def run(args: Arguments) -> int:
     )
     if is_interrupted:
         return interrupted(f"{output} is the model reached so far")
+    if args.test and args.reading.sequences is not None:  # histories may have new items now
+        test = labelled_rows(args.reading, args.test, expected_by(model, need_label=True))
     if test is not None:
         print_evaluation({"evaluated": "after"}, model, test)
     return 0
@@ -117,6 +122,8 @@ def run(args: Arguments) -> int:
 
 def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Iterator[tuple[int, bool]]:
     """Read the first file; return what learns each in turn, giving its number of rows and whether Ctrl-C came."""
+    encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
+    expected = replace(expected, vectorizer=encoder, learns=True)
     first = labelled_rows(args.reading, args.data[0], expected)
 
     def learn() -> Iterator[tuple[int, bool]]:
@@ -124,6 +131,8 @@ def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Itera
             rows = first if at == 0 else labelled_rows(args.reading, path, expected)
             if args.prequential:
                 print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
+            if isinstance(encoder, SequenceEncoder):
+                model.vectorizer_ = copy(encoder)
             yield rows.X.shape[0], was_interrupted(partial(_learn, model, rows, args.how))
 
     return learn()
@@ -132,7 +141,7 @@ def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Itera
 def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool]]:
     """Open the stream; return what learns it, giving its number of rows and whether Ctrl-C came."""
     if hasattr(model, "vectorizer_"):
-        raise ValueError(f"{args.model} was fitted on texts, which --stream does not read; leave it out")
+        raise ValueError(f"{args.model} was fitted on texts or histories, which --stream does not read; leave it out")
     if args.prequential:
         raise ValueError("--prequential is of whole files; leave it out with --stream")
     several, width = takes_several(model), model.n_features_in_
@@ -168,6 +177,8 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
 
 def _scored(model: Classifier, rows: Labelled) -> str:
     """Say how well the model predicts rows before it learns them."""
+    if rows.X.shape[1] > model.n_features_in_ and isinstance(vectorizer_of(model), SequenceEncoder):
+        rows = replace(rows, X=rows.X[:, : model.n_features_in_])
     if not known_labels(model.classes_, rows.labels, rows.Y).nnz:
         return "none with a known label"
     found = evaluated(model, rows)
@@ -179,6 +190,8 @@ def _scored(model: Classifier, rows: Labelled) -> str:
 def _learn(model: Classifier, rows: Labelled, how: dict[str, Any]) -> None:
     """Train on rows; several labels are a matrix with a column for each class, new ones among them."""
     labels = as_classes(model.classes_, rows.labels)
+    if isinstance(vectorizer_of(model), SequenceEncoder):
+        how = {**how, "new_features": "grow"}
     if not takes_several(model):
         model.partial_fit(rows.X, labels[first_label(rows.Y)], **how)
         return

@@ -18,7 +18,7 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.saving import Classifier, load, load_notes
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
-from manyclass.datasets import first_label
+from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.weights.tensor_file import open_tensors
 
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
@@ -102,12 +102,15 @@ def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     """Return facts of a model that was loaded from a file."""
     curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
     vectorizer = vectorizer_of(model)
-    texts, labels = "not read", "one"
+    raw, read, labels = "texts", "not read", "one"
     if isinstance(model, LabelClassifier) and model.multilabel_:
         labels = f"several, {model.n_labels_} on average"
-    if vectorizer is not None:
-        texts = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
-        texts += f", {changed_parameters(vectorizer)}"
+    if isinstance(vectorizer, SequenceEncoder):
+        raw, read = "histories", f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}"
+        read += f", {changed_parameters(vectorizer)}"
+    elif vectorizer is not None:
+        read = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
+        read += f", {changed_parameters(vectorizer)}"
     return {
         "kind": f"model, {type(model).__name__}",
         "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
@@ -115,7 +118,7 @@ def describe_model(path: str, model: Classifier) -> dict[str, Any]:
         "classes": len(model.classes_),
         "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
         "labels_of_a_row": labels,
-        "texts": texts,
+        raw: read,
         **model.storage(),
         "file_bytes": os.path.getsize(path),
         "passes": model.n_iter_,

@@ -5,13 +5,16 @@ model are its own and no probabilities. Rows without a label or a feature are pr
 the data. Forms of the output: tsv, the pairs of label and score of a row on one line, separated by tabs; jsonl, an
 object a row; xmc, the score files of the extreme classification repository: a first line `N L`, then `label:score`
 pairs, best first.
+
+Of a log (--sequences) a row is the history of a user, in the order of users, whose name stands before the labels, or as
+"user" in jsonl; --exclude-labels leaves out the items of a history.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
 from typing import IO, Any, Literal
 
@@ -23,6 +26,7 @@ from manyclass.checks import check_number
 from manyclass.classifiers.answers import has_probabilities, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.common_options import WithProgress
+from manyclass.cli.logs import Histories
 from manyclass.cli.messages import note
 from manyclass.cli.models import RECALL, K, OnMappedModel, check_recall, expected_by
 from manyclass.cli.output import check_writable, text_output
@@ -87,7 +91,11 @@ def run(args: Arguments) -> int:
     if args.probabilities and not has_probabilities(model):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
+    if told := args.reading.given("last", "since"):
+        raise ValueError(f"--{told[0]} is for fit, learn and evaluate; predict takes whole histories")
     data = read(args.reading, args.data, expected_by(model, need_label=False))
+    if isinstance(data.X, Histories):
+        data = replace(data, X=data.X.of_users())
     with text_output(args.output) as out:
         _write(args, model, names, k, data, out)
     return 0
@@ -95,9 +103,17 @@ def run(args: Arguments) -> int:
 
 def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data: Records, out: IO[str]) -> None:
     step = max(1, BLOCK_CELLS // k)
-    n_rows = data.n_rows
+    n_rows, users = data.X.shape[0] if hasattr(data.X, "shape") else len(data.X), None
+    if isinstance(data.X, Histories):
+        users = readable(data.X.users).tolist()
+        if args.output_format == "tsv" and (
+            broken := [name for name in map(str, users) if "\t" in name or "\n" in name]
+        ):
+            raise ValueError(f"the user {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
-    seen = _labels_to_exclude(model.classes_, data) if args.exclude_labels else None
+    seen: Any = None
+    if args.exclude_labels:
+        seen = "seen" if users is not None else _labels_to_exclude(model.classes_, data)
     least = _least_score(args.threshold, is_probability=has_probabilities(model))
     if args.output_format == "xmc":
         out.write(f"{n_rows} {int(names.max()) + 1}\n")
@@ -106,13 +122,16 @@ def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data
         for first in range(0, n_rows, step):
             some = slice(first, first + step)
             rows = features(args.reading, rows_of(data.X, some), vectorizer_of(model))
-            labels, scores = model.predict_top_k(rows, k, **how, exclude=None if seen is None else seen[some])
+            labels, scores = model.predict_top_k(
+                rows, k, **how, exclude=seen if seen is None or users is not None else seen[some]
+            )
             found = scores > least  # the score of a label that is missing is -inf
             shown = names[np.searchsorted(model.classes_, labels[found])].tolist()
             values = (np.exp(scores) if args.probabilities else scores)[found].tolist()
             ends = np.cumsum(found.sum(axis=1)).tolist()
             for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
-                out.write(_line(args.output_format, row, shown[begin:end], values[begin:end]) + "\n")
+                user = () if users is None else (users[row],)
+                out.write(_line(args.output_format, row, user, shown[begin:end], values[begin:end]) + "\n")
             bar.update(len(labels))
 
 
@@ -150,10 +169,16 @@ def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
     return names
 
 
-def _line(form: str, row: int, labels: list[Any], values: list[float]) -> str:
-    """Return a line of the output, with six digits of each score."""
+def _line(form: str, row: int, user: tuple[Any, ...], labels: list[Any], values: list[float]) -> str:
+    """Return a line of the output, with six digits of each score, and the user of a history."""
     if form == "jsonl":
-        found = {"row": row, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
+        found = {
+            "row": row,
+            **dict(zip(("user",), user, strict=False)),
+            "labels": labels,
+            "scores": [float(f"{value:.6g}") for value in values],
+        }
         return json.dumps(found, ensure_ascii=False)
     between, behind = (":", " ") if form == "xmc" else ("\t", "\t")
-    return behind.join(f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True))
+    pairs = [f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True)]
+    return behind.join([*(map(str, user) if form == "tsv" else ()), *pairs])

@@ -12,11 +12,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
+from manyclass.cli.logs import Histories, next_items, read_log
 from manyclass.cli.messages import note, waiting
 from manyclass.cli.records import Records, read_binary, read_fasttext, read_svmlight, read_text, read_xmc
 from manyclass.cli.sources import HEAD, STDIN, Form, Source, header_width
 from manyclass.cli.tables import Columns, read_table
-from manyclass.datasets import TextVectorizer, first_label, l2_normalize
+from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label, l2_normalize
 from manyclass.datasets.tables import BLANKS, DELIMITERS, Marks
 from manyclass.datasets.xmc import Header
 from manyclass.labels import as_labels, find_positions, sorted_classes, written
@@ -29,12 +30,20 @@ USED_BY = {
     "label_separator": (*TABLES, "text"),
     "delimiter": TABLES,
     "decimal": TABLES,
+    "sequences": TABLES,
+    "session_gap": TABLES,
+    "last": TABLES,
+    "since": TABLES,
     "one_based": ("xmc", "svmlight"),
     "n_features": ("xmc", "svmlight", "binary"),
     "cache": ("xmc",),
 }
+OF_HISTORIES = ("session_gap", "last", "since")
 # What a model file keeps of the reading of its data.
-NOTES = ("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal")
+NOTES = (
+    *("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal"),
+    *("sequences", "session_gap"),
+)
 
 
 @dataclass
@@ -44,7 +53,8 @@ class Reading:
     forms of data (plain or compressed; guessed from the name and the first line, or named by --format):
       xmc       the extreme classification repository's: lines `l1,l2,... j:v j:v ...`, optional first line `N D L`
       svmlight  lines `label j:v j:v ...`, the first feature having number 1
-      csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels
+      csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels; or
+                a log of events (--sequences), whose labels are the items that came next
       text      a text a line, with its labels behind a tab: `text<TAB>label,label` (--text is short for it)
       fasttext  a text a line, labels being words like `__label__name`
       binary    what manyclass.datasets.save_csr writes
@@ -69,6 +79,15 @@ class Reading:
         what stands between the cells of a table; default: a comma in csv, a tab in tsv
     decimal : {".", ","}
         what stands before the fraction of a number in a table; default: a point
+    sequences : USER,ITEM[,TIME]
+        columns of a table that is a log: whose event it is, the item, and when (a number or a date; without one, in the
+        order of the file)
+    session_gap : T
+        of --sequences: so much time without an event ends a session; seconds, or the unit of times that are numbers
+    last : N
+        of --sequences: fit leaves out the last N events of each history; evaluate and learn predict and learn these
+    since : TIME
+        of --sequences: fit leaves out the events from TIME on; evaluate and learn predict and learn these
     header : {"auto", "yes", "no"}
         whether the first line of xmc is `N D L`; auto: if it holds three integers
     one_based : bool
@@ -92,6 +111,10 @@ class Reading:
     label_separator: str | None = None
     delimiter: str | None = None
     decimal: Literal[".", ","] | None = None
+    sequences: str | None = None
+    session_gap: float | None = None
+    last: int | None = None
+    since: str | None = None
     header: Literal["auto", "yes", "no"] = "auto"
     one_based: bool | None = None
     normalize: bool | None = None
@@ -137,8 +160,10 @@ class Expected:
         Whether a file may not say another number of features.
     feature_names : ndarray or None
         Columns of a table.
-    vectorizer : TextVectorizer or None
-        What makes rows of texts.
+    vectorizer : TextVectorizer, SequenceEncoder or None
+        What makes rows of texts or histories.
+    learns : bool
+        Whether new items of histories get columns.
     several : bool
         Whether all labels of a row count.
     need_label : bool
@@ -150,10 +175,11 @@ class Expected:
     n_features: int | None = None
     exact: bool = False
     feature_names: NDArray[Any] | None = None
-    vectorizer: TextVectorizer | None = None
+    vectorizer: TextVectorizer | SequenceEncoder | None = None
     several: bool = False
     need_label: bool = False
     n_jobs: int | None = None
+    learns: bool = False
 
 
 def read(reading: Reading, path: str, expected: Expected) -> Records:
@@ -166,6 +192,9 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
     """
     if expected.n_features is not None:
         check_number("n_features", expected.n_features, low=1, integer=True)
+    for name in OF_HISTORIES if reading.sequences is None else ():
+        if getattr(reading, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} is for logs; name their columns by --sequences")
     with waiting(f"reading {'stdin' if path == STDIN else path}"):
         source = Source.of(path)
         otherwise = None if reading.given("label_column", "text_column") else reading.form
@@ -178,11 +207,14 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
         records = replace(_read(reading, source, form, expected), name=source.name, form=form)
     if reading.label_names:
         records = named(records, reading)
-    if expected.exact and isinstance(records.X, list) and expected.vectorizer is None:
-        raise ValueError(
-            f"{source.name} is read as {form}, texts; the model has no text vectorizer: it was fitted on rows of "
-            f"{expected.n_features} features"
-        )
+    if expected.exact and isinstance(records.X, list):
+        wanted = SequenceEncoder if isinstance(records.X, Histories) else TextVectorizer
+        if not isinstance(expected.vectorizer, wanted):
+            kinds = {TextVectorizer: "texts", SequenceEncoder: "histories"}
+            rows = f"rows of {expected.n_features} features"
+            told = rows if expected.vectorizer is None else kinds[type(expected.vectorizer)]
+            read_as = f"{form}, a log" if wanted is SequenceEncoder else form
+            raise ValueError(f"{source.name} is read as {read_as}; the model was fitted on {told}")
     if expected.exact and not isinstance(records.X, list):
         _check_width(source.name, records.X.shape[1], expected)
     return records
@@ -190,6 +222,11 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
 
 def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Records:
     """Read data of a form."""
+    if form in TABLES and reading.sequences is not None:
+        of_log = [name.strip(BLANKS) for name in reading.sequences.split(",")]
+        marks = Marks(reading.delimiter or DELIMITERS[form], reading.decimal or ".")
+        found = read_log(source, marks, of_log, reading.session_gap, reading.last, reading.since)
+        return Records(found, sp.csr_array(np.zeros((len(found), 0), np.float32)), np.zeros(0, dtype=object))
     if form in TABLES:
         names = expected.feature_names
         columns = Columns(
@@ -249,11 +286,13 @@ def named(records: Records, reading: Reading) -> Records:
     return replace(records, Y=Y, labels=distinct)
 
 
-def features(reading: Reading, X: Any, vectorizer: TextVectorizer | None) -> Any:
-    """Return the features of rows, of texts through the vectorizer, normalized where that is asked for."""
+def features(reading: Reading, X: Any, vectorizer: TextVectorizer | SequenceEncoder | None) -> Any:
+    """Return the features of rows, of texts and histories through the vectorizer, normalized where that is asked."""
     if isinstance(X, list):
         assert vectorizer is not None
-        with waiting(f"turning {len(X)} texts into rows"):
+        with waiting(
+            f"turning {len(X)} {'texts' if isinstance(vectorizer, TextVectorizer) else 'histories'} into rows"
+        ):
             X = vectorizer.transform(X)
     if not reading.normalize:
         return X
@@ -292,6 +331,8 @@ class Labelled:
 def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Labelled:
     """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
     data = read(reading, path, expected)
+    if isinstance(data.X, Histories) and isinstance(expected.vectorizer, SequenceEncoder):
+        data = next_items(data, expected.vectorizer, learns=expected.learns)
     X = features(reading, data.X, expected.vectorizer)
     return labelled(data, X, which or ("all" if expected.several else "first"))
 

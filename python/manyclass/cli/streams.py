@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.cli.messages import note
-from manyclass.cli.reading import Reading, as_classes, features, rows_of
+from manyclass.cli.reading import OF_HISTORIES, Reading, as_classes, features, rows_of
 from manyclass.cli.sources import form_of_name
 from manyclass.datasets.stream import Stream, files_of, form_of_files
 from manyclass.labels import as_labels, sorted_classes
@@ -112,7 +112,14 @@ def stream_of(
     """
     if reading.format not in FORMS:
         raise ValueError(f"--format is {reading.format}; with --stream it must be one of {', '.join(FORMS)}")
-    unused = ("text_column", "label_separator", "cache", *(["label_names"] if several else []))
+    unused = (
+        "text_column",
+        "label_separator",
+        "cache",
+        "sequences",
+        *OF_HISTORIES,
+        *(["label_names"] if several else []),
+    )
     for name in reading.given(*unused):
         where = " and all labels" if several else ""
         raise ValueError(f"--{name.replace('_', '-')} has no effect with --stream{where}; leave it out")

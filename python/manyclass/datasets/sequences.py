@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
 from manyclass.datasets.preprocessing import l2_normalize
-from manyclass.labels import as_labels, check_kind, find_positions, joined_labels, sorted_classes
+from manyclass.labels import as_labels, check_kind, find_positions, joined_labels, sorted_classes, written
 
 Ids = NDArray[np.int32]
 Decay = float | Literal["auto"]
@@ -190,6 +190,23 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         after = np.flatnonzero(is_label & (np.arange(len(codes)) > begins[sequence]))
         X = l2_normalize(self._rows(codes, begins[sequence[after]], after))
         return NextItems(X, codes[after].astype(np.int64), sequence[after])
+
+    keeps_terms = True  # columns have names
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
+        """Return the item of each column as text.
+
+        Parameters
+        ----------
+        input_features : object
+            Not used; scikit-learn's pipelines give it.
+
+        Returns
+        -------
+        ndarray of shape (n_items,), of str
+        """
+        check_is_fitted(self)
+        return np.array(written(self.items_), dtype=object)
 
     @property
     def column_labels(self) -> NDArray[Any]:

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
 from manyclass.classifiers.answers import Answers, build_index, has_probabilities, state_of, vectorizer_of, with_state
-from manyclass.classifiers.exclusion import excluded
-from manyclass.datasets import l2_normalize
+from manyclass.classifiers.exclusion import excluded, seen_in
+from manyclass.datasets import SequenceEncoder, l2_normalize
 from manyclass.labels import readable
 from manyclass.training.interrupts import time_limit
 from manyclass.training.state import Features
@@ -108,25 +108,29 @@ class Predictor:
         state = state_of(model)
         unnamed = Features(state.features.n, None)  # the features of requests have no names
         self._model = with_state(copy.copy(model), replace(state, features=unnamed))
-        self._vectorizer: Any = vectorizer_of(model)
+        self._encoder: Any = vectorizer_of(model)
+        self._of_histories = isinstance(self._encoder, SequenceEncoder)
+        self._of_texts = self._encoder is not None and not self._of_histories
+        self._column_labels = state.column_labels
         self._normalize = normalize
         self._recall = 0.0  # 0: there is no index
         self._classes: NDArray[Any] = model.classes_
         self._n_features, self._max_rows = int(model.n_features_in_), limits.max_rows
-        names, objects = readable(self._classes), self._classes.dtype == object
+        labels = self._encoder.items_ if self._of_histories else self._classes  # items, among which all classes are
+        names, objects = readable(labels), labels.dtype == object
         # Labels that JSON has no type for, by what stands for them there; dates have one in NumPy.
-        self._named = dict(zip(names, self._classes, strict=True)) if objects and names is not self._classes else {}
-        text = self._classes.dtype.kind in "OU" and isinstance(names[0], str)
+        self._named = dict(zip(names, labels, strict=True)) if objects and names is not labels else {}
+        text = labels.dtype.kind in "OU" and isinstance(names[0], str)
         self._longest = max(map(len, names.tolist())) if text else 0
         self.k, self.max_k = min(k, len(self._classes)), min(limits.max_k, len(self._classes))
         self.has_probabilities = has_probabilities(model)
         # What a model computes once, at its first prediction, is computed before threads ask for it.
         empty = sp.csr_array(np.zeros((1, self._n_features), np.float32))
-        self.predict(Query(empty if self._vectorizer is None else [""], 1, None, False, 1))
+        self.predict(Query([""] if self._of_texts else empty, 1, None, False, 1))
 
     def about(self) -> dict[str, Any]:
         """Return what `/info` says of the predictor."""
-        found = {"k": self.k, "max_k": self.max_k, "texts": self._vectorizer is not None}
+        found = {"k": self.k, "max_k": self.max_k, "texts": self._of_texts, "histories": self._of_histories}
         return found | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
 
     def build_index(self, X: Any, recall: float) -> None:
@@ -167,16 +171,22 @@ class Predictor:
             raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
         k, most = given.get("k", self.k), self.k if approximate else self.max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
-        wrong = self._exclude(exclude, len(rows), single)
-        return Query(self._matrix(rows), k, wrong, approximate, len(rows))
+        X = self._matrix(rows)
+        if exclude == "seen" and not isinstance(X, list):
+            wrong: Any = seen_in(X, self._classes, self._column_labels, self._n_features)
+        else:
+            wrong = self._exclude(exclude, len(rows), single)
+        return Query(X, k, wrong, approximate, len(rows))
 
     def _matrix(self, rows: list[Any]) -> sp.csr_array | NDArray[np.float32] | list[str]:
         """Return the rows, which must all be of one kind."""
-        kind, texts = type(rows[0]), self._vectorizer is not None
+        kind, texts = type(rows[0]), self._of_texts
         for at, row in enumerate(rows):
             if type(row) is not kind:
                 both = f"rows[0] is {_shown(rows[0])} and rows[{at}] {_shown(row)}"
                 raise ValueError(f"{both}; rows must be of one kind")
+        if kind is list and self._of_histories:
+            return self._encoder.transform(self._labels(rows, "a history"))  # type: ignore[no-any-return]
         if kind is list:
             return _dense(rows, self._n_features)
         if kind is dict:
@@ -184,7 +194,8 @@ class Predictor:
         if kind is str and texts:
             "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
             return rows
-        rule = f"a list of {self._n_features} numbers, or an object with the keys 'indices' and 'values'"
+        dense = "a list of items, the earliest first" if self._of_histories else f"a list of {self._n_features} numbers"
+        rule = f"{dense}, or an object with the keys 'indices' and 'values'"
         rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
 
@@ -193,18 +204,24 @@ class Predictor:
             return None
         lists = [given] if single else given
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
-            raise ValueError(f"exclude must be {'a list of labels' if single else 'a list of labels for each row'}")
+            raise ValueError(
+                f"exclude must be {'a list of labels' if single else 'a list of labels for each row'}, or 'seen'"
+            )
+        indptr, positions = excluded(self._labels(lists, "exclude"), n_rows, self._classes)
+        ones = np.ones(len(positions), dtype=np.float32)
+        return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
+
+    def _labels(self, lists: list[list[Any]], what: str) -> list[Any]:
+        """Return lists of labels of JSON as the model has labels, without those that it cannot have."""
         if not all(any(set(map(type, labels)) <= kind for kind in LABELS) for labels in lists):
-            raise ValueError("exclude must hold labels of one kind in each list, all texts or all numbers")
+            raise ValueError(f"{what} must hold labels of one kind in each list, all texts or all numbers")
         if self._longest:  # NumPy would give each label of a list the length of the longest, whatever a client sends
             lists = [[a for a in labels if not isinstance(a, str) or len(a) <= self._longest] for labels in lists]
         if self._classes.dtype.kind in "mM":
-            lists = [np.array(labels, dtype=self._classes.dtype) for labels in lists]
-        elif self._named:
+            return [np.array(labels, dtype=self._classes.dtype) for labels in lists]
+        if self._named:
             lists = [[self._named[label] for label in labels if label in self._named] for labels in lists]
-        indptr, positions = excluded(lists, n_rows, self._classes)
-        ones = np.ones(len(positions), dtype=np.float32)
-        return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
+        return lists
 
     def predict(self, query: Query, until: float = math.inf) -> bytes:
         """Return the answer to a query as JSON, each row as `manyclass predict --output-format jsonl` writes it.
@@ -212,7 +229,7 @@ class Predictor:
         Raises TimeoutError where `time.monotonic()` is past `until` before all rows have their scores: the core's work
         ends some hundredths of a second later, the rows' part of a matrix product or of a text as a whole.
         """
-        X: Any = self._vectorizer.transform(query.X) if isinstance(query.X, list) else query.X
+        X: Any = self._encoder.transform(query.X) if isinstance(query.X, list) else query.X
         X = l2_normalize(sp.csr_array(X)) if self._normalize else X
         k = self.k if query.approximate else query.k
         how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
