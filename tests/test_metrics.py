@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.metrics import ndcg_score, top_k_accuracy_score
 
 import manyclass.metrics.ranking
+from manyclass import metrics
 from manyclass.metrics import ndcg_at_k, precision_at_k, propensities, psp_at_k, recall_at_k, top_k_accuracy
 from manyclass.metrics._ranking import best_of_rows, hits
 
@@ -343,3 +344,25 @@ def test_read_only_arrays_are_accepted():
 def test_the_examples_of_the_docstrings_are_true():
     failed, tried = doctest.testmod(manyclass.metrics.ranking)
     assert (failed, tried > 10) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["text", "objects", "dates", "mixed"])
+def test_labels_of_any_type_are_judged_as_their_numbers_are(kind, seed):
+    """Labels as `predict_top_k` returns them, with what it writes where there are fewer than k."""
+    rng = np.random.default_rng(seed)
+    names = np.array([f"label {j}" for j in range(12)])
+    names = {"objects": names.astype(object), "dates": np.datetime64("2026-01-01") + np.arange(12)}.get(kind, names)
+    none = {"dates": np.datetime64("NaT"), "text": ""}.get(kind)
+    predicted = np.argsort(rng.random((30, 12)), axis=1)[:, :6]
+    predicted[rng.random((30, 6)) < 0.1] = -1
+    named = np.array(
+        [[none if j < 0 else names[j] for j in row] for row in predicted],
+        dtype=names.dtype if none is not None else object,
+    )
+    single = rng.integers(0, 12, 30)
+    several = [np.flatnonzero(rng.random(12) < 0.2).tolist() for _ in range(30)]
+    as_named = [[names[j] for j in row] for row in several]
+    assert metrics.top_k_accuracy(names[single], named, 5) == metrics.top_k_accuracy(single, predicted, 5)
+    for measure in (metrics.precision_at_k, metrics.recall_at_k, metrics.ndcg_at_k, metrics.mrr_at_k):
+        assert measure(as_named, named, 5) == measure(several, predicted, 5)
+    assert metrics.coverage_at_k(named, 12, 5) == metrics.coverage_at_k(predicted, 12, 5)

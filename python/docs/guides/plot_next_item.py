@@ -12,24 +12,32 @@ visitor has had before.
 # A log
 # -----
 
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from pathlib import Path
+
 import numpy as np
 
-from manyclass import SoftmaxClassifier, models, plot
+from manyclass import SoftmaxClassifier, load, plot
 from manyclass.datasets import SequenceEncoder
 from manyclass.metrics import coverage_at_k, mrr_at_k, top_k_accuracy
 
-N_ITEMS, N_GROUPS, N_VISITORS, LENGTH = 1_000, 30, 2_000, 10
+N_ITEMS, N_GROUPS, N_VISITORS, LENGTH = 1_000, 30, 1_000, 10
 CHANGES, REPEATS = 0.2, 0.1  # how often a visitor goes over to the other group, and takes an item again
 
 
 def drawn_log():
-    """Columns of a log: visitors, items, and the day on which a visitor took an item."""
+    """Events of a log by day: a visitor, an item, and the day on which the visitor took it."""
     rng = np.random.default_rng(0)
     popularity = 1 / (1 + rng.permutation(N_ITEMS)) ** 0.8
     group_of = rng.integers(N_GROUPS, size=N_ITEMS)
     members = [np.flatnonzero(group_of == g) for g in range(N_GROUPS)]
     shares = [popularity[some] / popularity[some].sum() for some in members]
-    visitors, items = np.repeat(np.arange(N_VISITORS), LENGTH), np.empty((N_VISITORS, LENGTH), dtype=np.int64)
+    items = np.empty((N_VISITORS, LENGTH), dtype=np.int64)
     for had in items:
         likes = rng.choice(N_GROUPS, size=2, replace=False)
         for place in range(LENGTH):
@@ -37,36 +45,32 @@ def drawn_log():
                 likes = likes[::-1]
             again = place > 0 and rng.random() < REPEATS
             had[place] = rng.choice(had[:place]) if again else rng.choice(members[likes[0]], p=shares[likes[0]])
-    order = rng.permutation(visitors.size)  # a log is not sorted by visitor
-    names = np.array([f"item-{number:04d}" for number in range(N_ITEMS)])
-    return visitors[order], names[items.ravel()][order], np.tile(np.arange(LENGTH), N_VISITORS)[order]
+    days = [f"2026-03-{day + 1:02d}" for day in range(LENGTH)]
+    return [(f"v{v:04d}", f"item-{had[day]:04d}", days[day]) for day in range(LENGTH) for v, had in enumerate(items)]
 
 
-visitors, items, days = drawn_log()
-histories, _ = SequenceEncoder.sequences_of(visitors, items, days)
+folder = Path(tempfile.mkdtemp())
+with open(folder / "log.csv", "w", newline="") as file:
+    csv.writer(file).writerows([("visitor", "item", "day"), *drawn_log()])
+
+with open(folder / "log.csv", newline="") as file:
+    log = list(csv.DictReader(file))
+visitors, items, days = ([event[name] for event in log] for name in ("visitor", "item", "day"))
+histories, _ = SequenceEncoder.sequences_of(visitors, items, np.array(days, dtype="M8[D]"))
 print(f"{len(histories)} visitors; the first one took {', '.join(histories[0][:4])}, ...")
-
-# %%
-# Rows and labels
-# ---------------
-# The last item of each visitor is for the test. Of the items before, each beginning is a row; labels are the columns of
-# the items, which ``encoder.items_`` names.
-
-earlier = [history[:-1] for history in histories]
-encoder = SequenceEncoder().fit(earlier)
-rows = encoder.next_items(earlier)
-last = np.array([history[-1] for history in histories])
-known = np.isin(last, encoder.items_)  # an item that nobody took before cannot be predicted, and counts as wrong
-truth = np.where(known, np.searchsorted(encoder.items_, last) % len(encoder.items_), len(encoder.items_))
-print(f"{rows.X.shape[0]} rows of {rows.X.shape[1]} items")
 
 # %%
 # Fit
 # ---
-# A hybrid adds weights of pairs of items to embeddings, and mixes in counts of what came after each item, and a share
-# of repeats, as far as rows left out of training say so: see ``help(manyclass.models.Hybrid)``.
+# The last item of each visitor is for the test. Of the items before, each beginning is a row, made by the encoder that
+# the model keeps: how fast older items fade is found by a trial. A hybrid adds weights of pairs of items to embeddings,
+# and mixes in counts of what came after each item, and a share of repeats, as far as rows left out of training say so:
+# see ``help(manyclass.models.Hybrid)``.
 
-model = SoftmaxClassifier(model=models.Hybrid(), random_state=0).fit(rows.X, rows.y)
+earlier = [history[:-1] for history in histories]
+last = np.array([history[-1] for history in histories])
+model = SoftmaxClassifier(model="hybrid", random_state=0).fit(earlier, vectorizer=SequenceEncoder())
+print(f"{len(model.classes_)} items may come next; the decay is {model.vectorizer_.decay_}")
 curve = plot.learning_curve(model)
 
 # %%
@@ -74,13 +78,14 @@ curve = plot.learning_curve(model)
 # -----------------------------
 # A model of what comes next has to beat "what everybody takes".
 
-X_test = encoder.transform(earlier)
-popular = np.bincount(rows.y).argsort()[::-1][:20]
-best, _ = model.predict_top_k(X_test, 20)
+taken = np.concatenate([history[1:] for history in earlier])
+names, counts = np.unique(taken, return_counts=True)
+popular = names[counts.argsort()[::-1][:20]]
+best, _ = model.predict_top_k(earlier, 20)
 k = (1, 5, 20)
-for name, ranked in (("model", best), ("popular", np.tile(popular, (len(truth), 1)))):
-    hits, mrr = top_k_accuracy(truth, ranked, k=k), mrr_at_k(truth[:, np.newaxis].tolist(), ranked, k=20)
-    shown = coverage_at_k(ranked, len(encoder.items_), 20)
+for name, ranked in (("model", best), ("popular", np.tile(popular, (len(last), 1)))):
+    hits, mrr = top_k_accuracy(last, ranked, k=k), mrr_at_k(last[:, np.newaxis].tolist(), ranked, k=20)
+    shown = coverage_at_k(ranked, len(names), 20)
     print(f"{name}: hits in {k} {hits.round(3)}, reciprocal rank {mrr:.3f}, share of the items shown {shown:.2f}")
 
 # %%
@@ -88,17 +93,43 @@ for name, ranked in (("model", best), ("popular", np.tile(popular, (len(truth), 
 # --------------------------
 # A shop that does not offer what the visitor has says so: ``exclude="seen"``.
 
-offered, log_probabilities = model.predict_top_k(X_test[:3], 3, exclude="seen")
-for had, places, how in zip(earlier, offered, np.exp(log_probabilities), strict=False):
-    print(f"had {', '.join(had[-3:])}: offer", ", ".join(encoder.items_[places]), how.round(3))
+offered, log_probabilities = model.predict_top_k(earlier[:3], 3, exclude="seen")
+for had, found, how in zip(earlier, offered, np.exp(log_probabilities), strict=False):
+    print(f"had {', '.join(had[-3:])}: offer", ", ".join(found), how.round(3))
 
 # %%
-# Tomorrow
-# --------
-# What was taken today is learnt by ``partial_fit``, which counts on. A row has what the visitor took before, and with
-# ``n_first`` only what came today is a label.
+# The same from the command line, and every day
+# ---------------------------------------------
+# The command reads the log itself. ``--since`` leaves out the last day and later evaluates and learns just that:
+# ``learn`` scores it first (``--prequential``), then trains on; items that nobody had taken before become classes.
+# What has been learnt is in the file, so that a shop runs the last command each night.
 
-today = [np.append(history[-5:], history[-1]) for history in histories[:200]]
-new = encoder.next_items(today, n_first=5)
-model.partial_fit(new.X, new.y)
-print(f"learnt from {len(new.y)} more rows; {len(model.classes_)} items may come next")
+
+def manyclass(*words):
+    """Run a command in the folder of the log, and print what it says."""
+    command = [sys.executable, "-m", "manyclass", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    print(f"$ manyclass {' '.join(words)}\n{done.stdout}")
+
+
+until_yesterday = ("--since", "2026-03-10", "--output", "log.model")
+manyclass("fit", "log.csv", "--sequences", "visitor,item,day", "--model", "hybrid", *until_yesterday)
+manyclass("learn", "log.model", "log.csv", "--since", "2026-03-10", "--prequential")
+
+# %%
+# A service
+# ---------
+# The server takes histories, and leaves out what each visitor has had.
+
+serve = [sys.executable, "-m", "manyclass", "serve", "log.model", "--port", "0"]
+with subprocess.Popen(serve, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
+    address = server.stdout.readline().split()[-1]
+    body = json.dumps({"row": earlier[0].tolist(), "k": 3, "exclude": "seen"}).encode()
+    request = urllib.request.Request(f"{address}/predict", body, {"Content-Type": "application/json"})
+    print(json.load(urllib.request.urlopen(request)))
+    server.terminate()
+
+# %%
+# The model of the command is one of Python's, too.
+
+print(load(folder / "log.model").predict([earlier[0]]))

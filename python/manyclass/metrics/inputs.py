@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_number
+from manyclass.labels import as_labels, find_positions, joined_labels, sorted_classes
 
 MOST_LABELS = 2**31 - 1  # positions are int32
 
@@ -42,6 +43,33 @@ def places(k: Any) -> tuple[NDArray[np.int64], bool]:
     for place in [k] if single else k:
         check_number("k", place, low=1, high=MOST_LABELS, integer=True)
     return np.atleast_1d(np.asarray(k, dtype=np.int64)), single
+
+
+def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
+    """Return labels of rows and predictions as numbers where both are names, dates or other labels; else as they are.
+
+    Parameters
+    ----------
+    truth : array-like of labels of shape (n,), or list of lists of labels
+    predicted : array-like of labels of shape (n, m)
+        As `predict_top_k` returns them: "", None or NaT is none, and becomes -1.
+    """
+    if sp.issparse(predicted) or sp.issparse(truth):
+        return truth, predicted
+    found = np.asarray(predicted)
+    if found.dtype.kind not in "OUMm" or found.ndim != 2:
+        return truth, predicted
+    single = all(np.ndim(row) == 0 for row in truth)
+    lists = [[label] for label in truth] if single else [list(row) for row in truth]
+    missing = np.isnat(found) if found.dtype.kind in "mM" else (found == "") | (found == None)  # noqa: E711
+    right = as_labels(list(chain.from_iterable(lists)))
+    labels = sorted_classes(joined_labels([right, as_labels(found[~missing])]), what="predicted")[0]
+    numbers = np.full(found.shape, -1, dtype=np.int64)
+    numbers[~missing] = find_positions(found[~missing], labels, "predicted")
+    ends = np.cumsum([0, *map(len, lists)])
+    places_of = find_positions(right, labels, "the truth").tolist()
+    rows = [places_of[begin:end] for begin, end in pairwise(ends.tolist())]
+    return ([row[0] for row in rows] if single else rows), numbers
 
 
 def label_rows(name: str, Y: Any) -> LabelRows:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import manyclass.metrics._ranking as _ranking
 from manyclass.checks import check_number
-from manyclass.metrics.inputs import LabelRows, best_predictions, label_rows, places, single_labels
+from manyclass.metrics.inputs import LabelRows, best_predictions, label_rows, numbered, places, single_labels
 
 Places = int | Sequence[int]
 Result = float | NDArray[np.float64]
@@ -28,7 +28,8 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
     Y_true : SciPy CSR of shape (n, K), or list of n lists of int
         The labels of each row: the columns of its non-zero entries, or their positions in [0, K).
     predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
-        Label positions, best first, each at most once in a row, -1 where there is none. Or scores: then the k largest
+        Label positions, best first, each at most once in a row, -1 where there is none; or, as Y_true, names, dates or
+        other labels, with "", None or NaT for none, as `predict_top_k` returns them. Or scores: then the k largest
         of the entries stored in a row (zeros too), of equal ones the smaller label first.
     k : int or sequence of int, default=(1, 3, 5)
         Numbers of predictions, each at least 1.
@@ -57,6 +58,7 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
     array([1. , 0.5, 0.5])
     """
     ks, single = places(k)
+    Y_true, predicted = numbered(Y_true, predicted)
     truth = label_rows("Y_true", Y_true)
     right = _sums(_hits(truth, predicted, ks), ks)
     return _result(right.mean(axis=1) / ks, single)
@@ -93,6 +95,7 @@ def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     0.75
     """
     ks, single = places(k)
+    Y_true, predicted = numbered(Y_true, predicted)
     truth = label_rows("Y_true", Y_true)
     right = _sums(_hits(truth, predicted, ks), ks)
     return _result((right / np.maximum(truth.counts, 1)).mean(axis=1), single)
@@ -134,6 +137,7 @@ def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     0.6934
     """
     ks, single = places(k)
+    Y_true, predicted = numbered(Y_true, predicted)
     truth = label_rows("Y_true", Y_true)
     found = _hits(truth, predicted, ks)
     # No ideal ranking is longer than the rows' labels, which also bounds the array for a large k.
@@ -188,6 +192,7 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
     0.5
     """
     ks, single = places(k)
+    Y_true, predicted = numbered(Y_true, predicted)
     truth = label_rows("Y_true", Y_true)
     inverse = 1 / _checked_propensities(propensities, truth)
     if len(truth.ids) == 0:
@@ -260,7 +265,7 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     Parameters
     ----------
     y_true : array-like of int of shape (n,)
-        The label of each row, a position in [0, K).
+        The label of each row, a position in [0, K) or, as `predicted`, a name, a date or another label.
     predicted : array-like of int of shape (n, m), m >= k, or SciPy CSR of shape (n, K)
         As in `precision_at_k`.
     k : int or sequence of int, default=(1, 3, 5)
@@ -287,6 +292,7 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     array([0.5, 1. ])
     """
     ks, single = places(k)
+    y_true, predicted = numbered(y_true, predicted)
     truth = single_labels("y_true", y_true, predicted)
     return _result(_sums(_hits(truth, predicted, ks), ks).mean(axis=1), single)
 
@@ -323,6 +329,7 @@ def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     0.75
     """
     ks, single = places(k)
+    Y_true, predicted = numbered(Y_true, predicted)
     found = _hits(label_rows("Y_true", Y_true), predicted, ks)
     first = found & (np.cumsum(found, axis=1) == 1)
     return _result(_sums(first / (np.arange(found.shape[1]) + 1.0), ks).mean(axis=1), single)
@@ -334,7 +341,7 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
     Parameters
     ----------
     predicted : array-like of int of shape (n, m), m >= k
-        Label positions in [0, n_labels), best first, -1 where there is none.
+        Label positions in [0, n_labels), best first, -1 where there is none; or other labels, as in `precision_at_k`.
     n_labels : int
         K, at least 1.
     k : int or sequence of int, default=(1, 3, 5)
@@ -358,7 +365,7 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
     """
     ks, single = places(k)
     check_number("n_labels", n_labels, low=1, integer=True)
-    rows = np.asarray(predicted)
+    rows = np.asarray(numbered([], predicted)[1])
     if rows.dtype.kind not in "iu":
         raise TypeError(f"predicted has dtype {rows.dtype}; it must be of integers")
     if rows.ndim != 2 or rows.shape[1] < ks.max():
