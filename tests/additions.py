@@ -1,4 +1,4 @@
-"""Parts as somebody would add them, each with the files that README's table names: what is written into which file.
+"""Parts as somebody would add them, each with the files that CONTRIBUTING's table names: what goes into which file.
 
 Where a file is new, its text stands there; where it is changed, pairs of what is found and what takes its place.
 """

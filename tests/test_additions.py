@@ -1,5 +1,5 @@
-"""README's table "To add a part" is true: parts are added to a copy of the tree, in the files that it names and no
-more, and the suite passes with them; where a place is forgotten, or an option has no effect, it fails."""
+"""CONTRIBUTING's table "To add a part" is true: parts are added to a copy of the tree, in the files that it names and
+no more, and the suite passes with them; where a place is forgotten, or an option has no effect, it fails."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from test_cpp import ROOT, Build
 
 import manyclass
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
 # Files of the suite that a part goes through: what its facts say, its twin, its parameters, whole fits.
 SUITE = ("registry", "objectives", "select", "double_sum", "label_steps", "settings", "names", "fields", "parts")
 FITS = ("test_effects.py", "test_epoch.py", "test_determinism.py")
@@ -23,8 +23,8 @@ ADDED = "sharp_softmax or log_average or stride or Stride or scent"
 
 
 def row_of(kind):
-    """The places that README's table names for a kind of part."""
-    rows = [line for line in README.splitlines() if line.startswith("| a") and kind in line.split("|")[1]]
+    """The places that CONTRIBUTING's table names for a kind of part."""
+    rows = [line for line in CONTRIBUTING.splitlines() if line.startswith("| a") and kind in line.split("|")[1]]
     assert len(rows) == 1, f"{kind!r} has {len(rows)} rows"
     return re.findall(r"`([^`]+/[^`]*)`", rows[0])
 

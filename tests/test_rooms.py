@@ -1,4 +1,4 @@
-"""The rooms of the Python layer, and what README says of the code; each rule is shown a planted fault."""
+"""The rooms of the Python layer, and what CONTRIBUTING says of the code; each rule is shown a planted fault."""
 
 import ast
 import re
@@ -78,7 +78,7 @@ def wide_lines(text: str) -> list[str]:
 
 
 def places_in_the_table(readme: str) -> list[str]:
-    """Files and folders that README's table of what to add names."""
+    """Files and folders that CONTRIBUTING's table of what to add names."""
     rows = readme.partition("| to add |")[2].partition("\n\n")[0]
     return re.findall(r"`([^`]+/[^`]*)`", rows)
 
@@ -144,7 +144,7 @@ def test_lines_are_not_wide():
 
 
 def test_the_table_of_what_to_add_names_what_is_there():
-    named = places_in_the_table((ROOT / "README.md").read_text(encoding="utf-8"))
+    named = places_in_the_table((ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert len(named) >= 10
     assert [place for place in named if not (ROOT / place).exists()] == []
     assert places_in_the_table("| to add | write |\n| a thing | `no/such/file` |\n\n`not/this`") == ["no/such/file"]
