@@ -21,6 +21,7 @@ import urllib.request
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from manyclass import SoftmaxClassifier, load, plot
 from manyclass.datasets import SequenceEncoder
@@ -71,7 +72,6 @@ earlier = [history[:-1] for history in histories]
 last = np.array([history[-1] for history in histories])
 model = SoftmaxClassifier(model="hybrid", random_state=0).fit(earlier, vectorizer=SequenceEncoder())
 print(f"{len(model.classes_)} items may come next; the decay is {model.vectorizer_.decay_}")
-curve = plot.learning_curve(model)
 
 # %%
 # Beside the most popular items
@@ -83,10 +83,19 @@ names, counts = np.unique(taken, return_counts=True)
 popular = names[counts.argsort()[::-1][:20]]
 best, _ = model.predict_top_k(earlier, 20)
 k = (1, 5, 20)
+figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+axes = figure.subplots()
 for name, ranked in (("model", best), ("popular", np.tile(popular, (len(last), 1)))):
     hits, mrr = top_k_accuracy(last, ranked, k=k), mrr_at_k(last[:, np.newaxis].tolist(), ranked, k=20)
     shown = coverage_at_k(ranked, len(names), 20)
+    axes.plot(k, hits, "-o", label=name)
     print(f"{name}: hits in {k} {hits.round(3)}, reciprocal rank {mrr:.3f}, share of the items shown {shown:.2f}")
+
+axes.set(xlabel="items that are shown", ylabel="share of visitors whose next item is among them", ylim=(0, None))
+axes.legend(frameon=False)
+picture = plot.Picture(
+    figure, "Lines of hits among the first 1, 5 and 20 items: the model's is far above that of the popular"
+)
 
 # %%
 # Not what they have already

@@ -432,7 +432,7 @@ RULES = (
         FALLS & IMPLICIT,
         _first_rate_of_stream,
         "decisions: steps of a stream",
-        "30 / (median of |x|^2 + 1), without b / median of |x|^2, from where steps fall by the curvature",
+        r"30 / (median of \|x\|^2 + 1), without b / median of \|x\|^2, from where steps fall by the curvature",
     ),
     Rule(
         "learning_rate",

@@ -381,7 +381,13 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return state
 
     def save(self, path: PathLike) -> None:
-        """Write the vectors and their words for `manyclass.WordVectors.load`; joblib keeps what `partial_fit` needs."""
+        """Write the vectors and their words for `manyclass.WordVectors.load`, all or nothing.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file. What `partial_fit` needs is not in it; joblib keeps that.
+        """
         WordVectors(self.index_to_key, np.ascontiguousarray(self.vectors)).save(path)
 
     @property
