@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
@@ -21,13 +24,14 @@ from manyclass.classifiers.data import Caller, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import Model, unknown_kind, write_model
+from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, positions_in_sets, set_rule
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.labels import Unseen, as_labels, labels_given, positions_of, seen_positions
+from manyclass.labels import Unseen, as_labels, find_positions, labels_given, positions_of, seen_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
-from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import BLOCK_NUMBERS, Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
 
@@ -83,6 +87,11 @@ class Answers(ClassifierMixin, BaseEstimator):
         """Put a state in the place of the one before."""
         self.__dict__["_state"] = state
         return self
+
+    def _turn(self) -> AbstractContextManager[Any]:
+        """Return a lock by which threads that train this estimator take turns; a forked process has another one."""
+        locks: dict[int, AbstractContextManager[Any]] = self.__dict__.setdefault("_locks", {})
+        return locks.setdefault(os.getpid(), threading.RLock())
 
     @property
     def _weights(self) -> Weights:
@@ -322,6 +331,71 @@ class Answers(ClassifierMixin, BaseEstimator):
         ]
         positions = self._top_k(state, x, 1)[0][:, 0] if given[0] is None else given[0]
         return explanations(state, x, positions, given[1], int(k), n_threads_from(self.n_jobs))
+
+    def calibrate_sets(self, X: Data, y: ArrayLike, coverage: float | ArrayLike = 0.9) -> Self:
+        """Find which labels `predict_set` gives, by rows that training has not seen, some hundred at least.
+
+        Parameters
+        ----------
+        X, y : {array-like, sparse matrix} of shape (n_samples, n_features), and array-like of shape (n_samples,)
+        coverage : float in ]0, 1[, or several
+            The probability that the right label of a new row of the same kind is in its set.
+        """
+        with self._turn():
+            state, x = self._asked(X)
+            self._refuse_sets(state, "calibrate_sets")
+            labels, n_classes = find_positions(labels_given(y, x.shape[0]), state.classes, "y"), len(state.classes)
+            log_p, top_k = partial(self._log_probabilities, state), partial(self._top_k, state)
+            stands = before_and_rank(log_p, x, labels, n_classes)
+            wanted = np.atleast_1d(np.asarray(coverage, dtype=np.float64)).tolist()
+            rules = tuple(set_rule(top_k, x, stands, one, n_classes, seed=0) for one in wanted)
+            return self._taken(replace(state, sets=rules))
+
+    def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
+        """Return the labels of each row, most probable first, among which the right one is with probability `coverage`:
+        one that `calibrate_sets` was given. See `help(manyclass.classifiers.label_sets)`."""
+        state, x = self._asked(X)
+        rule = next((one for one in state.sets if one.coverage == coverage), None)
+        if rule is None:
+            known = ", ".join(str(one.coverage) for one in state.sets) or "none"
+            raise ValueError(f"coverage is {coverage}; calibrate_sets(X, y, coverage) was given {known}")
+        indptr, positions = positions_in_sets(partial(self._top_k, state), x, rule, len(state.classes))
+        return np.split(state.classes[positions], indptr[1:-1])
+
+    def predict_ancestor(
+        self, X: Data, parents: Mapping[Any, Any], *, min_probability: float = 0.5
+    ) -> tuple[NDArray[Any], Doubles]:
+        """Return for each row the most special node of a hierarchy that is probable enough, and its probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        parents : mapping of label to label, the parent of each class or node that has one
+        min_probability : float in ]0, 1], default=0.5
+
+        Returns
+        -------
+        nodes : ndarray of shape (n_samples,), of objects
+            A class, or a node above classes; None where no node at the top is as probable.
+        probabilities : ndarray of shape (n_samples,), float64
+            The sum of those of the classes below the node.
+        """
+        check_number("min_probability", min_probability, low=0, open_low=True, high=1)
+        state, x = self._asked(X)
+        self._refuse_sets(state, "predict_ancestor")
+        hierarchy, step = Hierarchy(parents, state.classes), max(1, BLOCK_NUMBERS // len(state.classes))
+        parts = [
+            hierarchy.deepest(np.exp(self._log_probabilities(state, x[first : first + step])), min_probability)
+            for first in range(0, x.shape[0], step)
+        ]
+        nodes, probabilities = zip(*parts, strict=True)
+        return np.concatenate(nodes), np.concatenate(probabilities)
+
+    def _refuse_sets(self, state: State, what: str) -> None:
+        """Raise ValueError where there are no probabilities of single labels."""
+        if state.several or not self._scores_are_log_odds(state):
+            why = "was fitted on several" if state.several else "has no probabilities without calibration='temperature'"
+            raise ValueError(f"{what} is for probabilities of one label a row; the model {why}")
 
     def _approximate(self, state: State) -> ApproximateAnswers:
         """Return the index and the 8-bit copy over these weights, or room for them."""

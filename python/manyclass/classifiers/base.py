@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -124,11 +121,6 @@ class LinearClassifier(Answers):
             state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
             return self._taken(replace(planner.labelled(state, trained), encoder=encoder))
 
-    def _turn(self) -> AbstractContextManager[Any]:
-        """Return a lock by which threads that train this estimator take turns; a forked process has another one."""
-        locks: dict[int, AbstractContextManager[Any]] = self.__dict__.setdefault("_locks", {})
-        return locks.setdefault(os.getpid(), threading.RLock())
-
     def _warm_state(self) -> State | None:
         """What a fit with warm_start begins at, where there is a model."""
         if not self.warm_start or not self.__sklearn_is_fitted__():
@@ -166,7 +158,7 @@ class LinearClassifier(Answers):
             with self._turn():
                 before: State | None = self.__dict__.get("_state")
                 after = planner.go_on(before, part, call, classes=classes, new_features=new_features, hashing=hashing)
-                self._taken(after)
+                self._taken(replace(after, sets=()))  # whose coverage was that of the model before
             return after
 
         if not is_stream(X, y):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -21,7 +21,7 @@ from manyclass.datasets import SequenceEncoder, TextVectorizer
 from manyclass.labels import WIDEST, sorted_classes
 from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
-from manyclass.training.state import Features, History, State, Told
+from manyclass.training.state import Features, History, SetRule, State, Told
 from manyclass.version import __version__
 from manyclass.weights.files import described, layout, read_weights, weight_tensors
 from manyclass.weights.hashing import FeatureHash
@@ -49,7 +49,7 @@ FORMAT_VERSION = 3
 
 _DESCRIBED = {
     *("class", "parameters", "layout", "classes", "n_features_in", "n_iter", "coded", "vectorizer"),
-    *("history", "hashing", "calibration", "automatic", "labels"),
+    *("history", "hashing", "calibration", "automatic", "labels", "sets"),
 }
 
 KINDS = ("AugmentReduceClassifier", "MarginClassifier", "SoftmaxClassifier")  # classes of models
@@ -158,6 +158,8 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     description: dict[str, Any] = {"history": history, "labels": labels, "automatic": automatic}
     if state.hashing is not None:
         description["hashing"] = state.hashing.encoded()
+    if state.sets:
+        description["sets"] = [asdict(rule) for rule in state.sets]
     if state.calibration is not None:
         description["calibration"] = state.calibration.encoded()
     arrays = {"class_count": state.counts, **arrays}
@@ -231,6 +233,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
         hashing=hashing,
         calibration=Calibration.decoded(info.get("calibration")),
         told=_told_of(info.get("automatic", {}), n_iter),
+        sets=tuple(SetRule(**rule) for rule in info.get("sets", [])),
         encoder=_decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None,
         **_labels_of(info.get("labels", {}), len(classes)),
     )

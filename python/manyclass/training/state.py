@@ -222,6 +222,36 @@ class Told:
 
 
 @dataclass(frozen=True)
+class SetRule:
+    """Which labels are in the set of a row; see `manyclass.classifiers.label_sets`.
+
+    Attributes
+    ----------
+    coverage : float
+        How probable the right label is in the set.
+    penalty : float
+        What the score of a label has for each rank beyond
+    free_rank : int
+        this one.
+    threshold : float
+        The largest score in a set.
+    """
+
+    coverage: float
+    penalty: float
+    free_rank: int
+    threshold: float
+
+    def __post_init__(self) -> None:
+        """Check what a file may have."""
+        check_number("coverage", self.coverage, low=0, open_low=True, high=1)
+        check_number("penalty", self.penalty, low=0)
+        check_number("free_rank", self.free_rank, low=1, integer=True)
+        if not self.threshold >= 0:
+            raise ValueError(f"threshold is {self.threshold!r}; it must be at least 0")
+
+
+@dataclass(frozen=True)
 class State:
     """A model, with all that a training needs to go on from it.
 
@@ -253,6 +283,8 @@ class State:
     told : Told
     encoder : object or None
         What makes rows of raw inputs, such as texts, where the model was fitted on those.
+    sets : tuple of SetRule
+        Of each coverage that was asked for, which labels are in the set of a row.
     """
 
     classes: NDArray[Any]
@@ -271,6 +303,7 @@ class State:
     threshold: float | None = None
     told: Told = field(default_factory=Told)
     encoder: Any = None
+    sets: tuple[SetRule, ...] = ()
 
     @property
     def column_labels(self) -> NDArray[Any] | None:

@@ -1,0 +1,167 @@
+"""Sets of labels that hold the right one with a chosen probability, and ancestors where no class is sure enough.
+
+Sets are those of split conformal prediction. The score of a label is the probability of all classes that are ranked
+before it, plus a penalty for each rank beyond a free one. Of n rows that training has not seen, the ceil((n + 1) c)-th
+smallest score of the right labels is the threshold; the set of a new row has all labels of at most this score. If the
+new row is one of the same kind, its label is in the set with probability c at least, however wrong the probabilities
+are. The penalty keeps sets of thousands of improbable classes away. It and the free rank are chosen on a fifth of the
+rows, which the threshold is not taken from.
+
+References
+----------
+A. Angelopoulos, S. Bates, J. Malik and M. Jordan, "Uncertainty sets for image classifiers using conformal prediction",
+ICLR 2021, Algorithms 2 and 3, without their randomisation: a set is never empty, and a row's set does not depend on
+chance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number
+from manyclass.labels import as_labels, written
+from manyclass.training.state import SetRule
+from manyclass.weights.arrays import BLOCK_NUMBERS, Doubles, Floats, Ids, Matrix
+
+PENALTIES = (0.0, 0.001, 0.01, 0.1)  # that are tried; the paper's
+SHARE_TO_CHOOSE = 0.2  # of the rows, for penalty and free rank
+FIRST_K, GROWTH = 32, 8  # classes of a row that are looked at first, and how many times more where they do not do
+
+# Rows and a number of classes to their positions and log-probabilities, best first; rows to all log-probabilities.
+TopK = Callable[[Matrix, int], tuple[Ids, Floats]]
+LogProbabilities = Callable[[Matrix], Doubles]
+
+
+def before_and_rank(log_probabilities: LogProbabilities, x: Matrix, labels: Ids, n_classes: int) -> Doubles:
+    """Return for each row how probable the classes before its label are together, and its rank from 1, (n_rows, 2).
+
+    Labels of -1, which are no classes, come behind all: both numbers are infinite.
+    """
+    found = np.full((x.shape[0], 2), np.inf)
+    step = max(1, BLOCK_NUMBERS // n_classes)
+    for first in range(0, x.shape[0], step):
+        rows = first + np.flatnonzero(labels[first : first + step] >= 0)
+        if not len(rows):
+            continue
+        p, at = np.exp(log_probabilities(x[rows])), labels[rows][:, np.newaxis]
+        own = np.take_along_axis(p, at, axis=1)
+        ahead = (p > own) | ((p == own) & (np.arange(n_classes) < at))
+        found[rows] = np.column_stack([(p * ahead).sum(axis=1), 1 + ahead.sum(axis=1)])
+    return found
+
+
+def scores_of(before: Doubles, rank: NDArray[Any], penalty: float, free_rank: int) -> Doubles:
+    """Return the conformal scores of labels by what is before them."""
+    beyond = penalty * np.maximum(rank - free_rank, 0) if penalty else 0.0
+    return np.asarray(before + beyond, dtype=np.float64)
+
+
+def threshold_of(scores: Doubles, coverage: float) -> float:
+    """Return the ceil((n + 1) coverage)-th smallest score; infinite where n is too small."""
+    at = math.ceil((len(scores) + 1) * coverage)
+    return float(np.sort(scores)[at - 1]) if at <= len(scores) else np.inf
+
+
+def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes: int, seed: int) -> SetRule:
+    """Return the rule of sets by rows that training has not seen, of which `before_and_rank` tells where labels stand.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows for the coverage, or too many of labels that are no classes.
+    """
+    check_number("coverage", coverage, low=0, open_low=True, high=1)
+    order = np.random.default_rng(seed).permutation(len(stands))
+    n_chosen = int(SHARE_TO_CHOOSE * len(order))
+    chosen, others = np.sort(order[:n_chosen]), np.sort(order[n_chosen:])
+    free_rank = threshold_of(stands[chosen, 1], coverage)
+    best = SetRule(coverage, 0.0, n_classes, np.inf)
+    if np.isfinite(free_rank):
+        tried = []
+        for penalty in PENALTIES:
+            limit = threshold_of(scores_of(stands[chosen, 0], stands[chosen, 1], penalty, int(free_rank)), coverage)
+            rule = SetRule(coverage, penalty, int(free_rank), limit)
+            tried.append((np.diff(positions_in_sets(top_k, x[chosen], rule, n_classes)[0]).mean(), rule))
+        best = min(tried, key=lambda one: one[0])[1]
+    limit = threshold_of(scores_of(stands[others, 0], stands[others, 1], best.penalty, best.free_rank), coverage)
+    if not np.isfinite(limit):
+        n_unseen = int(np.isinf(stands[:, 1]).sum())
+        raise ValueError(
+            f"coverage is {coverage}, for which {len(stands)} rows, {n_unseen} of them of labels that the model has "
+            "not seen, are too few; give more rows, or a lower coverage"
+        )
+    return SetRule(coverage, best.penalty, best.free_rank, limit)
+
+
+def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
+    """Return the classes of each row's set, best first, one row after the other, as row pointers and positions."""
+    sets: list[Ids] = [np.zeros(0, np.int32)] * x.shape[0]
+    left, k = np.arange(x.shape[0]), min(FIRST_K, n_classes)
+    while len(left):
+        step, again = max(1, BLOCK_NUMBERS // k), []
+        for first in range(0, len(left), step):
+            rows = left[first : first + step]
+            positions, log_p = top_k(x[rows], k)
+            before = np.cumsum(np.exp(log_p, dtype=np.float64), axis=1)
+            before = np.concatenate([np.zeros((len(rows), 1)), before[:, :-1]], axis=1)
+            inside = scores_of(before, np.arange(1, k + 1), rule.penalty, rule.free_rank) <= rule.threshold
+            for row, some, n in zip(rows, positions, inside.sum(axis=1), strict=True):
+                sets[row] = some[: max(1, n)]
+            again.append(rows[inside[:, -1]] if k < n_classes else rows[:0])
+        left, k = np.concatenate(again), min(GROWTH * k, n_classes)
+    return np.concatenate([[0], np.cumsum([*map(len, sets)])]), np.concatenate(sets)
+
+
+class Hierarchy:
+    """The nodes above classes, and which classes each of them has below.
+
+    Parameters
+    ----------
+    parents : mapping of label to label
+        The parent of each class or node that has one.
+    classes : ndarray of shape (n_classes,)
+
+    Raises
+    ------
+    ValueError
+        If a node is above itself.
+    """
+
+    def __init__(self, parents: Mapping[Any, Any], classes: NDArray[Any]) -> None:
+        own = classes.tolist()
+        nodes = [*own, *(node for node in {**parents, **dict.fromkeys(parents.values())} if node not in {*own})]
+        number = {node: at for at, node in enumerate(nodes)}
+        self.nodes = np.empty(len(nodes), dtype=object)
+        self.nodes[:] = nodes
+        above = np.array([number[parents[node]] if node in parents else -1 for node in nodes])
+        self.depth = np.zeros(len(nodes), dtype=np.int64)
+        pairs: list[tuple[int, int]] = []
+        for at in range(len(nodes)):
+            path, node = [at], int(above[at])
+            while node >= 0:
+                if node in path:
+                    shown = ", ".join(written(as_labels([str(nodes[one]) for one in path])))
+                    raise ValueError(f"parents have a circle: {shown}")
+                path.append(node)
+                node = int(above[node])
+            self.depth[at] = len(path)
+            pairs += [(at, node) for node in path if at < len(own)]
+        self._class, self._node = np.array(pairs).T
+
+    def deepest(self, p: Doubles, least: float) -> tuple[NDArray[Any], Doubles]:
+        """Return the deepest node whose classes have together this probability, and what they have; of several as deep
+        the most probable one; None, with 1, where there is none.
+        """
+        of_nodes = np.zeros((len(self.nodes), len(p)))
+        np.add.at(of_nodes, self._node, p[:, self._class].T)
+        # Sums of classes may be above 1 by rounding, and a node is as sure as the only one below it.
+        key = np.where(of_nodes >= least, self.depth[:, np.newaxis] + np.minimum(of_nodes, 1) / 2, -1)
+        best = key.argmax(axis=0)
+        there = key[best, np.arange(len(p))] >= 0
+        labels: NDArray[Any] = np.where(there, self.nodes[best], np.array(None))
+        return labels, np.where(there, np.minimum(of_nodes[best, np.arange(len(p))], 1), 1.0)
