@@ -10,6 +10,7 @@ nothing set; peers (own plain code) have the best of their grids by hit@10 of th
   items, each time by its recency weight; what is left of 1 goes to popularity. It has probabilities.
 - `item-kNN`: cosines of columns of the matrix of lists by items, shrunk, of the 200 nearest items, by recency weights.
 - `session-kNN`: the 500 lists most like the row's, by cosine of recency weights; scores are sums of theirs.
+- `implicit ALS`: that package's factors of lists by items, 64 or 256, alpha 1 or 10; of a row anew from its items.
 - `EASE`: the linear autoencoder with a zero diagonal (Steck, 2019), of lists by items, by recency weights of the row.
 
 Items of the row are left out of what is ranked where that is better, of ours as it has learnt.
@@ -21,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from manyclass import SoftmaxClassifier, load_xmc, models
+from manyclass import SoftmaxClassifier, load_xmc
 from manyclass.datasets import SequenceEncoder
 from manyclass.metrics import ndcg_at_k, top_k_accuracy
 
@@ -166,12 +168,28 @@ def autoencoder(data: Data, ridge: float) -> Any:
     return B
 
 
+def implicit_als(data: Data, decay: float, how: tuple[int, float]) -> Scores:
+    """See above."""
+    factors, alpha = how
+    als = pytest.importorskip("implicit.als")
+    model = als.AlternatingLeastSquares(factors=factors, alpha=alpha, iterations=12, num_threads=1, random_state=SEED)
+    model.fit(sp.csr_matrix(data.lists_by_items()), show_progress=False)
+
+    def scores(rows: sp.csr_array) -> Any:
+        ones = sp.csr_matrix((np.ones(rows.nnz, np.float32), rows.indices, rows.indptr), shape=rows.shape)
+        users = model.recalculate_user(np.arange(rows.shape[0]), ones)
+        return users @ model.item_factors.T
+
+    return scores
+
+
 # Grids: of decays, and of the other setting.
 PEERS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "popular": (lambda data, decay, _: popular(data), ((0.0,), (0,))),
     "counts": (counts, ((0.0, 0.5, 1.0, 2.0), (3.0, 30.0, 300.0))),
     "item-kNN": (item_knn, ((0.0, 0.5, 1.0, 2.0), (0.0, 3.0, 30.0))),
     "session-kNN": (session_knn, ((0.5, 1.0, 2.0), (100, 500))),
+    "implicit ALS": (implicit_als, ((0.0,), tuple(product((64, 256), (1.0, 10.0))))),
     "EASE": (ease, ((0.5, 1.0, 2.0), (100.0, 300.0, 1000.0))),
 }
 
@@ -208,17 +226,15 @@ def test_next_items(timed: Any, data_folder: Any, small: bool, name: str, protoc
         pytest.skip("an inverse of 20,000 x 20,000 takes more than ten minutes of one thread")
     data = Data(lists, n_items, 2 if protocol == "strict" else 1)
     if what.startswith("SoftmaxClassifier"):
-        encoder = data.encoder(1.0)
-        rows = encoder.next_items(data.train)
         how = {"n_models": 4} if "4" in what else {}
-        model = SoftmaxClassifier(model=models.Hybrid(), random_state=SEED, n_jobs=1, **how)
-        timed(lambda: model.fit(rows.X, rows.y), clock="processor")
-        X = encoder.transform(data.histories)
+        model = SoftmaxClassifier(model="hybrid", random_state=SEED, n_jobs=1, **how)
+        timed(lambda: model.fit(data.train, vectorizer=SequenceEncoder(n_last=N_LAST)), clock="processor")
+        X = data.histories
         ranked = model.predict_top_k(X, K)[0]
         told = {"hit@10": top_k_accuracy(data.y, ranked, k=K), "accuracy": top_k_accuracy(data.y, ranked, k=1)}
         told |= {"ndcg@10": ndcg_at_k(data.y[:, np.newaxis].tolist(), ranked, k=K)}
         told |= {"log_loss": model.evaluate(X, data.y)["log_loss"]}
-        timed.tell(**told, setting=str(model._weights.mixture))
+        timed.tell(**told, setting=f"decay {model.vectorizer_.decay_}, {model._weights.mixture}")
         return
     make, grids = PEERS[what]
     before = Data([one[:-1] for one in lists], n_items, 1)

@@ -1,11 +1,12 @@
 """Answer requests for predictions over HTTP, with one model in memory.
 
 POST /predict takes JSON, {"rows": [...], "k": 5}, a row being a list of numbers, {"indices": [...], "values": [...]} by
-columns from 0, or a text where the model was fitted on texts; {"row": ...} is one row; "exclude" has a list of labels
-for each row that it is not to get. The answer has labels, scores and probabilities as `manyclass predict` has them.
-GET /health, /info and /metrics are for whoever runs the server. There is no encryption and no password: leave the host
-as it is, or put a proxy before it. The URL is printed on one line once the server listens. SIGTERM or Ctrl-C ends it:
-running requests are finished, and the exit code is 0. The command needs an extra: pip install 'manyclass[serve]'.
+columns from 0, a text where the model was fitted on texts, or a list of items where it was fitted on histories; {"row":
+...} is one row; "exclude" has a list of labels for each row that it is not to get, or is "seen": what a history has.
+The answer has labels, scores and probabilities as `manyclass predict` has them. GET /health, /info and /metrics are for
+whoever runs the server. There is no encryption and no password: leave the host as it is, or put a proxy before it. The
+URL is printed on one line once the server listens. SIGTERM or Ctrl-C ends it: running requests are finished, and the
+exit code is 0. The command needs an extra: pip install 'manyclass[serve]'.
 """
 
 from __future__ import annotations
