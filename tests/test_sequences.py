@@ -286,3 +286,38 @@ def test_a_damaged_encoder_is_refused(seed, tmp_path):
     model.vectorizer_ = SequenceEncoder().fit([list("abc")])
     with pytest.raises(ValueError, match="3 columns; the model has 4"):
         model.save(tmp_path / "model")
+
+
+def test_features_of_users_stand_beside_the_items(seed):
+    """Columns behind those of the items are no classes, and items keep their repeats and what was seen."""
+    rng = np.random.default_rng(seed)
+    sequences, _ = chains(rng, list("abcdef"), 200)
+    encoder = SequenceEncoder().fit(sequences)
+    rows = encoder.next_items(sequences)
+    of_users = sp.csr_array(np.eye(3)[rng.integers(0, 3, 200)])
+    X = sp.hstack([rows.X, of_users[rows.sequence]], format="csr")
+    model = small().fit(X, rows.y)
+    assert model.n_features_in_ == 9
+    asked = sp.hstack([encoder.transform([["a"], ["b", "c"]]), of_users[:2]], format="csr")
+    found, _ = model.predict_top_k(asked, 4, exclude="seen")
+    assert 0 not in found[0]
+    assert not {1, 2} & set(found[1].tolist())
+
+
+def test_a_log_larger_than_memory_is_a_stream_of_users(seed):
+    """Parts of some users each, by an encoder that has seen the items once, learn what all at once do."""
+    rng = np.random.default_rng(seed)
+    sequences, follows = chains(rng, list(range(12)), 600)
+    encoder = SequenceEncoder(decay=1.0)
+    for at in range(0, 600, 100):
+        encoder.partial_fit(sequences[at : at + 100])
+    assert sorted(encoder.items_.tolist()) == list(range(12))
+
+    def parts():
+        for at in range(0, 600, 100):
+            rows = encoder.next_items(sequences[at : at + 100])
+            yield rows.X, encoder.items_[rows.y]
+
+    model = small().partial_fit(parts(), classes=encoder.items_)
+    model.vectorizer_ = encoder
+    assert model.predict([[3], [7]]).tolist() == [follows[3], follows[7]]

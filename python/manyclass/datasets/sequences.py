@@ -51,6 +51,11 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     `models.Hybrid` knows which class is which column, and learns from it whether items come again, and
     `predict_top_k(exclude="seen")` leaves out what a row has.
 
+    `SoftmaxClassifier(model="hybrid").fit(sequences, vectorizer=SequenceEncoder())` keeps the encoder: its classes are
+    items, it takes histories, and `partial_fit(sequences)` learns items that are new. By hand, `next_items` gives rows
+    and labels; features of users stand beside the items by `sp.hstack([rows.X, users[rows.sequence]])`, and a log that
+    is larger than memory is read some users at a time, first by `partial_fit`, then by `next_items`.
+
     Parameters
     ----------
     n_last : int, default=20
