@@ -51,6 +51,7 @@ html_theme_options = {
 }
 html_sidebars = {
     "index": [],
+    "auto_guides/*": [],  # their code is wide; the next guide is linked at the end of each
     "reference/parts": [],
     "choose": [],
     "auto": [],
@@ -70,6 +71,7 @@ sphinx_gallery_conf = {
     "filename_pattern": r"plot_",
     "image_scrapers": ("extension.scraper",),
     "ignore_repr_types": "Picture",
+    "remove_config_comments": True,
     "reset_modules": (),
     "download_all_examples": False,
     "show_memory": False,
