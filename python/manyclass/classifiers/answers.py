@@ -271,8 +271,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
-        exclude : lists of labels that rows are not to get, or matrix (n_samples, n_classes), 0 but for these, or None
-            Or "seen": classes that are columns of X, by number or name, where a row has them.
+        exclude : for each row a list of labels that it must not get, or a matrix (n_samples, n_classes) of 0 and 1
+            Or "seen": what the row has already, where classes are columns of X, by number or name.
         approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
             Search an index for this share of the best where that is faster; `help(manyclass.search.class_index)`.
 
@@ -320,9 +320,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         return top_features(state, int(positions_of(as_labels([label]), state.classes, "label")[0]), int(k))
 
     def explain(self, X: Data, k: int = 10, *, labels: Any = None, against: Any = None) -> list[Explanation]:
-        """Return for each row what its features add to the score of its predicted label, or of `labels`, (n_samples,):
-        the k that matter most, and what the rest adds, which sums to the score exactly. `against`, (n_samples,): of the
-        log-odds to these other labels instead. See `help(manyclass.classifiers.explanation)`."""
+        """Return for each row what its features add to the score of the predicted label, or of its one in `labels`:
+        the k features that matter most, and the sum of the others. With `against`, a label for each row, the log-odds
+        of the two labels are explained instead. See `help(manyclass.classifiers.explanation)`."""
         state, x = self._asked(X)
         check_number("k", k, low=1, integer=True)
         given = [
@@ -333,7 +333,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         return explanations(state, x, positions, given[1], int(k), n_threads_from(self.n_jobs))
 
     def calibrate_sets(self, X: Data, y: ArrayLike, coverage: float | ArrayLike = 0.9) -> Self:
-        """Find which labels `predict_set` gives, by rows that training has not seen, some hundred at least.
+        """Prepare `predict_set` by rows that training has not seen, a hundred or more, and return the model.
 
         Parameters
         ----------
@@ -352,8 +352,8 @@ class Answers(ClassifierMixin, BaseEstimator):
             return self._taken(replace(state, sets=rules))
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
-        """Return the labels of each row, most probable first, among which the right one is with probability `coverage`:
-        one that `calibrate_sets` was given. See `help(manyclass.classifiers.label_sets)`."""
+        """Return for each row the labels, most probable first, that contain the right one with probability `coverage`,
+        which `calibrate_sets` must have been given. See `help(manyclass.classifiers.label_sets)`."""
         state, x = self._asked(X)
         rule = next((one for one in state.sets if one.coverage == coverage), None)
         if rule is None:
@@ -365,7 +365,7 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict_ancestor(
         self, X: Data, parents: Mapping[Any, Any], *, min_probability: float = 0.5
     ) -> tuple[NDArray[Any], Doubles]:
-        """Return for each row the most special node of a hierarchy that is probable enough, and its probability.
+        """Return for each row the most specific node of a hierarchy that is probable enough, and its probability.
 
         Parameters
         ----------

@@ -142,14 +142,14 @@ class LinearClassifier(Answers):
         new_features: NewFeatures = "error",
         max_memory: int | str | None = None,
     ) -> Self:
-        """Train on with new rows; a ValueError leaves it unchanged. See `help(manyclass.classifiers.partial_fit)`.
+        """Go on training with new rows, and return the model: `help(manyclass.classifiers.partial_fit)` has more.
 
         Parameters
         ----------
-        X, y, classes, max_memory : as in fit, new labels becoming classes; classes are labels to come, or None
-        sample_weight : array-like of shape (n_samples,), weights of rows, not only their ratios, default=None
-        n_passes, learning_rate : int, passes over these rows; float, step size instead of that of the schedule
-        half_life, new_classes, new_features : float, rows after which one counts half; dict, first weights; "grow"
+        X, y, classes, max_memory : as in fit; new labels become classes, and classes names those still to come
+        sample_weight : array-like of shape (n_samples,), default=None; a row of weight 2 counts as two rows
+        n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's
+        half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
         """
         call = checked_call(n_passes, learning_rate, half_life, new_classes)
         planner = self._plans()

@@ -230,7 +230,7 @@ class MarginClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
+        """Fit the model and return it. If this raises ValueError, the model is as before; divergence is a warning.
 
         Parameters
         ----------
@@ -240,7 +240,7 @@ class MarginClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
+        callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
 

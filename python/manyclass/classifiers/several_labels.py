@@ -56,14 +56,14 @@ class LabelAnswers(Answers):
         return _embedded(self._weights).embedding
 
     def embed(self, X: Data) -> Floats:
-        """Return what the embeddings make of the points, (n_samples, dim), float32; AttributeError without them."""
+        """Return the hidden layer of rows, their summed embeddings, (n_samples, dim), float32, where there is one."""
         state, x = self._asked(X)
         return _embedded(state.weights).transform(x)
 
     def predict(self, X: Data, *, k: int | None = None, threshold: float | None = None) -> Any:
-        """Return the most probable label of each row, (n_samples,), or of several an indicator matrix, as in fit: the k
-        best ones, or those whose probability, which sums to one over classes (or score, where there is none), is above
-        `threshold`. With neither: the best one and those above `threshold_`; `n_labels_` ones where that is None."""
+        """Return the most probable label of each row, (n_samples,). A model of several labels returns an indicator
+        matrix: the k best labels; or those whose probability (score, of a model without) is above `threshold`; or, with
+        neither, the best label and those above `threshold_`, or `n_labels_` labels where that is None."""
         state, x = self._asked(X)
         if state.several:
             return self._indicator(state, x, k, threshold)
@@ -117,9 +117,9 @@ class LabelAnswers(Answers):
     def evaluate(
         self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
     ) -> dict[str, float]:
-        """Return exact weighted means, "log_loss" (nats), "error", "top5_error"; and "n_unseen", rows whose label was
-        not seen in fit, left out or, with unseen="error", refused. Of an indicator matrix, over rows with labels: their
-        mean log-loss, "label_log_loss" of all classes (P by `calibration` or else p), and "precision_at_1", 3 and 5."""
+        """Return "log_loss" in nats, "error" and "top5_error", exact means over rows; and "n_unseen", how many rows
+        have a label that fit has not seen, which are left out or, with unseen="error", refused. For an indicator
+        matrix: the log-loss of a row's labels, "label_log_loss" of all labels as yes or no, "precision_at_1", 3, 5."""
         check_choice("unseen", unseen, ("drop", "error"))
         state, x = self._asked(X)
         log_odds = self._scores_are_log_odds(state)

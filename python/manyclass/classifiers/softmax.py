@@ -118,18 +118,18 @@ class SoftmaxClassifier(LabelClassifier):
 
     @property
     def auto_report_(self) -> Report:
-        """A line for each trial; printed it is a table with the rules that were used, which are its `rules`."""
+        """A line for each trial by which a parameter was chosen; printed, a table with the rules that applied."""
         told = self._fitted.told
         return Report(told.report, told.rules)
 
     @property
     def validation_curve_(self) -> Doubles:
-        """Held-out log-losses by pass, of early stopping."""
+        """The log-loss of held-out rows after each pass, where early_stopping is on."""
         return self._fitted.told.validation_curve
 
     @property
     def best_iter_(self) -> int:
-        """The pass, from 1, whose weights were kept."""
+        """The number of the pass, from 1, whose weights were kept."""
         return self._fitted.told.best_iter
 
     @hinting
@@ -196,7 +196,7 @@ class SoftmaxClassifier(LabelClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
+        """Fit the model and return it. If this raises ValueError, the model is as before; divergence is a warning.
 
         Parameters
         ----------
@@ -205,11 +205,11 @@ class SoftmaxClassifier(LabelClassifier):
             by its `SequenceEncoder()`, and without y the items that came next are the labels. The model keeps it.
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
-        sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
-        eval_set : (X, y) that early_stopping looks at instead of a validation_fraction of the rows, default=None
-        candidates : array-like of shape (n_samples, n_candidates), labels for heads of "head_tail"; None: searched for
-        coef_init, intercept_init : array-like of their shapes, start of a linear model of one label a row
-        callback, max_seconds : callable, called with a `TrainingState` after each pass, True stops; seconds of training
+        sample_weight : array-like of shape (n_samples,), weights of rows, of which only ratios count, default=None
+        eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
+        candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
+        coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
+        callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
 
@@ -245,11 +245,11 @@ class SoftmaxClassifier(LabelClassifier):
         return tags
 
     def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
-        """Return "primal" (mean log-loss + alpha/2 ||W||^2, W of scaled features), "dual", below its least, and "gap".
+        """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
         Parameters
         ----------
-        X, y, sample_weight : the training data, as a rule, of one label a row; passed over three to eleven times
+        X, y, sample_weight : the rows of the fit, with one label each; they are passed over three to eleven times
         """
         state, x = self._asked(X)
         model, told = state.weights, state.told.params

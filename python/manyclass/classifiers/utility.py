@@ -194,7 +194,7 @@ class AugmentReduceClassifier(LinearClassifier):
         probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
         prior in it. Takes the memory of W three times more.
     alpha : float, default=0.0
-        Ridge per point: the objective is the mean of -bound + alpha/2 ||W||^2, a Gaussian prior of precision
+        L2 penalty: the objective is the mean of -bound + alpha/2 ||W||^2, which is a Gaussian prior of precision
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
     learning_rate : float or "auto", default="auto"
         Step size on the gradient of the *mean* bound, > 0; it does not depend on n_samples. "auto" is c divided by the
@@ -310,7 +310,7 @@ class AugmentReduceClassifier(LinearClassifier):
         every: str | int = EVERY,
         resume: bool = False,
     ) -> Self:
-        """Fit, and return self; a ValueError leaves the model unchanged, a ConvergenceWarning tells of divergence.
+        """Fit the model and return it. If this raises ValueError, the model is as before; divergence is a warning.
 
         Parameters
         ----------

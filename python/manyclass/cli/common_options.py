@@ -15,7 +15,7 @@ class WithProgress:
     Attributes
     ----------
     progress : bool
-        tell on stderr how far it is, from the first second on: a bar on a terminal, else lines
+        show progress on stderr after the first second: a bar on a terminal, else lines of text
     """
 
     progress: bool = True
@@ -28,7 +28,7 @@ class CheckpointOptions:
     Attributes
     ----------
     checkpoint : DIR
-        write there now and then what a training that is stopped can go on from
+        folder for checkpoints, from which a training that was stopped goes on
     every : WHEN
         a time, as 30s, 10min or 2h, or a number of passes
     resume : bool

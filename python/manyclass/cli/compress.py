@@ -1,7 +1,7 @@
-"""Make a small model for predictions: weights in half precision or in bytes, fewer of them, or as many as fit a size.
+"""Make a small model for predictions, with weights in half precision or in bytes, or without the smallest of them.
 
-Predictions are made from the small weights as they stand in the file. What is lost is told by --test: log-loss and
-precision before and after. The model cannot be trained on; keep the original for that.
+--test shows what is lost: log-loss and precision before and after. The small model cannot be trained any further; keep
+the original for that.
 """
 
 from __future__ import annotations

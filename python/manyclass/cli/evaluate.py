@@ -38,7 +38,7 @@ class Arguments(OnMappedModel):
     labels : {"auto", "first", "all"}
         which labels of a row are right: its first or all; auto: all if the model was fitted on all
     propensities : FILE
-        training data, by whose frequencies of labels PSP weighs them
+        training data, whose frequencies of labels give the weights of PSP
     n_bins : int
         bins of the expected calibration error
     """

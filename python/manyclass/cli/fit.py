@@ -1,13 +1,13 @@
 """Fit a classifier to data and save it.
 
-Estimators: softmax, one of very many classes with its probability; margin, the largest margin, for several labels a row
-above all; augment-reduce, choice probabilities (probit, logistic). Each has parameters of its own: `manyclass fit
---estimator margin --help` lists those of margin.
+--estimator chooses what is fitted: softmax gives probabilities, and is right for most data; margin gives a ranking of
+several labels a row, in less time; augment-reduce gives choice probabilities (probit, logit). Each has parameters of
+its own: `manyclass fit --estimator margin --help` lists those of margin.
 
-Rows without a label or without a feature are dropped; a note says how many. Texts become rows by a text vectorizer,
-and histories of a log (--sequences) by a sequence encoder, which the model file keeps. Ctrl-C ends training and saves
-the model reached so far, with exit code 130; before the first pass, while alpha is chosen for example, there is no
-model, as a note says. Results go to stdout, notes and progress to stderr.
+Rows without a label or without a feature are dropped; a note says how many. The words of texts are counted, and the
+model file keeps the vocabulary, so that later commands take texts; so it is with the items of a log (--sequences).
+Ctrl-C ends training and saves the model reached so far, with exit code 130; where the first pass has not ended, there
+is no model yet, and a note says so. Results go to stdout, notes and progress to stderr.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BoundedStreaming(Streaming):
     Attributes
     ----------
     max_memory : SIZE
-        of --stream: what training may take, such as 2GiB; features are hashed where W would not fit
+        with --stream: the most memory of training, such as 2GiB; where the weights do not fit, features are hashed
     """
 
     max_memory: str | None = None
@@ -88,7 +88,7 @@ class Arguments(WithProgress):
         of a row that has several labels, learn the first or all; one: such a row is an error; auto: first, but all with
         --estimator margin
     n_features : int
-        number of features D, instead of the header's or the largest one found; a larger one is an error
+        number of features, where the data do not show all of them; a feature beyond it is an error
     parsed : Namespace
         The parameters of the estimator and of the vectorizer among all arguments.
     """

@@ -1,9 +1,8 @@
 """Train a saved model on with new rows, and save it: labels never seen before become classes.
 
-The steps are those of its fit; rows are read as there, texts by the model's own vectorizer, whose words are those of
-the fit, and logs by its encoder, to which new items are added. What a call costs does not depend on the rows that the
-model has seen. The file is replaced when all is done, or another is written (--output). Ctrl-C ends training and saves
-the model reached so far, with exit code 130.
+Training goes on with the solver of the fit, and rows are read as they were then; words that the fit has not seen are
+ignored, and new items of a log are added. The time depends on the new rows alone. The model's file is replaced at the
+end, unless --output names another one. Ctrl-C ends training and saves the model reached so far, with exit code 130.
 
 Several files are learnt one after the other, as they came in time; --prequential scores each before it is learnt, on
 its rows whose label the model knows by then. With --half-life old rows fade, for data that drift.
@@ -53,7 +52,7 @@ class Arguments(OnModel, WithProgress):
     learning_rate : float
         step size; default: where that of the fit ended, larger for many new rows
     half_life : float
-        rows after which an old one counts half; default: never
+        number of newer rows after which a row counts half; default: rows never fade
     prequential : bool
         score each file before it is learnt, a line each
     """

@@ -1,13 +1,12 @@
 """Print the k best labels of each row with their scores, best first.
 
-Scores are the probabilities of the model, as natural logarithms unless --probabilities is given; those of a margin
-model are its own and no probabilities. Rows without a label or a feature are predicted too: line i belongs to row i of
-the data. Forms of the output: tsv, the pairs of label and score of a row on one line, separated by tabs; jsonl, an
-object a row; xmc, the score files of the extreme classification repository: a first line `N L`, then `label:score`
-pairs, best first.
+Scores are natural logarithms of probabilities or, with --probabilities, the probabilities themselves; a margin model
+has scores that are no probabilities. Rows without a label or a feature are predicted too: line i belongs to row i of
+the data. Forms of the output: tsv, labels and scores of a row in turn on one line, between tabs; jsonl, a JSON object a
+row; xmc, score files of the extreme classification repository: a first line `N L`, then `label:score` pairs.
 
-Of a log (--sequences) a row is the history of a user, in the order of users, whose name stands before the labels, or as
-"user" in jsonl; --exclude-labels leaves out the items of a history.
+Of a log (--sequences) a row is the history of a user. Rows are in the order of users, whose names stand before the
+labels, or as "user" in jsonl; --exclude-labels leaves out the items of a history.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ class Arguments(OnMappedModel, WithProgress):
     data : DATA
         rows, in one of the forms below; - reads stdin
     k : int
-        labels a row; default: 5; all of them where there are fewer
+        number of labels a row; default: 5, or all where there are fewer
     threshold : float
-        of the k labels only those whose probability (a margin's score) is above this
+        print only those of the k labels whose probability (of a margin model: score) is above this
     exclude_labels : bool
-        leave out the labels that a row has in DATA, seen before
+        leave out labels that the row already has in DATA
     output : FILE
         file for the predictions, else stdout
     output_format : {"tsv", "jsonl", "xmc"}

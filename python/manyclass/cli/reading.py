@@ -55,10 +55,10 @@ class Reading:
       svmlight  lines `label j:v j:v ...`, the first feature having number 1
       csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels; or
                 a log of events (--sequences), whose labels are the items that came next
-      text      a text a line, with its labels behind a tab: `text<TAB>label,label` (--text is short for it)
-      fasttext  a text a line, labels being words like `__label__name`
+      text      on each line a text, a tab and its labels: `text<TAB>label,label` (--text is short for it)
+      fasttext  on each line a text, in which words like `__label__name` are its labels
       binary    what manyclass.datasets.save_csr writes
-    options that are not given are as in the fit of the model, if there is one
+    options that you leave out are those with which the model was fitted
 
     Attributes
     ----------
@@ -71,31 +71,30 @@ class Reading:
     label_column : NAME
         column of a table that has the label; default: label
     text_column : NAME
-        column of a table that is text; may be given several times, to read them as one text
+        column of a table that has text; given several times, the columns are joined
     label_separator : SEP
-        what stands between the labels of a text, or in a cell of a table; default: a comma, but none in a table of
-        which the first label is taken
+        separator of the labels of a row; default: a comma, but in a table none unless all labels are taken
     delimiter : CHAR
-        what stands between the cells of a table; default: a comma in csv, a tab in tsv
+        separator of the cells of a table; default: a comma in csv, a tab in tsv
     decimal : {".", ","}
-        what stands before the fraction of a number in a table; default: a point
+        decimal mark of numbers in a table; default: a point
     sequences : USER,ITEM[,TIME]
-        columns of a table that is a log: whose event it is, the item, and when (a number or a date; without one, in the
-        order of the file)
+        columns of a table that is a log of events: the user, the item, and the time (a number or a date; without it,
+        events stand in the order of the file)
     session_gap : T
-        of --sequences: so much time without an event ends a session; seconds, or the unit of times that are numbers
+        with --sequences: a pause of this length ends a session, in seconds, or in the unit of times that are numbers
     last : N
-        of --sequences: fit leaves out the last N events of each history; evaluate and learn predict and learn these
+        with --sequences: fit leaves out the last N events of each user; evaluate and learn take these alone
     since : TIME
-        of --sequences: fit leaves out the events from TIME on; evaluate and learn predict and learn these
+        with --sequences: fit leaves out the events from TIME on; evaluate and learn take these alone
     header : {"auto", "yes", "no"}
         whether the first line of xmc is `N D L`; auto: if it holds three integers
     one_based : bool
         the first feature of xmc or svmlight has number 1; default: not in xmc, in svmlight if there is no 0
     normalize : bool
-        divide each row by its Euclidean norm; kept with the model, for what it is used on
+        divide each row by its Euclidean norm, and do so wherever the model is used
     cache : bool
-        keep xmc in binary beside it, as DATA.csr.safetensors, and map that the next time
+        keep a binary copy of an xmc file as DATA.csr.safetensors, and read that the next time
     form : str or None
         The form of the model's training data.
     noted : set of str

@@ -120,7 +120,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         callback : callable, default=None
             Called after each pass with a `Round`; True stops training.
         max_seconds : float, default=None
-            No pass begins after so many seconds.
+            No pass begins after this many seconds.
 
         Raises
         ------

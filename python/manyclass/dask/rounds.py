@@ -121,7 +121,7 @@ class Training(ABC):
                 self._lose(fault)
 
     def _lose(self, fault: LostWorkerError) -> None:
-        """Go on without the lost workers, unless too many were lost."""
+        """Go on without the lost workers; raise where more were lost than may be."""
         self.n_lost += 1
         if self.n_lost > MOST_LOSSES:
             raise RuntimeError(

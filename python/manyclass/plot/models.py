@@ -27,7 +27,7 @@ def learning_curve(model: Estimator) -> Picture:
     ----------
     model : fitted estimator
         With `loss_curve_`. The held-out loss is `validation_curve_`, which `SoftmaxClassifier(early_stopping=True)`
-        has. With sampled classes the training loss is an estimate from below, and the held-out one is what to trust.
+        has. With sampled classes the training loss is estimated too low; trust the held-out one.
 
     Returns
     -------

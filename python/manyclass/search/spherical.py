@@ -64,8 +64,8 @@ class SphericalClusterIndex(ClusteredRows):
     n_iter : int, default=10
         Iterations of k-means at most; it stops where no row moves.
     sample_per_cluster : int or None, default=256
-        k-means sees so many rows per cluster, drawn at random, or all (None). Each row is put into its nearest cluster
-        in any case.
+        k-means sees this many rows per cluster, drawn at random, or all rows (None). In any case each row is put into
+        its nearest cluster.
     recluster : {"auto", "never"}, default="auto"
         Whether `update` makes the clusters anew when a check says that their sizes or the recall have become worse.
     n_jobs : int or None, default=None

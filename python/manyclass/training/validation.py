@@ -65,7 +65,7 @@ class Validation:
     ----------
     x, labels : the points held out, labels in [0, n_classes)
     n_iter_no_change : int
-        Training stops after so many passes in a row that were not better than the best one.
+        Training stops after this many passes in a row without a new best one.
     n_threads : int
     weights : ndarray of shape (n_points,) or None
         The weights of the points.

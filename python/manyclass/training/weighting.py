@@ -105,7 +105,7 @@ def times_class_weight(
     ----------
     weights : ndarray of shape (n_samples,), float64, or None
     class_weight : dict, "balanced" or None
-        "balanced": n_samples / (n_classes * count) for a class of so many points, all counted by their weights, as in
+        "balanced": n_samples / (n_classes * count) for a class of `count` rows, counted by their weights, as in
         scikit-learn. Classes that a dict does not name have weight 1.
     labels : ndarray of shape (n_samples,)
         Positions in `classes`.

@@ -113,7 +113,15 @@ class WordVectors(WordVectorQueries):
 
     @classmethod
     def load_word2vec_format(cls, fname: str | os.PathLike[str], *, binary: bool = False) -> WordVectors:
-        """Do what `load_word2vec` does, under gensim's name."""
+        """Return what `load_word2vec` does, under gensim's name.
+
+        Parameters
+        ----------
+        fname : path
+            The file.
+        binary : bool, default=False
+            Which of word2vec's two formats it has.
+        """
         return cls.load_word2vec(fname, binary=binary)
 
     def compress(
