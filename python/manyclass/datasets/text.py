@@ -217,7 +217,16 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return self.n_hash is None
 
     def takes(self, X: Any) -> bool:
-        """Whether X is what `transform` makes rows of, and no rows."""
+        """Whether X is what `transform` makes rows of, and no rows.
+
+        Parameters
+        ----------
+        X : object
+
+        Returns
+        -------
+        bool
+        """
         return is_texts(X)
 
     def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
