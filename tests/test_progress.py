@@ -142,4 +142,4 @@ def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys, m
         model.fit(X, y)
     told = capsys.readouterr().err
     assert re.search(rf"training {what} passes over 200 rows of 7 classes: about \S+ s of one thread", told)
-    assert re.search(r"and \S+ MB beside the data are predicted", told)
+    assert re.search(r"and a model of \S+ MB are predicted", told)

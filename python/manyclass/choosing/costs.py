@@ -114,7 +114,7 @@ def model_bytes(facts: Facts, plan: AnyPlan) -> float:
 
 
 def in_words(facts: Facts, plan: AnyPlan) -> str:
-    """Say what is going to be trained, for how long and in how much memory, as predicted."""
+    """Say what is going to be trained, for how long and how large the model will be, as predicted."""
     seconds, megabytes = fit_cost(facts, plan), model_bytes(facts, plan) / 1e6
     if isinstance(plan, HybridPlan):
         what = f"weights on pairs in {plan.max_iter} passes, then embeddings of {plan.embeddings.dim} in "
@@ -129,7 +129,7 @@ def in_words(facts: Facts, plan: AnyPlan) -> str:
         passes = f"a linear model in {plan.max_iter}"
     return (
         f"training {passes} passes over {facts.n_samples:,} rows of {facts.n_classes:,} classes: about {seconds:.2g} s "
-        f"of one thread and {megabytes:.3g} MB beside the data are predicted"
+        f"of one thread and a model of {megabytes:.3g} MB are predicted"
     )
 
 

@@ -76,8 +76,8 @@ class SoftmaxClassifier(LabelClassifier):
     random_state : int, RandomState instance or None, default=None
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
-        Above 0: what is going to be trained, with the seconds and memory that are predicted, then a progress bar with
-        the running loss, rows per second and the time left.
+        Above 0: what is going to be trained, with the seconds and the size of the model that are predicted, then a
+        progress bar with the running loss, rows per second and the time left.
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
     n_models : int or "auto", default="auto"
