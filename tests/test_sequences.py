@@ -276,8 +276,13 @@ def test_weights_of_sequences_are_those_of_their_rows(seed):
     np.testing.assert_array_equal(model.predict_proba(sequences), by_rows.predict_proba(encoder.transform(sequences)))
     with pytest.raises(ValueError, match="60 sequences"):
         small().fit(sequences, sample_weight=weights[:3], vectorizer=SequenceEncoder())
-    with pytest.raises(ValueError, match="lists of items"):
-        small().fit(np.eye(3), [0, 1, 2], vectorizer=SequenceEncoder())
+    for X in (np.eye(3), [], iter(sequences), ["a text"]):
+        with pytest.raises(ValueError, match="a list of lists of items"):
+            small().fit(X, [0, 1, 2], vectorizer=SequenceEncoder())
+    with pytest.raises(ValueError, match="none of 2 sequences"):
+        small().fit([["a"], ["b"]], vectorizer=SequenceEncoder())
+    with pytest.raises(ValueError, match="a history is a list of items"):
+        model.predict(["a", "b"])
 
 
 def test_a_damaged_encoder_is_refused(seed, tmp_path):

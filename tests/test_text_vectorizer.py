@@ -158,7 +158,7 @@ def test_texts_where_there_are_none_are_refused_with_a_hint(fitted):
             ask(TEXTS)
     with pytest.raises(TypeError, match="documents is a str; it must be a list of str"):
         fitted.predict("a cat")
-    with pytest.raises(ValueError, match=r"vectorizer is TextVectorizer\(\), which is for texts; X must be a list"):
+    with pytest.raises(ValueError, match=r"vectorizer is TextVectorizer\(\), for which it must be a list of str"):
         SoftmaxClassifier().fit(X, y, vectorizer=TextVectorizer())
     with pytest.raises(ValueError, match=r"could not convert.*fit\(table\['title'\]"):
         SoftmaxClassifier().fit(pd.DataFrame({"title": TEXTS, "n": range(6)}), y)

@@ -98,6 +98,9 @@ def as_numbers(X: Any, encoder: Encoder | None) -> Any:
     """
     if encoder is not None and encoder.takes(X):
         return encoder.transform(X)
+    if is_texts(X) and encoder is not None and not encoder.takes([""]):
+        some = [X] if isinstance(X, str) else list(X)[:2]
+        raise ValueError(f"X is {some!r:.40}, a list of str; a history is a list of items, and X a list of histories")
     if is_texts(X):
         raise ValueError(
             f"X is texts, such as {X if isinstance(X, str) else next(iter(X))!r:.40}; the model was not fitted on "
@@ -133,8 +136,9 @@ def encoded(
             return data, None
         encoder = TextVectorizer()
     if not encoder.takes(X):
-        kind = "texts; X must be a list of str" if isinstance(encoder, TextVectorizer) else "lists of items"
-        raise ValueError(f"vectorizer is {encoder!r}, which is for {kind}")
+        kind = "str" if isinstance(encoder, TextVectorizer) else "lists of items"
+        told = f"X is a {type(X).__name__} of {len(X)}" if isinstance(X, list) else f"X is a {type(X).__name__}"
+        raise ValueError(f"{told}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
     made = clone(encoder)
     return made.training_rows(*data, first=True), made
 

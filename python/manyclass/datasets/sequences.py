@@ -237,6 +237,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         if not first:
             self.partial_fit(X)
         rows = self.next_items(X)
+        if not len(rows.y):
+            raise ValueError(f"none of {len(X)} sequences has an item that comes after another; there are no labels")
         if sample_weight is not None:
             given = np.asarray(sample_weight)
             if given.shape != (len(X),):
