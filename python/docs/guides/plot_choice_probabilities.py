@@ -7,12 +7,11 @@ choices here are made by probit's rule, by 4,000 people among 40 alternatives, s
 right.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # Choices
 # -------
 
+# sphinx_gallery_thumbnail_number = 2
 import numpy as np
 from matplotlib.figure import Figure
 

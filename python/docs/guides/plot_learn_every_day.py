@@ -115,6 +115,6 @@ print(f"{stream}: {len(streamed.classes_)} classes after {streamed.n_iter_} pass
 #   ``fit``. ``learning_rate`` sets a step size by hand; ``half_life`` keeps steps long enough for data that drift.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
 #   ``class_count_`` has the rows of each class so far, less what has faded.
-# - ``new_features="grow"`` takes columns that come later, ``new_classes={label: vector}`` says where classes begin.
+# - ``new_features="grow"`` takes columns that come later; ``new_classes={label: vector}`` starts classes at a vector.
 # - A call copies the weights, so that one that fails leaves the model as it was; give it thousands of rows and not one.
 #   An iterable of parts ``(X, y)`` may stand for arrays, and ``manyclass.load(path)`` goes on where the model ended.

@@ -6,13 +6,12 @@ some 2,000 functions of NumPy, SciPy and scikit-learn, which are on every machin
 the package and the module that a function belongs to.
 """
 
-# sphinx_gallery_thumbnail_number = 2
-
 # %%
 # Texts and tags
 # --------------
 # Of a function's description these are the words, without its name and without those of its module.
 
+# sphinx_gallery_thumbnail_number = 2
 import importlib
 import inspect
 import re

@@ -36,7 +36,7 @@ class Arguments:
     json : bool
         print one JSON object instead of a table
     n_features : int
-        number of features D, instead of the header's or the largest one found; a larger one is an error
+        number of features, where the data do not show all of them; a feature beyond it is an error
     """
 
     path: str

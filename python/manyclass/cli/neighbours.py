@@ -1,7 +1,7 @@
 """Print the words nearest to a word, or the classes nearest to a class, by the cosine of their vectors.
 
-FILE holds word vectors (word2vec's text or binary form) or a model, whose class vectors are the rows of W. Each line is
-the name that was asked for, a neighbour and its cosine, nearest first, separated by tabs.
+FILE holds word vectors (word2vec's text or binary form) or a model, whose classes have a vector each: their weights.
+Each line has the name that was asked for, a neighbour and its cosine, with tabs between; the nearest come first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Arguments:
     names : NAME
         words or classes; - reads them from stdin, one a line
     k : int
-        neighbours of each
+        number of neighbours of each
     output_format : {"tsv", "jsonl"}
         form of the output
     """

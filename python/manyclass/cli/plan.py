@@ -1,7 +1,7 @@
 """Predict what training on a Dask cluster would take: seconds of a pass, memory and bytes of a worker.
 
-Predictions are sums of costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`): they say which division of
-the work fits a size and where more workers stop helping, not how many seconds a machine takes to the second.
+The prediction adds up costs of steps, tasks and bytes (see `help(manyclass.dask.costs)`). It shows how to divide the
+work and from how many workers on more of them do not help; the seconds are rough.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Arguments:
     features : float
         features of X
     stored : float
-        values that are not 0, a row
+        mean number of values in a row that are not 0
     threads : int
         threads of each worker
     merges : int
         merges in a pass, or rounds of the blocks
     touched : float
-        share of W that a worker's pass moves
+        share of the weights that a pass of a worker changes
     """
 
     rows: float

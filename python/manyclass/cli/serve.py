@@ -41,15 +41,15 @@ class Arguments:
     host : str
         address to listen at; 0.0.0.0: all of this machine
     allowed_host : NAME
-        name by which clients call the server, beside --host and localhost; may be given again; '*' allows all
+        host name that requests may use, beside --host and localhost; may be given several times; '*' allows all
     port : int
         port to listen at; 0: any free one
     k : int
-        labels a row where a request does not say
+        number of labels a row, where a request has no "k"
     mmap : bool
         map the weights instead of reading them
     n_jobs : int
-        threads of each request; 1 where requests come together, -1 (all cores) where a few large ones do
+        threads of each request: 1 for many small requests at the same time, -1 (all cores) for a few large ones
     approximate : DATA
         build an index that requests with "approximate": true search for up to -k labels (more than 4,096 classes),
         tuned by 128 or more rows of DATA

@@ -1,10 +1,8 @@
 """Fit word vectors to a text and write them in word2vec's format.
 
-Each objective has parameters of its own; one that the chosen objective has not is an error.
-
-The text has a sentence a line, words between white space; it may be compressed. Results go to stdout, the progress
-bar, in words per second, to stderr. Ctrl-C ends training and writes the vectors reached so far, without evaluating
-them, with exit code 130.
+The text has one sentence a line, with blanks between words; it may be compressed. Each objective has parameters of its
+own, and refuses those of others. Results go to stdout, the progress bar, in words per second, to stderr. Ctrl-C ends
+training and writes the vectors reached so far, without evaluating them, with exit code 130.
 """
 
 from __future__ import annotations

@@ -140,7 +140,17 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     def partial_fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
         """Give new items that come `min_count` times in these sequences a column behind the others.
 
-        Parameters and errors are those of `fit`; sequences without a new item change nothing.
+        Sequences without a new item change nothing. Errors are those of `fit`.
+
+        Parameters
+        ----------
+        sequences : iterable of lists of items, the earliest first
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self
         """
         if not hasattr(self, "items_"):
             return self.fit(sequences)
@@ -219,7 +229,16 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         return self.items_
 
     def takes(self, X: Any) -> bool:
-        """Whether X is a list of sequences, and no matrix."""
+        """Whether X is a list of sequences, and no matrix.
+
+        Parameters
+        ----------
+        X : object
+
+        Returns
+        -------
+        bool
+        """
         if isinstance(X, list | tuple):
             return len(X) > 0 and not isinstance(X[0], str | bytes) and np.ndim(X[0]) == 1
         return np.ndim(X) == 1 and len(X) > 0 and np.ndim(next(iter(X))) == 1  # of objects
@@ -229,6 +248,14 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
 
         Of the first ones, columns are learnt, else new items of `y=None` get columns behind the others. The weight of
         a sequence is that of each of its rows then.
+
+        Parameters
+        ----------
+        X : list of lists of items
+        y : array-like or None
+        sample_weight : array-like or None
+        first : bool
+            Whether a fit begins, and no training goes on.
         """
         if first:
             self.fit(X)
@@ -250,7 +277,17 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
 
     @classmethod
     def restored(cls, parameters: dict[str, Any], items: NDArray[Any], decay: float) -> Self:
-        """Return the encoder that has these parameters and columns."""
+        """Return the encoder that has these parameters and columns.
+
+        Parameters
+        ----------
+        parameters : dict
+            As `get_params` gives them.
+        items : ndarray of shape (n_items,)
+            The item of each column.
+        decay : float
+            `decay_`.
+        """
         made = cls(**parameters)
         made.check_parameters()
         made.items_, made.decay_ = items, decay

@@ -230,7 +230,16 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return is_texts(X)
 
     def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
-        """Return what training sees of texts, their labels and weights; of the first ones, terms are learnt."""
+        """Return what training sees of texts, their labels and weights; of the first ones, terms are learnt.
+
+        Parameters
+        ----------
+        X : list of str
+        y : object
+        sample_weight : array-like or None
+        first : bool
+            Whether a fit begins, and no training goes on.
+        """
         return self.fit_transform(X) if first else self.transform(X), y, sample_weight
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
