@@ -44,18 +44,29 @@ class EveryClass final : public ClassSource {
     std::vector<std::size_t> places;
   };
 
+  // Most lines of 16 are zeros. What is not kept of the others is written over.
   void make_list(ClassGradient& out) const {
-    std::size_t n_moved = 0;
     run_with(settings_.isa, [&] {
-      for (const float g : out.common) n_moved += g != 0;
+      const std::span<const float> all(out.common);
+      std::size_t n_moved = 0;
+      for (const float g : all) n_moved += g != 0 ? 1 : 0;
+      if (n_moved * list_share > all.size()) return;
+      std::size_t n = out.ids.size();
+      out.ids.resize(n + n_moved + 1);
+      out.g.resize(n + n_moved + 1);
+      for (std::size_t first = 0; first < all.size(); first += line_floats) {
+        const std::span<const float> line = all.subspan(first, std::min(line_floats, all.size() - first));
+        if (largest_of(line) == 0) continue;
+        for (std::size_t c = 0; c < line.size(); ++c) {
+          out.ids[n] = static_cast<Index>(first + c);
+          out.g[n] = line[c];
+          n += line[c] != 0 ? 1 : 0;
+        }
+      }
+      out.ids.resize(n);
+      out.g.resize(n);
+      out.common.clear();
     });
-    if (n_moved * list_share > out.common.size()) return;
-    for (std::size_t k = 0; k < out.common.size(); ++k) {
-      if (out.common[k] == 0) continue;
-      out.ids.push_back(static_cast<Index>(k));
-      out.g.push_back(out.common[k]);
-    }
-    out.common.clear();
   }
 
   SourceSettings settings_;

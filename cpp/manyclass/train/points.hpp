@@ -256,13 +256,16 @@ class Points {
       point.item = first_local_item + settings_.first_point + static_cast<std::uint64_t>(i);
     }
     if (settings_.mean_of_batch) point.eta /= slot.batch;
-    if (problem_.curvature) problem_.curvature->write_factors(slot, label(i));
-    if (settings_.ridge > 0) {
-      run_with(settings_.isa,
-               [&] { ridge_.shrink(problem_, step_->shrinks_first(), select_.n_random(slot.classes), slot, point); });
+    if (problem_.curvature || settings_.ridge > 0) {
+      run_with(settings_.isa, [&] {
+        if (problem_.curvature) problem_.curvature->write_factors(slot, label(i));
+        if (settings_.ridge > 0) {
+          ridge_.shrink(problem_, step_->shrinks_first(), select_.n_random(slot.classes), slot, point);
+        } else {
+          Curvature::write_lengths(slot, point);
+        }
+      });
     }
-
-    if (problem_.curvature && settings_.ridge == 0) Curvature::write_lengths(slot, point);
     // After the ridge, which is the visit's and not the point's: its sum over visits does not depend on weights.
     const double weight = this->weight(i);
     point.eta *= weight;
@@ -292,7 +295,11 @@ class Points {
   // What a point carries at its first visit.
   double first_u(Index i, SampledPoint& point, std::span<float> scratch) const {
     const double carried = settings_.carry * point.label_score;
-    if (!settings_.exact_first_u) return drawn_log_sum(point, scratch.first(point.size())) + carried;
+    if (!settings_.exact_first_u) {
+      double drawn = 0;
+      run_with(settings_.isa, [&] { drawn = drawn_log_sum(point, scratch.first(point.size())); });
+      return drawn + carried;
+    }
     point.visits = visits_of_exact_u;
     const auto n_classes = static_cast<std::size_t>(problem_.n_classes);
     return log_normalizer_of(problem_, i, settings_.isa, scratch.first(n_classes)) - point.label_score + carried;

@@ -321,14 +321,17 @@ class PostingsPolicy {
         ids[n] = ids[c];
         g[n] = slope;
         of_bias[n] = bias_slope;
-        n += is_zero(slope) & is_zero(bias_slope) ? 0 : 1;
+        n += are_zero(slope, bias_slope) ? 0 : 1;
       }
       moves.n = n;
     });
   }
 
   // Of the bits alone: to compare numbers asks whether they are any.
-  static bool is_zero(float x) { return std::bit_cast<std::uint32_t>(x) << 1 == 0; }
+  static bool is_zero(float x) { return are_zero(x, x); }
+  static bool are_zero(float x, float y) {
+    return (std::bit_cast<std::uint32_t>(x) | std::bit_cast<std::uint32_t>(y)) << 1 == 0;
+  }
 
   // Moves the weights and intercepts of the listed classes that are in some parts, after the visits that give `so_far`.
   void move_classes(const Run& run, Index i, const Moves& moves, double so_far, Parts parts, Scratch& scratch) const {
@@ -361,14 +364,14 @@ class PostingsPolicy {
         g[n] = moves.of_bias[c];
         n += is_zero(moves.of_bias[c]) ? 0 : 1;
       });
-      unmet_->add_to_sum(unmet_->move(ClassList(moved.first(n)), g.first(n), so_far, rate));
+      unmet_->add_to_sum(unmet_->move(ClassList(moved.first(n)), g.first(n), so_far, rate, isa));
     });
   }
 
   void move_due(const Run& run, Parts parts, double so_far) const {
     if (!unmet_->learns()) return;
     const auto rate = static_cast<float>(run.stretch.eta_u);
-    run_with(settings_.isa, [&] { unmet_->add_to_sum(unmet_->move_due(parts, so_far, rate)); });
+    run_with(settings_.isa, [&](Isa isa) { unmet_->add_to_sum(unmet_->move_due(parts, so_far, rate, isa)); });
   }
 
   bool may_renew(Visits visits) const { return (visits.begin + static_cast<Offset>(visits.size)) % span_ == 0; }

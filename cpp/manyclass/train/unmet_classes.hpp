@@ -104,24 +104,30 @@ class UnmetClasses {
   // Moves the intercepts of some classes, none of them twice, by what they are due when A is `so_far`, and by g beside
   // that where there is one. Returns what this adds to the sum.
   template <class Classes>  // ClassRange or ClassList
-  std::int64_t move(const Classes& classes, std::span<const float> g, double so_far, float rate) {
+  std::int64_t move(const Classes& classes, std::span<const float> g, double so_far, float rate, Isa isa) {
+    const auto at_most = std::fmin(rate, most_adagrad);
     std::int64_t moved = 0;
-    for (std::size_t c = 0; c < classes.size(); c += line_floats) {
-      const std::size_t n = std::min(line_floats, classes.size() - c);
-      moved += move_line(classes, c, n, g, static_cast<float>(so_far), std::fmin(rate, most_adagrad));
-    }
+    std::size_t c = 0;
+    const auto groups_of = [&]<std::size_t N>() {
+      for (; c + N <= classes.size(); c += N) {
+        moved += this->template move_some<N>(classes, c, g, static_cast<float>(so_far), at_most, isa);
+      }
+    };
+    groups_of.template operator()<line_floats>();
+    groups_of.template operator()<4>();  // what is left of a line
+    groups_of.template operator()<1>();
     return moved;
   }
 
   void add_to_sum(std::int64_t moved) { sum_.fetch_add(moved, std::memory_order_relaxed); }
 
   // Moves the intercepts of some parts that are due when A is `so_far`. Returns what that adds to the sum.
-  std::int64_t move_due(Parts parts, double so_far, float rate) {
+  std::int64_t move_due(Parts parts, double so_far, float rate, Isa isa) {
     std::int64_t sum = 0;
     for (std::size_t level = 0; level < n_levels; ++level) {
       if (!is_due(level, so_far)) continue;
       for (std::size_t r = parts.first; r < parts.last; ++r) {
-        sum += move(ClassList(parts_[r].of_level(level)), {}, so_far, rate);
+        sum += move(ClassList(parts_[r].of_level(level)), {}, so_far, rate, isa);
       }
     }
     return sum;
@@ -187,8 +193,8 @@ class UnmetClasses {
   // The loops of renew(). Intercepts that are not learned are due nothing.
 
   void settle(Part& part, double so_far, float rate) {
-    run_with(problem_.isa, [&] {
-      if (learns()) move(part.range, {}, so_far, rate);
+    run_with(problem_.isa, [&](Isa isa) {
+      if (learns()) move(part.range, {}, so_far, rate, isa);
       part.top = max_of(at_classes(problem_.intercept, part.range), -std::numeric_limits<float>::infinity());
     });
     if (learns()) std::ranges::fill(at_classes(std::span(moved_at_), part.range), 0.0F);
@@ -233,48 +239,37 @@ class UnmetClasses {
     for (std::size_t c = 0; c < b.size(); ++c) terms[c] = at_most(-vec::log_expit(-b[c]), most_share);
   }
 
-  // f(c) for c in [0, n); a whole line, with a number of turns that is known, becomes vectors.
-  template <class F>
-  static void for_line(std::size_t n, const F& f) {
-    if (n == line_floats) {
-      for (std::size_t c = 0; c < line_floats; ++c) f(c);
-    } else {
-      for (std::size_t c = 0; c < n; ++c) f(c);
-    }
-  }
-
-  // The n classes from the first-th on, at most a line of them. What is read stands in arrays of its own, so that loops
-  // over it are vectorised; sums and products are in loops over a whole line, so that they are rounded alike whichever
-  // line a class is in, which depends on the threads.
-  template <class Classes>
-  std::int64_t move_line(const Classes& classes, std::size_t first, std::size_t n, std::span<const float> g,
-                         float so_far, float rate) {
-    alignas(line_bytes) float b[line_floats] = {}, squares[line_floats] = {}, slopes[line_floats] = {},
-                              shares[line_floats] = {}, since[line_floats] = {}, terms[line_floats];
+  // N classes from the first-th on. What is read stands in arrays of its own, so that loops over it are vectorised: what
+  // comes from places in a list becomes vectors in registers where the compiler knows how many there are. All are rounded
+  // alike, whichever group a class is in, which depends on the threads.
+  template <std::size_t N, class Classes>
+  std::int64_t move_some(const Classes& classes, std::size_t first, std::span<const float> g, float so_far, float rate,
+                         Isa isa) {
+    alignas(line_bytes) float b[N], squares[N], slopes[N] = {}, shares[N], terms[N];
     const auto at = [&](std::size_t c) { return static_cast<std::size_t>(classes[first + c]); };
-    if (!g.empty()) for_line(n, [&](std::size_t c) { slopes[c] = g[first + c]; });
-    for_line(n, [&](std::size_t c) { shares[c] = shares_[at(c)]; });
-    for_line(n, [&](std::size_t c) { since[c] = moved_at_[at(c)]; });
-    for (std::size_t c = 0; c < line_floats; ++c) slopes[c] += shares[c] * (so_far - since[c]);
-    for_line(n, [&](std::size_t c) { b[c] = problem_.intercept[at(c)]; });
-    for_line(n, [&](std::size_t c) { squares[c] = problem_.squares.sums[at(c)]; });
-    for (std::size_t c = 0; c < line_floats; ++c) {
-      const float sum = squares[c] + slopes[c] * slopes[c];
-      b[c] -= rate * slopes[c] / std::sqrt(sum + problem_.squares.offset);
-      squares[c] = sum < most_squares ? sum : most_squares;
+    if (!g.empty()) std::copy_n(g.data() + first, N, slopes);
+    for (std::size_t c = 0; c < N; ++c) slopes[c] += shares_[at(c)] * (so_far - moved_at_[at(c)]);
+    for (std::size_t c = 0; c < N; ++c) b[c] = problem_.intercept[at(c)];
+    for (std::size_t c = 0; c < N; ++c) squares[c] = problem_.squares.sums[at(c)];
+    if constexpr (N == 1) {
+      adagrad_alone(b[0], squares[0], slopes[0], rate, problem_.squares.offset);
+    } else {
+      with_vectors(isa, [&]<std::size_t Bytes>() {
+        adagrad<std::min(Bytes, N * sizeof(float))>(b, squares, slopes, N, rate, problem_.squares.offset);
+      });
     }
     shares_of(b, centre_, shares, terms);
     std::int64_t moved = 0;
-    for_line(n, [&](std::size_t c) { moved -= in_units(of_sum()[at(c)]); });
+    for (std::size_t c = 0; c < N; ++c) moved -= in_units(of_sum()[at(c)]);
     const float* const of_sum = problem_.logistic ? terms : shares;
-    for_line(n, [&](std::size_t c) { moved += in_units(of_sum[c]); });
-    for_line(n, [&](std::size_t c) {
+    for (std::size_t c = 0; c < N; ++c) moved += in_units(of_sum[c]);
+    for (std::size_t c = 0; c < N; ++c) {
       problem_.intercept[at(c)] = b[c];
       problem_.squares.sums[at(c)] = squares[c];
       shares_[at(c)] = shares[c];
       moved_at_[at(c)] = so_far;
       if (problem_.logistic) terms_[at(c)] = terms[c];
-    });
+    }
     return moved;
   }
 
@@ -285,7 +280,7 @@ class UnmetClasses {
     return power >= 0 ? 0 : static_cast<std::size_t>(-power);
   }
   bool is_due(std::size_t level, double so_far) const {
-    return std::ldexp(so_far - listed_at_[level], -static_cast<int>(level)) >= most_due;
+    return so_far - listed_at_[level] >= most_due * static_cast<double>(std::uint64_t{1} << level);
   }
 
   Problem problem_;

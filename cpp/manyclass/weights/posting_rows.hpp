@@ -48,13 +48,13 @@ inline constexpr float most_adagrad = 0x1p45F;
 // What sums of squares are kept at, at most, so that files hold numbers; the step that goes beyond is 0.
 inline constexpr float most_squares = std::numeric_limits<float>::max();
 
-// Adagrad's step of a line of weights, in vectors: a compiler that has to think of the overlap of arrays makes the
+// Adagrad's steps of n weights, whole vectors of them: a compiler that has to think of the overlap of arrays makes the
 // steps one by one.
 template <std::size_t Bytes>
-inline void adagrad_line(float* weights, float* squares, const float (&slopes)[line_floats], float rate, float offset) {
+inline void adagrad(float* weights, float* squares, const float* slopes, std::size_t n, float rate, float offset) {
   constexpr std::size_t lanes = Bytes / sizeof(float);
 #pragma GCC unroll 4
-  for (std::size_t l = 0; l < line_floats; l += lanes) {
+  for (std::size_t l = 0; l < n; l += lanes) {
     Vector<float, Bytes> w, sum, slope;
     std::memcpy(&w, weights + l, Bytes);
     std::memcpy(&sum, squares + l, Bytes);
@@ -67,6 +67,12 @@ inline void adagrad_line(float* weights, float* squares, const float (&slopes)[l
     std::memcpy(weights + l, &w, Bytes);
     std::memcpy(squares + l, &sum, Bytes);
   }
+}
+
+inline void adagrad_alone(float& weight, float& squares, float slope, float rate, float offset) {
+  const float sum = squares + slope * slope;
+  weight -= rate * slope / std::sqrt(sum + offset);
+  squares = std::fmin(sum, most_squares);
 }
 
 // The sum of a class that no feature of a row has added to: not a number, and none that arithmetic makes.
@@ -125,37 +131,43 @@ class PostingRows {
                float offset, Isa isa) const
     requires(!std::is_const_v<Float>)
   {
-    constexpr std::size_t lanes = line_floats;
-    const Index* const ids = support_.ids.data();
     rate = std::fmin(rate, most_adagrad);
-    alignas(line_bytes) float some[lanes];
     for (std::size_t n = 0; n < x.indices.size(); ++n) {
       const auto [first, last] = postings_of(support_, x.indices[n], classes, n_classes_);
       const float value = std::clamp(x.values[n], -most_adagrad, most_adagrad);
       std::size_t p = first;
-      for (; p + lanes <= last; p += lanes) {
-        std::uint32_t any = 0;
-        for (std::size_t l = 0; l < lanes; ++l) {
-          some[l] = g[static_cast<std::size_t>(ids[p + l])];
-          any |= std::bit_cast<std::uint32_t>(some[l]) << 1;  // without the sign of a zero
-        }
-        if (any == 0) continue;
-        for (float& slope : some) slope *= value;
-        with_vectors(isa, [&]<std::size_t Bytes>() {
-          adagrad_line<Bytes>(values_.data() + p, squares.data() + p, some, rate, offset);
-        });
+      for (; p + line_floats <= last; p += line_floats) {
+        with_vectors(isa,
+                     [&]<std::size_t Bytes>() { descend<Bytes, line_floats>(p, g, value, squares, rate, offset); });
       }
+      // What is left of a line by fours, which all instruction sets have.
+      constexpr std::size_t four = 4;
+      for (; p + four <= last; p += four) descend<four * sizeof(float), four>(p, g, value, squares, rate, offset);
       for (; p < last; ++p) {
-        const float slope = value * g[static_cast<std::size_t>(ids[p])];
+        const float slope = value * g[static_cast<std::size_t>(support_.ids[p])];
         if (slope == 0) continue;
-        const float sum = squares[p] + slope * slope;
-        values_[p] -= rate * slope / std::sqrt(sum + offset);
-        squares[p] = std::fmin(sum, most_squares);
+        adagrad_alone(values_[p], squares[p], slope, rate, offset);
       }
     }
   }
 
  private:
+  // The steps of the N weights from p on, which are left alone where all gradients are 0.
+  template <std::size_t Bytes, std::size_t N>
+  void descend(std::size_t p, std::span<const float> g, float value, std::span<float> squares, float rate,
+               float offset) const {
+    const Index* const ids = support_.ids.data() + p;
+    alignas(line_bytes) float some[N];
+    std::uint32_t any = 0;
+    for (std::size_t l = 0; l < N; ++l) {
+      some[l] = g[static_cast<std::size_t>(ids[l])];
+      any |= std::bit_cast<std::uint32_t>(some[l]) << 1;  // without the sign of a zero
+    }
+    if (any == 0) return;
+    for (float& slope : some) slope *= value;
+    adagrad<Bytes>(values_.data() + p, squares.data() + p, some, N, rate, offset);
+  }
+
   Support support_;
   std::span<Float> values_;
   Index n_classes_;
