@@ -4,8 +4,8 @@ A call visits its rows once, or n_passes times, by the steps that `fit` would ma
 rows ("lbfgs"), it makes those of "implicit". A call begins as follows.
 
 - Weights of new classes are 0, or what `new_classes` says. Their intercepts follow from the counts of the classes: they
-  are the mean of the old intercepts less the logarithms of the old counts, plus the logarithms of their own. New
-  features may come by `new_features`: see `help(manyclass.training.growth)`.
+  are on the line that fits the old intercepts best over the logarithms of the old counts. New features may come by
+  `new_features`: see `help(manyclass.training.growth)`.
 - Parameters that were left open are what the first training made of them, as `resolved_params_` has it.
 - Where `learning_rate` is open, the steps of a linear model of one label a row fall by the curvature of the rows so
   far: that of weight (k, j) is 1 / (1 / eta + S_j C_k / (1.25 n)), S_j being the sum of the squares of feature j over
