@@ -12,9 +12,10 @@ rows ("lbfgs"), it makes those of "implicit". A call begins as follows.
   the n rows so far, those of `fit` included, and C_k the sum of p_k (1 - p_k). It is the variance of an online Laplace
   approximation with the prior variance eta. So nobody has to say how many rows will come: steps fall as 1 / n, those of
   rare features and of new classes stay long, and a call is worth as much as its rows are beside all before. With
-  alpha > 0, whose ridge shrinks all features alike, S_j is their mean. A first call takes eta = 30 / (median of
-  |x|^2 + 1) for solver="implicit", augment-and-reduce's included; of a softmax later rows may shrink it: see `help(manyclass.training.shrinkage)`. A call of
-  one pass over more rows than came before is trained in stretches, which double the rows, so that they do.
+  alpha > 0, whose ridge shrinks all features alike, S_j is their mean. A first call takes eta = 30 / (median of |x|^2
+  + 1) for solver="implicit", augment-and-reduce's included; `SoftmaxClassifier` shrinks it where later rows ask for
+  it: see `help(manyclass.training.shrinkage)`. A call of one pass over more rows than came before is trained in
+  stretches, which double the rows, so that they do.
 - Where a step size was set, and for other models, the step size follows the schedule of `fit`, which is wound back by
   the share of new rows: to its beginning where there are as many as the model has seen, and hardly at all for a few.
   The passes of the call then go through what is left of the schedule. A stream that began without `fit` keeps the first
