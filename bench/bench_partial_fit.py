@@ -6,6 +6,10 @@ best of a grid, by the test rows' loss after one call. Losses are also taken on 
 rise is the largest between two of them. `fit` of all rows at once, with nothing set and by the linear model that the
 stream trains, is the line to reach. One thread.
 
+Late classes: a tenth of the classes have all their rows in the second half of 20 calls; beside it a stream that has
+all classes from the start. Log-losses of the late classes' test rows, and of the others. Other models by calls have
+their own `fit` beside them.
+
 The first half of the rows lacks a tenth of the classes; the second half brings them, in some passes, beside a fit of
 all rows. `fit` has the solver that is named here and nothing else set. Then days: `fit` on four fifths, and the rest
 not at all, in twenty parts, or at once. Two threads.
@@ -17,9 +21,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from stream_peers import one_vs_rest, river_softmax
 
-from manyclass import SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.papers.data import load
 
 SETS = ("eurlex57k", "omniglot", "bibtex", "delicious")
@@ -174,3 +179,52 @@ def test_a_stream_from_nothing(timed, stream, small, what):
         row |= {f"at_{share}": f"{on_the_way[share // every - 1]:.3f}" for share in (1, 3, 10, 30) if share >= every}
     timed.tell(losses_in_10=[loss for _, loss in run.get(10, run[1])])
     timed.row("streams", data=stream.name, model=what, **row)
+
+
+@pytest.mark.parametrize("name", ["yso-en", "bibtex", "20news"])
+@pytest.mark.parametrize("late", [True, False])
+def test_a_tenth_of_the_classes_comes_late(timed, data_folder, name, late):
+    data, rng = load(name, scale="l2", max_rows=60_000, n_jobs=2), np.random.default_rng(0)
+    order = rng.permutation(len(data.y_train))
+    X, y = data.X_train[order], data.y_train[order]
+    classes = np.unique(y)
+    is_late = np.isin(y, rng.permutation(classes)[: len(classes) // 10])
+    others, n = np.flatnonzero(~is_late), len(y)
+    second = rng.permutation(np.concatenate([others[n // 2 :], np.flatnonzero(is_late)]))
+    rows = np.concatenate([others[: n // 2], second]) if late else np.arange(n)
+    model = SoftmaxClassifier(model="hybrid", random_state=0)
+
+    def learn():
+        for part in np.array_split(rows, 20):
+            model.partial_fit(X[part], y[part], classes=None if late else classes)
+
+    timed(learn, clock="processor")
+    tests = np.flatnonzero(np.isin(data.y_test, classes))
+    of_late = np.isin(data.y_test[tests], y[is_late])
+    for what, some in (("late", tests[of_late][:N_TEST]), ("others", tests[~of_late][:N_TEST])):
+        timed.tell(**{f"log_loss_of_{what}": model.evaluate(data.X_test[some], data.y_test[some])["log_loss"]})
+
+
+OTHER_MODELS = {
+    "margins": MarginClassifier(random_state=0),
+    "augment-and-reduce, gumbel": AugmentReduceClassifier(noise="gumbel", random_state=0),
+    "probit": AugmentReduceClassifier(noise="normal", random_state=0),
+    "embedding": SoftmaxClassifier(model="embedding", dim=16, random_state=0),
+    "hybrid": SoftmaxClassifier(model="hybrid", random_state=0),
+}
+
+
+@pytest.mark.parametrize("what", OTHER_MODELS)
+@pytest.mark.parametrize("stream", ["planted", "bibtex", "20news"], indirect=True)
+def test_other_models_by_calls(timed, stream, what):
+    def found(model):
+        measures = model.evaluate(stream.X_test, stream.y_test)
+        return measures.get("log_loss", measures["error"])
+
+    fitted = clone(OTHER_MODELS[what]).fit(stream.X, stream.y)
+    timed.tell(fit=found(fitted))
+    for n_calls in (1, 10, 100):
+        model = clone(OTHER_MODELS[what])
+        for rows in np.array_split(np.arange(len(stream.y)), n_calls):
+            model.partial_fit(stream.X[rows], stream.y[rows], classes=np.arange(stream.n_classes))
+        timed.tell(**{f"in_{n_calls}": found(model)})

@@ -107,7 +107,7 @@ def killed_at(monkeypatch, n):
 @pytest.mark.parametrize("case", CASES, ids=CASES)
 def test_a_fit_goes_on_bit_for_bit_wherever_it_was_killed(case, tmp_path, monkeypatch, many_slices):
     model, X, y = CASES[case]
-    whole = state_of(fitted(model, X, y))
+    whole = state_of(fitted(model, X, y, checkpoint=tmp_path / "whole"))  # with which no smaller step is tried
     # After each of the first checkpoints, and after fewer and fewer of many: each is made again for each later one.
     for n in itertools.accumulate(itertools.count(), lambda n, _: n + 1 + n // 4):
         folder = tmp_path / str(n)

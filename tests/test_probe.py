@@ -113,21 +113,29 @@ def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, si
 BY_PASSES = [name for name in solvers.SOLVERS if "lbfgs" not in name and "adagrad" not in name]
 
 
-@pytest.mark.parametrize("name", BY_PASSES)
+@pytest.mark.parametrize("averaging", ["none", "suffix"])
+@pytest.mark.parametrize("max_iter", [200, pytest.param(3000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("rate", [0.1, 1.0, 10.0])
-def test_no_rise_of_a_seventh_of_the_loss_of_no_model_is_silent(name, rate):
+@pytest.mark.parametrize("name", BY_PASSES)
+def test_no_training_that_ends_a_twentieth_of_a_nat_above_what_it_was_at_is_silent(name, rate, max_iter, averaging):
+    """Scores of negative sampling are no log-probabilities, so that no probe looks at it."""
+    if name == "negative_sampling":
+        pytest.skip("its own loss rises by at most .04, that of its scores says nothing")
     X, y = planted(np.random.default_rng(0), 60, 4, 9, scale=2)
-    losses = []
+    seen = {}
+
+    def look(state):
+        if state.n_iter & (state.n_iter - 1) == 0:  # as the probe does
+            seen[state.n_iter] = state.evaluate(X, y)["log_loss"]
+
     sampled = {} if name == "exact" else {"n_negatives": 2, "sampler": "uniform"}
-    model = SoftmaxClassifier(
-        solver=solvers.SOLVERS[name](schedule="constant"), learning_rate=rate, max_iter=200, random_state=0, **sampled
-    )
+    solver = solvers.SOLVERS[name](schedule="constant", averaging=averaging)
+    model = SoftmaxClassifier(solver=solver, learning_rate=rate, max_iter=max_iter, random_state=0, **sampled)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        model.fit(X, y, callback=lambda state: losses.append(state.evaluate(X, y)["log_loss"]))
-    looked = [losses[n - 1] for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= len(losses)] + losses[-1:]
-    if looked and looked[-1] > min(looked) + 0.15 * np.log(9) + 1e-3 and name != "negative_sampling":
-        assert any("diverged" in str(one.message) for one in told), (looked[-1], min(looked))
+        model.fit(X, y, callback=look)  # which lets no smaller step be tried
+    if seen and model.evaluate(X, y)["log_loss"] > min(seen.values()) + 0.05 + 1e-5:  # rounding
+        assert any("diverged" in str(one.message) for one in told), seen
 
 
 def fitted(X, y, name, rate, **options):

@@ -46,8 +46,7 @@ def a_day(n_items):
 
 n_items = N_ITEMS - N_NEW * DAYS
 X, y = opening = a_day(n_items)
-parameters = {"solver": "implicit", "random_state": 0}
-fixed, daily, forgetful = (SoftmaxClassifier(**parameters).fit(X, y) for _ in range(3))
+fixed, daily, forgetful = (SoftmaxClassifier(random_state=0).fit(X, y) for _ in range(3))
 
 # %%
 # Day by day
@@ -84,12 +83,12 @@ for name, by_day in losses.items():
 picture = plot.loss_over_time(losses)
 
 # %%
-# Nothing was told about steps: they fall by what the rows so far say of each weight, and stay long for new items. So
-# every day helps, while the model that was fitted once loses by every new item. A fit of all days but the last has:
+# Nothing was told about steps, and every day is learnt: the model that was fitted once loses .7 nats by new items and
+# tastes, the one that learns every day none. It ends within .05 nats of a fit of all days but the last, which has:
 
 past = [opening, *days[:-1]]
 X, y = sp.vstack([X for X, _ in past], format="csr"), np.concatenate([y for _, y in past])
-print(f"refitted on all days: {all_rows_loss(SoftmaxClassifier(**parameters).fit(X, y), *days[-1]):.2f} nats")
+print(f"refitted on all days: {all_rows_loss(SoftmaxClassifier(random_state=0).fit(X, y), *days[-1]):.2f} nats")
 
 # %%
 # Files larger than memory

@@ -115,6 +115,7 @@ TRIED = Case(
 FULL_PASSES = Case("in full passes", _solver("lbfgs"))
 AUTO_SOLVER = Case("with solver='auto'", lambda q: q.is_open("solver"))
 EXACT = Case("of the solver 'exact'", _solver("exact"))
+BY_IMPLICIT = Case("of the solver 'implicit'", _solver("implicit"))
 IMPLICIT = Case("of the solver 'implicit'", lambda q: q["solver"].name == "implicit" and POINTS.holds(q))
 ADAPTIVE = Case("with schedule='adaptive'", lambda q: q.asked("schedule") == "adaptive")
 UNNORMALIZED = Case(
@@ -399,6 +400,13 @@ RULES = (
         r"0.01 / n_samples times the mean of \|x_i\|^2",
     ),
     Rule("alpha", ALWAYS, 0.0),
+    Rule(
+        "learning_rate",
+        FALLS & BY_IMPLICIT,
+        _first_rate_of_stream,
+        "decisions: steps of a stream",
+        r"30 / (median of \|x\|^2 + 1), without b / median of \|x\|^2, from where steps fall by the curvature",
+    ),
     Rule("learning_rate", UTILITY & ADAPTIVE, Figure("ADAPTIVE_RATE"), "Ruiz et al. 2018, section 4"),
     Rule("learning_rate", UTILITY & NORMAL_SGD, _rate, "gradients grow with the scores", f"0.01 {OVER_SQUARE}"),
     Rule("learning_rate", UTILITY, _rate, says=f"1 {OVER_SQUARE}"),
@@ -427,13 +435,6 @@ RULES = (
     ),
     Rule("learning_rate", ADAPTIVE, Figure("ADAPTIVE_RATE"), "Ruiz et al. 2018, section 4"),
     Rule("learning_rate", UNNORMALIZED, _rate, says=f"1 {OVER_SQUARE}"),
-    Rule(
-        "learning_rate",
-        FALLS & IMPLICIT,
-        _first_rate_of_stream,
-        "decisions: steps of a stream",
-        r"30 / (median of \|x\|^2 + 1), without b / median of \|x\|^2, from where steps fall by the curvature",
-    ),
     Rule(
         "learning_rate",
         ALWAYS,

@@ -4,17 +4,18 @@ A call visits its rows once, or n_passes times, by the steps that `fit` would ma
 rows ("lbfgs"), it makes those of "implicit". A call begins as follows.
 
 - Weights of new classes are 0, or what `new_classes` says. Their intercepts follow from the counts of the classes: they
-  are the mean of the old intercepts less the logarithms of the old counts, plus the logarithms of their own. New
-  features may come by `new_features`: see `help(manyclass.training.growth)`.
+  are on the line that fits the old intercepts best over the logarithms of the old counts. New features may come by
+  `new_features`: see `help(manyclass.training.growth)`.
 - Parameters that were left open are what the first training made of them, as `resolved_params_` has it.
 - Where `learning_rate` is open, the steps of a linear model of one label a row fall by the curvature of the rows so
   far: that of weight (k, j) is 1 / (1 / eta + S_j C_k / (1.25 n)), S_j being the sum of the squares of feature j over
   the n rows so far, those of `fit` included, and C_k the sum of p_k (1 - p_k). It is the variance of an online Laplace
   approximation with the prior variance eta. So nobody has to say how many rows will come: steps fall as 1 / n, those of
   rare features and of new classes stay long, and a call is worth as much as its rows are beside all before. With
-  alpha > 0, whose ridge shrinks all features alike, S_j is their mean. A first call takes eta = 30 / (median of
-  |x|^2 + 1) for solver="implicit"; later rows may shrink it: see `help(manyclass.training.shrinkage)`. A call of
-  one pass over more rows than came before is trained in stretches, which double the rows, so that they do.
+  alpha > 0, whose ridge shrinks all features alike, S_j is their mean. A first call takes eta = 30 / (median of |x|^2
+  + 1) for solver="implicit", augment-and-reduce's included; `SoftmaxClassifier` shrinks it where later rows ask for
+  it: see `help(manyclass.training.shrinkage)`. A call of one pass over more rows than came before is trained in
+  stretches, which double the rows, so that they do.
 - Where a step size was set, and for other models, the step size follows the schedule of `fit`, which is wound back by
   the share of new rows: to its beginning where there are as many as the model has seen, and hardly at all for a few.
   The passes of the call then go through what is left of the schedule. A stream that began without `fit` keeps the first

@@ -40,9 +40,9 @@ COST_OF_NOISE = 100
 # In units of the loss of W = 0 and beyond twice the standard error: a loss so high or a rise by so much is no noise of
 # steps that learn. (Where labels are random, steps of the default size end at up to 1.09.)
 TOO_HIGH, TOO_MUCH = 1.1, 0.25
-# Where the log-loss is what steps of single points make smaller, a rise of the objective by more than this, in the same
-# unit, is told if it is more than twice its own standard error. Fits of some ten or hundred rows rise by up to .14.
-RISE = 0.15
+# Where the log-loss is what steps of single points make smaller, a rise of the objective by more than this, in nats, is
+# told if it is more than twice its own standard error.
+RISE = 0.05
 
 
 @dataclass
@@ -233,7 +233,7 @@ class Probe:
             at_zero,
             frozenset(passes),
             some,
-            least_rise=(RISE if paired else TOO_MUCH) * at_zero,
+            least_rise=RISE if paired else TOO_MUCH * at_zero,
             paired=paired,
             share=size / n_points,
             ridge=ridge,
@@ -409,6 +409,10 @@ class CoreTraining(ABC):
     def arrays(self) -> Arrays:
         """Return the arrays that training moves, for a checkpoint."""
 
+    def as_model(self) -> TrainingState:
+        """Return the state whose weights are those that training would leave now: the iterate, or an average."""
+        return self.state
+
     def own_numbers(self) -> dict[str, Any]:
         """Return the numbers that this kind of training moves, as JSON has them."""
         return {}
@@ -453,7 +457,7 @@ class CoreTraining(ABC):
         if self._probe is None:
             return None
         if self.state.n_iter not in self._probe.looks:
-            self._probe.look(self.state, self.state.n_iter)
+            self._probe.look(self.as_model(), self.state.n_iter)
         return self._probe.verdict()
 
     def numbers(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from manyclass.weights.arrays import Doubles, Floats
 from manyclass.weights.weights import Weights
 
 MOST_KEPT = float(np.finfo(np.float32).max)
+OF_ONE = 10.0  # what says that intercepts have a slope of 1: as much as ten classes with counts e times the mean
 
 
 class Kept:
@@ -241,14 +242,17 @@ def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> 
 
 
 def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> None:
-    """Begin new classes at the mean of the old intercepts less the logarithms of counts, plus those of their own.
+    """Begin new classes on the line that fits the intercepts of old ones best, over the logarithms of their counts.
 
-    `counts`, above 0, are those of all rows.
+    Intercepts of unbiased shares have a slope of 1; those of rare classes lag behind in a stream of many classes, and
+    have been .5. `counts`, above 0, are those of all rows.
     """
     old = np.zeros(len(counts), dtype=bool)
     old[before.position] = True
     counted = old & (before.counts > 0)
     if not counted.any():
         return
-    level = float(np.mean(intercept[counted] - np.log(before.counts[counted])))
-    intercept[~old] = (level + np.log(counts[~old])).astype(np.float32)
+    logs, there = np.log(before.counts[counted]), intercept[counted].astype(np.float64)
+    away = logs - logs.mean()
+    slope = np.clip((away @ (there - there.mean()) + OF_ONE) / (away @ away + OF_ONE), 0, 1)
+    intercept[~old] = (there.mean() + slope * (np.log(counts[~old]) - logs.mean())).astype(np.float32)

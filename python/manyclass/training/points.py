@@ -9,7 +9,7 @@ to the tail, at the price of variance.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import core_plan, core_state, first_carried
-from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
+from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import alike
@@ -295,6 +295,11 @@ class PointsTraining(CoreTraining):
             self.search.refresh(self.weights, self.memory.scale)
         return False
 
+    def as_model(self) -> TrainingState:
+        """Return the state of the average, where iterates are averaged."""
+        weights, scale = self.memory.model(self.weights)
+        return replace(self.state, _weights=weights, _scale=scale)
+
     def arrays(self) -> Arrays:
         """Return weights, what is kept beside them, what points carry, heads, and the best model so far."""
         kept = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
@@ -367,8 +372,7 @@ def fit_points(
         at_zero=float(np.log(n_classes)),
         n_drawn=n_drawn,
         noise=plan.utility.noise if plan.utility else "gumbel",
-        # An average is not the last iterate, and one pass over few new rows may end above a model that knew them.
-        minimised=plan.averaging == "none" and seen is None,
+        minimised=seen is None,  # one pass over few new rows may end above a model that knew them
         ridge=plan.alpha,
     )
     training, rate = trained(made, plan, watch, signs)
