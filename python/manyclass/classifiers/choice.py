@@ -24,6 +24,7 @@ from manyclass.weights.arrays import Doubles
 
 MOST_EXACT = 1 << 31  # pairs of a row and an alternative up to which "auto" looks at all of them
 MOST_BY_FUNCTION = 1 << 27  # the same where a function makes their features
+MANY_PAIRS = 100_000_000
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
@@ -66,9 +67,10 @@ class ChoiceClassifier(ChoiceAnswers):
     n_negatives : int, default=64
         Alternatives drawn for a row and pass by "double_sum".
     max_iter : int or "auto", default="auto"
-        Iterations of L-BFGS (500) or passes of "double_sum" (12).
-    tol : float, default=1e-8
-        L-BFGS ends at derivatives of this size in coordinates where second derivatives are about 1.
+        Iterations of L-BFGS (500) or passes of "double_sum" (16).
+    tol : float or "auto", default="auto"
+        L-BFGS ends at derivatives of this size in coordinates where second derivatives are about 1; "auto" is 1e-8, but
+        1e-4 / sqrt(n_rows) beyond 10^8 pairs of a row and an alternative.
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores.
     random_state : int, RandomState instance or None, default=None
@@ -86,7 +88,8 @@ class ChoiceClassifier(ChoiceAnswers):
     std_errors_error_ : ndarray of shape (n_coefficients,), float64
         Relative standard errors of these, where they come from rows drawn by chance; else 0.
     draw_errors_ : ndarray of shape (n_coefficients,), float64
-        Standard errors that drawn alternatives leave in coef_ beside; 0 with "lbfgs".
+        Standard errors that drawn alternatives leave in coef_ beside, those of weights that rows get from their own
+        log-normalisers included; 0 with "lbfgs".
     loss_curve_ : ndarray of shape (n_iter_,), float64, mean log-loss with the ridge
     n_iter_ : int
     converged_ : bool
@@ -123,7 +126,7 @@ class ChoiceClassifier(ChoiceAnswers):
         solver: Literal["auto", "lbfgs", "double_sum"] = "auto",
         n_negatives: int = 64,
         max_iter: int | Literal["auto"] = "auto",
-        tol: float = 1e-8,
+        tol: float | Literal["auto"] = "auto",
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -165,7 +168,8 @@ class ChoiceClassifier(ChoiceAnswers):
         check_number("n_negatives", self.n_negatives, low=1, integer=True)
         if self.max_iter != "auto":
             check_number("max_iter", self.max_iter, low=1, integer=True)
-        check_number("tol", self.tol, low=0, open_low=True)
+        if self.tol != "auto":
+            check_number("tol", self.tol, low=0, open_low=True)
         n_threads_from(self.n_jobs)
         if self.nests is not None and self.noise != "gumbel":
             raise ValueError(f"noise is {self.noise!r}; with nests it must be 'gumbel'")
@@ -211,13 +215,16 @@ class ChoiceClassifier(ChoiceAnswers):
 
         if solver == "lbfgs":
             most = 500 if self.max_iter == "auto" else int(self.max_iter)
-            found = fit_exactly(objective, free, start, tol=self.tol, max_iter=most, seed=seed, watch=watch)
+            # Where much is to be looked at, a ten-thousandth of a standard error.
+            auto = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
+            tol = auto if self.tol == "auto" else float(self.tol)
+            found = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
             losses = objective.losses(found.theta)
             weights = 1.0 if sets.sample_weight is None else sets.sample_weight
             likelihood, null = -float(np.sum(weights * losses)), _null(sets)
         else:
             batch = int(np.clip(sets.n_rows // 50, 64, 8192))
-            passes = 12 if self.max_iter == "auto" else int(self.max_iter)
+            passes = 16 if self.max_iter == "auto" else int(self.max_iter)
             share = 0.0 if sets.lists.only else 0.5
             found = fit_drawn(objective, free, start, DrawnPlan(self.n_negatives, share, passes, batch, seed), watch)
             likelihood, null = np.nan, np.nan

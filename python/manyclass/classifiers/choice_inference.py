@@ -15,8 +15,9 @@ from manyclass.training.choice import ChoiceForm, ChoiceObjective
 from manyclass.training.choice_solvers import Free
 from manyclass.weights.arrays import Doubles
 
-MOST_PAIRS = 1 << 31  # beyond these covariances are those of rows drawn by chance
-DRAWN_PAIRS = 1 << 28
+# Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
+# without and with a function of pairs.
+MOST_PAIRS, DRAWN_PAIRS = (1 << 31, 1 << 27), (1 << 28, 1 << 26)
 FOLDS = 8
 COVARIANCES = ("auto", "hessian", "robust", "clustered", "none")
 
@@ -72,11 +73,12 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     own = free.of(theta)
     moves = np.flatnonzero((own > low) & (own < high))
     M = free.matrix[:, moves]
-    if sets.n_pairs <= MOST_PAIRS:
+    most, drawn = MOST_PAIRS[sets.function is not None], DRAWN_PAIRS[sets.function is not None]
+    if sets.n_pairs <= most:
         matrix = _sandwich(objective, theta, M, kind, total)
         error, n_rows = np.zeros(len(theta)), sets.n_rows
     else:
-        n_rows = max(FOLDS * 20, DRAWN_PAIRS * sets.n_rows // sets.n_pairs)
+        n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
         who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
         fold = (
             np.random.RandomState(seed).permutation(int(who.max()) + 1)[who]

@@ -17,8 +17,10 @@ from manyclass.training.choice import ChoiceForm, ChoiceObjective
 from manyclass.weights.arrays import Doubles, Ids
 
 LEAST_DISSIMILARITY = 0.05
+FIRST_VISITS = 2  # of a row before its first step
 LONGEST = 0.5  # of a step with drawn alternatives, in nats: far beyond what noise makes of it
 START_ROWS = 20_000
+MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,14 @@ def fit_exactly(
     -------
     ChoiceFit
     """
-    T = _preconditioner(objective, free, start, seed, 2000)
+    n_rows = objective.sets.n_rows
+    if n_rows > MANY_ROWS * START_ROWS and objective.form.rank <= 0:
+        rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS])
+        first = ChoiceObjective(objective.form, objective.sets.take(rows), objective.ridge, objective.n_threads)
+        start = fit_exactly(first, free, start, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None).theta
+        T = _preconditioner(objective, free, start, seed, START_ROWS)
+    else:
+        T = _preconditioner(objective, free, start, seed, 2000)
     losses: list[float] = []
     begin = free.of(start)
     back = np.linalg.solve(T, begin) if T.size else begin
@@ -285,23 +294,24 @@ def fit_drawn(
     """
     form, sets, threads = objective.form, objective.sets, objective.n_threads
     random = np.random.RandomState(plan.seed)
-    n = sets.n_rows
+    n, chosen = sets.n_rows, sets.known_choices
 
     def drawn(rows: NDArray[np.int64], epoch: int) -> ChoiceLists:
         by = (plan.share, plan.seed, epoch)
         return sets.draw(rows, plan.n_draws, share=by[0], seed=by[1], epoch=by[2], n_threads=threads)
 
-    rows = np.sort(random.permutation(n)[:START_ROWS])
-    part = replace(sets.take(rows), lists=drawn(rows, 0), function=None)
+    first_rows = np.sort(random.permutation(n)[:START_ROWS])
+    part = replace(sets.take(first_rows), lists=drawn(first_rows, 0), function=None)
     first = ChoiceObjective(form, part, objective.ridge, threads)
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=plan.seed, watch=lambda _: None)
-    T = _preconditioner(first, free, near.theta, plan.seed, len(rows))
+    T = _preconditioner(first, free, near.theta, plan.seed, len(first_rows))
     metric = T @ T.T
     own = free.of(near.theta)
     low, high = np.array(free.bounds).reshape(-1, 2).T
-    u = np.full(n, np.nan)
+    sums = _RowSums(np.full(n, -np.inf), np.full(n, -np.inf))
     losses, means = [], []
     n_steps = 0
+    begins = (1, 1 + plan.n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
     for epoch in range(1, plan.n_passes + 1):
         order = random.permutation(n)
         total, mean, n_batches = 0.0, np.zeros(free.n), 0
@@ -310,8 +320,10 @@ def fit_drawn(
             theta = free.whole(own)
             X, weights = sets.X[rows], objective.weights[rows] * (n / len(rows))
             core = form.for_core(theta, sets, X) | {"model": "drawn"}
-            if epoch == 1:
-                u[rows] = _log_sums(core, drawn(rows, plan.n_passes + 1), sets.known_choices[rows], threads)
+            for visit in range(FIRST_VISITS if epoch in begins else 0):
+                own_draws = drawn(rows, plan.n_passes + 10 * epoch + visit)
+                sums.add(rows, _log_sums(core, own_draws, chosen[rows], threads), visit)
+            visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
             values, found, constants = np.empty(len(rows)), np.empty(len(rows)), np.zeros(sets.n_alternatives)
             tastes = np.empty((len(rows), core["n_features"]))
             pairs = np.empty((len(rows), len(form.pair_names)))
@@ -319,9 +331,9 @@ def fit_drawn(
             _core.choice_sums(
                 **core,
                 **drawn(rows, epoch).for_core(),
-                chosen=sets.known_choices[rows],
+                chosen=chosen[rows],
                 weights=weights,
-                log_normalizers=u[rows],
+                log_normalizers=sums.log_normalizers(rows, visits),
                 n_threads=threads,
                 losses=values,
                 inclusive_values=found,
@@ -335,8 +347,7 @@ def fit_drawn(
             step = rate * (metric @ free.reduced(gradient))
             length = np.sqrt(max(float(rate * step @ free.reduced(gradient)), 0.0))
             own = np.clip(own - step * min(1.0, LONGEST / max(length, 1e-300)), low, high)
-            share = 1 / (epoch + 1)
-            u[rows] = np.logaddexp(np.log1p(-share) + u[rows], np.log(share) + found)
+            sums.add(rows, found, visits)
             total += float(weights @ values) * len(rows) / n
             mean += own
             n_batches += 1
@@ -344,8 +355,55 @@ def fit_drawn(
         watch(total)
         means.append(mean / n_batches)
     late = np.array(means[plan.n_passes // 2 :])
-    spread = np.std(late, axis=0, ddof=1) / np.sqrt(len(late)) if len(late) > 1 else np.zeros(free.n)
-    return ChoiceFit(free.whole(late.mean(axis=0)), np.array(losses), True, np.abs(free.matrix @ spread))
+    own = late.mean(axis=0)
+    spread = np.var(late, axis=0, ddof=1) / len(late) if len(late) > 1 else np.zeros(free.n)
+    # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay consistent,
+    # and are off by their standard errors times its standard deviation. Its square is the mean of a product of two
+    # estimates that are independent of each other.
+    core = form.for_core(free.whole(own), sets, sets.X[first_rows]) | {"model": "drawn"}
+    u = sums.log_normalizers(first_rows, visits)
+    pair = [
+        np.exp(_log_sums(core, drawn(first_rows, 10 * (plan.n_passes + 9) + visit), chosen[first_rows], threads) - u)
+        for visit in (FIRST_VISITS, FIRST_VISITS + 1)
+    ]
+    of_weights = max(float(np.mean(pair[0] * pair[1]) - np.mean(pair[0]) * np.mean(pair[1])), 0.0)
+    errors = np.sqrt(spread + of_weights * np.diag(metric) / n)
+    return ChoiceFit(free.whole(own), np.array(losses), True, np.abs(free.matrix @ errors))
+
+
+def _share(visits: int) -> float:
+    """The share of a visit's estimate in the mean, of which there were `visits` before: weights grow like t^2.
+
+    Estimates of older visits are those at older coefficients, towards which they pull: by t^-1.5, where it would be
+    t^-0.5 with equal weights.
+    """
+    return 3 / (visits + 3)
+
+
+@dataclass(frozen=True)
+class _RowSums:
+    """The logarithm of the mean over visits of each row's estimates of A_i, and of the mean of their squares."""
+
+    means: Doubles
+    squares: Doubles
+
+    def add(self, rows: NDArray[np.int64], found: Doubles, visits: int) -> None:
+        """Take an estimate in, of which there were `visits` before."""
+        with np.errstate(divide="ignore"):
+            share, rest = np.log(_share(visits)), np.log1p(-_share(visits))
+        self.means[rows] = np.logaddexp(rest + self.means[rows], share + found)
+        self.squares[rows] = np.logaddexp(rest + self.squares[rows], share + 2 * found)
+
+    def log_normalizers(self, rows: NDArray[np.int64], visits: int) -> Doubles:
+        """Return u: e^-u is 1 / A_i but for terms of the second order in 1 / visits.
+
+        The mean of 1 / M is (1 + v) / A, M being the mean of the estimates and v its variance in relation to A^2.
+        """
+        of_squares = 0.0  # the sum of squares of the weights
+        for visit in range(visits):
+            of_squares = (1 - _share(visit)) ** 2 * of_squares + _share(visit) ** 2
+        spread = np.expm1(self.squares[rows] - 2 * self.means[rows]) * of_squares / (1 - of_squares)
+        return np.asarray(self.means[rows] + np.log1p(np.maximum(spread, 0.0)))
 
 
 def _log_sums(core: Mapping[str, Any], lists: ChoiceLists, chosen: Ids, n_threads: int) -> Doubles:
