@@ -1,6 +1,8 @@
 """Choice models against their definitions and a general optimiser; drawn alternatives; the estimator."""
 
 import itertools
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +10,17 @@ import pytest
 import scipy.optimize
 import scipy.sparse as sp
 from choice_twins import NOISES, K, N, log_likelihoods, numerical, split, world
+from safetensors.numpy import load_file, save_file
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import manyclass
 from manyclass import ChoiceClassifier, SoftmaxClassifier, _core
+from manyclass.classifiers.saving import load_classifier
 from manyclass.datasets import choice_sets
 from manyclass.training.choice import ChoiceForm, ChoiceObjective
 from manyclass.training.choice_solvers import free_of
+from manyclass.weights.tensor_file import open_tensors
 
 # The objective
 
@@ -329,3 +335,86 @@ def test_free_coefficients_are_put_back(seed):
     assert free.whole(np.array([7.0])).tolist() == [7, 2, 7, 2]
     gradient = np.random.default_rng(seed).normal(size=4)
     assert free.reduced(gradient).tolist() == [gradient[0] + gradient[2]]
+
+
+# Files
+
+
+@pytest.mark.parametrize("kind", ["full", "sparse Z and groups", "nested text", "softmax", "drawn", "rank"])
+def test_a_saved_model_comes_back(seed, tmp_path, kind):
+    sets, *_ = world(seed, n=120)
+    own = {
+        "full": {},
+        "sparse Z and groups": {"constants": ["a", "b", "a", "c", "b"], "interactions": "none"},
+        "nested text": {"nests": [*"uuvvw"], "interactions": "none"},
+        "softmax": {"alpha": {"pairs": 0.1}},
+        "drawn": {"solver": "double_sum", "n_negatives": 2, "max_iter": 4, "alpha": 0.1},
+        "rank": {"interactions": 1},
+    }[kind]
+    if kind == "sparse Z and groups":
+        sets = replace(sets, Z=sp.csr_array(sets.Z))
+    elif kind == "nested text":
+        sets = replace(sets, alternatives=np.array([*"edcba"]))
+    elif kind == "softmax":
+        sets = replace(sets, Z=None, alternative_names=())
+    model = ChoiceClassifier(random_state=seed, **own).fit(sets)
+    model.save(tmp_path / "m")
+    again = manyclass.load(tmp_path / "m")
+    assert type(again) is ChoiceClassifier
+    assert again.predict_proba(sets).tolist() == model.predict_proba(sets).tolist()
+    assert str(again.summary()) == str(model.summary())
+    np.testing.assert_array_equal(again.covariance_, model.covariance_)
+    assert again.classes_.tolist() == model.classes_.tolist()
+    again.fit(sets)  # parameters came back, too
+    np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-9)
+
+
+def test_damaged_choice_models_are_refused(tmp_path):
+    model = ChoiceClassifier(nests=[*"uuvvw"]).fit(replace(world(0)[0], alternatives=np.array([*"edcba"])))
+    path = tmp_path / "m"
+    model.save(path)
+    whole = path.read_bytes()
+    tensors, metadata = load_file(path), open_tensors(path).metadata
+
+    def refused(change_tensors=None, change_about=None, **change_metadata):
+        about = {**json.loads(metadata["model"]), **(change_about or {})}
+        save_file(
+            {**tensors, **(change_tensors or {})}, path, {**metadata, "model": json.dumps(about), **change_metadata}
+        )
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            manyclass.load(path)
+
+    n = len(tensors["theta"])
+    refused({"theta": np.full(n, np.nan)})
+    refused({"theta": np.zeros(n)})  # dissimilarities of 0
+    refused({"theta": np.ones(n + 1)})
+    refused({"covariance": -np.eye(n)})
+    refused({"nests": np.full(5, 7, np.int32)})
+    refused({"Z": np.full((5, 2), np.inf)})
+    for change in (
+        {"noise": "cauchy"},
+        {"n_alternatives": 4},
+        {"n_alternatives": -1},
+        {"pair_names": ["a"]},
+        {"rank": "1"},
+        {"rank": 3},
+        {"solver": None},
+        {"parameters": {"noise": "gumbel", "price": 1}},
+        {"parameters": {"alpha": -1}},
+        {"converged": 3},
+        {"Z": "wide"},
+        {"n_rows": 0},
+        {"chooser_names": [1, 2]},
+    ):
+        refused(change_about=change)
+    refused(format_version="2")
+    for end in (0, 5, 100, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            manyclass.load(path)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="is a choice model"):
+        load_classifier(path)
+    SoftmaxClassifier(max_iter=1).fit(np.eye(2, dtype=np.float32), [0, 1]).save(path)
+    with pytest.raises(ValueError, match="is not a choice model"):
+        ChoiceClassifier.load(path)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.classifiers.choice_answers import ChoiceAnswers, ChoiceState
+from manyclass.classifiers.choice_files import FORMAT, read_choice_model, write_choice_model
 from manyclass.classifiers.choice_inference import COVARIANCES, Covariance, covariance_of
 from manyclass.datasets.choice_tables import choice_sets
 from manyclass.datasets.choices import ChoiceSets
@@ -21,6 +22,7 @@ from manyclass.registry import names
 from manyclass.training.choice import PARTS, ChoiceForm, ChoiceObjective, kept
 from manyclass.training.choice_solvers import DrawnPlan, Free, fit_drawn, fit_exactly, free_of
 from manyclass.weights.arrays import Doubles
+from manyclass.weights.tensor_file import PathLike, open_tensors, reading
 
 MOST_EXACT = 1 << 31  # pairs of a row and an alternative up to which "auto" looks at all of them
 MOST_BY_FUNCTION = 1 << 27  # the same where a function makes their features
@@ -145,6 +147,54 @@ class ChoiceClassifier(ChoiceAnswers):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    # Files
+
+    def save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted model as a safetensors file, which `manyclass.load` reads.
+
+        Parameters
+        ----------
+        path : str or path-like
+        notes : mapping of str to what JSON holds, optional
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        TypeError
+            If alternatives are neither integers nor text.
+        ValueError
+            If coefficients are not finite.
+        """
+        write_choice_model(self._fitted, self.get_params(deep=False), path, notes)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Return a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Raises
+        ------
+        ValueError
+            If the file is no choice model, truncated, inconsistent or of a newer format.
+        """
+        file = open_tensors(path)
+        if file.metadata.get("format") != FORMAT:
+            raise ValueError(f"{file.path} is not a choice model of manyclass")
+        with reading(file):
+            parameters, state = read_choice_model(file)
+            unknown = sorted(set(parameters) - set(cls._get_param_names()))
+            if unknown:
+                raise ValueError(f"{cls.__name__} has no parameter {unknown[0]!r}")
+            model = cls(**parameters)
+            model.check_parameters()
+        model._state = state
+        model.n_features_in_ = len(state.form.chooser_names)
+        return model
 
     # Training
 
