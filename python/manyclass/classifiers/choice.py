@@ -46,7 +46,7 @@ class ChoiceClassifier(ChoiceAnswers):
     ----------
     noise : {"gumbel", "normal", "logistic"}, default="gumbel"
         Multinomial logit; multinomial probit with independent noise of unit variance; or logistic noise.
-    interactions : {"auto", "none", "full"} or int, default="auto"
+    interactions : int, "auto", "none" or "full", default="auto"
         W: none, full, or of that rank. Without features of alternatives it has a column for each alternative but the
         first. "auto" is "full" where there are features of choosers.
     constants : {"auto", "none", "alternative"} or array-like of shape (n_alternatives,), default="auto"

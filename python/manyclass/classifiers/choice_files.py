@@ -165,9 +165,7 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         alternatives,
         _features(file, about["Z"], (k, q)),
         ChoiceFit(theta, finite(file, "losses", losses), _flag(about, "converged"), errors["draw_errors"]),
-        Covariance(
-            about["covariance_kind"], matrix, errors["covariance_error"], count(file, about, "covariance_rows", 0)
-        ),
+        Covariance(kind, matrix, errors["covariance_error"], count(file, about, "covariance_rows", 0)),
         count(file, about, "n_rows", 1),
         count(file, about, "n_free", 0),
         likelihood,
