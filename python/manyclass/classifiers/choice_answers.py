@@ -470,7 +470,8 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         slope[b] -= ratio / self.coef_[b]
         error = float(np.sqrt(slope @ np.nan_to_num(self.covariance_) @ slope))
         reach = float((self.confidence_intervals(level)[b, 1] - self.coef_[b]) / self.std_errors_[b]) * error
-        return {"estimate": float(ratio), "std_error": error, "low": ratio - reach, "high": ratio + reach}
+        low, high = float(ratio) - reach, float(ratio) + reach
+        return {"estimate": float(ratio), "std_error": error, "low": low, "high": high}
 
     def marginal_effects(self, X: Any, feature: str, alternative: Any = None) -> Doubles:
         """Return the derivatives of all probabilities by a feature, by central differences.
