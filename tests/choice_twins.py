@@ -24,7 +24,7 @@ def log_likelihoods(u, y, model="gumbel", nests=None, dissimilarity=None):
             out.append(np.log(p))
         return np.array(out)
     noise = {"normal": stats.norm, "logistic": stats.logistic}[model]
-    e = np.linspace(-15, 45, 2401)  # the trapezoidal rule errs by rounding only
+    e = np.linspace(-45, 60, 3501)  # the trapezoidal rule errs by rounding only
     gaps = u[np.arange(len(u)), y][:, None] - u  # infinite where there is no such alternative
     logs = noise.logcdf(e + gaps[:, :, None])
     logs[np.arange(len(u)), y] = noise.logpdf(e)
