@@ -173,7 +173,7 @@ def test_policies_move_shares_and_surplus_as_the_logsum_says(seed):
     some = sets.take(spare)
     found = model.simulate(some, some.without(1), price="s0")
     u[:, 1] = -np.inf
-    after = np.exp(u - np.logaddexp.reduce(u, axis=1, keepdims=True))[spare]
+    after = np.exp(u[spare] - np.logaddexp.reduce(u[spare], axis=1, keepdims=True))
     np.testing.assert_allclose(found["share_after"], np.average(after, axis=0, weights=weight[spare]), rtol=1e-10)
     assert found["share_after"][1] == 0
     assert np.all(found["inclusive_value_change"] <= 1e-12)
