@@ -1,13 +1,12 @@
 """Location choice
 ===============
 
-Where do people move, shop or work, among thousands of zones? Each zone has features, each pair of a home and a zone has
-a distance, and what is wanted are coefficients with standard errors: what a kilometre is worth, and who would go where
-if a zone closed. Usual packages draw some zones for each person, correct the likelihood, and then have logsums that
-are off by the logarithm of the share they drew. :class:`~manyclass.ChoiceClassifier` looks at all zones, or draws them
-for a sum whose gradient has no bias; the model that comes out is that of all zones.
-
-The choices are made here, so that the coefficients are known.
+Where do people move, shop or work, among thousands of zones? Zones have features, a home and a zone have a distance,
+and what is wanted are coefficients with standard errors: what a kilometre is worth, and who would go where if a zone
+closed. The usual way out is to draw some zones for each person and to correct the likelihood; logsums are then off by
+the logarithm of the share that was drawn. :class:`~manyclass.ChoiceClassifier` looks at all zones, or draws them for a
+sum whose gradient has no bias; the model that comes out is that of all zones. The choices are made here, so that the
+coefficients are known.
 """
 
 # %%
