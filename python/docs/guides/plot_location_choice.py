@@ -30,6 +30,7 @@ rich = rng.integers(0, 2, (N_PEOPLE, 1)).astype(float)
 
 
 def distance(people, zones):
+    """Kilometres from homes to zones."""
     return np.linalg.norm(place[home[people]] - place[zones], axis=1, keepdims=True)
 
 
