@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #   core    io     math            weights select   objective          step       model      search  train     evaluate
 STAGES = (
     *("core", "io", "math", "weights", "select", "objective", "step", "text", "model", "search", "train", "evaluate"),
-    *("exact", "utility"),
+    *("exact", "utility", "choice"),
 )
 
 TOP_LEVEL = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "cpp", "python", "tests", "bench"}

@@ -30,6 +30,7 @@ PYBIND11_MODULE(_core, m) {
   bind_weights(m);
   bind_output_layer(m);
   bind_utilities(m);
+  bind_choice(m);
   bind_gradient(m);
   bind_losses(m);
   bind_math(m);

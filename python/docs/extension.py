@@ -43,7 +43,10 @@ MODULES = (
     *("manyclass.datasets", "manyclass.metrics", "manyclass.plot", "manyclass.heads", "manyclass.losses"),
     *("manyclass.bounds", "manyclass.bounds.closed_forms", "manyclass.special"),
 )
-GUIDES = ("tags_for_texts", "next_item", "learn_every_day", "embeddings", "choice_probabilities", "word_vectors")
+GUIDES = (
+    *("tags_for_texts", "next_item", "learn_every_day", "embeddings", "choice_probabilities", "location_choice"),
+    "word_vectors",
+)
 
 
 def records(name: str) -> list[dict[str, Any]]:

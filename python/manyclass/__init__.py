@@ -19,6 +19,7 @@ from manyclass.version import __version__
 
 if TYPE_CHECKING:
     from manyclass import models, samplers, solvers
+    from manyclass.classifiers.choice import ChoiceClassifier
     from manyclass.classifiers.margin import MarginClassifier
     from manyclass.classifiers.saving import load
     from manyclass.classifiers.softmax import SoftmaxClassifier
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AugmentReduceClassifier",
+    "ChoiceClassifier",
     "DecomposedIndex",
     "MarginClassifier",
     "SkipGram",
@@ -50,6 +52,7 @@ __all__ = [
 # scikit-learn and SciPy take most of a second to load, so a name is loaded where it is first used (PEP 562).
 _HOMES = {
     "AugmentReduceClassifier": "classifiers.utility",
+    "ChoiceClassifier": "classifiers.choice",
     "DecomposedIndex": "search.decomposed",
     "MarginClassifier": "classifiers.margin",
     "SkipGram": "words.skip_gram",

@@ -454,6 +454,56 @@ def balanced_softmax(
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 
+# bind_choice
+
+def choice_sums(
+    *,
+    n_rows: int,
+    constants: NDArray[np.float64],
+    tastes: NDArray[np.float64],
+    features: NDArray[np.float64],
+    n_features: int,
+    own_tastes: bool = ...,
+    indptr: NDArray[np.int64] = ...,
+    alternatives: NDArray[np.int32] = ...,
+    pair_features: NDArray[np.float64] = ...,
+    pair_coef: NDArray[np.float64] = ...,
+    offsets: NDArray[np.float64] = ...,
+    listed_only: bool = ...,
+    model: str = ...,
+    nests: NDArray[np.int32] = ...,
+    dissimilarity: NDArray[np.float64] = ...,
+    log_normalizers: NDArray[np.float64] = ...,
+    chosen: NDArray[np.int32] = ...,
+    weights: NDArray[np.float64] = ...,
+    losses: NDArray[np.float64] = ...,
+    inclusive_values: NDArray[np.float64] = ...,
+    taste_gradient: NDArray[np.float64] = ...,
+    pair_gradient: NDArray[np.float64] = ...,
+    constant_gradient: NDArray[np.float64] = ...,
+    nest_gradient: NDArray[np.float64] = ...,
+    probabilities: NDArray[np.float64] = ...,
+    covariances: NDArray[np.float64] = ...,
+    n_threads: int,
+    isa: str = "auto",
+) -> None: ...
+def draw_choice_sets(
+    *,
+    rows: NDArray[np.int32],
+    chosen: NDArray[np.int32],
+    n_alternatives: int,
+    n_draws: int,
+    seed: int,
+    epoch: int,
+    n_threads: int,
+    begins: NDArray[np.int64] = ...,
+    ends: NDArray[np.int64] = ...,
+    alternatives: NDArray[np.int32] = ...,
+    past: NDArray[np.int32] = ...,
+    shares: NDArray[np.float64] = ...,
+    share: float = ...,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]: ...
+
 # bind_losses
 
 def losses(

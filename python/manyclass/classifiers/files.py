@@ -176,6 +176,8 @@ def open_model(path: PathLike) -> TensorFile:
     """Open a model file and check its format; raises as `load` does."""
     file = open_tensors(path)
     found = file.metadata.get("format")
+    if found == "manyclass choice model":
+        raise ValueError(f"{file.path} is a choice model, which `manyclass.load` and ChoiceClassifier.load read")
     if found != FORMAT:
         what = "has no format" if found is None else f"has the format {found!r}"
         raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {what}")

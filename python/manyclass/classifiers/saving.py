@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from manyclass.classifiers.choice import ChoiceClassifier
+from manyclass.classifiers.choice_files import FORMAT as CHOICE_FORMAT
 from manyclass.classifiers.files import open_model, read_model
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.weights.tensor_file import PathLike, reading
+from manyclass.weights.tensor_file import PathLike, open_tensors, reading
 
 Classifier = SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier
 
@@ -19,12 +21,12 @@ CLASSES: dict[str, type[Classifier]] = {
 }
 
 
-def save_model(model: Classifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+def save_model(model: Classifier | ChoiceClassifier, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
     """Write a fitted model, see `SoftmaxClassifier.save`.
 
     Parameters
     ----------
-    model : SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
+    model : SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier or ChoiceClassifier
         Of a model that was fitted on texts, the file has the `vectorizer_`, too.
     path : str or path-like
     notes : mapping of str to what JSON holds, optional
@@ -41,12 +43,17 @@ def save_model(model: Classifier, path: PathLike, notes: Mapping[str, Any] | Non
     OSError
         If the file cannot be written; an older file of this name stays as it was.
     """
+    if isinstance(model, ChoiceClassifier):
+        model.save(path, notes)
+        return
     if CLASSES.get(type(model).__name__) is not type(model):
         raise TypeError(f"model is a {type(model).__name__}; it must be one of {', '.join(CLASSES)}")
     model._save(path, notes)
 
 
-def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier:
+def load(
+    path: PathLike, mmap: bool = False
+) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier | ChoiceClassifier:
     """Load a model that an estimator's `save` has written.
 
     Parameters
@@ -61,7 +68,7 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
 
     Returns
     -------
-    SoftmaxClassifier, MarginClassifier or AugmentReduceClassifier
+    SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier or ChoiceClassifier
         What was saved, fitted; predictions are bit for bit those of the saved one, of texts, too, where that one was
         fitted on texts. What a newer version of this package has added to the file is left unread, with a UserWarning.
 
@@ -73,6 +80,14 @@ def load(path: PathLike, mmap: bool = False) -> SoftmaxClassifier | MarginClassi
     OSError
         If it cannot be read.
     """
+    file = open_tensors(path)
+    if file.metadata.get("format") != CHOICE_FORMAT:
+        return load_classifier(path, mmap)
+    return ChoiceClassifier.load(path)
+
+
+def load_classifier(path: PathLike, mmap: bool = False) -> Classifier:
+    """Load a model of classes with weights of their own; see `load`, which loads choice models, too."""
     file = open_model(path)
     with reading(file):
         found = read_model(file, mmap)

@@ -1,8 +1,9 @@
 """Fit a classifier to data and save it.
 
 --estimator chooses what is fitted: softmax gives probabilities, and is right for most data; margin gives a ranking of
-several labels a row, in less time; augment-reduce gives choice probabilities (probit, logit). Each has parameters of
-its own: `manyclass fit --estimator margin --help` lists those of margin.
+several labels a row, in less time; augment-reduce gives choice probabilities (probit, logit); choice fits discrete
+choice models with features of alternatives, and gives standard errors: its table is told by --long. Each has
+parameters of its own: `manyclass fit --estimator margin --help` lists those of margin.
 
 Rows without a label or without a feature are dropped; a note says how many. The words of texts are counted, and the
 model file keeps the vocabulary, so that later commands take texts; so it is with the items of a log (--sequences).
@@ -24,10 +25,12 @@ import numpy as np
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.answers import with_classes
+from manyclass.classifiers.choice import ChoiceClassifier
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
+from manyclass.cli.choices import LongTable, fit_choices
 from manyclass.cli.common_options import CheckpointOptions, WithProgress
 from manyclass.cli.logs import Histories, next_items
 from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
@@ -43,12 +46,13 @@ from manyclass.plot.style import form_of
 from manyclass.training.interrupts import was_interrupted
 
 Vectorizer = TextVectorizer | SequenceEncoder
-Estimator = Literal["softmax", "margin", "augment-reduce"]
+Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
 KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
-ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator), KINDS, strict=True))
+ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator)[:-1], KINDS, strict=True))
 DEFAULT: Estimator = "softmax"
 # What makes rows of raw data, and what stands before the names of its parameters.
 VECTORIZERS: dict[str, type[Vectorizer]] = {"text_": TextVectorizer, "sequence_": SequenceEncoder}
+CHOICE = "choice"  # of alternatives, which are no classes with weights of their own
 
 
 @dataclass(kw_only=True)
@@ -74,7 +78,7 @@ class Arguments(WithProgress):
         training data, in one of the forms below; - reads stdin
     output : PATH
         file for the model; replaced if it exists
-    estimator : {"softmax", "margin", "augment-reduce"}
+    estimator : {"softmax", "margin", "augment-reduce", "choice"}
         what is fitted, see above
     test : FILE
         evaluate on this data after training
@@ -105,6 +109,7 @@ class Arguments(WithProgress):
     n_features: int | None = None
     checkpoints: CheckpointOptions
     streaming: BoundedStreaming
+    long_table: LongTable
     reading: Reading
     parsed: argparse.Namespace
 
@@ -119,11 +124,15 @@ def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
         name = before.parse_known_args(list(argv))[0].estimator
     except argparse.ArgumentError:
         name = DEFAULT  # the parser itself says what is wrong
-    add_parameters(parser, ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
+    add_parameters(parser, ChoiceClassifier if name == CHOICE else ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
 
 
 def run(args: Arguments) -> int:
     """Fit the estimator, save it, and print what was found."""
+    if args.long_table.long != (args.estimator == CHOICE):
+        raise ValueError("--long and --estimator choice go together; give both or neither")
+    if args.estimator == CHOICE:
+        return _fit_choices(args)
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
     vectorizers = [made(**parameters_from(args.parsed, made, prefix)) for prefix, made in VECTORIZERS.items()]
@@ -135,6 +144,19 @@ def run(args: Arguments) -> int:
             raise
         note(f"interrupted before there was a model; {args.output} is not written")
         return INTERRUPTED
+
+
+def _fit_choices(args: Arguments) -> int:
+    model = ChoiceClassifier(**parameters_from(args.parsed, ChoiceClassifier))
+    model.check_parameters()
+    check_writable(args.output)
+    given = {"--stream": args.streaming.stream, "--plot": args.plot, "--max-seconds": args.max_seconds}
+    given |= {"--checkpoint": args.checkpoints.checkpoint, "--n-features": args.n_features}
+    for option, value in given.items():
+        if value:
+            raise ValueError(f"{option} is not for --estimator choice; leave it out")
+    tests = [args.data] * args.evaluate + ([args.test] if args.test else [])
+    return fit_choices(args.long_table, model, args.data, args.output, tests)
 
 
 def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> None:

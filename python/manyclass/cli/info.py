@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyclass.classifiers.files import FORMAT
-from manyclass.classifiers.saving import load
+from manyclass.classifiers.saving import load_classifier
 from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.models import changed_parameters, describe_model
 from manyclass.cli.reading import Expected, Reading, read
@@ -62,7 +62,7 @@ def _described(args: Arguments) -> dict[str, Any]:
     if os.path.isfile(path) and args.reading.format == "auto":
         found = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
         if found == FORMAT:
-            return describe_model(path, load(path, mmap=True))
+            return describe_model(path, load_classifier(path, mmap=True))
         if found in INDEXES:
             return _of_index(path, INDEXES[found])
         if holds_words(path):

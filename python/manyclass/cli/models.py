@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from manyclass import metrics
 from manyclass.classifiers.answers import has_probabilities, uncalibrated_confidence, vectorizer_of
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.classifiers.saving import Classifier, load, load_notes
+from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
 from manyclass.datasets import SequenceEncoder, first_label
@@ -47,7 +47,7 @@ class OnModel:
     def load(self, *, mmap: bool = False) -> Classifier:
         """Load the model, and take over how its training data were read where the user does not say."""
         with waiting(f"loading {self.model}"):
-            found = load(self.model, mmap=mmap)
+            found = load_classifier(self.model, mmap=mmap)
         self.reading.take(load_notes(self.model))
         if self.reading.form is None and vectorizer_of(found) is not None:
             self.reading.form = "text"  # of a model that Python fitted on texts

@@ -25,7 +25,8 @@ from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
-LEFT_OUT = ("verbose", "warm_start")  # --progress stands for the first; the command begins every fit anew
+# --progress stands for the first; the command begins every fit anew; the others are no single values.
+LEFT_OUT = ("verbose", "warm_start", "constraints", "nests")
 PARTS: dict[str, Mapping[str, type[Part]]] = {
     "solver": SOLVERS,
     "sampler": SAMPLERS,

@@ -20,7 +20,7 @@ import numpy as np
 
 from manyclass.checks import check_number
 from manyclass.classifiers.answers import vectorizer_of
-from manyclass.classifiers.saving import load, load_notes
+from manyclass.classifiers.saving import load_classifier, load_notes
 from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
 from manyclass.cli.reading import Reading, features, read, rows_of
@@ -76,7 +76,7 @@ def run(args: Arguments) -> int:
     check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
     check_recall(args.recall, args.approximate)
     with waiting(f"loading {args.model}"):
-        model = load(args.model, mmap=args.mmap)
+        model = load_classifier(args.model, mmap=args.mmap)
     told = describe_model(args.model, model)
     model.n_jobs = args.n_jobs
     reading = Reading()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyclass.checks import did_you_mean
-from manyclass.classifiers.saving import load
+from manyclass.classifiers.saving import load_classifier
 from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.sources import is_safetensors
 from manyclass.weights.tensor_file import open_tensors
@@ -33,7 +33,7 @@ def named_vectors(path: str) -> WordVectors:
     """
     if not is_safetensors(path) or holds_words(path):
         return word_vectors(path)
-    model = load(path, mmap=True)
+    model = load_classifier(path, mmap=True)
     try:
         return WordVectors(model.classes_.astype(str).tolist(), class_vectors(model))
     except ValueError as error:

@@ -1,6 +1,8 @@
 """Readers of data sets, a mapped binary cache, the papers' preprocessing, texts, and planted data."""
 
 from manyclass.datasets.binary_csr import load_csr, save_csr
+from manyclass.datasets.choice_tables import choice_sets, from_long, from_wide
+from manyclass.datasets.choices import ChoiceSets
 from manyclass.datasets.fetch import fetch
 from manyclass.datasets.multiclass import Multiclass, load_multiclass
 from manyclass.datasets.planted import Planted, make_planted
@@ -18,15 +20,19 @@ from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
 
 __all__ = [
+    "ChoiceSets",
     "Multiclass",
     "Planted",
     "SequenceEncoder",
     "Stream",
     "TextVectorizer",
+    "choice_sets",
     "drop_empty_rows",
     "drop_unseen_classes",
     "fetch",
     "first_label",
+    "from_long",
+    "from_wide",
     "l2_normalize",
     "load_csr",
     "load_multiclass",

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from manyclass.checks import check_choice
 from manyclass.classifiers.answers import with_classes
 from manyclass.classifiers.margin import MarginClassifier
-from manyclass.classifiers.saving import load, load_notes, save_model
+from manyclass.classifiers.saving import load_classifier, load_notes, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.solvers import SOLVERS
 from manyclass.weights.arrays import Doubles, Ids
@@ -214,7 +214,7 @@ class SubjectModel:
         notes = load_notes(path)
         if not {"slope", "offset"} <= notes.keys():
             raise ValueError(f"{os.fspath(path)} has a model without the scale of its scores; train it anew")
-        return cls(load(path, mmap=True).set_params(n_jobs=1), float(notes["slope"]), float(notes["offset"]))
+        return cls(load_classifier(path, mmap=True).set_params(n_jobs=1), float(notes["slope"]), float(notes["offset"]))
 
     def suggest(self, X: sp.csr_array, limit: int) -> tuple[Ids, Doubles]:
         """Return the best subjects of each document with their scores, best first.

@@ -1,0 +1,250 @@
+// Choice models of one set of utilities u: the loss -log P(y), its derivative by every utility, and the inclusive value.
+//
+//   Gumbel noise           P(k) = e^{u_k} / sum e^u                                   (multinomial logit)
+//   nests                  P(k) = e^{u_k / l_g - I_g} e^{l_g I_g} / sum_h e^{l_h I_h},   I_g = log sum_{k in g} e^{u_k / l_g}
+//   normal, logistic noise P(y) = integral f(e) prod_{k != y} F(e + u_y - u_k) de
+//
+// A rule's set(u, y, c) overwrites c by dloss / du. y at or beyond the size of u means that no choice is known: the loss
+// is then 0, and c holds the probabilities where the rule has them in closed form.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "manyclass/math/elementary_double.hpp"
+#include "manyclass/math/noise.hpp"
+#include "manyclass/utility/maximum.hpp"
+
+namespace manyclass {
+
+struct ChoiceLoss {
+  double loss = 0, inclusive_value = 0;
+};
+
+inline double largest_of(std::span<const double> u) {
+  double top = -std::numeric_limits<double>::infinity();
+  for (const double value : u) top = value > top ? value : top;
+  return top;
+}
+
+// p = e^{u - top} in place of u's copy, and its sum.
+inline double exponentials(std::span<const double> u, double top, std::span<double> p) {
+  constexpr std::size_t lanes = 8;
+  double sums[lanes] = {};
+  const std::size_t n = u.size(), full = n / lanes * lanes;
+  for (std::size_t k = 0; k < full; k += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) {
+      p[k + l] = vec::exp(u[k + l] - top);
+      sums[l] += p[k + l];
+    }
+  }
+  double sum = 0;
+  for (std::size_t k = full; k < n; ++k) {
+    p[k] = vec::exp(u[k] - top);
+    sum += p[k];
+  }
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+struct GumbelChoice {
+  static constexpr bool has_probabilities = true;
+
+  ChoiceLoss set(std::span<const double> u, std::size_t y, std::span<double> c) {
+    const double top = largest_of(u);
+    const double sum = exponentials(u, top, c);
+    const double value = top + std::log(sum), share = 1 / sum;
+    for (double& p : c) p *= share;
+    if (y >= u.size()) return {0, value};
+    c[y] -= 1;
+    return {(top - u[y]) + std::log(sum), value};
+  }
+};
+
+// The double sum of a row whose alternatives were drawn, log alpha being part of their offsets: with the log-normaliser
+// w that the row carries, w + e^-w (1 + sum_{k != y} alpha_k e^{u_k - u_y}) - 1, which has its least value log A at
+// w = log A. The inclusive value is the log of the estimate of A.
+struct DrawnChoice {
+  static constexpr bool has_probabilities = false;
+  double log_normalizer = 0;
+
+  ChoiceLoss set(std::span<const double> u, std::size_t y, std::span<double> c) const {
+    double others = 0;
+    double top = 0;
+    for (std::size_t k = 0; k < u.size(); ++k) top = k != y && u[k] - u[y] > top ? u[k] - u[y] : top;
+    for (std::size_t k = 0; k < u.size(); ++k) {
+      if (k == y) continue;
+      c[k] = vec::exp(u[k] - u[y] - top);
+      others += c[k];
+    }
+    const double scale = std::exp(top - log_normalizer);
+    for (double& p : c) p *= scale;
+    c[y] = -others * scale;
+    return {log_normalizer + std::exp(-log_normalizer) + others * scale - 1, top + std::log(std::exp(-top) + others)};
+  }
+};
+
+// `nests` has the nest of each member of u.
+class NestedChoice {
+ public:
+  static constexpr bool has_probabilities = true;
+
+  explicit NestedChoice(std::span<const double> dissimilarity)
+      : lambda_(dissimilarity),
+        value_(lambda_.size()),
+        top_(lambda_.size()),
+        share_(lambda_.size()),
+        mean_(lambda_.size()),
+        slopes_(lambda_.size()) {}
+
+  std::span<const Index> nests;
+
+  ChoiceLoss set(std::span<const double> u, std::size_t y, std::span<double> c) {
+    const double none = -std::numeric_limits<double>::infinity();
+    std::fill(top_.begin(), top_.end(), none);
+    for (std::size_t k = 0; k < u.size(); ++k) top_[nest(k)] = std::max(top_[nest(k)], u[k] / lambda_[nest(k)]);
+    std::fill(value_.begin(), value_.end(), 0.0);
+    std::fill(mean_.begin(), mean_.end(), 0.0);
+    for (std::size_t k = 0; k < u.size(); ++k) {
+      const std::size_t g = nest(k);
+      c[k] = top_[g] == none ? 0.0 : std::exp(u[k] / lambda_[g] - top_[g]);
+      value_[g] += c[k];
+      if (c[k] > 0) mean_[g] += c[k] * u[k];
+    }
+    double best = none;
+    for (std::size_t g = 0; g < lambda_.size(); ++g) {
+      if (value_[g] > 0) mean_[g] /= value_[g];
+      share_[g] = value_[g];  // what a member's share is divided by
+      value_[g] = value_[g] > 0 ? top_[g] + std::log(value_[g]) : none;
+      if (value_[g] > none) best = std::max(best, lambda_[g] * value_[g]);
+    }
+    double sum = 0;
+    for (std::size_t g = 0; g < lambda_.size(); ++g) {
+      if (value_[g] > none) sum += std::exp(lambda_[g] * value_[g] - best);
+    }
+    const double log_sum = best + std::log(sum);
+    const bool known = y < u.size();
+    const std::size_t own = known ? nest(y) : 0;
+    const double gain = known ? (lambda_[own] - 1) / lambda_[own] : 0;
+    for (std::size_t k = 0; k < u.size(); ++k) {
+      const std::size_t g = nest(k);
+      if (c[k] == 0) continue;
+      const double within = c[k] / share_[g];
+      c[k] = std::exp(lambda_[g] * value_[g] - log_sum) * within;
+      if (known && g == own) c[k] -= gain * within;
+    }
+    if (!known) return {0, log_sum};
+    c[y] -= 1 / lambda_[own];
+    for (std::size_t g = 0; g < lambda_.size(); ++g) {
+      slopes_[g] =
+          value_[g] > none ? std::exp(lambda_[g] * value_[g] - log_sum) * (value_[g] - mean_[g] / lambda_[g]) : 0.0;
+    }
+    const double l = lambda_[own];
+    slopes_[own] -= (mean_[own] - u[y]) / (l * l) + value_[own] - mean_[own] / l;
+    return {log_sum - (u[y] / l + (l - 1) * value_[own]), log_sum};
+  }
+
+  // dloss / dlambda of the last set.
+  std::span<const double> slopes() const { return slopes_; }
+
+ private:
+  std::size_t nest(std::size_t k) const { return static_cast<std::size_t>(nests[k]); }
+
+  std::span<const double> lambda_;
+  std::vector<double> value_, top_, share_, mean_, slopes_;
+};
+
+// The integrand is log-concave in e; a trapezoidal rule of spacing sigma / 4, sigma being its width at the mode, ends
+// where a term is e^-36 of the largest.
+template <class Noise>
+class NoisyChoice {
+ public:
+  static constexpr bool has_probabilities = false;
+
+  explicit NoisyChoice(Isa isa) : maximum_(isa) {}
+
+  ChoiceLoss set(std::span<const double> u, std::size_t y, std::span<double> c) {
+    if (y >= u.size()) throw std::invalid_argument("the noise has no probabilities in closed form");
+    others_.clear();
+    for (std::size_t k = 0; k < u.size(); ++k) {
+      if (k != y) others_.push_back(u[k] - u[y]);
+    }
+    ones_.assign(others_.size(), 1.0);
+    maximum_.set(others_, ones_);
+    const double log_p = integrate();
+    double total = 0;
+    std::size_t at = 0;
+    for (std::size_t k = 0; k < u.size(); ++k) {
+      if (k == y) continue;
+      const double place = others_[at++];
+      double slope = 0;
+      for (std::size_t n = 0; n < nodes_.size(); ++n) slope += weights_[n] * Noise::slope(nodes_[n] - place);
+      c[k] = slope;
+      total += slope;
+    }
+    c[y] = -total;
+    return {-log_p, std::numeric_limits<double>::quiet_NaN()};
+  }
+
+ private:
+  static constexpr double finer = 4, negligible = 36;
+
+  struct At {
+    double value, slope, curvature;
+  };
+
+  At at(double e) const {
+    const auto rest = maximum_.derivatives(e);
+    const double slope = Noise::slope(e), bend = Noise::bend(e, slope);
+    return {Noise::log_density(e) + rest.value, slope + bend + rest.slope,
+            slope * bend + Noise::bend_of_bend(e, slope) + rest.curvature};
+  }
+
+  // log of the integral; leaves the nodes and their shares of it.
+  double integrate() {
+    // The mode lies where the slope changes its sign: far enough out on either side, density and product win.
+    double low = -1, high = 1;
+    while (at(low).slope < 0) low *= 2;
+    while (at(high).slope > 0) high *= 2;
+    double mode = 0.5 * (low + high), width = 1;
+    for (bool settled = false; !settled;) {
+      const At here = at(mode);
+      (here.slope > 0 ? low : high) = mode;
+      width = 1 / std::sqrt(std::max(-here.curvature, 1e-12));
+      double next = mode + here.slope * width * width;
+      if (!(next > low && next < high)) next = 0.5 * (low + high);
+      settled = std::fabs(next - mode) < 0.05 * width || !(high - low > 1e-9 * (1 + std::fabs(mode)));
+      mode = next;
+    }
+    const double spacing = std::min(width, Noise::widest) / finer;
+    nodes_.clear();
+    weights_.clear();
+    double top = -std::numeric_limits<double>::infinity();
+    for (const double direction : {1.0, -1.0}) {
+      for (double step = direction > 0 ? 0 : 1;; ++step) {
+        const double e = mode + direction * step * spacing;
+        const double value = Noise::log_density(e) + maximum_.log_cdf(e);
+        top = std::max(top, value);
+        if (!(value > top - negligible)) break;
+        nodes_.push_back(e);
+        weights_.push_back(value);
+      }
+    }
+    double sum = 0;
+    for (double& weight : weights_) {
+      weight = std::exp(weight - top);
+      sum += weight;
+    }
+    for (double& weight : weights_) weight /= sum;
+    return top + std::log(sum * spacing);
+  }
+
+  Maximum<Noise> maximum_;
+  std::vector<double> others_, ones_, nodes_, weights_;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,389 @@
+"""ChoiceClassifier: discrete choice models with features of alternatives, choice sets and standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
+from manyclass.classifiers.choice_answers import ChoiceAnswers, ChoiceState
+from manyclass.classifiers.choice_files import FORMAT, read_choice_model, write_choice_model
+from manyclass.classifiers.choice_inference import COVARIANCES, Covariance, covariance_of
+from manyclass.datasets.choice_tables import choice_sets
+from manyclass.datasets.choices import ChoiceSets
+from manyclass.labels import as_labels
+from manyclass.registry import names
+from manyclass.training.choice import PARTS, ChoiceForm, ChoiceObjective, kept
+from manyclass.training.choice_solvers import DrawnPlan, Free, fit_drawn, fit_exactly, free_of
+from manyclass.weights.arrays import Doubles
+from manyclass.weights.tensor_file import PathLike, open_tensors, reading
+
+MOST_EXACT = 1 << 31  # pairs of a row and an alternative up to which "auto" looks at all of them
+MOST_BY_FUNCTION = 1 << 27  # the same where a function makes their features
+MANY_PAIRS = 100_000_000
+MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
+
+
+class ChoiceClassifier(ChoiceAnswers):
+    r"""Discrete choice among few or very many alternatives: multinomial logit, probit, logistic and nested logit.
+
+    Chooser i takes the alternative of the largest utility among those available,
+
+    .. math:: x_i \cdot W z_k + \beta \cdot (z_k, s_{ik}) + a_k + o_{ik} + \epsilon_{ik},
+
+    where x are features of choosers, z of alternatives and s of pairs (a distance, a price at that time), a constants
+    and o offsets. Training minimises the mean log-loss, exactly by L-BFGS, or for many alternatives by the double sum
+    with drawn ones, whose gradient has no bias: unlike the likelihood with drawn alternatives and a correction, it
+    needs no property of the noise, and inclusive values come out unbiased.
+
+    Parameters
+    ----------
+    noise : {"gumbel", "normal", "logistic"}, default="gumbel"
+        Multinomial logit; multinomial probit with independent noise of unit variance; or logistic noise.
+    interactions : int, "auto", "none" or "full", default="auto"
+        W: none, full, or of that rank. Without features of alternatives it has a column for each alternative but the
+        first. "auto" is "full" where there are features of choosers.
+    constants : {"auto", "none", "alternative"} or array-like of shape (n_alternatives,), default="auto"
+        A constant for each alternative, or for each group that the array names; the first one's is 0. "auto" is
+        "alternative" where there are no features of alternatives and at most 1,000 of them.
+    nests : array-like of shape (n_alternatives,) or None, default=None
+        Two-level nested logit: the nest of each alternative. Utilities are normalised at the top; a nest has a
+        dissimilarity in [0.05, 1], 1 being the multinomial logit. Only with noise="gumbel".
+    alpha : float or mapping, default=0.0
+        Ridge per row: the objective is the mean log-loss + alpha/2 ||.||^2; a mapping of "alternatives", "pairs",
+        "interactions" and "constants" has one for each part.
+    constraints : mapping or None, default=None
+        By the name of a coefficient "positive", "negative", a number that fixes it, or the name of one that it equals.
+    covariance : {"auto", "hessian", "robust", "clustered", "none"}, default="auto"
+        Standard errors by the inverse Hessian, the sandwich, or the sandwich by person; "auto" is "clustered" where
+        rows have persons and "hessian" else, and "none" where there are too many coefficients or a ridge.
+    solver : {"auto", "lbfgs", "double_sum"}, default="auto"
+        All alternatives by L-BFGS, or drawn ones; "auto" draws beyond 2^31 pairs of a row and an alternative, or 2^27
+        where a function makes their features.
+    n_negatives : int, default=64
+        Alternatives drawn for a row and pass by "double_sum".
+    max_iter : int or "auto", default="auto"
+        Iterations of L-BFGS (500) or passes of "double_sum" (16).
+    tol : float or "auto", default="auto"
+        L-BFGS ends at derivatives of this size in coordinates where second derivatives are about 1; "auto" is 1e-8, but
+        1e-4 / sqrt(n_rows) beyond 10^8 pairs of a row and an alternative.
+    n_jobs : int or None, default=None
+        Threads; None is 1, -1 all cores.
+    random_state : int, RandomState instance or None, default=None
+        Seed of draws and orders.
+    verbose : int, default=0
+        Above 0: print the loss of each iteration or pass.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_alternatives,), labels of the alternatives
+    coef_ : ndarray of shape (n_coefficients,), float64, all coefficients
+    coef_names_ : list of str
+    covariance_ : ndarray of shape (n_coefficients, n_coefficients), float64, of coef_; NaN where there is none
+    std_errors_ : ndarray of shape (n_coefficients,), float64
+    std_errors_error_ : ndarray of shape (n_coefficients,), float64
+        Relative standard errors of these, where they come from rows drawn by chance; else 0.
+    draw_errors_ : ndarray of shape (n_coefficients,), float64
+        Standard errors that drawn alternatives leave in coef_ beside, those of weights that rows get from their own
+        log-normalisers included; 0 with "lbfgs".
+    loss_curve_ : ndarray of shape (n_iter_,), float64, mean log-loss with the ridge
+    n_iter_ : int
+    converged_ : bool
+    log_likelihood_ : float, of the training data in nats
+    solver_ : {"lbfgs", "double_sum"}
+    n_features_in_ : int, features of choosers
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyclass import ChoiceClassifier
+    >>> from manyclass.datasets import choice_sets
+    >>> rng = np.random.default_rng(0)
+    >>> cost = rng.uniform(1, 3, (500, 4))
+    >>> chosen = np.argmax(-2 * cost + rng.gumbel(size=cost.shape), axis=1)
+    >>> sets = choice_sets(pairs={"cost": cost}, chosen=chosen)
+    >>> model = ChoiceClassifier(constants="none").fit(sets)
+    >>> bool(abs(model.coef_[0] + 2) < 3 * model.std_errors_[0])
+    True
+    """
+
+    set_params = set_named
+
+    def __init__(
+        self,
+        *,
+        noise: Literal["gumbel", "normal", "logistic"] = "gumbel",
+        interactions: Literal["auto", "none", "full"] | int = "auto",
+        constants: Any = "auto",
+        nests: Any = None,
+        alpha: Any = 0.0,
+        constraints: Mapping[str, Any] | None = None,
+        covariance: Literal["auto", "hessian", "robust", "clustered", "none"] = "auto",
+        solver: Literal["auto", "lbfgs", "double_sum"] = "auto",
+        n_negatives: int = 64,
+        max_iter: int | Literal["auto"] = "auto",
+        tol: float | Literal["auto"] = "auto",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.noise = noise
+        self.interactions = interactions
+        self.constants = constants
+        self.nests = nests
+        self.alpha = alpha
+        self.constraints = constraints
+        self.covariance = covariance
+        self.solver = solver
+        self.n_negatives = n_negatives
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Files
+
+    def save(self, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted model as a safetensors file, which `manyclass.load` reads.
+
+        Parameters
+        ----------
+        path : str or path-like
+        notes : mapping of str to what JSON holds, optional
+
+        Raises
+        ------
+        NotFittedError
+            If the model is not fitted.
+        TypeError
+            If alternatives are neither integers nor text.
+        ValueError
+            If coefficients are not finite.
+        """
+        write_choice_model(self._fitted, self.get_params(deep=False), path, notes)
+
+    @classmethod
+    def load(cls, path: PathLike) -> Self:
+        """Return a model that `save` wrote.
+
+        Parameters
+        ----------
+        path : str or path-like
+
+        Raises
+        ------
+        ValueError
+            If the file is no choice model, truncated, inconsistent or of a newer format.
+        """
+        file = open_tensors(path)
+        if file.metadata.get("format") != FORMAT:
+            raise ValueError(f"{file.path} is not a choice model of manyclass")
+        with reading(file):
+            parameters, state = read_choice_model(file)
+            unknown = sorted(set(parameters) - set(cls._get_param_names()))
+            if unknown:
+                raise ValueError(f"{cls.__name__} has no parameter {unknown[0]!r}")
+            model = cls(**parameters)
+            model.check_parameters()
+        model._state = state
+        model.n_features_in_ = len(state.form.chooser_names)
+        return model
+
+    # Training
+
+    def check_parameters(self) -> None:
+        """Raise ValueError or TypeError for parameters that are not allowed."""
+        check_choice("noise", self.noise, names("noise"))
+        check_choice("covariance", self.covariance, COVARIANCES)
+        check_choice("solver", self.solver, ("auto", "lbfgs", "double_sum"))
+        if isinstance(self.interactions, str):
+            check_choice("interactions", self.interactions, ("auto", "none", "full"))
+        else:
+            check_number("interactions", self.interactions, low=1, integer=True)
+        if isinstance(self.constants, str):
+            check_choice("constants", self.constants, ("auto", "none", "alternative"))
+        if isinstance(self.alpha, Mapping):
+            for part, value in self.alpha.items():
+                check_choice("a part of alpha", part, PARTS[:-1])
+                check_number(f"alpha of {part}", value, low=0)
+        else:
+            check_number("alpha", self.alpha, low=0)
+        check_number("n_negatives", self.n_negatives, low=1, integer=True)
+        if self.max_iter != "auto":
+            check_number("max_iter", self.max_iter, low=1, integer=True)
+        if self.tol != "auto":
+            check_number("tol", self.tol, low=0, open_low=True)
+        n_threads_from(self.n_jobs)
+        if self.nests is not None and self.noise != "gumbel":
+            raise ValueError(f"noise is {self.noise!r}; with nests it must be 'gumbel'")
+
+    def fit(self, X: ChoiceSets | ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : ChoiceSets or array-like of shape (n_rows, n_features)
+            All of the data (see `manyclass.datasets.choice_sets`); or features of choosers, each label of y then being
+            an alternative that all of them may choose.
+        y : array-like of shape (n_rows,), optional
+            Labels of what was chosen, with an array.
+        sample_weight : array-like of shape (n_rows,), optional
+            Weights of rows, with an array: 2 is a row that stands there twice.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If parameters or data are not allowed, or coefficients that are to have standard errors are not identified.
+        """
+        self.check_parameters()
+        sets = self._given(X, y, sample_weight)
+        form = self._form(sets)
+        free = free_of(form, dict(self.constraints or {}))
+        ridge = self._ridge(form)
+        seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
+        solver = self._solver(sets, form)
+        whole = kept(sets) if solver == "lbfgs" else sets
+        objective = ChoiceObjective(form, whole, ridge, threads)
+        start = free.whole(np.clip(free.of(form.start(seed)), *np.array(free.bounds).reshape(-1, 2).T))
+        turn = [0]
+
+        def watch(loss: float) -> None:
+            turn[0] += 1
+            if self.verbose > 0:
+                print(f"{turn[0]:4d}  {loss:.8f}")
+
+        if solver == "lbfgs":
+            most = 500 if self.max_iter == "auto" else int(self.max_iter)
+            # Where much is to be looked at, a ten-thousandth of a standard error.
+            auto = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
+            tol = auto if self.tol == "auto" else float(self.tol)
+            found = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
+            losses = objective.losses(found.theta)
+            weights = 1.0 if sets.sample_weight is None else sets.sample_weight
+            likelihood, null = -float(np.sum(weights * losses)), _null(sets)
+        else:
+            batch = int(np.clip(sets.n_rows // 50, 64, 8192))
+            passes = 16 if self.max_iter == "auto" else int(self.max_iter)
+            share = 0.0 if sets.lists.only else 0.5
+            found = fit_drawn(objective, free, start, DrawnPlan(self.n_negatives, share, passes, batch, seed), watch)
+            likelihood, null = np.nan, np.nan
+        covariance = self._covariance(objective, free, found.theta, seed)
+        self._state = ChoiceState(
+            form, sets.alternatives, sets.Z, found, covariance, sets.n_rows, free.n, likelihood, null, solver
+        )
+        self.n_features_in_ = sets.X.shape[1]
+        return self
+
+    def _given(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
+        if isinstance(X, ChoiceSets):
+            if y is not None or sample_weight is not None:
+                raise ValueError("y or sample_weight is given beside ChoiceSets, which have them")
+            return replace(X, chosen=X.known_choices)
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        labels = as_labels(y)
+        alternatives = np.unique(labels)
+        if len(alternatives) < 2:
+            raise ValueError(f"y has one class, {alternatives[0]!r}; it must have at least two")
+        own = getattr(self, "feature_names_in_", None)
+        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return choice_sets(alternatives=alternatives, X=X, chosen=labels, sample_weight=weight, chooser_names=own)
+
+    def _form(self, sets: ChoiceSets) -> ChoiceForm:
+        k, has = sets.n_alternatives, sets.Z is not None and sets.Z.shape[1] > 0
+        rank: Any = self.interactions
+        if isinstance(rank, str):
+            rank = 0 if rank == "none" or not sets.X.shape[1] else -1
+        elif not sets.X.shape[1]:
+            raise ValueError(f"interactions is {rank!r}; the data have no features of choosers")
+        groups: Any = self.constants
+        if isinstance(groups, str):
+            own = groups == "alternative" or (groups == "auto" and not has and k <= MOST_CONSTANTS)
+            groups, of_groups = (np.arange(k), sets.alternatives) if own else (np.zeros(0, np.int64), ())
+        else:
+            groups, of_groups = self._by_alternative("constants", groups, k)
+        nests, of_nests = (np.zeros(0, np.int64), ())
+        if self.nests is not None:
+            nests, of_nests = self._by_alternative("nests", self.nests, k)
+        return ChoiceForm(
+            noise=self.noise,
+            chooser_names=sets.chooser_names,
+            alternative_names=sets.alternative_names,
+            pair_names=sets.pair_names,
+            n_alternatives=k,
+            has_features=bool(has),
+            rank=int(rank),
+            groups=groups.astype(np.int64),
+            group_labels=tuple(map(str, of_groups)),
+            nests=nests.astype(np.int32),
+            nest_labels=tuple(map(str, of_nests)),
+            labels=tuple(map(str, sets.alternatives)) if rank and not has else (),
+        )
+
+    @staticmethod
+    def _by_alternative(name: str, labels: Any, k: int) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+        array = as_labels(labels)
+        if array.shape != (k,):
+            raise ValueError(f"{name} has shape {array.shape}; it must have a label for each of {k} alternatives")
+        kinds, first, place = np.unique(array, return_index=True, return_inverse=True)
+        order = np.argsort(first)  # the group of the first alternative is the reference
+        return np.argsort(order)[place], tuple(kinds[order].tolist())
+
+    def _ridge(self, form: ChoiceForm) -> Doubles:
+        ridge = np.zeros(form.n)
+        for part in PARTS[:-1]:
+            alpha = self.alpha.get(part, 0.0) if isinstance(self.alpha, Mapping) else self.alpha
+            # As everywhere in the package, constants have no ridge unless it is theirs by name.
+            ridge[form.slices[part]] = 0.0 if part == "constants" and not isinstance(self.alpha, Mapping) else alpha
+        return ridge
+
+    def _solver(self, sets: ChoiceSets, form: ChoiceForm) -> str:
+        can = form.model == "gumbel" and form.rank <= 0
+        if self.solver == "double_sum" and not can:
+            raise ValueError(
+                "solver is 'double_sum', which is for noise='gumbel' without nests and low rank; it must be 'lbfgs'"
+            )
+        if self.solver != "auto":
+            return self.solver
+        most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
+        return "double_sum" if can and sets.n_pairs > most else "lbfgs"
+
+    def _covariance(self, objective: ChoiceObjective, free: Free, theta: Doubles, seed: int) -> Covariance:
+        n = len(theta)
+        missing = Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
+        if self.covariance == "none":
+            return missing
+        if self.covariance == "auto":
+            if objective.explicit is None or objective.ridge.any() or free.n > 1000 or not free.n:
+                return missing
+            kind = "hessian" if objective.sets.persons is None else "clustered"
+            try:
+                return covariance_of(objective, free, theta, kind, seed)
+            except ValueError:  # not identified: no one has asked for standard errors by name
+                return missing
+        return covariance_of(objective, free, theta, self.covariance, seed)
+
+
+def _null(sets: ChoiceSets) -> float:
+    """The log-likelihood of equal probabilities of what is available."""
+    closed = ~np.isfinite(sets.offsets)
+    if sets.lists.only:
+        open_ = np.isfinite(sets.lists.offsets) & ~closed[sets.lists.alternatives]
+        sizes = np.add.reduceat(open_.astype(np.int64), sets.lists.indptr[:-1])
+    else:
+        rows = np.repeat(np.arange(sets.n_rows), np.diff(sets.lists.indptr))
+        gone = ~np.isfinite(sets.lists.offsets) & ~closed[sets.lists.alternatives]
+        sizes = sets.n_alternatives - closed.sum() - np.bincount(rows[gone], minlength=sets.n_rows)
+    weights = 1.0 if sets.sample_weight is None else sets.sample_weight
+    return -float(np.sum(weights * np.log(sizes)))

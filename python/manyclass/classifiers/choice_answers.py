@@ -1,0 +1,563 @@
+"""What a fitted choice model answers: predictions, inference, and what follows from policies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import validate_data
+
+from manyclass import _core
+from manyclass.checks import check_number, n_threads_from
+from manyclass.classifiers.choice_inference import (
+    ChoiceSummary,
+    Covariance,
+    Test,
+    likelihood_ratio_test,
+    slopes,
+    summary_of,
+    wald_test,
+)
+from manyclass.datasets.choice_tables import choice_sets
+from manyclass.datasets.choices import ChoiceSets, is_sparse, positions_among
+from manyclass.training.choice import ChoiceForm, ChoiceObjective
+from manyclass.training.choice_solvers import ChoiceFit
+from manyclass.weights.arrays import BLOCK_NUMBERS, Doubles
+
+
+@dataclass(frozen=True)
+class ChoiceState:
+    """A fitted choice model.
+
+    Attributes
+    ----------
+    form : ChoiceForm
+    alternatives : ndarray of shape (n_alternatives,), labels
+    Z : ndarray, csr_array or None
+    fit : ChoiceFit
+    covariance : Covariance
+    n_rows, n_free : int
+    log_likelihood, null_log_likelihood : float
+        The second with equal probabilities of what is available; NaN where alternatives were drawn.
+    solver : {"lbfgs", "double_sum"}
+    feature_names : tuple of str or None, of an X that had names
+    sorted : bool, whether the model was fitted on arrays, so that alternatives are sorted labels
+    """
+
+    form: ChoiceForm
+    alternatives: NDArray[Any]
+    Z: Any
+    fit: ChoiceFit
+    covariance: Covariance
+    n_rows: int
+    n_free: int
+    log_likelihood: float
+    null_log_likelihood: float
+    solver: str
+
+
+class ChoiceAnswers(ClassifierMixin, BaseEstimator):
+    """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
+
+    n_jobs: int | None
+
+    # The state
+
+    @property
+    def _fitted(self) -> ChoiceState:
+        state: ChoiceState | None = self.__dict__.get("_state")
+        if state is None:
+            raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' before using it.")
+        return state
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_state" in self.__dict__
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels of the alternatives, (n_alternatives,)."""
+        return self._fitted.alternatives
+
+    @property
+    def coef_(self) -> Doubles:
+        """All coefficients, (n_coefficients,), float64."""
+        return self._fitted.fit.theta
+
+    @property
+    def coef_names_(self) -> list[str]:
+        """Names of the coefficients."""
+        return self._fitted.form.names
+
+    @property
+    def covariance_(self) -> Doubles:
+        """Covariance of the coefficients, (n_coefficients, n_coefficients), float64; NaN where there is none."""
+        return self._fitted.covariance.matrix
+
+    @property
+    def std_errors_(self) -> Doubles:
+        """Standard errors of the coefficients, (n_coefficients,), float64."""
+        return np.asarray(np.sqrt(np.diag(self.covariance_)))
+
+    @property
+    def std_errors_error_(self) -> Doubles:
+        """Relative standard errors of the standard errors, (n_coefficients,), float64."""
+        return self._fitted.covariance.error
+
+    @property
+    def draw_errors_(self) -> Doubles:
+        """Standard errors that drawn alternatives leave in the coefficients, (n_coefficients,), float64."""
+        return self._fitted.fit.draw_errors
+
+    @property
+    def interactions_(self) -> Doubles:
+        """W, (n_chooser_features, n_alternative_features), or n_alternatives - 1 columns; float64."""
+        form = self._fitted.form
+        return form.interactions(self.coef_) if form.rank else np.zeros((len(form.chooser_names), 0))
+
+    @property
+    def loss_curve_(self) -> Doubles:
+        """Mean log-loss with the ridge by iteration or pass, (n_iter_,), float64."""
+        return self._fitted.fit.losses
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations or passes made."""
+        return len(self._fitted.fit.losses)
+
+    @property
+    def converged_(self) -> bool:
+        """Whether L-BFGS ended at the minimum; true of "double_sum"."""
+        return self._fitted.fit.converged
+
+    @property
+    def log_likelihood_(self) -> float:
+        """Of the training data, in nats; NaN with drawn alternatives (see `log_likelihood`)."""
+        return self._fitted.log_likelihood
+
+    @property
+    def solver_(self) -> str:
+        """The solver that fitted the model."""
+        return self._fitted.solver
+
+    # Predictions
+
+    def _rows(self, X: Any) -> ChoiceSets:
+        state = self._fitted
+        if isinstance(X, ChoiceSets):
+            own, form = (X.chooser_names, X.alternative_names, X.pair_names), state.form
+            if own != (form.chooser_names, form.alternative_names, form.pair_names):
+                raise ValueError(
+                    f"the data have features {own}; the model was fitted on "
+                    f"{(form.chooser_names, form.alternative_names, form.pair_names)}"
+                )
+            bound = form.own_tastes or len(form.group_labels) or len(form.nest_labels)
+            if bound and not np.array_equal(X.alternatives, state.alternatives):
+                raise ValueError("the data have other alternatives than the model, whose coefficients belong to them")
+            return X
+        if state.form.pair_names:
+            raise ValueError("the model has features of pairs; give ChoiceSets (manyclass.datasets.choice_sets)")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        form = state.form
+        return choice_sets(
+            alternatives=state.alternatives,
+            X=X,
+            Z=state.Z,
+            chooser_names=form.chooser_names,
+            alternative_names=form.alternative_names,
+        )
+
+    def _objective(self, sets: ChoiceSets) -> ChoiceObjective:
+        form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
+        return ChoiceObjective(form, sets, np.zeros(form.n), n_threads_from(self.n_jobs))
+
+    def _pieces(self, sets: ChoiceSets) -> list[tuple[int, int]]:
+        step = max(1, BLOCK_NUMBERS // sets.n_alternatives)
+        return [(a, min(a + step, sets.n_rows)) for a in range(0, sets.n_rows, step)]
+
+    def _utilities(self, sets: ChoiceSets, begin: int, end: int) -> Doubles:
+        """Utilities of some rows, -infinity where an alternative is not available."""
+        form, theta = self._fitted.form, self.coef_
+        u = np.tile(form.constants(theta, sets), (end - begin, 1))
+        if form.rank:
+            tastes = sets.X[begin:end] @ form.interactions(theta)
+            if form.own_tastes:
+                u[:, 1:] += tastes
+            else:
+                u += tastes @ sets.Z.T if not is_sparse(sets.Z) else (sets.Z @ tastes.T).T
+        lists = sets.listed(begin, end)
+        rows = np.repeat(np.arange(end - begin), np.diff(lists.indptr))
+        listed = lists.features @ theta[form.slices["pairs"]] + lists.offsets
+        if not lists.only:
+            u[rows, lists.alternatives] += listed
+            return u
+        out = np.full_like(u, -np.inf)
+        out[rows, lists.alternatives] = u[rows, lists.alternatives] + listed
+        return out
+
+    def _probabilities(self, u: Doubles) -> Doubles:
+        form, threads = self._fitted.form, n_threads_from(self.n_jobs)
+        if form.model in ("normal", "logistic"):
+            # Beyond 64 behind the foremost a probability is below 1e-8 of its last digits; -infinity is not allowed.
+            least = u.max(axis=1, keepdims=True) - 200
+            psi = np.ascontiguousarray(np.maximum(u, least))
+            found = _core.utility_probabilities(noise=form.noise, psi=psi, log=False, n_threads=threads)
+            return np.where(np.isfinite(u), found, 0.0)
+        out, k = np.empty_like(u), u.shape[1]
+        how: dict[str, Any] = {"model": form.model, "n_threads": threads, "features": np.zeros(0), "n_features": 0}
+        if len(form.nest_labels):
+            how |= {"nests": form.nests, "dissimilarity": self.coef_[form.slices["dissimilarity"]].copy()}
+        _core.choice_sums(
+            **how,
+            n_rows=len(u),
+            constants=np.zeros(k),
+            tastes=np.zeros(0),
+            indptr=np.arange(len(u) + 1) * k,
+            alternatives=np.tile(np.arange(k, dtype=np.int32), len(u)),
+            offsets=np.ascontiguousarray(u).ravel(),
+            listed_only=True,
+            probabilities=out.reshape(-1),
+        )
+        return out
+
+    def decision_function(self, X: Any) -> Doubles:
+        """Return the utilities without noise; of two alternatives that of the second less the first.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_alternatives), or (n_rows,) of two; -infinity where one is not available
+        """
+        u = self.utilities(X)
+        return u if u.shape[1] != 2 else np.asarray(u[:, 1] - u[:, 0])
+
+    def utilities(self, X: Any) -> Doubles:
+        """Return the utilities without noise, (n_rows, n_alternatives), -infinity where one is not available.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+        """
+        sets = self._rows(X)
+        return np.concatenate([self._utilities(sets, a, b) for a, b in self._pieces(sets)])
+
+    def predict_proba(self, X: Any) -> Doubles:
+        """Return the probability of each alternative, 0 where one is not available.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_alternatives), float64
+        """
+        sets = self._rows(X)
+        return np.concatenate([self._probabilities(self._utilities(sets, a, b)) for a, b in self._pieces(sets)])
+
+    def predict_log_proba(self, X: Any) -> Doubles:
+        """Return the logarithm of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the label of the most probable alternative of each row, (n_rows,).
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+        """
+        return np.asarray(self.predict_top_k(X, 1)[0][:, 0])
+
+    def predict_top_k(self, X: Any, k: int = 5) -> tuple[NDArray[Any], Doubles]:
+        """Return the k most probable alternatives of each row, best first, and their probabilities.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+        k : int
+
+        Returns
+        -------
+        labels, probabilities : ndarrays of shape (n_rows, k)
+        """
+        sets = self._rows(X)
+        check_number("k", k, low=1, high=sets.n_alternatives, integer=True)
+        found, shares = [], []
+        for a, b in self._pieces(sets):
+            p = self._probabilities(self._utilities(sets, a, b))
+            best = np.argsort(-p, axis=1, kind="stable")[:, :k]
+            found.append(best)
+            shares.append(np.take_along_axis(p, best, axis=1))
+        return sets.alternatives[np.concatenate(found)], np.concatenate(shares)
+
+    def evaluate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
+        """Return the mean log-loss in nats and the share of rows that are not predicted right.
+
+        Parameters
+        ----------
+        X : ChoiceSets with choices, or array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,), labels, with an array
+        sample_weight : array-like of shape (n_rows,), optional, with an array
+
+        Returns
+        -------
+        dict with "log_loss" and "error"
+        """
+        sets = self._rows(X)
+        if y is not None:
+            sets = replace(sets, chosen=positions_among(y, sets.alternatives, "y").astype(np.int32))
+        weights = sets.sample_weight if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        losses = self._objective(sets).losses(self.coef_)
+        wrong = self.predict(sets) != sets.labels
+        return {
+            "log_loss": float(np.average(losses, weights=weights)),
+            "error": float(np.average(wrong, weights=weights)),
+        }
+
+    def log_likelihood(self, X: ChoiceSets) -> float:
+        """Return the log-likelihood of choices, in nats.
+
+        Parameters
+        ----------
+        X : ChoiceSets with choices
+        """
+        sets = self._rows(X)
+        weights = 1.0 if sets.sample_weight is None else sets.sample_weight
+        return -float(np.sum(weights * self._objective(sets).losses(self.coef_)))
+
+    def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of rows that are predicted right.
+
+        Parameters
+        ----------
+        X : ChoiceSets with choices, or array-like of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,), labels, with an array
+        sample_weight : array-like of shape (n_rows,), optional, with an array
+        """
+        if isinstance(X, ChoiceSets):
+            return 1 - self.evaluate(X, y, sample_weight)["error"]
+        return float(super().score(X, y, sample_weight))
+
+    def inclusive_values(self, X: Any) -> Doubles:
+        """Return the logsum of each row, the expected largest utility but for Euler's constant; of Gumbel noise.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), float64
+        """
+        sets = self._rows(X)
+        if self._fitted.form.noise != "gumbel":
+            raise ValueError(f"noise is {self._fitted.form.noise!r}; inclusive values are those of 'gumbel'")
+        objective, out = self._objective(sets), np.empty(sets.n_rows)
+        for begin, end in sets.blocks():
+            objective.call(self.coef_, begin, end, inclusive_values=out[begin:end])
+        return out
+
+    # Inference
+
+    def summary(self, level: float = 0.95) -> ChoiceSummary:
+        """Return the table of coefficients with standard errors, z, p and intervals; `print` shows it.
+
+        Parameters
+        ----------
+        level : float, of the intervals
+
+        Returns
+        -------
+        ChoiceSummary
+        """
+        state = self._fitted
+        facts: dict[str, Any] = {
+            "model": {
+                "gumbel": "multinomial logit",
+                "nested": "nested logit",
+                "normal": "multinomial probit",
+                "logistic": "multinomial logistic",
+            }[state.form.model],
+            "rows": state.n_rows,
+            "alternatives": len(state.alternatives),
+            "free coefficients": state.n_free,
+            "solver": state.solver,
+            "standard errors": state.covariance.kind,
+        }
+        if np.isfinite(state.log_likelihood):
+            facts["log-likelihood"] = state.log_likelihood
+            facts["log-likelihood at 0"] = state.null_log_likelihood
+            facts["rho-squared"] = 1 - state.log_likelihood / state.null_log_likelihood
+            facts["AIC"] = 2 * (state.n_free - state.log_likelihood)
+            facts["BIC"] = state.n_free * float(np.log(state.n_rows)) - 2 * state.log_likelihood
+        return summary_of(facts, self.coef_names_, self.coef_, self.covariance_, level)
+
+    def confidence_intervals(self, level: float = 0.95) -> Doubles:
+        """Return the lower and upper end for each coefficient, (n_coefficients, 2), by the normal distribution.
+
+        Parameters
+        ----------
+        level : float, in ]0, 1[
+        """
+        check_number("level", level, low=0, high=1, open_low=True)
+        columns = self.summary(level).columns
+        return np.stack([columns["low"], columns["high"]], axis=1)
+
+    def _column(self, name: str) -> int:
+        if name not in self.coef_names_:
+            raise ValueError(f"{name!r} is no coefficient; there are {', '.join(self.coef_names_[:20])}")
+        return self.coef_names_.index(name)
+
+    def wald_test(self, hypotheses: Sequence[str] | Mapping[str, float] | ArrayLike, values: Any = 0.0) -> Test:
+        """Return the Wald test of linear hypotheses.
+
+        Parameters
+        ----------
+        hypotheses : sequence of names that are 0, mapping of names to values, or matrix of shape (m, n_coefficients)
+        values : float or array-like of shape (m,), of a matrix times the coefficients
+
+        Returns
+        -------
+        Test
+        """
+        if isinstance(hypotheses, Mapping):
+            values = np.array([*hypotheses.values()], dtype=float)
+            hypotheses = [*hypotheses]
+        named = np.asarray(hypotheses)
+        R = np.eye(len(self.coef_))[[self._column(str(name)) for name in named]] if named.dtype.kind in "UO" else named
+        return wald_test(self.coef_, self.covariance_, np.atleast_2d(R), np.broadcast_to(values, len(np.atleast_2d(R))))
+
+    def likelihood_ratio_test(self, smaller: Self) -> Test:
+        """Return the test of a model that is this one with fewer free coefficients, fitted on the same data.
+
+        Parameters
+        ----------
+        smaller : ChoiceClassifier
+
+        Returns
+        -------
+        Test
+        """
+        a, b = self._fitted, smaller._fitted
+        if a.n_rows != b.n_rows or not np.isclose(a.null_log_likelihood, b.null_log_likelihood, equal_nan=False):
+            raise ValueError("the two models were not fitted on the same data by solver='lbfgs'")
+        return likelihood_ratio_test((a.log_likelihood, a.n_free), (b.log_likelihood, b.n_free))
+
+    def willingness_to_pay(self, feature: str, price: str, level: float = 0.95) -> dict[str, float]:
+        """Return -coef[feature] / coef[price], its standard error by the delta method and its interval.
+
+        Parameters
+        ----------
+        feature, price : str, names of coefficients
+        level : float
+
+        Returns
+        -------
+        dict with "estimate", "std_error", "low" and "high"
+        """
+        a, b = self._column(feature), self._column(price)
+        ratio = -self.coef_[a] / self.coef_[b]
+        slope = np.zeros(len(self.coef_))
+        slope[a] -= 1 / self.coef_[b]
+        slope[b] -= ratio / self.coef_[b]
+        error = float(np.sqrt(slope @ np.nan_to_num(self.covariance_) @ slope))
+        reach = float((self.confidence_intervals(level)[b, 1] - self.coef_[b]) / self.std_errors_[b]) * error
+        low, high = float(ratio) - reach, float(ratio) + reach
+        return {"estimate": float(ratio), "std_error": error, "low": low, "high": high}
+
+    def marginal_effects(self, X: Any, feature: str, alternative: Any = None) -> Doubles:
+        """Return the derivatives of all probabilities by a feature, by central differences.
+
+        Parameters
+        ----------
+        X : ChoiceSets, or array-like of shape (n_rows, n_features)
+        feature : str
+        alternative : label, optional
+            The alternative whose feature moves; without, those of all alternatives or that of the chooser do.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_alternatives), float64
+        """
+        sets = self._rows(X)
+        form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
+        at = None if alternative is None else int(positions_among([alternative], sets.alternatives, "alternative")[0])
+        out = []
+        for a, b in self._pieces(sets):
+            slope = slopes(form, self.coef_, sets.take(np.arange(a, b)), feature, at)
+            step = 1e-4 / max(float(np.abs(slope).max()), 1e-300)
+            u = self._utilities(sets, a, b)
+            rise = self._probabilities(u + step * slope) - self._probabilities(u - step * slope)
+            out.append(rise / (2 * step))
+        return np.concatenate(out)
+
+    def elasticities(self, X: ChoiceSets, feature: str, alternative: Any) -> Doubles:
+        """Return by how many percent the expected share of each alternative moves by one percent of a feature.
+
+        Means over rows are weighted by probabilities.
+
+        Parameters
+        ----------
+        X : ChoiceSets
+        feature : str, of alternatives or pairs
+        alternative : label, whose feature moves
+
+        Returns
+        -------
+        ndarray of shape (n_alternatives,), float64
+        """
+        sets = self._rows(X)
+        at = int(positions_among([alternative], sets.alternatives, "alternative")[0])
+        if feature in sets.alternative_names:
+            values = np.full(sets.n_rows, float(sets.Z[at, sets.alternative_names.index(feature)]))
+        elif feature in sets.pair_names:
+            values = np.zeros(sets.n_rows)
+            for a, b in sets.blocks():
+                lists = sets.listed(a, b)
+                rows = np.repeat(np.arange(a, b), np.diff(lists.indptr))
+                mine = lists.alternatives == at
+                values[rows[mine]] = lists.features[mine, sets.pair_names.index(feature)]
+        else:
+            raise ValueError(f"feature is {feature!r}; it must be one of alternatives or pairs")
+        weights = 1.0 if sets.sample_weight is None else sets.sample_weight
+        effects = self.marginal_effects(sets, feature, alternative) * (values * weights)[:, None]
+        shares = (self.predict_proba(sets) * np.broadcast_to(weights, sets.n_rows)[:, None]).sum(axis=0)
+        return np.asarray(np.divide(effects.sum(axis=0), shares, out=np.zeros(len(shares)), where=shares > 0))
+
+    def simulate(self, before: ChoiceSets, after: ChoiceSets, price: str | None = None) -> dict[str, Any]:
+        """Compare two worlds: alternatives removed (`ChoiceSets.without`), added, or changed (`ChoiceSets.changed`).
+
+        Parameters
+        ----------
+        before, after : ChoiceSets of the same choosers
+        price : str, optional
+            The coefficient of money, by which changes of inclusive values become money.
+
+        Returns
+        -------
+        dict
+            "share_before" and "share_after", by alternative of each; of Gumbel noise "inclusive_value_change" by row,
+            and with a price "surplus_change" by row, in its unit.
+        """
+        if before.n_rows != after.n_rows:
+            raise ValueError(
+                f"before has {before.n_rows} rows and after {after.n_rows}; they must be the same choosers"
+            )
+        weights = before.sample_weight
+        found: dict[str, Any] = {
+            f"share_{name}": np.average(self.predict_proba(sets), axis=0, weights=weights)
+            for name, sets in (("before", before), ("after", after))
+        }
+        if self._fitted.form.noise == "gumbel":
+            found["inclusive_value_change"] = self.inclusive_values(after) - self.inclusive_values(before)
+            if price is not None:
+                found["surplus_change"] = found["inclusive_value_change"] / -self.coef_[self._column(price)]
+        return found

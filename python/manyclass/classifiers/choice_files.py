@@ -1,0 +1,215 @@
+"""Fitted choice models on disk: safetensors files with a JSON description, without pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_choice
+from manyclass.classifiers.choice_answers import ChoiceState
+from manyclass.classifiers.choice_inference import COVARIANCES, Covariance
+from manyclass.datasets.choices import is_sparse
+from manyclass.registry import names
+from manyclass.training.choice import ChoiceForm
+from manyclass.training.choice_solvers import ChoiceFit
+from manyclass.version import __version__
+from manyclass.weights.tensor_file import (
+    PathLike,
+    TensorFile,
+    check_version,
+    checked,
+    count,
+    decode_text,
+    encode_text,
+    finite,
+    warn_of_unread,
+    write_tensors,
+)
+
+FORMAT = "manyclass choice model"
+FORMAT_VERSION = 1
+BY_ALTERNATIVE = ("constants", "nests")  # parameters that are labels, which the form has
+NAMES = ("chooser_names", "alternative_names", "pair_names", "group_labels", "nest_labels", "labels")
+NUMBERS = ("log_likelihood", "null_log_likelihood")
+
+
+def write_choice_model(
+    state: ChoiceState, parameters: Mapping[str, Any], path: PathLike, notes: Mapping[str, Any] | None = None
+) -> None:
+    """Write a fitted choice model.
+
+    Parameters
+    ----------
+    state : ChoiceState
+    parameters : mapping of str to object, of the estimator
+    path : str or path-like
+    notes : mapping of str to what JSON holds, optional
+
+    Raises
+    ------
+    ValueError
+        If coefficients are not finite.
+    TypeError
+        If alternatives are neither integers nor text, or a parameter is nothing that JSON holds.
+    """
+    form, fit = state.form, state.fit
+    if not np.isfinite(fit.theta).all():
+        raise ValueError("coefficients are not finite; such a model cannot be saved")
+    tensors: dict[str, NDArray[Any]] = {
+        "theta": fit.theta,
+        "losses": fit.losses,
+        "draw_errors": fit.draw_errors,
+        "covariance": np.ascontiguousarray(state.covariance.matrix),
+        "covariance_error": state.covariance.error,
+        "groups": form.groups,
+        "nests": form.nests,
+    }
+    kind = state.alternatives.dtype.kind
+    if kind in "iu":
+        tensors["alternatives"] = state.alternatives.astype(np.int64)
+    elif kind in "UO" and all(isinstance(label, str) for label in state.alternatives.tolist()):
+        kind = "U"
+        tensors |= {f"alternatives.{part}": array for part, array in encode_text(state.alternatives).items()}
+    else:
+        raise TypeError(f"alternatives are {state.alternatives.dtype}; only integers and text can be saved")
+    if is_sparse(state.Z):
+        Z = sp.csr_array(state.Z)
+        tensors |= {"Z.data": Z.data, "Z.indices": Z.indices.astype(np.int64), "Z.indptr": Z.indptr.astype(np.int64)}
+    elif state.Z is not None:
+        tensors["Z"] = np.ascontiguousarray(state.Z)
+    kept = {name: value for name, value in parameters.items() if name not in BY_ALTERNATIVE}
+    kept |= {"constants": parameters["constants"] if isinstance(parameters["constants"], str) else None}
+    seed = kept["random_state"]
+    kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
+    description = {
+        "parameters": kept,
+        **{name: list(getattr(form, name)) for name in NAMES},
+        "noise": form.noise,
+        "rank": form.rank,
+        "has_features": form.has_features,
+        "n_alternatives": form.n_alternatives,
+        "alternatives": kind,
+        "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
+        "n_rows": state.n_rows,
+        "n_free": state.n_free,
+        "covariance_rows": state.covariance.n_rows,
+        "covariance_kind": state.covariance.kind,
+        "solver": state.solver,
+        "converged": fit.converged,
+        **{name: getattr(state, name) if np.isfinite(getattr(state, name)) else None for name in NUMBERS},
+    }
+    write_tensors(
+        path,
+        tensors,
+        {
+            "format": FORMAT,
+            "format_version": str(FORMAT_VERSION),
+            "package_version": __version__,
+            "model": json.dumps(description),
+            "notes": json.dumps(dict(notes or {})),
+        },
+    )
+
+
+def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
+    """Return the parameters and the state of a file; what is wrong raises what `reading` makes a ValueError."""
+    check_version(file, FORMAT_VERSION)
+    about = json.loads(file.metadata["model"])
+    k = count(file, about, "n_alternatives", 1)
+    text = {name: tuple(map(_text, about[name])) for name in NAMES}
+    check_choice("noise", about["noise"], names("noise"))
+    check_choice("solver", about["solver"], ("lbfgs", "double_sum"))
+    check_choice("covariance_kind", about["covariance_kind"], COVARIANCES[1:])
+    groups = _positions(file, "groups", np.int64, k, len(text["group_labels"]))
+    nests = _positions(file, "nests", np.int32, k, len(text["nest_labels"]))
+    form = ChoiceForm(
+        noise=about["noise"],
+        n_alternatives=k,
+        has_features=_flag(about, "has_features"),
+        rank=count(file, about, "rank", -1),
+        groups=groups,
+        nests=nests,
+        **text,
+    )
+    q = len(form.alternative_names)
+    if (
+        (form.has_features and q == 0)
+        or (form.own_tastes and len(form.labels) != k)
+        or (len(nests) and form.noise != "gumbel")
+    ):
+        raise ValueError("parts of the model do not fit each other")
+    n = form.n
+    theta = finite(file, "theta", file.read(checked(file, "theta", np.float64, (n,))))
+    if np.any(theta[form.slices["dissimilarity"]] <= 0):
+        raise ValueError("a dissimilarity is not more than 0")
+    losses = file.read(checked(file, "losses", np.float64, file.entries["losses"][1][:1]))
+    matrix = file.read(checked(file, "covariance", np.float64, (n, n)))
+    errors = {name: file.read(checked(file, name, np.float64, (n,))) for name in ("draw_errors", "covariance_error")}
+    if np.isinf(matrix).any() or np.any(np.diag(matrix) < 0):
+        raise ValueError("the covariance has numbers that it cannot have")
+    if about["alternatives"] == "U":
+        alternatives = np.array(decode_text(file, "alternatives", k).tolist())
+    else:
+        alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
+    if len(np.unique(alternatives)) < k:
+        raise ValueError("an alternative is there twice")
+    kind = about["covariance_kind"]
+    likelihood, null = (float("nan") if about[name] is None else float(about[name]) for name in NUMBERS)
+    state = ChoiceState(
+        form,
+        alternatives,
+        _features(file, about["Z"], (k, q)),
+        ChoiceFit(theta, finite(file, "losses", losses), _flag(about, "converged"), errors["draw_errors"]),
+        Covariance(kind, matrix, errors["covariance_error"], count(file, about, "covariance_rows", 0)),
+        count(file, about, "n_rows", 1),
+        count(file, about, "n_free", 0),
+        likelihood,
+        null,
+        about["solver"],
+    )
+    parameters = dict(about["parameters"])
+    if parameters.get("constants") is None:
+        parameters["constants"] = np.array(form.group_labels)[groups] if len(groups) else "none"
+    parameters["nests"] = np.array(form.nest_labels)[nests] if len(nests) else None
+    warn_of_unread(file)
+    return parameters, state
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no name")
+    return value
+
+
+def _flag(about: Mapping[str, Any], name: str) -> bool:
+    if not isinstance(about[name], bool):
+        raise ValueError(f"{name} is {about[name]!r}; it must be true or false")
+    return bool(about[name])
+
+
+def _positions(file: TensorFile, name: str, dtype: Any, k: int, n: int) -> NDArray[Any]:
+    found = file.read(checked(file, name, dtype, (k if n else 0,)))
+    if len(found) and (found.min() < 0 or found.max() >= n or (found[0] != 0 and name == "groups")):
+        raise ValueError(f"{name!r} has numbers outside [0, {n})")
+    return found
+
+
+def _features(file: TensorFile, kind: str, shape: tuple[int, int]) -> Any:
+    check_choice("Z", kind, ("none", "dense", "sparse"))
+    if kind == "none":
+        return None
+    if kind == "dense":
+        return finite(file, "Z", file.read(checked(file, "Z", np.float64, shape)))
+    indptr = file.read(checked(file, "Z.indptr", np.int64, (shape[0] + 1,)))
+    if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
+        raise ValueError("'Z.indptr' does not begin rows")
+    data = finite(file, "Z.data", file.read(checked(file, "Z.data", np.float64, (int(indptr[-1]),))))
+    indices = file.read(checked(file, "Z.indices", np.int64, (int(indptr[-1]),)))
+    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
+        raise ValueError("'Z.indices' has numbers outside the features")
+    return sp.csr_array((data, indices, indptr), shape=shape)

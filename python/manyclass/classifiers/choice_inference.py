@@ -1,0 +1,260 @@
+"""What a choice model's coefficients are known to: standard errors, tests, and the table that tells them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from manyclass.datasets.choices import ChoiceSets
+from manyclass.training.choice import ChoiceForm, ChoiceObjective
+from manyclass.training.choice_solvers import Free
+from manyclass.weights.arrays import Doubles
+
+# Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
+# without and with a function of pairs.
+MOST_PAIRS, DRAWN_PAIRS = (1 << 31, 1 << 27), (1 << 28, 1 << 26)
+FOLDS = 8
+COVARIANCES = ("auto", "hessian", "robust", "clustered", "none")
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """Covariances of estimates.
+
+    Attributes
+    ----------
+    kind : {"hessian", "robust", "clustered", "none"}
+    matrix : ndarray of shape (n, n), float64; rows of fixed coefficients are 0, of those at a bound NaN
+    error : ndarray of shape (n,), float64
+        Relative standard errors of the standard errors, where they come from rows drawn by chance; else 0.
+    n_rows : int, the rows that they come from
+    """
+
+    kind: str
+    matrix: Doubles
+    error: Doubles
+    n_rows: int
+
+
+def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: str, seed: int) -> Covariance:
+    """Return the covariance of estimates at the minimum.
+
+    "hessian" is the inverse of the second derivatives of the log-likelihood, "robust" the sandwich of these and of the
+    sum of squares of the rows' gradients, "clustered" the same with gradients added by person. There is no correction
+    for small samples.
+
+    Parameters
+    ----------
+    objective : ChoiceObjective
+    free : Free
+    theta : ndarray of shape (n,), float64
+    kind : {"hessian", "robust", "clustered"}
+    seed : int, of rows or persons drawn where all would take too long
+
+    Returns
+    -------
+    Covariance
+
+    Raises
+    ------
+    ValueError
+        If there are too many coefficients, the data have no persons, or some coefficients are not identified.
+    """
+    sets = objective.sets
+    if kind == "clustered" and sets.persons is None:
+        raise ValueError("covariance is 'clustered'; the data have no persons")
+    total = sets.n_rows if sets.sample_weight is None else float(sets.sample_weight.sum())
+    low, high = np.array(free.bounds).reshape(-1, 2).T
+    own = free.of(theta)
+    moves = np.flatnonzero((own > low) & (own < high))
+    M = free.matrix[:, moves]
+    most, drawn = MOST_PAIRS[sets.function is not None], DRAWN_PAIRS[sets.function is not None]
+    if sets.n_pairs <= most:
+        matrix = _sandwich(objective, theta, M, kind, total)
+        error, n_rows = np.zeros(len(theta)), sets.n_rows
+    else:
+        n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
+        who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
+        fold = (
+            np.random.RandomState(seed).permutation(int(who.max()) + 1)[who]
+            * FOLDS
+            * sets.n_rows
+            // (n_rows * (int(who.max()) + 1))
+        )
+        parts = []
+        for f in range(FOLDS):
+            some = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
+            parts.append(_sandwich(some, theta, M, kind, total))
+        # Inverses are averaged where they are precise: the mean of the information.
+        errors = np.sqrt([np.diag(part) for part in parts])
+        matrix = np.mean(parts, axis=0)
+        middle = np.sqrt(np.diag(matrix))
+        spread = np.std(errors, axis=0, ddof=1) / np.sqrt(FOLDS)
+        error = np.divide(spread, middle, out=np.zeros(len(theta)), where=middle > 0)
+        n_rows = int(np.sum(fold < FOLDS))
+    bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
+    matrix[bound], matrix[:, bound] = np.nan, np.nan
+    return Covariance(kind, matrix, error, n_rows)
+
+
+def _sandwich(objective: ChoiceObjective, theta: Doubles, M: Doubles, kind: str, total: float) -> Doubles:
+    information = M.T @ objective.hessian(theta) @ M
+    scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
+    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+    if len(values) and values[0] < 1e-10:
+        at = int(np.argmax(np.abs(M[:, int(np.argmax(np.abs(vectors[:, 0])))])))
+        raise ValueError(
+            f"the coefficient {objective.form.names[at]!r} is not identified: it can be made up for by others; leave "
+            "some out, or set alpha or covariance='none'"
+        )
+    root = (vectors / np.sqrt(values)) / scale[:, None]
+    inverse = root @ root.T
+    if kind == "hessian":
+        return np.asarray(M @ (inverse / total) @ M.T)
+    gradients = (objective.scores(theta) * objective.weights[:, None]) @ M
+    if kind == "clustered" and objective.sets.persons is not None:
+        _, person = np.unique(objective.sets.persons, return_inverse=True)
+        gradients = np.stack([np.bincount(person, column) for column in gradients.T], axis=1)
+    # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
+    weight = 1.0 if objective.sets.sample_weight is None else float(objective.sets.sample_weight.mean())
+    share = objective.sets.n_rows * weight / total
+    return np.asarray(M @ inverse @ (gradients.T @ gradients) @ inverse @ M.T * share)
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test of hypotheses on coefficients.
+
+    Attributes
+    ----------
+    statistic : float
+    degrees_of_freedom : int
+    p_value : float, of the chi-squared distribution
+    """
+
+    __test__ = False  # pytest takes it for one of its own
+
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+
+
+def wald_test(theta: Doubles, covariance: Doubles, R: Doubles, values: Doubles) -> Test:
+    """Return the Wald test of R theta = values."""
+    gap = R @ theta - values
+    spread = R @ covariance @ R.T
+    if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
+        raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
+    statistic = float(gap @ np.linalg.solve(spread, gap))
+    return Test(statistic, len(gap), float(stats.chi2.sf(statistic, len(gap))))
+
+
+def likelihood_ratio_test(larger: tuple[float, int], smaller: tuple[float, int]) -> Test:
+    """Return the likelihood-ratio test of two log-likelihoods with their numbers of coefficients."""
+    df = larger[1] - smaller[1]
+    if df < 1:
+        raise ValueError(f"the other model has {smaller[1]} free coefficients; it must have fewer than {larger[1]}")
+    statistic = 2 * (larger[0] - smaller[0])
+    return Test(statistic, df, float(stats.chi2.sf(max(statistic, 0.0), df)))
+
+
+@dataclass(frozen=True)
+class ChoiceSummary:
+    """The table of a fitted choice model, printed by `str`.
+
+    Attributes
+    ----------
+    facts : mapping of str to object
+        Of the whole model.
+    columns : mapping of str to ndarray
+        "coefficient", "estimate", "standard error", "z", "p", "low" and "high": `pandas.DataFrame(summary.columns)`.
+    level : float, of the interval between low and high
+    """
+
+    facts: Mapping[str, Any]
+    columns: Mapping[str, NDArray[Any]]
+    level: float
+
+    def __str__(self) -> str:
+        """Return the facts and the table."""
+        width = max(map(len, self.facts))
+        lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
+        head = [*self.columns]
+        head[-2:] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
+        rows = [[_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        for row in (head, *rows):
+            first, *rest = (
+                cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True))
+            )
+            lines.append("  ".join([first, *rest]).rstrip())
+        return "\n".join([*lines[: len(self.facts)], "", *lines[len(self.facts) :]])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        size = abs(float(value))
+        return "" if np.isnan(size) else f"{value:.4f}" if 1e-3 <= size < 1e6 or size == 0 else f"{value:.3e}"
+    return str(value)
+
+
+def summary_of(
+    facts: Mapping[str, Any], names: Sequence[str], theta: Doubles, covariance: Doubles, level: float
+) -> ChoiceSummary:
+    """Return the table of coefficients."""
+    errors = np.sqrt(np.diag(covariance))
+    errors = np.where(errors > 0, errors, np.nan)
+    z = theta / errors
+    reach = stats.norm.ppf(0.5 + level / 2) * errors
+    columns = {
+        "coefficient": np.array(names, dtype=object),
+        "estimate": theta,
+        "standard error": errors,
+        "z": z,
+        "p": 2 * stats.norm.sf(np.abs(z)),
+        "low": theta - reach,
+        "high": theta + reach,
+    }
+    return ChoiceSummary(facts, columns, level)
+
+
+def slopes(form: ChoiceForm, theta: Doubles, sets: ChoiceSets, feature: str, alternative: int | None) -> Doubles:
+    """Return how utilities move with a feature, (n_rows, n_alternatives).
+
+    Parameters
+    ----------
+    form : ChoiceForm
+    theta : ndarray of shape (n,), float64
+    sets : ChoiceSets
+    feature : str
+    alternative : int or None
+        The alternative whose feature moves; None for a feature of choosers, or to move those of all at once.
+    """
+    n, k = sets.n_rows, sets.n_alternatives
+    out = np.zeros((n, k))
+    if feature in form.chooser_names:
+        d = form.chooser_names.index(feature)
+        if alternative is not None:
+            raise ValueError(f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out")
+        if form.rank:
+            row = form.interactions(theta)[d]
+            out[:] = np.concatenate([[0.0], row]) if form.own_tastes else sets.Z @ row
+        return out
+    columns: Any = slice(None) if alternative is None else alternative
+    if feature in form.alternative_names:
+        j = form.alternative_names.index(feature)
+        slope = np.full(n, theta[form.slices["alternatives"]][j])
+        if form.rank:
+            slope = slope + sets.X @ form.interactions(theta)[:, j]
+        out[:, columns] = slope[:, None] if alternative is None else slope
+        return out
+    if feature in form.pair_names:
+        out[:, columns] = theta[form.slices["pairs"]][form.pair_names.index(feature)]
+        return out
+    known = ", ".join(map(repr, (*form.chooser_names, *form.alternative_names, *form.pair_names)))
+    raise ValueError(f"feature is {feature!r}; it must be one of {known}")

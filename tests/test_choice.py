@@ -1,0 +1,420 @@
+"""Choice models against their definitions and a general optimiser; drawn alternatives; the estimator."""
+
+import itertools
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse as sp
+from choice_twins import NOISES, K, N, log_likelihoods, numerical, split, world
+from safetensors.numpy import load_file, save_file
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import manyclass
+from manyclass import ChoiceClassifier, SoftmaxClassifier, _core
+from manyclass.classifiers.saving import load_classifier
+from manyclass.datasets import choice_sets
+from manyclass.training.choice import ChoiceForm, ChoiceObjective
+from manyclass.training.choice_solvers import free_of
+from manyclass.weights.tensor_file import open_tensors
+
+# The objective
+
+
+@pytest.mark.parametrize("model", [*NOISES, "nested"])
+def test_the_loss_and_its_gradient_are_those_of_the_definition(seed, model):
+    sets, utilities, truth, chosen, weight, _ = world(seed)
+    nests = np.array([0, 1, 0, 1, 1])
+    own = {"nests": nests.astype(np.int32), "nest_labels": ("a", "b")} if model == "nested" else {}
+    noise = "gumbel" if model == "nested" else model
+    names = sets.chooser_names, sets.alternative_names, sets.pair_names
+    form = ChoiceForm(noise, *names, K, has_features=True, rank=-1, **own)
+    ridge = np.random.default_rng(seed).uniform(0, 1, form.n)
+    theta = np.concatenate([*(0.7 * np.ravel(part) for part in truth), [0.6, 0.9][: 2 * (model == "nested")]])
+
+    def by_definition(theta):
+        logs = log_likelihoods(utilities(*split(theta)), chosen, model, nests, theta[8:])
+        return -np.average(logs, weights=weight) + 0.5 * ridge @ theta**2
+
+    value, gradient = ChoiceObjective(form, sets, ridge, 1)(theta)
+    # The quadrature here and the one of the core err by rounding: some 1e-13 of a row's probability.
+    assert value == pytest.approx(by_definition(theta), abs=1e-10)
+    # Central differences err by step^2 / 6 times a third derivative, which is a few units here.
+    np.testing.assert_allclose(gradient, numerical(by_definition, theta), atol=3e-9)
+    again = ChoiceObjective(form, sets, ridge, 3)(theta)
+    assert again[0] == value
+    assert again[1].tolist() == gradient.tolist()
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "few taken out", "ranges", "lists", "function"])
+def test_every_form_of_data_is_the_same_model(seed, kind):
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 2, N)
+    last = first + rng.integers(2, K - 1, N)
+    mask = (np.arange(K) >= first[:, None]) & (np.arange(K) < last[:, None])
+    S = rng.normal(size=(N, K)) * (rng.random((N, K)) < 0.5)
+    chosen = np.array([rng.choice(np.flatnonzero(row)) for row in mask])
+    Z = rng.normal(size=(K, 2))
+    of_pairs = {"s": S}
+    how = {"available": mask}
+    if kind == "sparse":
+        of_pairs, how, Z = {"s": sp.csr_array(S)}, {"available": sp.csr_array(mask)}, sp.csr_array(Z)
+    elif kind == "few taken out":
+        of_pairs, how = {"s": sp.csr_array(S)}, {"unavailable": sp.csr_array(~mask)}
+    elif kind == "ranges":
+        how = {"available": np.stack([first, last], axis=1)}
+    elif kind == "lists":
+        indptr = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
+        how, of_pairs = {"available": (indptr, np.nonzero(mask)[1])}, {"s": S[mask]}
+    elif kind == "function":
+        of_pairs, how = (
+            (lambda rows, ks: S[rows, ks][:, None]),
+            {"unavailable": sp.csr_array(~mask), "pair_names": ["s"]},
+        )
+    expected = ChoiceClassifier(constants="none").fit(choice_sets(Z=Z, pairs={"s": S}, available=mask, chosen=chosen))
+    sets = choice_sets(Z=Z, pairs=of_pairs, chosen=chosen, **how)
+    model = ChoiceClassifier(constants="none").fit(sets)
+    # Sums in another order: the minimum is found to 1e-8 of a standard deviation.
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-6)
+    np.testing.assert_allclose(model.std_errors_, expected.std_errors_, rtol=1e-5)
+    p = model.predict_proba(sets)
+    assert np.all(p[~mask] == 0)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+    assert model.log_likelihood_ == pytest.approx(np.log(p[np.arange(N), chosen]).sum(), abs=1e-9)
+    few = sets.take([3, 1])
+    np.testing.assert_allclose(model.predict_proba(few), p[[3, 1]], rtol=1e-12)
+
+
+@pytest.mark.parametrize("model", NOISES)
+def test_the_maximum_is_that_of_a_general_optimiser(seed, model):
+    sets, utilities, _, chosen, weight, _ = world(seed, n=25 if model != "gumbel" else 150)
+    fitted = ChoiceClassifier(noise=model, alpha=0.02).fit(sets)
+
+    def by_definition(theta):
+        logs = log_likelihoods(utilities(*split(theta)), chosen, model)
+        return -np.average(logs, weights=weight) + 0.01 * theta @ theta
+
+    # Nelder and Mead's method would take longer; BFGS by differences ends some 1e-5 from the minimum.
+    if model == "gumbel":
+        found = scipy.optimize.minimize(by_definition, np.zeros(8), method="BFGS")
+        np.testing.assert_allclose(fitted.coef_, found.x, atol=1e-4)
+    np.testing.assert_allclose(numerical(by_definition, fitted.coef_), 0, atol=2e-8)
+    p = fitted.predict_proba(sets)[np.arange(len(chosen)), chosen]
+    np.testing.assert_allclose(np.log(p), log_likelihoods(utilities(*split(fitted.coef_)), chosen, model), atol=1e-9)
+
+
+def test_features_of_choosers_alone_are_the_softmax(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(200, 3))
+    y = np.array(["ant", "bee", "cow", "doe"])[
+        np.argmax(X @ rng.normal(size=(3, 4)) + rng.gumbel(size=(200, 4)), axis=1)
+    ]
+    model = ChoiceClassifier().fit(X, y)
+    other = SoftmaxClassifier(solver="lbfgs", alpha=0.0, max_iter=2000).fit(X.astype(np.float32), y)
+    assert model.classes_.tolist() == other.classes_.tolist()
+    # Weights of SoftmaxClassifier are floats, and its stopping rule leaves some 1e-4 of a logarithm.
+    np.testing.assert_allclose(model.predict_log_proba(X), other.predict_log_proba(X.astype(np.float32)), atol=5e-3)
+    assert model.interactions_.shape == (3, 3)
+
+
+def test_low_rank_interactions_are_stationary_and_of_that_rank(seed):
+    sets, *_ = world(seed, n=300, d=3, q=3, r=1)
+    full = ChoiceClassifier(alpha=0.01).fit(sets)
+    model = ChoiceClassifier(interactions=1, alpha=0.01, random_state=seed).fit(sets)
+    assert np.linalg.matrix_rank(model.interactions_, tol=1e-9) == 1
+    assert np.isnan(model.std_errors_).all()
+    objective = ChoiceObjective(model._fitted.form, sets, np.full(model.coef_.size, 0.01), 1)
+    np.testing.assert_allclose(numerical(lambda t: objective(t)[0], model.coef_), 0, atol=1e-6)
+    assert full.loss_curve_[-1] < model.loss_curve_[-1]
+    with pytest.raises(ValueError, match="no interactions of low rank"):
+        ChoiceClassifier(interactions=1, covariance="hessian").fit(sets)
+
+
+def test_constants_by_group_and_constraints_hold(seed):
+    sets, *_ = world(seed, n=200)
+    groups = ["in", "out", "in", "far", "out"]
+    model = ChoiceClassifier(
+        interactions="none",
+        constants=groups,
+        constraints={"z0": "positive", "z1": "s1", "s0": 0.25, "constant[far]": "negative"},
+    ).fit(sets)
+    assert model.coef_names_ == ["z0", "z1", "s0", "s1", "constant[out]", "constant[far]"]
+    named = dict(zip(model.coef_names_, model.coef_, strict=True))
+    assert named["z0"] >= 0 >= named["constant[far]"]
+    assert named["z1"] == named["s1"]
+    assert named["s0"] == 0.25
+    slope = numerical(lambda t: ChoiceObjective(model._fitted.form, sets, np.zeros(6), 1)(t)[0], model.coef_)
+    assert slope[1] + slope[3] == pytest.approx(0, abs=1e-7)
+    assert slope[4] == pytest.approx(0, abs=1e-7)
+    for j, sign in ((0, 1), (5, -1)):
+        assert slope[j] == pytest.approx(0, abs=1e-7) or (model.coef_[j] == 0 and sign * slope[j] > 0)
+    errors = dict(zip(model.coef_names_, model.std_errors_, strict=True))
+    assert errors["s0"] == 0
+    assert errors["z1"] == errors["s1"] > 0
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        ({"cost": 0}, "'cost', which is no coefficient"),
+        ({"z0": "s9"}, "must be 'positive'"),
+        ({"z0": "z1", "z1": "z0"}, "twice"),
+    ],
+)
+def test_constraints_that_make_no_sense_are_refused(constraints, message):
+    with pytest.raises(ValueError, match=message):
+        ChoiceClassifier(constraints=constraints).fit(world(0)[0])
+
+
+# Drawn alternatives
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
+    rng = np.random.default_rng(seed)
+    n_draws, n = 2, 4000
+    past = rng.integers(0, K, 50).astype(np.int32)
+    shares = np.bincount(past, minlength=K) / 50
+    chosen = np.full(n, 1, np.int32)
+    how = {"past": past, "shares": shares, "share": 0.5}
+    if lists:
+        how = {
+            "begins": np.zeros(n, np.int64),
+            "ends": np.full(n, 4),
+            "alternatives": np.array([0, 1, 3, 4], dtype=np.int32),
+        }
+    indptr, ids, weights, _ = _core.draw_choice_sets(
+        rows=np.arange(n, dtype=np.int32),
+        chosen=chosen,
+        n_alternatives=K,
+        n_draws=n_draws,
+        seed=seed,
+        epoch=1,
+        n_threads=1,
+        **how,
+    )
+    ids, weights = ids.reshape(n, -1), weights.reshape(n, -1)
+    assert np.diff(indptr).tolist() == [1 + n_draws] * n
+    assert np.all(ids[:, 0] == 1)
+    assert np.all(weights[:, 0] == 0)
+    assert not np.any(ids[:, 1:] == 1)
+    # The sum of alpha over draws of one alternative is 1 in the mean: within 5 standard errors.
+    for k in range(K):
+        own = np.where(ids[:, 1:] == k, np.exp(weights[:, 1:]), 0).sum(axis=1)
+        expected = float(k != 1 and (not lists or k in (0, 3, 4)))
+        assert abs(own.mean() - expected) <= 5 * own.std() / np.sqrt(n) + 1e-12
+    if lists:
+        assert all(len(set(row)) == 3 for row in ids.tolist())
+
+
+def test_the_gradient_of_drawn_alternatives_has_no_bias_by_enumeration(seed):
+    """All pairs of the alternatives of a list, each as probable: the mean gradient is that of the whole double sum."""
+    rng = np.random.default_rng(seed)
+    y, u, features = 2, rng.normal(), rng.normal(size=(K, 3))
+    scores = features @ rng.normal(size=3)
+
+    def gradient(ids, log_weights):
+        out = np.empty((1, 3))
+        _core.choice_sums(
+            n_rows=1,
+            constants=np.zeros(K),
+            tastes=np.zeros(0),
+            features=np.zeros(0),
+            n_features=0,
+            indptr=np.array([0, len(ids)]),
+            alternatives=np.array(ids, dtype=np.int32),
+            pair_features=features[list(ids)],
+            pair_coef=np.linalg.lstsq(features, scores, rcond=None)[0],
+            offsets=np.array(log_weights),
+            listed_only=True,
+            model="drawn",
+            log_normalizers=np.array([u]),
+            chosen=np.array([y], dtype=np.int32),
+            n_threads=1,
+            pair_gradient=out,
+        )
+        return out[0]
+
+    others = [k for k in range(K) if k != y]
+    draws = [gradient([y, *pair], [0, *[np.log(len(others) / 2)] * 2]) for pair in itertools.combinations(others, 2)]
+    expected = sum(np.exp(scores[k] - scores[y] - u) * (features[k] - features[y]) for k in others)
+    np.testing.assert_allclose(np.mean(draws, axis=0), expected, rtol=1e-12)
+    np.testing.assert_allclose(gradient([y, *others], [0.0] * K), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["all", "listed", "function", "few taken out"])
+def test_drawn_alternatives_lead_to_the_maximum(seed, kind):
+    rng = np.random.default_rng(seed)
+    n, k = 3000, 40
+    Z, S = rng.normal(size=(k, 1)), rng.normal(size=(n, k))
+    mask = np.ones((n, k), bool)
+    if kind in ("listed", "few taken out"):
+        mask = rng.random((n, k)) < 0.8
+        mask[:, 0] = True
+    u = np.where(mask, 0.5 * Z[:, 0] - S, -np.inf)
+    chosen = np.argmax(u + rng.gumbel(size=(n, k)), axis=1)
+    how = {
+        "all": {"pairs": {"s": sp.csr_array(S)}},
+        "listed": {"pairs": {"s": S}, "available": mask},
+        "function": {"pairs": lambda rows, ks: S[rows, ks][:, None], "pair_names": ["s"]},
+        "few taken out": {"pairs": {"s": sp.csr_array(S)}, "unavailable": sp.csr_array(~mask)},
+    }[kind]
+    sets = choice_sets(Z=Z, chosen=chosen, **how)
+    exact = ChoiceClassifier(solver="lbfgs").fit(sets)
+    drawn = ChoiceClassifier(solver="double_sum", n_negatives=20, random_state=seed).fit(sets)
+    # What is left of u's noise and of the draws; the standard error itself is 1.
+    assert np.all(np.abs(drawn.coef_ - exact.coef_) < 0.3 * exact.std_errors_)
+    np.testing.assert_allclose(drawn.std_errors_, exact.std_errors_, rtol=0.02)
+    assert np.all(drawn.draw_errors_ < 0.2 * exact.std_errors_)
+    assert np.all(drawn.draw_errors_ > 0)
+    again = ChoiceClassifier(solver="double_sum", n_negatives=20, random_state=seed, n_jobs=3).fit(sets)
+    assert again.coef_.tolist() == drawn.coef_.tolist()
+
+
+def test_double_sum_is_refused_where_it_is_not_for(seed):
+    sets = world(seed)[0]
+    for how in ({"noise": "normal"}, {"nests": [0, 0, 1, 1, 1]}, {"interactions": 1}):
+        with pytest.raises(ValueError, match="solver is 'double_sum', which is for"):
+            ChoiceClassifier(solver="double_sum", **how).fit(sets)
+
+
+# The estimator
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"noise": "cauchy"}, "noise is 'cauchy'"),
+        ({"interactions": 0}, "interactions is 0"),
+        ({"constants": "some"}, "constants is 'some'"),
+        ({"alpha": {"prices": 1}}, "a part of alpha is 'prices'"),
+        ({"alpha": -1}, "alpha is -1"),
+        ({"covariance": "white"}, "covariance is 'white'"),
+        ({"solver": "newton"}, "solver is 'newton'"),
+        ({"nests": [0, 0], "noise": "normal"}, "with nests it must be 'gumbel'"),
+        ({"nests": [0, 0]}, r"nests has shape \(2,\)"),
+        ({"covariance": "clustered"}, "have no persons"),
+    ],
+)
+def test_parameters_are_checked(how, message):
+    sets = replace(world(0)[0], persons=None)
+    with pytest.raises((ValueError, TypeError), match=message):
+        ChoiceClassifier(**how).fit(sets)
+
+
+@parametrize_with_checks([ChoiceClassifier()])
+def test_the_estimator_keeps_the_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+def test_the_estimator_is_cloned_and_predicts_the_best(seed):
+    sets, *_ = world(seed)
+    model = clone(ChoiceClassifier(alpha={"pairs": 0.5}, constants=[*"aabbb"])).fit(sets)
+    labels, shares = model.predict_top_k(sets, 3)
+    p = model.predict_proba(sets)
+    assert labels[:, 0].tolist() == model.predict(sets).tolist()
+    np.testing.assert_allclose(shares, -np.sort(-p, axis=1)[:, :3])
+    found = model.evaluate(sets)
+    rows = np.arange(N)
+    assert found["log_loss"] == pytest.approx(np.average(-np.log(p[rows, sets.chosen]), weights=sets.sample_weight))
+    assert model.score(sets) == pytest.approx(1 - found["error"])
+    with pytest.raises(ValueError, match="the data have features"):
+        model.predict(choice_sets(alternatives=range(K), Z=sets.Z, n_rows=2))
+    with pytest.raises(ValueError, match="give ChoiceSets"):
+        model.predict(sets.X)
+
+
+def test_free_coefficients_are_put_back(seed):
+    form = ChoiceForm("gumbel", (), ("a", "b", "c", "d"), (), 3, has_features=True)
+    free = free_of(form, {"b": 2.0, "c": "a", "d": "b"})
+    assert free.n == 1
+    assert free.whole(np.array([7.0])).tolist() == [7, 2, 7, 2]
+    gradient = np.random.default_rng(seed).normal(size=4)
+    assert free.reduced(gradient).tolist() == [gradient[0] + gradient[2]]
+
+
+# Files
+
+
+@pytest.mark.parametrize("kind", ["full", "sparse Z and groups", "nested text", "softmax", "drawn", "rank"])
+def test_a_saved_model_comes_back(seed, tmp_path, kind):
+    sets, *_ = world(seed, n=120)
+    own = {
+        "full": {},
+        "sparse Z and groups": {"constants": ["a", "b", "a", "c", "b"], "interactions": "none"},
+        "nested text": {"nests": [*"uuvvw"], "interactions": "none"},
+        "softmax": {"alpha": {"pairs": 0.1}},
+        "drawn": {"solver": "double_sum", "n_negatives": 2, "max_iter": 4, "alpha": 0.1},
+        "rank": {"interactions": 1},
+    }[kind]
+    if kind == "sparse Z and groups":
+        sets = replace(sets, Z=sp.csr_array(sets.Z))
+    elif kind == "nested text":
+        sets = replace(sets, alternatives=np.array([*"edcba"]))
+    elif kind == "softmax":
+        sets = replace(sets, Z=None, alternative_names=())
+    model = ChoiceClassifier(random_state=seed, **own).fit(sets)
+    model.save(tmp_path / "m")
+    again = manyclass.load(tmp_path / "m")
+    assert type(again) is ChoiceClassifier
+    assert again.predict_proba(sets).tolist() == model.predict_proba(sets).tolist()
+    assert str(again.summary()) == str(model.summary())
+    np.testing.assert_array_equal(again.covariance_, model.covariance_)
+    assert again.classes_.tolist() == model.classes_.tolist()
+    again.fit(sets)  # parameters came back, too
+    np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-9)
+
+
+def test_damaged_choice_models_are_refused(tmp_path):
+    model = ChoiceClassifier(nests=[*"uuvvw"]).fit(replace(world(0)[0], alternatives=np.array([*"edcba"])))
+    path = tmp_path / "m"
+    model.save(path)
+    whole = path.read_bytes()
+    tensors, metadata = load_file(path), open_tensors(path).metadata
+
+    def refused(change_tensors=None, change_about=None, **change_metadata):
+        about = {**json.loads(metadata["model"]), **(change_about or {})}
+        save_file(
+            {**tensors, **(change_tensors or {})}, path, {**metadata, "model": json.dumps(about), **change_metadata}
+        )
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            manyclass.load(path)
+
+    n = len(tensors["theta"])
+    refused({"theta": np.full(n, np.nan)})
+    refused({"theta": np.zeros(n)})  # dissimilarities of 0
+    refused({"theta": np.ones(n + 1)})
+    refused({"covariance": -np.eye(n)})
+    refused({"nests": np.full(5, 7, np.int32)})
+    refused({"Z": np.full((5, 2), np.inf)})
+    for change in (
+        {"noise": "cauchy"},
+        {"n_alternatives": 4},
+        {"n_alternatives": -1},
+        {"pair_names": ["a"]},
+        {"rank": "1"},
+        {"rank": 3},
+        {"solver": None},
+        {"parameters": {"noise": "gumbel", "price": 1}},
+        {"parameters": {"alpha": -1}},
+        {"converged": 3},
+        {"Z": "wide"},
+        {"n_rows": 0},
+        {"chooser_names": [1, 2]},
+    ):
+        refused(change_about=change)
+    refused(format_version="2")
+    for end in (0, 5, 100, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=re.escape(str(path))):
+            manyclass.load(path)
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="is a choice model"):
+        load_classifier(path)
+    SoftmaxClassifier(max_iter=1).fit(np.eye(2, dtype=np.float32), [0, 1]).save(path)
+    with pytest.raises(ValueError, match="is not a choice model"):
+        ChoiceClassifier.load(path)

@@ -1,0 +1,89 @@
+"""Data of choices from arrays, long tables and wide ones."""
+
+import numpy as np
+import pytest
+from choice_twins import world
+
+from manyclass import ChoiceClassifier
+from manyclass.datasets import choice_sets, from_long, from_wide
+
+# Tables
+
+
+def test_long_tables_come_back(seed):
+    sets, *_ = world(seed)
+    table = sets.to_long()
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(table["chooser"]))
+    again = from_long({name: column[order] for name, column in table.items()})
+    assert (again.chooser_names, again.alternative_names) == (sets.chooser_names, sets.alternative_names)
+    assert again.pair_names == sets.pair_names
+    expected, found = ChoiceClassifier().fit(sets), ChoiceClassifier().fit(again)
+    np.testing.assert_allclose(found.coef_, expected.coef_, atol=1e-7)
+    np.testing.assert_allclose(found.std_errors_, expected.std_errors_, rtol=1e-6)
+    kinds = {"choosers": sets.chooser_names, "alternatives": sets.alternative_names, "pairs": sets.pair_names}
+    first = table["chooser"] == 0
+    one = from_long({n: c[first] for n, c in table.items()}, features=kinds, alternatives=sets.alternatives)
+    np.testing.assert_allclose(found.predict_proba(one), found.predict_proba(again)[:1], rtol=1e-9)
+
+
+def test_wide_tables_are_read():
+    rng = np.random.default_rng(0)
+    n = 50
+    wide = {name: rng.uniform(1, 2, n) for name in ("TRAIN_TT", "CAR_TT", "CAR_CO", "AGE")}
+    wide |= {"CHOICE": rng.choice(["train", "car"], n), "CAR_AV": np.ones(n), "ID": np.arange(n) // 2}
+    sets = from_wide(
+        wide,
+        alternatives=["train", "car"],
+        chosen="CHOICE",
+        pairs={"time": {"train": "TRAIN_TT", "car": "CAR_TT"}, "cost": {"car": "CAR_CO"}},
+        available={"car": "CAR_AV"},
+        choosers=["AGE"],
+        person="ID",
+    )
+    long = sets.to_long()
+    assert long["cost"][long["alternative"] == "train"].tolist() == [0] * n
+    assert long["time"][long["alternative"] == "car"].tolist() == wide["CAR_TT"].tolist()
+    assert ChoiceClassifier().fit(sets).coef_names_ == ["time", "cost", "AGE:car", "constant[car]"]
+
+
+def test_formulas_make_features():
+    pytest.importorskip("formulaic")
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame(world(0)[0].to_long())
+    table["s0"] = np.exp(table["s0"])
+    sets = from_long(table, formula="log(s0) + z0 + z0:x0")
+    assert set(sets.pair_names) == {"log(s0)", "z0:x0"}
+    assert sets.alternative_names == ("z0",)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"chosen": [0, 1, 9]}, "9, which is none of the alternatives"),
+        ({"X": [[0.0], [np.nan], [1.0]]}, "not finite"),
+        ({"available": np.zeros((3, 2), bool)}, "no alternative to choose from"),
+        ({"available": np.ones((2, 2), bool)}, "the number of rows"),
+        ({"pairs": {"s": np.ones((3, 3))}}, "must be"),
+        ({"sample_weight": [1, -1, 1]}, "below 0"),
+        ({"pairs": lambda rows, ks: rows}, "pair_names"),
+        ({"Z": np.ones((2, 1)), "X": np.ones((3, 1)), "chooser_names": ["a"], "alternative_names": ["a"]}, "twice"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(how, message):
+    with pytest.raises(ValueError, match=message):
+        choice_sets(**{"alternatives": [0, 1], "chosen": [0, 1, 1], **how})
+
+
+def test_a_choice_that_was_not_available_is_refused():
+    sets = choice_sets(available=np.array([[True, False], [True, True]]), chosen=[1, 1])
+    with pytest.raises(ValueError, match="row 0 has chosen alternative 1, which is not available"):
+        ChoiceClassifier().fit(sets)
+
+
+def test_long_tables_with_faults_are_refused():
+    table = {"chooser": [0, 0, 1], "alternative": [0, 1, 0], "chosen": [1, 1, 1], "s": [0.0, 1, 2]}
+    with pytest.raises(ValueError, match="chooser 0 has chosen 2 alternatives"):
+        from_long(table)
+    with pytest.raises(ValueError, match="lists an alternative twice"):
+        from_long(table | {"alternative": [0, 0, 0], "chosen": [1, 0, 1]})
