@@ -31,9 +31,6 @@ from manyclass.weights.weights import Weights
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
 # than 1,000 by a loss (bench/decisions.md).
 MOST_HELD_OUT, SHARE_HELD_OUT = 1000, 0.05
-# Rows held out for the mixture, of which MOST_HELD_OUT tell the scales: by 1,000 its shares err by up to a quarter, and
-# of two runs on tmall-next one had repeats and the other none.
-MOST_FOR_MIXTURE = 3000
 MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same log-loss, and cost a tenth of a point
 FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
 # The first call of a stream trains on the rows that tell its scales afterwards, so that they may be more.
@@ -340,8 +337,8 @@ def mixtures_of_labels(
     n_labels = np.diff(labels.indptr)
     rows, ids = np.repeat(np.arange(len(labels)), n_labels), labels.ids
     r = np.repeat((1 if sample_weight is None else sample_weight) / np.maximum(n_labels, 1), n_labels)
-    if len(ids) > MOST_FOR_MIXTURE:
-        some = np.linspace(0, len(ids) - 1, MOST_FOR_MIXTURE).astype(np.int64)
+    if len(ids) > MOST_HELD_OUT:
+        some = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
         rows, ids, r = rows[some], ids[some], r[some]
     x = as_csr(x)[rows]
     n = len(ids)

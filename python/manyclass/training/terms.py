@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from manyclass.labels import columns_of_classes
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
-    CELLS,
     FEWEST_ROWS,
     LEAST_OF_STREAM,
-    MOST_FOR_MIXTURE,
     MOST_HELD_OUT,
     MOST_HELD_OUT_FOR_ONE,
     MOST_REMEMBERED,
@@ -75,10 +73,9 @@ class _Terms:
         """Whether the scores are a sum."""
         return self.pairs is not None and self.rows is not None
 
-    def held_out(self, n_rows: int, for_mixture: int = 0) -> NDArray[np.bool_]:
+    def held_out(self, n_rows: int) -> NDArray[np.bool_]:
         """Return which rows are left out of training; none where there is no scale to find."""
-        most = max(self.most_held_out, for_mixture)
-        return rows_held_out(n_rows, self.seed, most) if most else np.zeros(n_rows, bool)
+        return rows_held_out(n_rows, self.seed, self.most_held_out) if self.most_held_out else np.zeros(n_rows, bool)
 
     @property
     def seed(self) -> int:
@@ -113,20 +110,18 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     them is left out, and they add 0.
     """
     terms, x, labels = _Terms.of(plan), points.x, points.labels
-    mixes = isinstance(plan, HybridPlan) and (plan.counts or plan.repeats)
-    held = terms.held_out(len(labels), min(MOST_FOR_MIXTURE, CELLS // points.n_classes) if mixes else 0)
+    held = terms.held_out(len(labels))
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
     r = taken(points.weights, rows)
     found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
-        for_mixture = _of_known_classes(out, labels, rows)
-        told = for_mixture[np.linspace(0, len(for_mixture) - 1, min(len(for_mixture), terms.most_held_out)).astype(int)]
+        told = _of_known_classes(out, labels, rows)
         some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
             join(weights, *some)
-            joined = _mixed(plan, weights, points, points.some(rows), points.some(for_mixture))
+            joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
             joined = _counted(joined, points.some(out), joined.mixture)
             _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
             return Trained(joined, curve, rate, squares)
