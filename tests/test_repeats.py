@@ -103,7 +103,7 @@ def test_the_feature_of_a_class_is_the_one_of_its_number_or_name():
     plan = HybridPlan(None, None)
     points = Points(np.zeros((1, 4), np.float32), None, np.array([-1, 0, 3, 4]), Features(4, None))
     np.testing.assert_array_equal(features_of_classes(plan, points), [-1, 0, 3, -1])
-    named = replace(points, classes=np.array(["a", "b", "d"]), features=Features(4, np.array(["d", "c", "b", "x"])))
+    named = replace(points, classes=np.array(["a", "b", "d"]), column_labels=np.array(["d", "c", "b", "x"]))
     np.testing.assert_array_equal(features_of_classes(plan, named), [-1, 2, 0])
     assert features_of_classes(plan, replace(points, classes=np.array(["0", "1"]))) is None
     assert features_of_classes(plan, replace(points, hashing=object())) is None
