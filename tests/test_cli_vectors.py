@@ -221,7 +221,7 @@ def test_the_script_of_bash_completes(tmp_path):
 
     assert completed("manyclass", "ev") == ["evaluate"]
     assert completed("manyclass", "fit", "--estim") == ["--estimator"]
-    assert set(completed("manyclass", "fit", "--estimator", "")) == {"softmax", "margin", "augment-reduce"}
+    assert set(completed("manyclass", "fit", "--estimator", "")) == {"softmax", "margin", "augment-reduce", "choice"}
     assert "c.bash" in completed("manyclass", "info", "c")
 
 
