@@ -40,9 +40,9 @@ COST_OF_NOISE = 100
 # In units of the loss of W = 0 and beyond twice the standard error: a loss so high or a rise by so much is no noise of
 # steps that learn. (Where labels are random, steps of the default size end at up to 1.09.)
 TOO_HIGH, TOO_MUCH = 1.1, 0.25
-# Where the log-loss is what steps of single points make smaller, a rise of the objective is told if it is more than twice
-# its own standard error and RISE nats; in plans of fewer than LONG passes, which end while steps are large, more than
-# RISE_OF_FEW in the unit of the loss of W = 0: fits of some ten or hundred rows rise by up to .14.
+# Where the log-loss is what steps of single points make smaller, a rise of the objective is told if it is more than
+# twice its own standard error and RISE nats; in plans of fewer than LONG passes, which end while steps are large, more
+# than RISE_OF_FEW in the unit of the loss of W = 0: fits of some ten or hundred rows rise by up to .14.
 RISE, LONG, RISE_OF_FEW = 0.05, 50, 0.15
 
 
