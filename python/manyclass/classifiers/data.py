@@ -78,6 +78,13 @@ class Encoder(Protocol):
     def column_labels(self) -> NDArray[Any] | None:
         """The label of the class that each column is, or None where columns are no classes."""
 
+    @property
+    def keeps_terms(self) -> bool:
+        """Whether columns have names, which `get_feature_names_out` returns."""
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
+        """Return the name of each column."""
+
     def takes(self, X: Any) -> bool:
         """Whether X is raw, of the kind that it takes."""
 
@@ -417,7 +424,7 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
     ----------
     y : DataFrame of shape (n_samples, n_classes)
     classes : ndarray or None
-        Those of a model; None: the names become classes, sorted, which a warning says where they were not.
+        Those of a model. Where it is None, the sorted names become the classes; a warning tells of names out of order.
 
     Raises
     ------

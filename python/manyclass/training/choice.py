@@ -332,7 +332,7 @@ class ChoiceObjective:
     def hessian(self, theta: Doubles) -> Doubles:
         """Return the second derivatives of the mean loss with its ridge.
 
-        Those of Gumbel noise are a covariance; of other noises and of nests they are differences of exact gradients.
+        For Gumbel noise they are a covariance matrix; for other noises and for nests, differences of exact gradients.
         """
         if self.form.model != "gumbel":
             return self._differences(theta)
