@@ -13,7 +13,7 @@ from sklearn import config_context
 from sklearn.base import clone
 
 import manyclass
-from manyclass import MarginClassifier, SoftmaxClassifier, models, samplers, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
 from manyclass.training.blend import LEAST_OF_STREAM, Scales
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
@@ -85,8 +85,9 @@ def test_halves_give_what_the_whole_gives(name, several, batch_size, seed):
         pytest.skip("proximal steps have no batches")
     model.solver.set_params(batch_size=batch_size)
     fitted = clone(model).fit(X, y)
-    whole = clone(model).partial_fit(X, y, classes=range(K))
-    halves = clone(model).partial_fit(X[:HALF], y[:HALF], classes=range(K)).partial_fit(X[HALF:], y[HALF:])
+    whole = clone(model).partial_fit(X, y, classes=range(K), n_passes=1)
+    halves = clone(model).partial_fit(X[:HALF], y[:HALF], classes=range(K), n_passes=1)
+    halves.partial_fit(X[HALF:], y[HALF:], n_passes=1)
     if name not in ("implicit", "umax"):
         assert_same(whole, fitted)
     assert_same(halves, whole)
@@ -112,8 +113,8 @@ def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequ
     X, y = some_data(seed, several=several, n=HALF)
     X, y = sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y])
     begun = SoftmaxClassifier(model=model, solver=still("Adagrad"), learning_rate=0.5, random_state=0)
-    halves = clone(begun).partial_fit(X[:HALF], y[:HALF]).partial_fit(X[HALF:], y[HALF:])
-    whole = clone(begun).partial_fit(X, y)
+    halves = clone(begun).partial_fit(X[:HALF], y[:HALF], n_passes=1).partial_fit(X[HALF:], y[HALF:], n_passes=1)
+    whole = clone(begun).partial_fit(X, y, n_passes=1)
     same = [whole] if model == "hybrid" else [whole, clone(begun).set_params(max_iter=1).fit(X, y)]
     for other in same:
         for ours, theirs in zip(arrays_of(halves)[-4:], arrays_of(other)[-4:], strict=True):
@@ -328,6 +329,35 @@ class Scores:
 
     def scores(self, x, n_threads):
         return self.z
+
+
+@pytest.mark.parametrize(
+    ("model", "n_passes"),
+    [
+        (MarginClassifier(random_state=0), 8),
+        (SoftmaxClassifier(model="hybrid", random_state=0), 2),
+        (SoftmaxClassifier(model="sparse", random_state=0), 2),
+        (SoftmaxClassifier(model="embedding", random_state=0), 1),
+        (SoftmaxClassifier(model="linear", random_state=0), 1),
+        (AugmentReduceClassifier(random_state=0), 1),
+    ],
+)
+def test_calls_of_a_stream_make_more_passes_where_one_is_too_few(model, n_passes, seed):
+    """Those of a model that was fitted make one."""
+    X, y = some_data(seed, several=False)
+    found, asked = (
+        clone(model).partial_fit(X[:HALF], y[:HALF], classes=range(K), **given)
+        for given in ({}, {"n_passes": n_passes})
+    )
+    assert len(found.loss_curve_) == n_passes
+    found.partial_fit(X[HALF:], y[HALF:])
+    asked.partial_fit(X[HALF:], y[HALF:], n_passes=n_passes)
+    np.testing.assert_array_equal(found.loss_curve_, asked.loss_curve_)
+    fitted = clone(model).fit(X, y)
+    n_before = len(fitted.loss_curve_)
+    assert len(fitted.partial_fit(X, y).loss_curve_) == n_before + 1
+    with pytest.raises(ValueError, match="n_passes is 'more'; it must be a number or 'auto'"):
+        found.partial_fit(X, y, n_passes="more")
 
 
 @pytest.mark.parametrize("model", ["embedding", "hybrid"])

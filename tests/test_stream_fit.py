@@ -118,7 +118,7 @@ def test_one_pass_of_fit_is_the_loop_over_its_parts(rows, name):
     X, y = rows
     loop = clone_of(MODELS[name])
     for some, labels in parts_of(X, y):
-        loop.partial_fit(some, labels, classes=np.arange(K))
+        loop.partial_fit(some, labels, classes=np.arange(K), n_passes=1)
     found = clone_of(MODELS[name], max_iter=1).fit(parts_of(X, y), classes=np.arange(K))
     assert_same(found, loop)
     assert found.n_iter_ == 1

@@ -3,9 +3,11 @@
 // Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds, a
 // team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). A trial of the team ends when it has
 // lost a twentieth of all seconds so far, and what it has lost is made up for by twenty times as much work of one thread
-// before the next. Where one thread has to wait for a processor, the first trial comes after a second of the processor's:
-// then a piece of work takes a team as long as its members wait for each other, tens of milliseconds or more. So a team
-// costs at most a tenth of what one thread would take, and one piece of work.
+// before the next. The first trial comes after a tenth of a second, as a team may begin its first piece when the turns of
+// two other programs have passed, 20 ms: fits of 30 to 100 ms took up to 1.6 times as long beside two programs. Where one
+// thread has to wait for a processor, it comes after a second of the processor's: then a piece of work takes a team as
+// long as its members wait for each other, tens of milliseconds or more. So a team costs at most a tenth of what one
+// thread would take, and one piece of work.
 // The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
 // threads. Where the environment has MANYCLASS_TEAMS=always the team works from the first piece on, so that tests meet
 // what threads do to each other on any machine.
@@ -22,6 +24,12 @@
 namespace manyclass {
 
 inline constexpr double payback = 20;  // seconds of the better way for a second that the other one lost
+
+// Whether teams are to work from the first piece on.
+inline bool asked_for_teams() {
+  const char* const value = std::getenv("MANYCLASS_TEAMS");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
+  return value != nullptr && std::string_view(value) == "always";
+}
 
 // Of threads that meet at barriers: which way the next pieces of work are done, and how many.
 class Pace {
@@ -45,7 +53,7 @@ class Pace {
     done_ += n_pieces;
     left_ -= n_pieces;
     if (done_ == 0 || (left_ > 0 && !enough)) return;
-    if (seconds_a_piece_[0] == 0 && had_ < least_share * spent_ && had_ < busy_start) {
+    if (seconds_a_piece_[0] == 0 && had_ < (had_ < least_share * spent_ ? busy_start : first_trial)) {
       left_ = trial;
       return;
     }
@@ -74,13 +82,9 @@ class Pace {
   // Pieces of work: each trial of the other way that finds nothing new doubles the next stint.
   static constexpr Offset trial = 8, shortest = 64, longest = 8192;
   static constexpr double look_again = 0.5;  // seconds: other programs begin and end
-  // A thread that has less of a processor waits for other programs; seconds of the processor before a trial then.
-  static constexpr double least_share = 0.8, busy_start = 1;
-
-  static bool asked_for_teams() {
-    const char* const value = std::getenv("MANYCLASS_TEAMS");  // NOLINT(concurrency-mt-unsafe): nothing here sets it
-    return value != nullptr && std::string_view(value) == "always";
-  }
+  // Seconds of the processor before the first trial; and where one thread has less than this share of a processor, so
+  // that it waits for other programs.
+  static constexpr double first_trial = 0.1, least_share = 0.8, busy_start = 1;
 
   int n_threads_;
   bool always_together_ = asked_for_teams();
@@ -93,7 +97,8 @@ class Pace {
   double seconds_a_piece_[2] = {};  // of one thread, of the team
 };
 
-// Of threads that take pieces of work from a common heap: what a team has lost, which its caller works off alone.
+// Of threads that take pieces of work from a common heap: what a team has lost, which its caller works off alone. A loop
+// begins with a debt of 5 ms, so that short fits, which make many loops once or twice, do not wait for a team in each.
 class Debt {
  public:
   // Calls work(owes), which is to work alone for as long as owes() is true.
@@ -109,7 +114,7 @@ class Debt {
   void add(double lost) { seconds_ = payback * std::max(lost, 0.0); }
 
  private:
-  double seconds_ = 0;
+  double seconds_ = asked_for_teams() ? 0 : 5e-3;
 };
 
 }  // namespace manyclass

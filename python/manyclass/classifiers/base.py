@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
 
@@ -135,7 +135,7 @@ class LinearClassifier(Answers):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        n_passes: int = 1,
+        n_passes: int | Literal["auto"] = "auto",
         learning_rate: float | None = None,
         half_life: float | None = None,
         new_classes: Starts | None = None,
@@ -148,7 +148,8 @@ class LinearClassifier(Answers):
         ----------
         X, y, classes, max_memory : as in fit; new labels become classes, and classes names those still to come
         sample_weight : array-like of shape (n_samples,), default=None; a row of weight 2 counts as two rows
-        n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's
+        n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's. "auto" is
+            one pass; in a stream that began without `fit`, two of weights on pairs and eight of MarginClassifier
         half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
         """
         call = checked_call(n_passes, learning_rate, half_life, new_classes)

@@ -48,7 +48,7 @@ class Arguments(OnModel, WithProgress):
     test : FILE
         evaluate on this data before and after training
     n_passes : int
-        passes over the new rows
+        passes over the new rows; default: 1, or more of a model that was never fitted
     learning_rate : float
         step size; default: where that of the fit ended, larger for many new rows
     half_life : float
@@ -61,7 +61,7 @@ class Arguments(OnModel, WithProgress):
     _: KW_ONLY
     output: str | None = None
     test: str | None = None
-    n_passes: int = 1
+    n_passes: int | None = None
     learning_rate: float | None = None
     half_life: float | None = None
     prequential: bool = False
@@ -70,7 +70,8 @@ class Arguments(OnModel, WithProgress):
     @property
     def how(self) -> dict[str, Any]:
         """What `partial_fit` is told beside the rows."""
-        return {name: getattr(self, name) for name in ("n_passes", "learning_rate", "half_life")}
+        given = {name: getattr(self, name) for name in ("n_passes", "learning_rate", "half_life")}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def run(args: Arguments) -> int:
@@ -104,7 +105,7 @@ def run(args: Arguments) -> int:
         {
             "rows": n_rows,
             "classes": f"{len(model.classes_)}, {len(model.classes_) - n_before} of them new",
-            "passes": args.n_passes,
+            "passes": args.n_passes or "auto",
             "seconds": f"{seconds:.2f}",
             "running loss": f"{curve[-1]:.4f} nats" if len(curve) else "none",
             "model": written(output),

@@ -93,6 +93,8 @@ class Call:
         What the rows carry from pass to pass of it.
     shared : bool
         Whether the rows are those of one worker of several.
+    open_passes : bool
+        Whether the number of passes is left to the model.
     """
 
     n_passes: int = 1
@@ -104,6 +106,7 @@ class Call:
     n_visits: int = 0
     kept: KeptRows | None = None
     shared: bool = False
+    open_passes: bool = False
 
     def may_fall(self, parameters: Mapping[str, Any]) -> bool:
         """Whether steps may fall by curvature: the call is no part of a fit, and nobody has set a step size."""
