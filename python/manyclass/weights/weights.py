@@ -22,10 +22,10 @@ from manyclass.weights.arrays import (
     Matrix,
     aligned_zeros,
     as_csr,
+    check_maps,
     padded,
 )
-from manyclass.weights.memory_maps import check_maps
-from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, Codes, StoredWeights
+from manyclass.weights.storage import NO_IDS, NOTHING, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -449,20 +449,13 @@ class Weights(StoredWeights):
 def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None = None) -> _core.Weights:
     """Return rows as the core's weights without intercepts, over dense data or, of features, over sparse data."""
     n_rows, width = codes.values.shape
-    n_outputs = n_rows if n_outputs is None else n_outputs
-    return _core.Weights(
-        rows=codes.of_core(),
-        row_scales=codes.scales,
-        by_feature=by_feature,
-        indptr=NO_OFFSETS,
-        classes=NO_IDS,
-        values=NO_FLOATS,
-        value_scales=NO_FLOATS,
-        intercept=np.zeros(n_outputs, dtype=np.float32),
+    return Weights(
+        kind="feature_major" if by_feature else "class_major",
+        bias=np.zeros(n_rows if n_outputs is None else n_outputs, dtype=np.float32),
         n_features=n_rows if by_feature else width,
-        coded=True,
-        mixture=_core.CountMixture(),
-    )
+        matrix=codes.values,
+        codes={"matrix": codes.scales},
+    )._in_core
 
 
 def some_columns(x: sp.csr_array, columns: Ids) -> sp.csr_array:
