@@ -1,4 +1,4 @@
-"""How the data of all commands are read: options, forms, names of labels, rows of texts, and rows that are dropped."""
+"""How the data of all commands are read: options, forms, names of labels, texts, rows that are dropped, and streams."""
 
 from __future__ import annotations
 

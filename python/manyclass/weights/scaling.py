@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,17 +55,20 @@ class FeatureScaling:
         if isinstance(x, sp.csr_array):
             scale = _sparse_scale(x, None if r is None else np.repeat(r, np.diff(x.indptr)))
             return cls._usable(np.zeros(len(scale)), scale)
-        r, zeros = np.ones(x.shape[0]) if r is None else r, np.zeros(x.shape[1])
-        others, total, squares = zeros.copy(), zeros.copy(), zeros.copy()
-        for first, block in _blocks(x, zeros):  # not by BLAS, whose sums depend on its threads
-            some = r[first : first + len(block), np.newaxis]
-            others += (some * (block != 0)).sum(axis=0)
-            total += (some * block).sum(axis=0)
-        full = others > len(r) / 2
-        shift = np.where(full & centre, total / len(r), zeros)
-        for first, block in _blocks(x, shift):
-            squares += (r[first : first + len(block), np.newaxis] * np.square(block)).sum(axis=0)
-        scale = np.sqrt(squares / np.where(full, len(r), np.where(others > 0, others, 1.0)))
+
+        def sums(of: Callable[[Doubles], Any], shift: Doubles) -> Doubles:
+            """Sums over rows of something of their features less a shift: not by BLAS, whose sums depend on threads."""
+            total = np.zeros(x.shape[1])
+            for first, block in _blocks(x, shift):
+                some = of(block)
+                total += (some if r is None else r[first : first + len(some), np.newaxis] * some).sum(axis=0)
+            return total
+
+        n, zeros = x.shape[0], np.zeros(x.shape[1])
+        others = sums(lambda block: block != 0, zeros)
+        full = others > n / 2
+        shift = np.where(full & centre, sums(lambda block: block, zeros) / n, zeros)
+        scale = np.sqrt(sums(np.square, shift) / np.where(full, n, np.where(others > 0, others, 1.0)))
         return cls._usable(shift, np.maximum(scale, np.abs(shift) / MOST_MEANS))
 
     @classmethod

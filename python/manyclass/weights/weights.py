@@ -104,9 +104,9 @@ class Weights(StoredWeights):
             phi[:, self.n_hidden] = 1
         return phi
 
-    def transform(self, X: Matrix, n_threads: int = 1) -> Floats:
+    def transform(self, X: Matrix) -> Floats:
         """Return phi without the 1, (n_samples, n_hidden), float32."""
-        return self.phi(X, n_threads)[:, : self.n_hidden]
+        return self.phi(X)[:, : self.n_hidden]
 
     def blocks(self, X: Matrix, n_threads: int = 1) -> Iterator[tuple[slice, Any, Floats]]:
         """Some rows of X at a time, as the core takes them: their places, their stored values, and their phi."""
@@ -151,11 +151,11 @@ class Weights(StoredWeights):
         found: Floats = self._answers("scores", X, n_threads, scale)
         return found
 
-    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
+    def score_tiles(self, X: Matrix, n_threads: int) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
         step = max(1, BLOCK_NUMBERS // self.n_classes)
         for first in range(0, X.shape[0], step):
-            yield first, self.scores(X[first : first + step], n_threads, scale)
+            yield first, self.scores(X[first : first + step], n_threads)
 
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
