@@ -12,7 +12,7 @@ from test_cli import run, table, the_error, write_data
 import manyclass
 from manyclass import DecomposedIndex, SphericalClusterIndex, WordVectors, load_xmc
 from manyclass.cli import parser
-from manyclass.cli.completion import FILES
+from manyclass.cli.parser import FILES
 from manyclass.datasets import TextVectorizer, save_csr
 
 WORDS = ["ant", "bee", "cow", "naïve", "null"]

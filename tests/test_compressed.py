@@ -12,9 +12,8 @@ import pandas
 import pytest
 
 from manyclass import compressed
-from manyclass.cli.records import read_fasttext, read_svmlight, read_text
+from manyclass.cli.records import read_fasttext, read_svmlight, read_table, read_text
 from manyclass.cli.sources import Source
-from manyclass.cli.tables import Columns, read_table
 from manyclass.compressed import LONGEST_LINE, opened
 from manyclass.datasets import Stream, load_xmc
 from manyclass.datasets.tables import Marks
@@ -136,7 +135,7 @@ def test_a_million_blank_lines_of_a_table_are_refused(where, end, tmp_path):
     path.write_bytes(gzip.compress((before + end * N_BLANK + behind).encode(), 1))
     for read in (
         lambda: list(Stream(path)),
-        lambda: read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True)),
+        lambda: read_table(Source.of(str(path)), Marks(), label="label", need_label=True),
     ):
         with pytest.raises(ValueError, match=r"bomb.csv.gz.*more than 1000000 lines|behind line 1 does not end"):
             read()

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
-from manyclass.weights.memory_maps import Map, check_maps
+from manyclass.weights.arrays import Map, check_maps
 
 N, D, K = 64, 6, 16  # as many classes as a line has, so that small weights of all pairs are kept by feature
 # Each kind of weights, and its arrays that are mapped, of the model and of a copy by `compress`.

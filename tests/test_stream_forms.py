@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
+from manyclass.cli.records import read_table
 from manyclass.cli.sources import Source
-from manyclass.cli.tables import Columns, read_table
 from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
 from manyclass.datasets.tables import Marks
 
@@ -172,7 +172,7 @@ def test_labels_of_a_stream_of_tables_are_those_of_the_plain_reader(labels, inte
     pandas.DataFrame({"f0": 1.0, "label": labels}).to_csv(path, index=False)
     found = np.concatenate([y for _, y in Stream(path, rows=2, shuffle=False)])
     assert found.dtype.kind == ("i" if integers else "U")
-    plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
+    plain = read_table(Source.of(str(path)), Marks(), label="label", need_label=True)
     expected = plain.labels[first_label(plain.Y)]
     assert expected.dtype.kind == found.dtype.kind
     assert found.tolist() == expected.tolist()
@@ -194,7 +194,7 @@ def test_rows_with_an_empty_label_cell_are_left_out_by_both_readers(labels, inte
         parts = list(Stream(path, rows=2, shuffle=shuffle, random_state=0 if shuffle else None))
         rows, found = (np.concatenate(column) for column in zip(*((X["f0"], y) for X, y in parts), strict=True))
         assert found.dtype.kind == ("i" if integers else "U")
-        plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
+        plain = read_table(Source.of(str(path)), Marks(), label="label", need_label=True)
         there = np.flatnonzero(np.diff(plain.Y.indptr) > 0)
         expected = plain.labels[first_label(plain.Y)[there]]
         assert sorted(zip(rows.tolist(), found.tolist(), strict=True)) == [*zip(there, expected, strict=True)]
@@ -214,7 +214,7 @@ def test_numbers_are_read_as_those_of_the_plain_reader(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("f,label\n" + "".join(f"{cell},a\n" for cell in cells))
     found = np.concatenate([X.to_numpy() for X, _ in Stream(path, rows=3, shuffle=False)])
-    plain = read_table(Source.of(str(path)), Marks(), Columns("label", (), None, None, need_label=True))
+    plain = read_table(Source.of(str(path)), Marks(), label="label", need_label=True)
     np.testing.assert_array_equal(found, plain.X.to_numpy())
     np.testing.assert_array_equal(found[:, 0], np.array([float(cell.strip('"')) for cell in cells], np.float32))
 

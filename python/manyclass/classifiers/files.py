@@ -23,9 +23,9 @@ from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import Features, History, SetRule, State, Told
 from manyclass.version import __version__
+from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, layout, read_weights, weight_tensors
 from manyclass.weights.hashing import FeatureHash
-from manyclass.weights.memory_maps import is_finite
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,

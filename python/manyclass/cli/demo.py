@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import waiting
+from manyclass.cli.options import WithProgress
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
 from manyclass.solvers import Implicit

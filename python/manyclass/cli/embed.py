@@ -12,12 +12,10 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.classifiers.answers import vectorizer_of
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.cli.messages import waiting
-from manyclass.cli.models import OnMappedModel, expected_by
+from manyclass.cli.models import OnMappedModel
 from manyclass.cli.output import check_writable, text_output
-from manyclass.cli.reading import features, read
 from manyclass.cli.sources import Source, is_safetensors
 from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
 from manyclass.weights.tensor_file import replacing
@@ -82,6 +80,4 @@ def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
         model.embedding_  # noqa: B018 (asked for before the data are read)
     except AttributeError as error:
         raise ValueError(f"{args.model}: {error}") from error
-    data = read(args.reading, args.data, expected_by(model, need_label=False))
-    X = features(args.reading, data.X, vectorizer_of(model))
-    return None, np.ascontiguousarray(model.embed(X))
+    return None, np.ascontiguousarray(model.embed(args.features_of(model, args.data)))

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from manyclass.checks import n_threads_from
-from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import note
+from manyclass.cli.options import WithProgress
 from manyclass.datasets.sources import SOURCES
 from manyclass.papers import EXPERIMENTS, Experiment, Options, fetch_missing, run_experiment, write_report
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.classifiers.answers import vectorizer_of
 from manyclass.cli.messages import waiting
-from manyclass.cli.models import OnMappedModel, expected_by
-from manyclass.cli.reading import as_classes, features, read
+from manyclass.cli.models import OnMappedModel
+from manyclass.cli.reading import as_classes
 from manyclass.labels import as_labels, readable
 
 
@@ -60,10 +59,9 @@ def run(args: Arguments) -> int:
         for name, weight in zip(names.tolist(), weights.tolist(), strict=True):
             print(f"{name}\t{weight:.6g}")
         return 0
-    data = read(args.reading, args.data, expected_by(model, need_label=False))
-    X = features(args.reading, data.X, vectorizer_of(model))
-    with waiting(f"explaining {data.n_rows} rows"):
-        found = model.explain(X, args.k, labels=_all(label, data.n_rows), against=_all(against, data.n_rows))
+    X = args.features_of(model, args.data)
+    with waiting(f"explaining {X.shape[0]} rows"):
+        found = model.explain(X, args.k, labels=_all(label, X.shape[0]), against=_all(against, X.shape[0]))
     for name, one in zip(readable(as_labels([one.label for one in found])).tolist(), found, strict=True):
         parts = [*zip(one.features.tolist(), one.contributions.tolist(), strict=True)]
         parts += [("others", one.others)] if one.others else []

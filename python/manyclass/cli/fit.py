@@ -17,7 +17,7 @@ import argparse
 import importlib.util
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -30,17 +30,25 @@ from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.cli.choices import LongTable, fit_choices
-from manyclass.cli.common_options import CheckpointOptions, WithProgress
-from manyclass.cli.logs import Histories, next_items
 from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
 from manyclass.cli.models import expected_by, print_evaluation, takes_several
-from manyclass.cli.options import add_parameters, parameters_from
+from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import Expected, Labelled, Reading, features, indicator, labelled, labelled_rows, read
-from manyclass.cli.records import Records
-from manyclass.cli.streams import Streaming, labels_in, stream_of
-from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
+from manyclass.cli.reading import (
+    Expected,
+    Reading,
+    Streaming,
+    features,
+    indicator,
+    labelled,
+    labelled_rows,
+    labels_in,
+    read,
+    stream_of,
+)
+from manyclass.cli.records import Histories, Records, next_items
+from manyclass.datasets import ChoiceSets, SequenceEncoder, TextVectorizer, first_label, from_long
+from manyclass.datasets.tables import library
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
 from manyclass.training.interrupts import was_interrupted
@@ -66,6 +74,59 @@ class BoundedStreaming(Streaming):
     """
 
     max_memory: str | None = None
+
+
+@dataclass(kw_only=True)
+class LongTable:
+    """Long tables of --estimator choice.
+
+    DATA are then a table, .csv, .tsv or .parquet, with a row for each alternative that a chooser may choose. Columns
+    with numbers are features, but for those named here and for person, weight and offset.
+
+    Attributes
+    ----------
+    long : bool
+        DATA are such a table, which --estimator choice needs
+    chooser : NAME
+        column of choosers; rows of one chooser are a choice
+    alternative : NAME
+        column of alternatives
+    chosen : NAME
+        column that is 1 where the alternative was chosen
+    feature : NAME
+        column that is a feature; may be given several times; default: all others that have numbers
+    """
+
+    long: bool = False
+    chooser: str = "chooser"
+    alternative: str = "alternative"
+    chosen: str = "chosen"
+    feature: list[str] | None = None
+
+    def read(self, path: str, like: ChoiceSets | None = None) -> ChoiceSets:
+        """Read a table; with the features and the alternatives of another, if one is given.
+
+        Raises
+        ------
+        ValueError
+            If the file is no such table, or a chooser has not chosen one alternative.
+        """
+        pandas = library("pandas")
+        with waiting(f"reading {path}"):
+            if path.endswith(".parquet"):
+                table = pandas.read_parquet(path)
+            else:
+                table = pandas.read_csv(path, sep="\t" if ".tsv" in path else ",")
+            for name in (self.chooser, self.alternative, self.chosen, *(self.feature or [])):
+                if name not in table.columns:
+                    known = ", ".join(map(str, table.columns))
+                    raise ValueError(f"{path} has no column {name!r}; it has {known}")
+            features: Sequence[str] | Mapping[str, Sequence[str]] | None = self.feature
+            if like is not None:
+                names = (like.chooser_names, like.alternative_names, like.pair_names)
+                features = dict(zip(("choosers", "alternatives", "pairs"), names, strict=True))
+            how = {"chooser": self.chooser, "alternative": self.alternative, "chosen": self.chosen}
+            return from_long(table, **how, features=features, alternatives=None if like is None else like.alternatives)
 
 
 @dataclass
@@ -147,6 +208,7 @@ def run(args: Arguments) -> int:
 
 
 def _fit_choices(args: Arguments) -> int:
+    """Fit a choice model to a long table, save it, and print its summary and evaluations."""
     model = ChoiceClassifier(**parameters_from(args.parsed, ChoiceClassifier))
     model.check_parameters()
     check_writable(args.output)
@@ -155,8 +217,23 @@ def _fit_choices(args: Arguments) -> int:
     for option, value in given.items():
         if value:
             raise ValueError(f"{option} is not for --estimator choice; leave it out")
-    tests = [args.data] * args.evaluate + ([args.test] if args.test else [])
-    return fit_choices(args.long_table, model, args.data, args.output, tests)
+    long, begin = args.long_table, time.perf_counter()
+    sets = long.read(args.data)
+    seconds, begin = time.perf_counter() - begin, time.perf_counter()
+    model.fit(sets)
+    table = {"seconds to read": f"{seconds:.2f}", "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
+    model.verbose = 0
+    with waiting(f"writing {args.output}"):
+        model.save(args.output, {"chooser": long.chooser, "alternative": long.alternative, "chosen": long.chosen})
+    print(model.summary())
+    print()
+    print_table({**table, "model": written(args.output)})
+    for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
+        found = model.evaluate(sets if path == args.data else long.read(path, sets))
+        print()
+        shown = {"log_loss": f"{found['log_loss']:.6f} nats", "error": f"{found['error']:.6f}"}
+        print_table({"evaluated on": path} | shown)
+    return 0
 
 
 def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> None:
@@ -249,7 +326,7 @@ def _which_labels(args: Arguments, data: Records) -> str:
     return "all" if several and args.estimator == "margin" else "first"
 
 
-def _fit(args: Arguments, model: Classifier, rows: Labelled, *, several: bool) -> bool:
+def _fit(args: Arguments, model: Classifier, rows: Records, *, several: bool) -> bool:
     """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
     how = {"max_seconds": args.max_seconds, **args.checkpoints.checked()}
     labels = rows.labels
@@ -313,7 +390,7 @@ def _save(args: Arguments, model: Classifier, notes: dict[str, Any], table: dict
     print_table(table)
 
 
-def _after_fit(args: Arguments, model: Classifier, is_interrupted: bool, rows: dict[str, Labelled | None]) -> int:
+def _after_fit(args: Arguments, model: Classifier, is_interrupted: bool, rows: dict[str, Records | None]) -> int:
     """Draw the curve and evaluate, but not after Ctrl-C."""
     if is_interrupted:
         return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")

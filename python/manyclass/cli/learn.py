@@ -24,12 +24,12 @@ import numpy as np
 
 from manyclass.classifiers.answers import vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
-from manyclass.cli.common_options import WithProgress
 from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
+from manyclass.cli.options import WithProgress
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import Expected, Labelled, as_classes, indicator, known_labels, labelled_rows
-from manyclass.cli.streams import Streaming, stream_of
+from manyclass.cli.reading import Expected, Streaming, as_classes, indicator, known_labels, labelled_rows, stream_of
+from manyclass.cli.records import Records
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.labels import sorted_classes
 from manyclass.training.interrupts import was_interrupted
@@ -166,7 +166,7 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
                 model.partial_fit(parts(), **args.how)
                 return
             for X, Y in parts():
-                _learn(model, Labelled(X, Y, np.arange(Y.shape[1]), {}), args.how)
+                _learn(model, Records(X, Y, np.arange(Y.shape[1])), args.how)
 
         is_interrupted = was_interrupted(train)
         rows.tell()
@@ -175,7 +175,7 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
     return learn()
 
 
-def _scored(model: Classifier, rows: Labelled) -> str:
+def _scored(model: Classifier, rows: Records) -> str:
     """Say how well the model predicts rows before it learns them."""
     if rows.X.shape[1] > model.n_features_in_ and isinstance(vectorizer_of(model), SequenceEncoder):
         rows = replace(rows, X=rows.X[:, : model.n_features_in_])
@@ -187,7 +187,7 @@ def _scored(model: Classifier, rows: Labelled) -> str:
     return f"{unseen} of them with a new label; {loss}accuracy {1 - found['error']:.4f}"
 
 
-def _learn(model: Classifier, rows: Labelled, how: dict[str, Any]) -> None:
+def _learn(model: Classifier, rows: Records, how: dict[str, Any]) -> None:
     """Train on rows; several labels are a matrix with a column for each class, new ones among them."""
     labels = as_classes(model.classes_, rows.labels)
     if isinstance(vectorizer_of(model), SequenceEncoder):

@@ -17,8 +17,10 @@ from manyclass.classifiers.answers import has_probabilities, uncalibrated_confid
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli.messages import note, print_table, waiting
-from manyclass.cli.reading import Expected, Labelled, Reading, known_labels, rows_of
+from manyclass.cli.reading import Expected, Reading, features, known_labels, read
+from manyclass.cli.records import Records
 from manyclass.datasets import SequenceEncoder, first_label
+from manyclass.datasets.csr import rows_of
 from manyclass.weights.tensor_file import open_tensors
 
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say
@@ -72,6 +74,11 @@ class OnMappedModel(OnModel):
         model = self.load(mmap=self.mmap)
         model.n_jobs = self.n_jobs
         return model
+
+    def features_of(self, model: Classifier, path: str) -> Any:
+        """Read rows, with or without labels, and return what the model takes of them."""
+        data = read(self.reading, path, expected_by(model, need_label=False))
+        return features(self.reading, data.X, vectorizer_of(model))
 
 
 def takes_several(model: Classifier) -> bool:
@@ -139,7 +146,7 @@ def changed_parameters(fitted: BaseEstimator) -> str:
 # Evaluation
 
 
-def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Labelled, *, blank: bool = True) -> None:
+def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Records, *, blank: bool = True) -> None:
     """Evaluate and print a table that begins with a heading; a blank line stands before it."""
     found = as_text(evaluated(model, data))
     if blank:
@@ -148,14 +155,14 @@ def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Labell
 
 
 def evaluated(
-    model: Classifier, data: Labelled, *, propensities: NDArray[np.float64] | None = None, n_bins: int = 15
+    model: Classifier, data: Records, *, propensities: NDArray[np.float64] | None = None, n_bins: int = 15
 ) -> dict[str, Any]:
     """Return what there is to measure, the rows that count and those that were dropped.
 
     Parameters
     ----------
     model : a fitted classifier
-    data : Labelled
+    data : Records
     propensities : ndarray of shape (n_classes,), optional
         Then PSP is among the results.
     n_bins : int
@@ -182,7 +189,7 @@ def evaluated(
     return {**found, "n_rows": int(Y.shape[0]), "dropped_rows": dropped}
 
 
-def _nothing_known(model: Classifier, data: Labelled) -> str:
+def _nothing_known(model: Classifier, data: Records) -> str:
     text = "no row has a label that the model has seen"
     if (model.classes_.dtype.kind in "OU") != (data.labels.dtype.kind in "OU"):
         own, other = model.classes_[:1].tolist()[0], data.labels[:1].tolist()[0]

@@ -15,7 +15,7 @@ import argparse
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -24,6 +24,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
+from manyclass.training.checkpoint import EVERY, Checkpoints
 
 # --progress stands for the first; the command begins every fit anew; the others are no single values.
 LEFT_OUT = ("verbose", "warm_start", "constraints", "nests")
@@ -226,3 +227,45 @@ def converter(kind: str) -> Callable[[str], Any]:
         raise argparse.ArgumentTypeError(f"{text!r} is not one of: {', '.join(readable)}")
 
     return convert
+
+
+# Of several commands
+
+
+@dataclass(kw_only=True)
+class WithProgress:
+    """Arguments of commands that take long.
+
+    Attributes
+    ----------
+    progress : bool
+        show progress on stderr after the first second: a bar on a terminal, else lines of text
+    """
+
+    progress: bool = True
+
+
+@dataclass(kw_only=True)
+class CheckpointOptions:
+    """Checkpoints.
+
+    Attributes
+    ----------
+    checkpoint : DIR
+        folder for checkpoints, from which a training that was stopped goes on
+    every : WHEN
+        a time, as 30s, 10min or 2h, or a number of passes
+    resume : bool
+        go on from the checkpoints in DIR, if there are any
+    """
+
+    checkpoint: str | None = None
+    every: str = EVERY
+    resume: bool = False
+
+    def checked(self) -> dict[str, Any]:
+        """Return what `fit` takes of these options; raises ValueError where it would."""
+        every = int(self.every) if self.every.isdigit() else self.every
+        given: dict[str, Any] = {"checkpoint": self.checkpoint, "every": every, "resume": self.resume}
+        Checkpoints.of(**given)
+        return given

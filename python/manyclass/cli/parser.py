@@ -1,4 +1,7 @@
-"""The entry point: commands and their help, errors as one line, interrupts and closed pipes as exit codes."""
+"""The entry point: commands and their help, errors as one line, interrupts and closed pipes as exit codes.
+
+Completion in the shell is by scripts that shtab writes.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,14 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from manyclass.cli.completion import OPTION, SHELLS, PrintCompletion
 from manyclass.cli.messages import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR, note, open_standard_streams
 from manyclass.cli.sources import STDIN
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
+SHELLS = ("bash", "zsh", "tcsh", "fish")
+OPTION = "--print-completion"
+FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that are files are written
 # Modules of this folder; only the one that is asked for is loaded.
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),
@@ -108,6 +113,36 @@ def _add_command(parser: argparse.ArgumentParser, command: Any, argv: Sequence[s
     if hasattr(command, "add_more"):
         command.add_more(parser, argv)
     parser.set_defaults(run=lambda args: command.run(options.arguments_from(args, command.Arguments)))
+
+
+class PrintCompletion(argparse.Action):
+    """Print the script for a shell, and end."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """See `argparse.Action`."""
+        try:
+            import shtab
+        except ImportError:
+            parser.error(f"{OPTION} needs shtab: pip install 'manyclass[completion]'")
+        complete_files(parser, shtab.FILE)
+        print(shtab.complete(parser, shell=str(values)))
+        parser.exit()
+
+
+def complete_files(parser: argparse.ArgumentParser, files: object) -> None:
+    """Say which arguments are files, in the parser and those of its commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                complete_files(command, files)
+        elif action.metavar in FILES:
+            action.complete = files  # type: ignore[attr-defined]
 
 
 def _asked_for(argv: Sequence[str]) -> Sequence[str]:

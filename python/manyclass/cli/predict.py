@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from manyclass.checks import check_number
 from manyclass.classifiers.answers import has_probabilities, vectorizer_of
 from manyclass.classifiers.saving import Classifier
-from manyclass.cli.common_options import WithProgress
-from manyclass.cli.logs import Histories
 from manyclass.cli.messages import note
 from manyclass.cli.models import RECALL, K, OnMappedModel, check_recall, expected_by
+from manyclass.cli.options import WithProgress
 from manyclass.cli.output import check_writable, text_output
-from manyclass.cli.reading import features, indicator, read, rows_of
-from manyclass.cli.records import Records
+from manyclass.cli.reading import features, indicator, read
+from manyclass.cli.records import Histories, Records
+from manyclass.datasets.csr import rows_of
 from manyclass.labels import readable
 from manyclass.training.progress import progress_bar
 

@@ -1,9 +1,9 @@
-"""How the data of all commands are read: options, forms, names of labels, rows of texts, and rows that are dropped."""
+"""How the data of all commands are read: options, forms, names of labels, texts, rows that are dropped, and streams."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal
 
@@ -12,12 +12,23 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.cli.logs import Histories, next_items, read_log
 from manyclass.cli.messages import note, waiting
-from manyclass.cli.records import Records, read_binary, read_fasttext, read_svmlight, read_text, read_xmc
-from manyclass.cli.sources import HEAD, STDIN, Form, Source, header_width
-from manyclass.cli.tables import Columns, read_table
+from manyclass.cli.records import (
+    Histories,
+    Records,
+    next_items,
+    read_binary,
+    read_fasttext,
+    read_log,
+    read_svmlight,
+    read_table,
+    read_text,
+    read_xmc,
+)
+from manyclass.cli.sources import HEAD, STDIN, Form, Source, form_of_name, header_width
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label, l2_normalize
+from manyclass.datasets.csr import rows_of
+from manyclass.datasets.stream import Stream, files_of, form_of_files
 from manyclass.datasets.tables import BLANKS, DELIMITERS, Marks
 from manyclass.datasets.xmc import Header
 from manyclass.labels import as_labels, find_positions, sorted_classes, written
@@ -25,15 +36,9 @@ from manyclass.labels import as_labels, find_positions, sorted_classes, written
 TABLES = tuple(DELIMITERS)
 # Options that only some forms use.
 USED_BY = {
-    "label_column": TABLES,
-    "text_column": TABLES,
+    **dict.fromkeys(("label_column", "text_column", "delimiter", "decimal"), TABLES),
+    **dict.fromkeys(("sequences", "session_gap", "last", "since"), TABLES),
     "label_separator": (*TABLES, "text"),
-    "delimiter": TABLES,
-    "decimal": TABLES,
-    "sequences": TABLES,
-    "session_gap": TABLES,
-    "last": TABLES,
-    "since": TABLES,
     "one_based": ("xmc", "svmlight"),
     "n_features": ("xmc", "svmlight", "binary"),
     "cache": ("xmc",),
@@ -44,6 +49,10 @@ NOTES = (
     *("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal"),
     *("sequences", "session_gap"),
 )
+# Forms that can be read in parts, and their names in `Stream`.
+STREAMED = {"xmc": "xmc", "svmlight": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr", "auto": "auto"}
+MARKS = ("delimiter", "decimal")  # options of tables
+OF_STREAM = {"xmc": "xmc", "csr": "binary", "csv": "csv", "tsv": "tsv", "parquet": "csv"}
 
 
 @dataclass
@@ -228,15 +237,16 @@ def _read(reading: Reading, source: Source, form: str, expected: Expected) -> Re
         return Records(found, sp.csr_array(np.zeros((len(found), 0), np.float32)), np.zeros(0, dtype=object))
     if form in TABLES:
         names = expected.feature_names
-        columns = Columns(
+        delimiter = DELIMITERS[form] if reading.delimiter is None else reading.delimiter
+        return read_table(
+            source,
+            Marks(delimiter, reading.decimal or "."),
             label=reading.label_column,
-            text=reading.text_column or [],
-            features=None if names is None else names.tolist(),
+            text=reading.text_column or (),
+            features=() if names is None else names.tolist(),
             separator=reading.label_separator or ("," if expected.several else None),
             need_label=expected.need_label,
         )
-        delimiter = DELIMITERS[form] if reading.delimiter is None else reading.delimiter
-        return read_table(source, Marks(delimiter, reading.decimal or "."), columns)
     if form == "text":
         return read_text(source, reading.label_separator)
     if form == "fasttext":
@@ -301,33 +311,7 @@ def features(reading: Reading, X: Any, vectorizer: TextVectorizer | SequenceEnco
     return X.div(np.where(lengths > 0, lengths, 1), axis=0).astype(np.float32)
 
 
-def rows_of(X: Any, rows: Any) -> Any:
-    """Return some rows of a matrix or a table, or some texts."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Rows that have a label and a feature, and what was dropped.
-
-    Attributes
-    ----------
-    X : csr_array or DataFrame of shape (n_rows, n_features)
-    Y : csr_array of shape (n_rows, n_labels)
-        Ones, for all labels of a row, or for its first.
-    labels : ndarray of shape (n_labels,)
-        The label of each column, sorted.
-    dropped : dict
-        Number of rows "without_label" and "without_feature" (and with a label).
-    """
-
-    X: Any
-    Y: sp.csr_array
-    labels: NDArray[Any]
-    dropped: dict[str, int]
-
-
-def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Labelled:
+def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Records:
     """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
     data = read(reading, path, expected)
     if isinstance(data.X, Histories) and isinstance(expected.vectorizer, SequenceEncoder):
@@ -336,7 +320,7 @@ def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | 
     return labelled(data, X, which or ("all" if expected.several else "first"))
 
 
-def labelled(data: Records, X: Any, which: str) -> Labelled:
+def labelled(data: Records, X: Any, which: str) -> Records:
     """Keep the rows that have a label and a feature; notes say what was dropped or has further labels.
 
     Parameters
@@ -371,7 +355,7 @@ def labelled(data: Records, X: Any, which: str) -> Labelled:
         raise ValueError(f"{data.name}: no row has a label and a feature")
     if which != "all" and several:
         Y = of_first_labels(Y)
-    return Labelled(X, Y, data.labels, dropped)
+    return replace(data, X=X, Y=Y, dropped=dropped)
 
 
 def of_first_labels(Y: sp.csr_array) -> sp.csr_array:
@@ -429,3 +413,137 @@ def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[An
             return found
     kind = "dates" if classes.dtype.kind in "mM" else "numbers"
     raise ValueError(f"labels are names, such as {names[0]!r}; the model's are {kind}, such as {written(classes)[0]}")
+
+
+# --stream: data of several files, larger than memory, as a stream of parts
+
+
+@dataclass(kw_only=True)
+class Streaming:
+    """Data larger than memory.
+
+    Attributes
+    ----------
+    stream : bool
+        read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of the forms xmc,
+        svmlight (labels 0, 1, ...), csv, tsv and binary, or of Parquet
+    """
+
+    stream: bool = False
+
+
+class Rows:
+    """Rows of a stream as a command wants them, and how many were dropped: a function of blocks.
+
+    Parameters
+    ----------
+    reading : Reading
+        Of which --normalize and --label-names are used.
+    classes : ndarray or None
+        Of a model whose labels are to be of one kind with these.
+    """
+
+    def __init__(self, reading: Reading, classes: NDArray[Any] | None) -> None:
+        self._reading, self._classes = reading, classes
+        self._names = as_labels(reading.names())
+        self.without_feature = 0
+
+    def __call__(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Drop rows without a feature, normalize, give labels their names."""
+        if not hasattr(X, "iloc"):
+            filled = np.flatnonzero(X.count_nonzero(axis=1) > 0)
+            self.without_feature += X.shape[0] - len(filled)
+            if len(filled) < X.shape[0]:
+                X, y = rows_of(X, filled), y[filled]
+        X = features(self._reading, X, None)
+        return X, y if sp.issparse(y) else as_classes(self._classes, self._named(y))
+
+    def _named(self, y: NDArray[Any]) -> NDArray[Any]:
+        if not self._reading.label_names:
+            return y
+        if len(y) and y.max() >= len(self._names):
+            told = f"{self._reading.label_names} has {len(self._names)} names"
+            raise ValueError(f"{told}; the data have label {y.max()}")
+        named: NDArray[Any] = self._names[y]
+        return named
+
+    def tell(self) -> None:
+        """Say on stderr how many rows were dropped, over all passes."""
+        if self.without_feature:
+            note(f"dropped {self.without_feature} rows without feature, over all passes")
+
+
+def stream_of(
+    reading: Reading,
+    source: str | Sequence[str],
+    *,
+    several: bool,
+    n_features: int | None = None,
+    classes: NDArray[Any] | None = None,
+    n_jobs: int | None = None,
+    random_state: int | None = None,
+) -> tuple[Stream, Rows, dict[str, Any]]:
+    """Open files; return their stream, what prepares its rows, and what a model file keeps of their reading.
+
+    Parameters
+    ----------
+    reading : Reading
+    source : str or sequence of str
+        Files, folders or patterns.
+    several : bool
+        Whether all labels of a row count.
+    n_features : int, optional
+        Of rows with numbered features.
+    classes : ndarray, optional
+        See `Rows`.
+    n_jobs : int, optional
+        Threads that read.
+    random_state : int, optional
+        Seed of the order of rows.
+
+    Raises
+    ------
+    ValueError
+        For options that a stream has no use for, and as `Stream` does.
+    """
+    if reading.format not in STREAMED:
+        raise ValueError(f"--format is {reading.format}; with --stream it must be one of {', '.join(STREAMED)}")
+    unused = (
+        "text_column",
+        "label_separator",
+        "cache",
+        "sequences",
+        *OF_HISTORIES,
+        *(["label_names"] if several else []),
+    )
+    for name in reading.given(*unused):
+        where = " and all labels" if several else ""
+        raise ValueError(f"--{name.replace('_', '-')} has no effect with --stream{where}; leave it out")
+    files = files_of(source)
+    is_svmlight = reading.format == "svmlight"
+    if reading.format == "auto":
+        is_svmlight = reading.form == "svmlight" or all(form_of_name(file) == "svmlight" for file in files)
+    one_based = is_svmlight if reading.one_based is None else reading.one_based
+    form = form_of_files(files) if reading.format == "auto" else STREAMED[reading.format]
+    options: dict[str, Any] = {"format": form, "random_state": random_state or 0}
+    if form == "xmc":
+        header = "auto" if reading.header == "auto" and not is_svmlight else reading.header == "yes"
+        options |= {"header": header, "zero_based": not one_based, "n_jobs": n_jobs}
+    if form in ("xmc", "csr"):
+        options |= {"n_features": n_features, "labels": "all" if several else "first"}
+    elif several:
+        raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
+    else:
+        options |= {"y": reading.label_column}
+        options |= {name: value for name in MARKS if (value := getattr(reading, name)) is not None}
+    rows = Rows(reading, classes)
+    notes = reading.notes("svmlight" if is_svmlight else OF_STREAM[form], one_based=one_based)
+    return Stream(source, **options).map(rows), rows, notes
+
+
+def labels_in(stream: Stream) -> NDArray[Any]:
+    """Read a stream once, and return all its labels."""
+    found: NDArray[Any] | None = None
+    for _, y in stream:
+        found = sorted_classes(y, found)[0]
+    return np.zeros(0) if found is None else found

@@ -23,7 +23,8 @@ from manyclass.classifiers.answers import vectorizer_of
 from manyclass.classifiers.saving import load_classifier, load_notes
 from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
-from manyclass.cli.reading import Reading, features, read, rows_of
+from manyclass.cli.reading import Reading, features, read
+from manyclass.datasets.csr import rows_of
 from manyclass.serving.predictor import Limits, Predictor
 
 MOST_PORT = 65535

@@ -14,9 +14,15 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
 from manyclass.checks import check_number
-from manyclass.cli.common_options import CheckpointOptions, WithProgress
 from manyclass.cli.messages import interrupted, print_table
-from manyclass.cli.options import add_parameters, documented_parameters, option, parameters_from
+from manyclass.cli.options import (
+    CheckpointOptions,
+    WithProgress,
+    add_parameters,
+    documented_parameters,
+    option,
+    parameters_from,
+)
 from manyclass.cli.output import check_writable, written
 from manyclass.training.interrupts import was_interrupted
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters

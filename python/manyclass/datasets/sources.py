@@ -17,7 +17,7 @@ import lzma
 import re
 import socket
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -139,14 +139,12 @@ def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
             in_data = words.lower().startswith("@data")
         elif words.startswith("{"):
             cells = (cell.split() for cell in words.strip("{}").split(",") if cell.strip())
-            rows.append(np.array([int(column) for column, value in cells if float(value.strip("'\"")) != 0], np.int64))
+            rows.append([int(column) for column, value in cells if float(value.strip("'\"")) != 0])
         elif words and not words.startswith("%"):
             raise ValueError(f"{path}: the row {words[:40]!r} is not in the sparse form")
     if n_attributes != n_features + n_labels:
         raise ValueError(f"{path} has {n_attributes} attributes; it must have {n_features} + {n_labels}")
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    columns = np.concatenate([np.empty(0, np.int64), *rows])
-    table = sp.csr_array((np.ones(len(columns), np.float32), columns, starts), shape=(len(rows), n_attributes))
+    table = indicator(rows, n_attributes)
     return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
 
 
@@ -294,8 +292,12 @@ def _timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _boomer(commit: str, name: str, size: int, sha256: str) -> RemoteFile:
-    return RemoteFile(f"{BOOMER}/{commit}/{name}", name, size, f"sha256:{sha256}")
+def _boomer(commit: str, files: Mapping[str, tuple[int, str]]) -> tuple[RemoteFile, ...]:
+    """Files of a commit of that collection, by their names: bytes and SHA-256."""
+    return tuple(
+        RemoteFile(f"{BOOMER}/{commit}/{name}", name, size, f"sha256:{sha256}")
+        for name, (size, sha256) in files.items()
+    )
 
 
 _MD5 = {"background": "68d2efa1b9178cc56df9314c21c6e718", "evaluation": "6b91aef0f799c5bb55b94e3f2daec811"}
@@ -304,32 +306,21 @@ SOURCES = {
     "bibtex": Source(
         "Mulan's bibtex: words of bibliographic entries to tags; 4,880 and 2,515 rows, 1,836 features, 159 labels.",
         _bibtex,
-        (
-            _boomer(
-                "e925d705fe09f4ce593cf162e953862d8a0cee76",
-                "bibtex-train.arff",
-                2_292_961,
-                "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174",
-            ),
-            _boomer(
-                "e925d705fe09f4ce593cf162e953862d8a0cee76",
-                "bibtex-test.arff",
-                1_215_637,
-                "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922",
-            ),
+        _boomer(
+            "e925d705fe09f4ce593cf162e953862d8a0cee76",
+            {
+                "bibtex-train.arff": (2292961, "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174"),
+                "bibtex-test.arff": (1215637, "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922"),
+            },
         ),
         digest="60ddcf2c046539472d9a743ccd54c18bd9014dd06620c593bd8161ac3459460f",
     ),
     "delicious": Source(
         "Mulan's delicious: words of web pages to tags; 12,920 and 3,185 rows, 500 features, 983 labels.",
         _delicious,
-        (
-            _boomer(
-                "db86cef9af5ef1d01f5554e689e790a3e1a0637b",
-                "delicious.arff",
-                3_773_732,
-                "b944de0bca910050c11d97eed57d17b073110ea3646a587f3d15d127cf581aab",
-            ),
+        _boomer(
+            "db86cef9af5ef1d01f5554e689e790a3e1a0637b",
+            {"delicious.arff": (3773732, "b944de0bca910050c11d97eed57d17b073110ea3646a587f3d15d127cf581aab")},
         ),
         digest="93f39a86894e33754f01ff2212e7c8d4b50b5d292dc12a9a2459ed8f184c0cd3",
     ),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,32 +37,6 @@ OPTIONS = {  # that a form has; others have none of them
     "csr": ("n_features", "n_labels"),
     **dict.fromkeys(DELIMITERS, ("delimiter", "decimal")),
 }
-
-
-class _Source(Protocol):
-    """Where rows come from.
-
-    Attributes
-    ----------
-    n_features : int
-    n_labels : int or None
-        None: a row has one label, or any may come.
-    n_rows : int or None
-        None: unknown.
-    """
-
-    @property
-    def n_features(self) -> int: ...
-
-    @property
-    def n_labels(self) -> int | None: ...
-
-    @property
-    def n_rows(self) -> int | None: ...
-
-    def blocks(self, size: int) -> Iterator[Part]:
-        """The rows in their order, about `size` of them at once where that can be chosen."""
-        ...
 
 
 class Stream:
@@ -184,7 +158,7 @@ class Stream:
                 _refuse(where, name, own[name], default)
         if self.format in ("xmc", "csr"):
             _refuse(where, "y", y, None)
-        found: _Source
+        found: _Arrays | XmcFiles | CsrFiles | Tables
         if self.format == "arrays":
             found = _Arrays.of(source, y)
         elif self.format == "xmc":
@@ -387,7 +361,7 @@ class _Arrays:
         return cls(sp.csr_array(X) if is_sparse(X) else X, y, y.shape[1] if y.ndim == 2 else None)
 
     def blocks(self, size: int) -> Iterator[Part]:
-        """See `_Source`."""
+        """Yield the rows in their order, at most `size` at once."""
         for first in range(0, self.n_rows, size):
             yield _taken(self._block, slice(first, first + size))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_flag, check_number
 from manyclass.weights.arrays import NO_FLOATS, Floats, aligned_zeros, padded
 from manyclass.weights.compression import id_type
-from manyclass.weights.storage import DTYPES, NOTHING, Kind, Mixture
+from manyclass.weights.storage import DTYPES, Kind, Mixture
 from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative
 from manyclass.weights.weights import Weights
 
@@ -29,6 +29,10 @@ WORDS: Mapping[Kind, str] = {
     "hybrid": "hybrid",
 }
 KINDS: Mapping[str, Kind] = {word: kind for kind, word in WORDS.items()}
+# The names of arrays in files: as they were trained, and compressed.
+OF_PAIRS = ("indptr", "classes", "values")
+PLAIN = {"matrix": "weights", "embeddings": "embeddings"} | {name: f"postings.{name}" for name in OF_PAIRS}
+CODED = {"matrix": "coded.rows"} | {name: f"coded.{name}" for name in ("embeddings", "features", *OF_PAIRS)}
 
 
 def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
@@ -41,24 +45,23 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
     if weights.codes is not None:
         found = {"intercept": weights.bias}
         for name, scales in weights.codes.items():
-            word = "rows" if name == "matrix" else name
-            found[f"coded.{word}"] = getattr(weights, name)
+            found[CODED[name]] = getattr(weights, name)
             if len(scales):
-                found[f"coded.{word}.scales"] = scales
+                found[f"{CODED[name]}.scales"] = scales
         if weights.features is not None:
-            found["coded.features"] = weights.features
+            found[CODED["features"]] = weights.features
         if weights.has_pairs:
-            found |= {"coded.indptr": weights.indptr, "coded.classes": weights.classes, **_counts(weights)}
+            found |= {CODED[name]: getattr(weights, name) for name in ("indptr", "classes")} | _counts(weights)
         return dict(sorted(found.items(), key=lambda item: -item[1].itemsize))
     found = {}
     if weights.matrix.size:
         # The intercepts of rows over phi are a column of them, and those of a sum the ones of its pairs.
         own = np.ascontiguousarray(weights.intercept) if weights.intercept_column else weights.bias
-        found |= {"weights": weights.matrix, "intercept": own}
+        found |= {PLAIN["matrix"]: weights.matrix, "intercept": own}
     if weights.embeddings.size:
-        found["embeddings"] = weights.embeddings
+        found[PLAIN["embeddings"]] = weights.embeddings
     if weights.has_pairs:
-        found |= {f"postings.{name}": getattr(weights, name) for name in ("indptr", "classes", "values")}
+        found |= {PLAIN[name]: getattr(weights, name) for name in OF_PAIRS}
         found |= {"intercept": weights.bias, **_counts(weights)}
     return found
 
@@ -109,27 +112,73 @@ def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_fe
 
 def _read_unscaled(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
     """The weights, whatever they were multiplied by since they were trained."""
-    if info["layout"] == "coded":
-        return _read_coded(file, info["coded"], n_classes, n_features, mmap)
-    kind = KINDS.get(info["layout"])
-    if kind is None:
-        raise ValueError(f"{file.path} is damaged: layout is {info['layout']!r}")
-    if kind in ("feature_major", "class_major"):
-        by_feature = kind == "feature_major"
-        shape = (n_features, padded(n_classes)) if by_feature else (n_classes, n_features)
-        matrix = _rows(file, "weights", shape, mmap)
-        found = Weights.linear(matrix, _intercept(file, n_classes), by_feature=by_feature)
-        by_minibatches = info.get("labels", {}).get("minibatches") if by_feature else None
-        if by_minibatches is None:
-            return found
-        _check_scale(by_minibatches["scale"])
-        return replace(found, by_minibatches=True, scales=np.array([1.0, by_minibatches["scale"]]))
-    if kind == "pairs":
-        return _read_pairs(file, n_classes, n_features, mmap)
-    rows = _read_over_phi(file, info["labels"]["map"], n_classes, n_features, mmap)
-    if kind == "phi":
-        return rows
-    return _with_counts(_read_pairs(file, n_classes, n_features, mmap).beside(rows), file, info["labels"], mmap)
+    is_coded, labels, word = info["layout"] == "coded", info.get("labels", {}), info["layout"]
+    about, dtype, names = labels, "float32", PLAIN
+    if is_coded:
+        about, names = info["coded"], CODED
+        word, dtype = about["kind"], about["dtype"]
+        for name, value, choices in (("kind", word, KINDS), ("dtype", dtype, DTYPES)):
+            if value not in choices:
+                raise ValueError(f"{file.path} is damaged: the {name} of its weights is {value!r}")
+    elif word not in KINDS:
+        raise ValueError(f"{file.path} is damaged: layout is {word!r}")
+    kind = KINDS[word]
+    made: dict[str, Any] = {}
+    codes: dict[str, Floats] = {}
+
+    def take(field: str, shape: tuple[int, ...], n_rows: int) -> None:
+        name = checked(file, names[field], dtype, shape)
+        if mmap:
+            made[field] = file.map(name)
+        else:
+            aligned = None if is_coded or len(shape) < 2 else aligned_zeros(*shape)
+            made[field] = finite(file, name, file.read(name, out=aligned))
+        codes[field] = NO_FLOATS
+        if dtype == "int8":
+            codes[field] = file.read(checked(file, f"{name}.scales", np.float32, (n_rows,)))
+            if not np.isfinite(codes[field]).all():
+                raise ValueError(f"{file.path} is damaged: a scale of {name.removeprefix('coded.')!r} is not finite")
+
+    if kind in ("phi", "hybrid"):
+        phi = about if is_coded else about["map"]
+        n_hidden, column = count(file, phi, "n_hidden", least=1), not is_coded and bool(phi["intercept_column"])
+        made |= {"n_hidden": n_hidden, "intercept_column": column, "relu": bool(phi["relu"])}
+        width = padded(n_hidden + column)
+        if names["embeddings"] in file.entries:
+            n_kept = n_features
+            if names.get("features") in file.entries:
+                n_kept = file.entries[names["embeddings"]][1][0]
+                made["features"] = _read_features(file, n_kept, n_features)
+            take("embeddings", (n_kept, width), n_kept)
+        elif n_hidden != n_features:
+            raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
+        take("matrix", (n_classes, n_hidden if is_coded else width), n_classes)
+    elif kind != "pairs":
+        made["n_hidden"] = n_features
+        if kind == "feature_major":
+            take("matrix", (n_features, padded(n_classes)), n_features)
+        else:
+            take("matrix", (n_classes, n_features), n_classes)
+    if kind in ("pairs", "hybrid"):
+        made["indptr"] = _read_indptr(file, names["indptr"], n_features)
+        n_pairs = int(made["indptr"][-1])
+        ids = checked(file, names["classes"], id_type(n_classes) if is_coded else np.int32, (n_pairs,))
+        made["classes"] = file.map(ids) if mmap else file.read(ids)
+        take("values", (n_pairs,), n_features)
+    if kind == "feature_major" and not is_coded and "minibatches" in labels:
+        scale = labels["minibatches"]["scale"]
+        check_number("scale", scale, low=0, open_low=True, high=LARGEST)
+        made |= {"by_minibatches": True, "scales": np.array([1.0, scale])}
+    if kind == "phi" and not is_coded:
+        file.used.add("intercept")  # it is a column of the weights
+        made["bias"] = np.zeros(n_classes, np.float32)
+    else:
+        name = checked(file, "intercept", np.float32, (n_classes,))
+        made["bias"] = finite(file, name, file.read(name))
+    weights = Weights(kind=kind, n_features=n_features, codes=codes if is_coded else None, **made)
+    if is_coded or weights.has_pairs:
+        weights.check()
+    return _with_counts(weights, file, about, mmap)
 
 
 def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mmap: bool) -> Weights:
@@ -155,101 +204,12 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     return found
 
 
-def _check_scale(scale: Any) -> None:
-    check_number("scale", scale, low=0, open_low=True, high=LARGEST)
-
-
-def _rows(file: TensorFile, name: str, shape: tuple[int, int], mmap: bool) -> Floats:
-    found = checked(file, name, np.float32, shape)
-    return file.map(found) if mmap else finite(file, name, file.read(found, out=aligned_zeros(*shape)))
-
-
-def _read_over_phi(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
-    n_hidden = count(file, info, "n_hidden", least=1)
-    intercept, relu = bool(info["intercept_column"]), bool(info["relu"])
-    width, embeddings = padded(n_hidden + intercept), NOTHING
-    file.used.add("intercept")  # it is a column of the weights
-    if "embeddings" in file.entries:
-        embeddings = _rows(file, "embeddings", (n_features, width), mmap)
-    else:
-        _check_hidden(file, n_hidden, n_features)
-    rows = _rows(file, "weights", (n_classes, width), mmap)
-    return Weights.over_phi(rows, embeddings, n_hidden, intercept_column=intercept, relu=relu)
-
-
-def _check_hidden(file: TensorFile, n_hidden: int, n_features: int) -> None:
-    if n_hidden != n_features:
-        raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
-
-
-def _read_pairs(file: TensorFile, n_classes: int, n_features: int, mmap: bool) -> Weights:
-    indptr = _read_indptr(file, "postings", n_features)
-    shape, read = (int(indptr[-1]),), file.map if mmap else file.read
-    classes = read(checked(file, "postings.classes", np.int32, shape))
-    values = read(checked(file, "postings.values", np.float32, shape))
-    weights = Weights.on_pairs(indptr, classes, values, _intercept(file, n_classes))
-    weights.check()
-    if not mmap:
-        finite(file, "postings.values", values)
-    return weights
-
-
-def _read_indptr(file: TensorFile, of: str, n_features: int) -> NDArray[np.int64]:
-    name = f"{of}.indptr"
+def _read_indptr(file: TensorFile, name: str, n_features: int) -> NDArray[np.int64]:
     indptr = file.read(checked(file, name, np.int64, (n_features + 1,)))
     if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        told = of if of == "postings" else name
+        told = "postings" if name == PLAIN["indptr"] else name
         raise ValueError(f"{file.path} is damaged: the offsets of {told!r} do not start at 0 or decrease")
     return indptr
-
-
-def _intercept(file: TensorFile, n_classes: int) -> Floats:
-    name = checked(file, "intercept", np.float32, (n_classes,))
-    return finite(file, name, file.read(name))
-
-
-def _read_coded(file: TensorFile, described: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
-    word, dtype = described["kind"], described["dtype"]
-    for name, value, choices in (("kind", word, KINDS), ("dtype", dtype, DTYPES)):
-        if value not in choices:
-            raise ValueError(f"{file.path} is damaged: the {name} of its weights is {value!r}")
-    kind, read = KINDS[word], file.map if mmap else file.read
-    made: dict[str, Any] = {}
-    codes: dict[str, Floats] = {}
-
-    def take(field: str, name: str, shape: tuple[int, ...], n_rows: int) -> None:
-        made[field] = read(checked(file, f"coded.{name}", dtype, shape))
-        if not mmap:
-            finite(file, f"coded.{name}", made[field])
-        codes[field] = NO_FLOATS
-        if dtype == "int8":
-            codes[field] = file.read(checked(file, f"coded.{name}.scales", np.float32, (n_rows,)))
-            if not np.isfinite(codes[field]).all():
-                raise ValueError(f"{file.path} is damaged: a scale of {name!r} is not finite")
-
-    made["n_hidden"] = n_features if kind in ("feature_major", "class_major") else 0
-    if kind in ("phi", "hybrid"):
-        made |= {"n_hidden": count(file, described, "n_hidden", least=1), "relu": bool(described["relu"])}
-        if "coded.embeddings" not in file.entries:
-            _check_hidden(file, made["n_hidden"], n_features)
-        else:
-            n_kept = n_features
-            if "coded.features" in file.entries:
-                n_kept = file.entries["coded.embeddings"][1][0]
-                made["features"] = _read_features(file, n_kept, n_features)
-            take("embeddings", "embeddings", (n_kept, padded(made["n_hidden"])), n_kept)
-    if kind == "feature_major":
-        take("matrix", "rows", (n_features, padded(n_classes)), n_features)
-    elif kind != "pairs":
-        take("matrix", "rows", (n_classes, made["n_hidden"]), n_classes)
-    if kind in ("pairs", "hybrid"):
-        made["indptr"] = _read_indptr(file, "coded", n_features)
-        n_pairs = int(made["indptr"][-1])
-        made["classes"] = read(checked(file, "coded.classes", id_type(n_classes), (n_pairs,)))
-        take("values", "values", (n_pairs,), n_features)
-    weights = Weights(kind=kind, bias=_intercept(file, n_classes), n_features=n_features, codes=codes, **made)
-    weights.check()
-    return _with_counts(weights, file, described, mmap)
 
 
 def _read_features(file: TensorFile, n_kept: int, n_features: int) -> NDArray[np.int32]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,19 +51,25 @@ class FeatureScaling:
         power of two, which rounds nothing, that brings the root mean square of the rows' lengths to 1 to 8. All means
         are weighted.
         """
-        if weights is not None:
-            return cls._of_weighted(x, weights / weights.mean(), centre)
+        r = None if weights is None else weights / weights.mean()
         if isinstance(x, sp.csr_array):
-            scale = _sparse_scale(x)
-            shift = np.zeros(len(scale))
-        else:
-            others = np.count_nonzero(x, axis=0)
-            full = others > x.shape[0] / 2
-            shift = np.where(full & centre, x.mean(axis=0, dtype=np.float64), 0.0)
-            squares = sum(np.square(block).sum(axis=0) for _, block in _blocks(x, shift))
-            scale = np.sqrt(squares / np.where(full, x.shape[0], np.maximum(others, 1)))
-            scale = np.maximum(scale, np.abs(shift) / MOST_MEANS)
-        return cls._usable(shift, scale)
+            scale = _sparse_scale(x, None if r is None else np.repeat(r, np.diff(x.indptr)))
+            return cls._usable(np.zeros(len(scale)), scale)
+
+        def sums(of: Callable[[Doubles], Any], shift: Doubles) -> Doubles:
+            """Sums over rows of something of their features less a shift: not by BLAS, whose sums depend on threads."""
+            total = np.zeros(x.shape[1])
+            for first, block in _blocks(x, shift):
+                some = of(block)
+                total += (some if r is None else r[first : first + len(some), np.newaxis] * some).sum(axis=0)
+            return total
+
+        n, zeros = x.shape[0], np.zeros(x.shape[1])
+        others = sums(lambda block: block != 0, zeros)
+        full = others > n / 2
+        shift = np.where(full & centre, sums(lambda block: block, zeros) / n, zeros)
+        scale = np.sqrt(sums(np.square, shift) / np.where(full, n, np.where(others > 0, others, 1.0)))
+        return cls._usable(shift, np.maximum(scale, np.abs(shift) / MOST_MEANS))
 
     @classmethod
     def of_first_part(cls, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
@@ -81,24 +88,6 @@ class FeatureScaling:
             length = max(float(np.sqrt(np.median(row_norms_sq(x)))), SMALLEST)
             return cls._usable(np.zeros(len(scale)), np.full(len(scale), _power_of_two(length)))
         return cls._usable(np.zeros(len(scale)), np.where(there, scale, middle))
-
-    @classmethod
-    def _of_weighted(cls, x: Matrix, r: Doubles, centre: bool) -> FeatureScaling:
-        if isinstance(x, sp.csr_array):
-            scale = _sparse_scale(x, np.repeat(r, np.diff(x.indptr)))
-            return cls._usable(np.zeros(len(scale)), scale)
-        n_features, zeros = x.shape[1], np.zeros(x.shape[1])
-        others, total, squares = zeros.copy(), zeros.copy(), zeros.copy()
-        for first, block in _blocks(x, zeros):
-            some = r[first : first + len(block)]
-            others += some @ (block != 0)
-            total += some @ block
-        full = others > len(r) / 2
-        shift = np.where(full & centre, total / len(r), np.zeros(n_features))
-        for first, block in _blocks(x, shift):
-            squares += r[first : first + len(block)] @ np.square(block)
-        scale = np.sqrt(squares / np.where(full, len(r), np.where(others > 0, others, 1.0)))
-        return cls._usable(shift, np.maximum(scale, np.abs(shift) / MOST_MEANS))
 
     @classmethod
     def _usable(cls, shift: Doubles, scale: Doubles) -> FeatureScaling:

@@ -20,8 +20,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Doubles, Floats, Ids, aligned_zeros, padded
-from manyclass.weights.memory_maps import is_finite
+from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Doubles, Floats, Ids, aligned_zeros, is_finite, padded
 
 Dtype = Literal["float32", "float16", "int8"]
 DTYPES: tuple[Dtype, ...] = ("float32", "float16", "int8")

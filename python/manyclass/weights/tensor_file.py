@@ -31,7 +31,7 @@ from safetensors import SafetensorError, safe_open
 
 from manyclass.checks import outer_level
 from manyclass.version import __version__
-from manyclass.weights.memory_maps import is_finite, mapped
+from manyclass.weights.arrays import is_finite, mapped
 
 try:
     import fcntl

@@ -22,10 +22,10 @@ from manyclass.weights.arrays import (
     Matrix,
     aligned_zeros,
     as_csr,
+    check_maps,
     padded,
 )
-from manyclass.weights.memory_maps import check_maps
-from manyclass.weights.storage import NO_IDS, NO_OFFSETS, NOTHING, Codes, StoredWeights
+from manyclass.weights.storage import NO_IDS, NOTHING, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -104,9 +104,9 @@ class Weights(StoredWeights):
             phi[:, self.n_hidden] = 1
         return phi
 
-    def transform(self, X: Matrix, n_threads: int = 1) -> Floats:
+    def transform(self, X: Matrix) -> Floats:
         """Return phi without the 1, (n_samples, n_hidden), float32."""
-        return self.phi(X, n_threads)[:, : self.n_hidden]
+        return self.phi(X)[:, : self.n_hidden]
 
     def blocks(self, X: Matrix, n_threads: int = 1) -> Iterator[tuple[slice, Any, Floats]]:
         """Some rows of X at a time, as the core takes them: their places, their stored values, and their phi."""
@@ -151,11 +151,11 @@ class Weights(StoredWeights):
         found: Floats = self._answers("scores", X, n_threads, scale)
         return found
 
-    def score_tiles(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Iterator[tuple[int, Floats]]:
+    def score_tiles(self, X: Matrix, n_threads: int) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
         step = max(1, BLOCK_NUMBERS // self.n_classes)
         for first in range(0, X.shape[0], step):
-            yield first, self.scores(X[first : first + step], n_threads, scale)
+            yield first, self.scores(X[first : first + step], n_threads)
 
     def log_losses(
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
@@ -449,20 +449,13 @@ class Weights(StoredWeights):
 def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None = None) -> _core.Weights:
     """Return rows as the core's weights without intercepts, over dense data or, of features, over sparse data."""
     n_rows, width = codes.values.shape
-    n_outputs = n_rows if n_outputs is None else n_outputs
-    return _core.Weights(
-        rows=codes.of_core(),
-        row_scales=codes.scales,
-        by_feature=by_feature,
-        indptr=NO_OFFSETS,
-        classes=NO_IDS,
-        values=NO_FLOATS,
-        value_scales=NO_FLOATS,
-        intercept=np.zeros(n_outputs, dtype=np.float32),
+    return Weights(
+        kind="feature_major" if by_feature else "class_major",
+        bias=np.zeros(n_rows if n_outputs is None else n_outputs, dtype=np.float32),
         n_features=n_rows if by_feature else width,
-        coded=True,
-        mixture=_core.CountMixture(),
-    )
+        matrix=codes.values,
+        codes={"matrix": codes.scales},
+    )._in_core
 
 
 def some_columns(x: sp.csr_array, columns: Ids) -> sp.csr_array:
