@@ -10,12 +10,8 @@ from sklearn.base import clone
 
 from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
-from manyclass.models import MODELS
 from manyclass.parts import Given, Parameters, Part
-from manyclass.samplers import SAMPLERS
-from manyclass.solvers import SOLVERS
 
-PARTS: dict[str, Mapping[str, type[Part]]] = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
 # Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
 # same: scikit-learn's checks and grids set it wherever there is one.
 BESIDE_PLANS = ("class_weight", "n_models", "warm_start", "n_iter_no_change")
@@ -127,6 +123,8 @@ class Question:
     ----------
     rules : tuple of Rule
         The table.
+    parts : mapping of str to mapping
+        The classes of parts, by parameter and name.
     used : dict of str to Rule
         The rules that were asked, by what they set.
     first_run : tuple of float and int
@@ -134,6 +132,7 @@ class Question:
     """
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+    parts: ClassVar[Mapping[str, Mapping[str, type[Part]]]] = {}
 
     def __init__(
         self,
@@ -179,7 +178,7 @@ class Question:
 
     def asked(self, name: str) -> Any:
         """A parameter of the estimator, or of its solver, as it was given."""
-        if name in PARTS:
+        if name in self.parts:
             part = getattr(self.chosen, name, None)
             return "auto" if part is None else part
         return self.parameters[name] if name in self.parameters else getattr(self["solver"], name, "auto")
@@ -196,7 +195,7 @@ class Question:
         if name not in self._answers:
             rule = self.used[name] = self.rule_of(name)
             value = rule.value(self) if callable(rule.value) else rule.value
-            self._answers[name] = PARTS[name][value]() if name in PARTS and isinstance(value, str) else value
+            self._answers[name] = self.parts[name][value]() if name in self.parts and isinstance(value, str) else value
         return self._answers[name]
 
     def tries(self, name: str) -> bool:

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Collection
+from typing import ClassVar
 
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Case, Figure, Question, Rule
@@ -47,7 +48,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS
-from manyclass.solvers import LABEL_SOLVERS
+from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.plan import MINIBATCH_POINTS
 
 # Cases
@@ -469,6 +470,7 @@ class Choice(Question):
     """What one training is made with, by the table."""
 
     rules = RULES
+    parts: ClassVar = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
 
 
 def table() -> list[tuple[str, str, str, str, str]]:
