@@ -201,18 +201,27 @@ def test_what_a_mixture_says_of_some_labels_is_by_the_definition(own, seed):
     y = np.where(rng.random(N) < 0.3, np.asarray(X.argmax(axis=1)).ravel(), rng.integers(0, 37, N)).astype(np.int32)
     classes = NO_OWN if own is None else np.where(rng.random(D) < 0.7, np.arange(D), -1).astype(np.int32)
     mixtures = [replace(own or weights.mixture, shrinkage=s) for s in (2.0, 5.0)]
-    told = blend.mixtures_of_labels(weights, classes, mixtures, X, Labels.single(y), 1, None)
-    for mixture, one in zip(mixtures, told, strict=True):
+    told = blend.label_mixtures(weights, classes, X, Labels.single(y), 1, None)
+    for mixture in mixtures:
         p = by_definition(replace(weights, own=classes, mixture=mixture), X)[np.arange(N), y]
         shares = np.array([mixture.share, mixture.repeats])
-        loss, slopes = one.loss(shares)
+        loss, slopes = told.loss(*shares, **kind_of(mixture, own is not None))
         np.testing.assert_allclose(loss, -np.log(p).sum(), rtol=1e-5)  # of scores in single precision
         for j, step in enumerate(np.eye(2) * 1e-6):
-            rise = one.loss(shares + step)[0] - one.loss(shares - step)[0]
-            np.testing.assert_allclose(slopes[j], rise / 2e-6, rtol=1e-4, atol=1e-6 if own is None else 1e-4)
-        share, repeats, least = one.best
+            ends = [told.loss(*at, **kind_of(mixture, own is not None))[0] for at in (shares - step, shares + step)]
+            np.testing.assert_allclose(
+                slopes[j], (ends[1] - ends[0]) / 2e-6, rtol=1e-4, atol=1e-6 if own is None else 1e-4
+            )
+        found, _, least = told.best_shares(**kind_of(mixture, own is not None))
         assert least <= loss + 1e-6
-        np.testing.assert_allclose(one.loss(np.array([share, repeats]))[0], least)
+        at_best = told.loss(found["share"], found["repeats"], **kind_of(mixture, own is not None))
+        np.testing.assert_allclose(at_best[0], least)
+
+
+def kind_of(mixture, has_own):
+    """How a mixture is made, but for its shares."""
+    names = ("shrinkage", "counts_own", "power")
+    return {"has_own": has_own, **{name: getattr(mixture, name) for name in names}}
 
 
 def test_a_row_that_has_all_classes_has_none_of_its_own(seed):
@@ -222,12 +231,10 @@ def test_a_row_that_has_all_classes_has_none_of_its_own(seed):
     X = sp.csr_array(np.eye(2, D, dtype=np.float32) + np.arange(2)[:, np.newaxis] * (np.arange(D) < 5))
     p = softmax(weights.scores(X, 1).astype(float), axis=1)
     np.testing.assert_allclose(p, by_definition(weights, X), rtol=1e-5)
-    told = next(
-        blend.mixtures_of_labels(
-            weights, weights.own, [weights.mixture], X, Labels.single(np.arange(2, dtype=np.int32)), 1, None
-        )
-    )
-    np.testing.assert_array_equal(told.has_own, [1, 0])
+    labels = np.arange(2, dtype=np.int32)
+    told = blend.label_mixtures(weights, weights.own, X, Labels.single(labels), 1, None)
+    loss, _ = told.loss(0.4, 0.3, **kind_of(weights.mixture, True))
+    np.testing.assert_allclose(loss, -np.log(p[labels, labels]).sum(), rtol=1e-5)
 
 
 def test_counts_that_say_nothing_are_left_out(seed):

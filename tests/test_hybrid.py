@@ -136,8 +136,7 @@ def test_the_decoupled_loss_of_scores_that_lie_far_apart_is_that_of_its_definiti
     assert np.isfinite(found).all()
 
 
-def test_scales_of_several_labels_have_the_least_decoupled_loss(seed, monkeypatch):
-    monkeypatch.setattr(blend, "BLOCK_NUMBERS", 70 * 6)
+def test_scales_of_several_labels_have_the_least_decoupled_loss(seed):
     rng = np.random.default_rng(seed)
     n = 300
     a, b = (Scores(rng.normal(size=(n, 6)).astype(np.float32)) for _ in range(2))

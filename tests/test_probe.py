@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
 from manyclass.choosing import figures, planning
-from manyclass.training.core_training import FEWEST, FREE, MOST, SHARE, Probe
+from manyclass.training.core_training import FEWEST, FREE, MOST, SHARE, Probe, Signs
 from manyclass.training.plan import Labels
 
 
@@ -84,9 +84,10 @@ def test_it_is_told_of_random_utilities(seed):
 
 
 def probe(n_points, n_classes, **parameters):
-    given = {"at_zero": 2.0, "n_drawn": 5, "max_iter": 20, "noise": False} | parameters
+    max_iter = parameters.pop("max_iter", 20)
     x = np.arange(n_points, dtype=np.float32)[:, np.newaxis]
-    return Probe.of(x, Labels.single(np.arange(n_points, dtype=np.int32) % n_classes), n_classes, **given)
+    labels = Labels.single(np.arange(n_points, dtype=np.int32) % n_classes)
+    return Probe(x, labels, n_classes, Signs(**{"at_zero": 2.0, "n_drawn": 5} | parameters), max_iter)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_a_look_at_several_labels_is_their_cross_entropy(seed):
     rng = np.random.default_rng(seed)
     ids = np.array([0, 2, 1, 0, 3, 4], dtype=np.int32)
     labels = Labels(np.array([0, 2, 3, 6]), ids)
-    found = Probe.of(np.zeros((3, 1)), labels, 5, at_zero=2.0, n_drawn=2, max_iter=1, noise=False)
+    found = Probe(np.zeros((3, 1)), labels, 5, Signs(at_zero=2.0, n_drawn=2), 1)
     z = rng.normal(size=(3, 5)).astype(np.float32)
     log_p = z - logsumexp(z.astype(float), axis=1, keepdims=True)
     expected = [-log_p[0, [0, 2]].sum(), -log_p[1, 1], -log_p[2, [0, 3, 4]].sum()]

@@ -64,7 +64,7 @@ def test_the_share_of_repeats_has_the_least_loss_on_rows_held_out(again, seed):
     else:
         assert mixture.repeats == pytest.approx(OFTEN, abs=0.1)  # four standard errors of 100 rows are .16
         assert loss(mixture.repeats) <= min(loss(rho) for rho in np.linspace(0.01, 0.98, 98)) + 1e-3
-    assert -np.log(p[np.arange(len(rows)), y[rows]]).sum() - loss(mixture.repeats) > blend.LEAST_GAIN
+    assert -np.log(p[np.arange(len(rows)), y[rows]]).sum() - loss(mixture.repeats) > 5  # or none is mixed in
 
 
 def test_next_items_that_never_come_again_are_not_predicted(seed):

@@ -15,7 +15,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
-from manyclass.training.core_training import Probe
+from manyclass.training.core_training import Probe, Signs
 from manyclass.training.plan import Labels
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import normalized, times_class_weight
@@ -255,10 +255,8 @@ def test_how_many_labels_are_predicted_is_that_of_weighted_rows(seed):
 def test_the_probe_weighs_its_points(seed):
     rng = np.random.default_rng(seed)
     weights, found = rng.gamma(2.0, size=40), rng.normal(size=40)
-    probe = Probe.of(
-        np.zeros((40, 1)), Labels.single(np.zeros(40, dtype=np.int32)), 3, at_zero=1.0, n_drawn=3, max_iter=1,
-        noise=False, weights=weights,
-    )  # fmt: skip
+    labels = Labels.single(np.zeros(40, dtype=np.int32))
+    probe = Probe(np.zeros((40, 1)), labels, 3, Signs(at_zero=1.0, n_drawn=3), 1, weights)
     probe._losses = lambda state: found
     probe.look(None, 1)
     mean, error = probe.looks[1]

@@ -1,12 +1,9 @@
-// Exact passes over all points and classes in double precision: loss and gradient, and the parts of a duality bound;
-// losses of rows of scores with several labels.
+// Exact passes over all points and classes in double precision: loss and gradient, and the parts of a duality bound.
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
 #include "manyclass/exact/duality_gap.hpp"
 #include "manyclass/exact/gradient.hpp"
-#include "manyclass/exact/label_losses.hpp"
 
 namespace manyclass {
 
@@ -155,75 +152,6 @@ auto gap(const GapCall& call) {
   return std::pair(found.primal, found.dual);
 }
 
-// Calls f(rows, results) for N x K scores and the labels of each.
-template <class F>
-auto each_row(const Matrix<const float>& z, std::span<const Offset> indptr, std::span<const Index> ids, F&& f) {
-  Array<double> values(z.rows);
-  Array<float> gradients({z.rows, z.cols});
-  const RowLosses out{mutable_view(values), mutable_view(gradients)};
-  released([&] { f(LabelledRows{z.data, z.width(), {indptr, ids}}, out); });
-  return std::pair(values, gradients);
-}
-
-auto losses(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
-            const std::string& loss, double smoothing, Isa isa) {
-  return each_row(scores, indptr, ids, [&](const LabelledRows& rows, const RowLosses& out) {
-    label_losses(rows, label_loss(loss, smoothing), isa, out);
-  });
-}
-
-auto margins(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
-             double smoothing, double eta, std::span<const double> x_sq, Isa isa) {
-  return each_row(scores, indptr, ids, [&](const LabelledRows& rows, const RowLosses& out) {
-    implicit_margins(rows, smoothing, eta, x_sq, isa, out);
-  });
-}
-
-Array<float> projections(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
-                         Isa isa) {
-  return each_row(scores, indptr, ids,
-                  [&](const LabelledRows& rows, const RowLosses& out) { bisimplex_projections(rows, isa, out); })
-      .second;
-}
-
-// Rows of scores, what is asked of them and where it goes.
-struct LabelOddsCall {
-  Matrix<const float> scores;
-  LabelOdds question;
-  LabelOddsSums sums;
-};
-
-Fields<LabelOddsCall> label_odds_fields() {
-  Fields<Excluded> labels("Excluded");
-  labels.needs<&Excluded::indptr, &Excluded::ids>();
-  Fields<LabelOdds> question("LabelOdds");
-  question.with<&LabelOdds::labels>(labels).needs<&LabelOdds::n_threads>();
-  question.takes<&LabelOdds::temperature, &LabelOdds::offset, &LabelOdds::lowest, &LabelOdds::weights>();
-  Fields<LabelOddsSums> sums("LabelOddsSums");
-  sums.takes<&LabelOddsSums::log_losses, &LabelOddsSums::label_losses, &LabelOddsSums::own, &LabelOddsSums::counts>();
-  Fields<LabelOddsCall> fields("label_odds");
-  fields.needs<&LabelOddsCall::scores>();
-  return fields.with<&LabelOddsCall::question>(question).with<&LabelOddsCall::sums>(sums);
-}
-
-void odds_of_labels(const LabelOddsCall& call) {
-  LabelOdds question = call.question;
-  question.scores = call.scores.data;
-  question.n_classes = call.scores.width();
-  question.isa = best_isa();
-  released([&] { label_odds(question, call.sums); });
-}
-
-// One point as the core sees it, for the tests.
-py::tuple one_point(const std::string& name, double smoothing, std::span<const float> positives,
-                    std::span<const float> negatives, double rest, float rest_score, Isa isa) {
-  auto of_positives = empty_array<float>(positives.size()), of_negatives = empty_array<float>(negatives.size());
-  const LabelScores z{positives, negatives, rest, rest_score};
-  LabelGradient g{mutable_view(of_positives), mutable_view(of_negatives)};
-  const auto [value, enough] = label_loss_of(label_loss(name, smoothing), z, isa, g);
-  return py::make_tuple(value, of_positives, of_negatives, g.rest, enough);
-}
-
 }  // namespace
 
 void bind_gradient(py::module_& m) {
@@ -231,17 +159,6 @@ void bind_gradient(py::module_& m) {
   bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
   bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);
-}
-
-void bind_losses(py::module_& m) {
-  m.def("losses", losses, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "loss"_a, "smoothing"_a = 0.0,
-        "isa"_a = "auto");
-  m.def("implicit_margins", margins, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "smoothing"_a, "eta"_a, "x_sq"_a,
-        "isa"_a = "auto");
-  m.def("bisimplex_projections", projections, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "isa"_a = "auto");
-  bind_function(m, label_odds_fields(), odds_of_labels);
-  m.def("_label_loss", one_point, "loss"_a, "smoothing"_a, "positives"_a, "negatives"_a, py::kw_only(), "rest"_a,
-        "rest_score"_a, "isa"_a = "auto");
 }
 
 }  // namespace manyclass

@@ -1,5 +1,7 @@
 // Weights on a support: the support and training.
-#include "bindings/arrays.hpp"
+#include <memory>
+
+#include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/train/postings.hpp"
 #include "manyclass/train/support.hpp"
@@ -22,32 +24,46 @@ py::tuple support(const py::object& x, py::ssize_t n_features, std::span<const O
   return py::make_tuple(array_of(found.indptr), array_of(found.classes));
 }
 
-std::unique_ptr<Trainer> trainer(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
-                                 std::span<const Index> labels, std::span<const Offset> indptr,
-                                 std::span<const Index> classes, std::span<float> values, std::span<float> squares,
-                                 std::span<float> intercept, std::span<float> intercept_squares, float offset,
-                                 float intercept_offset, std::span<const double> sample_weight, const std::string& loss,
-                                 float rounding, std::uint64_t seed, std::uint64_t first_point, int n_threads,
-                                 Index batch, bool hogwild, bool shuffle, Isa isa) {
-  const PostingsProblem problem{csr_of(x, n_features),
-                                {labels_indptr, labels},
-                                {indptr, classes},
-                                values,
-                                intercept,
-                                {squares, offset},
-                                {intercept_squares, intercept_offset},
-                                sample_weight,
-                                label_loss(loss, 0),
-                                rounding};
-  Settings loop;
-  loop.seed = seed;
-  loop.first_point = first_point;
-  loop.n_threads = n_threads;
-  loop.batch = batch;
-  loop.hogwild = hogwild;
-  loop.shuffle = shuffle;
-  loop.isa = isa;
-  return postings_trainer(problem, loop);
+struct PostingsCall {
+  py::object x;
+  py::ssize_t n_features = 0;
+  std::span<const Offset> labels_indptr;
+  std::span<const Index> labels;
+  std::span<const Offset> indptr;
+  std::span<const Index> classes;
+  std::span<float> values, squares, intercept, intercept_squares;
+  float offset = 0, intercept_offset = 0, rounding = 0;
+  std::span<const double> sample_weight;
+  std::string loss;
+  Settings settings;
+};
+
+Fields<PostingsCall> trainer_fields() {
+  using Call = PostingsCall;
+  Fields<Settings> settings("Settings");
+  settings.needs<&Settings::seed, &Settings::n_threads, &Settings::batch, &Settings::hogwild, &Settings::shuffle,
+                 &Settings::isa>();
+  settings.takes<&Settings::first_point>();
+  Fields<Call> fields("postings_trainer");
+  fields.needs<&Call::x, &Call::n_features, &Call::labels_indptr, &Call::labels, &Call::indptr, &Call::classes,
+               &Call::values, &Call::squares, &Call::intercept, &Call::intercept_squares, &Call::offset,
+               &Call::intercept_offset, &Call::loss, &Call::rounding>();
+  fields.takes<&Call::sample_weight>();
+  return fields.with<&Call::settings>(settings);
+}
+
+std::unique_ptr<Trainer> trainer(const PostingsCall& call) {
+  const PostingsProblem problem{csr_of(call.x, call.n_features),
+                                {call.labels_indptr, call.labels},
+                                {call.indptr, call.classes},
+                                call.values,
+                                call.intercept,
+                                {call.squares, call.offset},
+                                {call.intercept_squares, call.intercept_offset},
+                                call.sample_weight,
+                                label_loss(call.loss, 0),
+                                call.rounding};
+  return postings_trainer(problem, call.settings);
 }
 
 }  // namespace
@@ -55,10 +71,9 @@ std::unique_ptr<Trainer> trainer(const py::object& x, py::ssize_t n_features, st
 void bind_postings(py::module_& m) {
   m.def("support", &support, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "min_count"_a,
         "Pairs of a feature and a label that so many rows have: indptr and classes, by feature.");
-  m.def("postings_trainer", &trainer, py::kw_only(), "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "indptr"_a,
-        "classes"_a, "values"_a, "squares"_a, "intercept"_a, "intercept_squares"_a, "offset"_a, "intercept_offset"_a,
-        "sample_weight"_a, "loss"_a, "rounding"_a, "seed"_a, "first_point"_a = 0, "n_threads"_a, "batch"_a, "hogwild"_a,
-        "shuffle"_a, "isa"_a, KeepAll());
+  const Fields<PostingsCall> fields = trainer_fields();
+  list_fields(m, fields);
+  m.def("postings_trainer", [fields](const py::kwargs& given) { return trainer(fields.of(given)); }, KeepAll());
 }
 
 }  // namespace manyclass

@@ -7,6 +7,7 @@
 #include "manyclass/train/gaussian_posterior.hpp"
 #include "manyclass/train/labels.hpp"
 #include "manyclass/train/plan.hpp"
+#include "manyclass/train/posterior_spread.hpp"
 #include "manyclass/train/problem.hpp"
 #include "manyclass/weights/accumulate.hpp"
 #include "manyclass/weights/reorder.hpp"
@@ -255,6 +256,13 @@ void bind_train(py::module_& m) {
         return released([&] { return self.run(visits); });
       });
 
+  bind_function(m,
+                Fields<PosteriorSpread>("end_posterior_pass")
+                    .needs<&PosteriorSpread::means, &PosteriorSpread::collected, &PosteriorSpread::precisions,
+                           &PosteriorSpread::variances, &PosteriorSpread::width, &PosteriorSpread::n_used,
+                           &PosteriorSpread::prior, &PosteriorSpread::mean_weight, &PosteriorSpread::most,
+                           &PosteriorSpread::n_pass>(),
+                end_posterior_pass);
   m.attr("curvature_gain") = Curvature::gain;
   m.def(
       "step_size",

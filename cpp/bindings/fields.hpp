@@ -70,7 +70,7 @@ class Fields {
     return (member_as<member>(name_of<member>(), true), ...);
   }
 
-  // Fields that keep the struct's own value where they are not given.
+  // Fields that keep the struct's own value where they are not given, or are None.
   template <auto... member>
   Fields& takes() {
     return (member_as<member>(name_of<member>(), false), ...);
@@ -108,7 +108,7 @@ class Fields {
       const py::str key(field.name);
       if (given.contains(key)) {
         ++n_known;
-        field.put(made, given[key]);
+        if (field.needed || !given[key].is_none()) field.put(made, given[key]);
       } else if (field.needed) {
         throw py::type_error(name_ + " needs '" + field.name + "'");
       }

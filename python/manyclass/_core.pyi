@@ -30,6 +30,19 @@ def limit_seconds(seconds: float) -> None: ...
 
 curvature_gain: float  # steps by curvature are so many times the inverse of the curvature
 
+def end_posterior_pass(
+    *,
+    means: NDArray[np.float32],
+    collected: NDArray[np.float32],
+    precisions: NDArray[np.float32],
+    variances: NDArray[np.float32],
+    width: int,
+    n_used: int,
+    prior: float,
+    mean_weight: float,
+    most: float,
+    n_pass: int,
+) -> float: ...
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
 def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
 def accumulate(
@@ -80,9 +93,9 @@ class Plan:
         ridge: float = ...,
         exact_first_u: bool = ...,
         u_max: float = ...,
-        max_norm: float = ...,
+        max_norm: float | None = ...,
         decay: float = ...,
-        decay_every: int = ...,
+        decay_every: int | None = ...,
         noise: str = ...,
         local_step: str = ...,
         gain: float = ...,
@@ -109,8 +122,8 @@ class State:
         intercept_gradients: NDArray[np.float32] = ...,
         heads: NDArray[np.int32] = ...,
         local_scale: NDArray[np.float64] = ...,
-        sample_weight: NDArray[np.float64] = ...,
-        counts: NDArray[np.float64] = ...,
+        sample_weight: NDArray[np.float64] | None = ...,
+        counts: NDArray[np.float64] | None = ...,
         others: NDArray[np.float64] = ...,
         n_elsewhere: float = ...,
         feature_squares: NDArray[np.float64] = ...,
@@ -208,9 +221,9 @@ class LabelArrays:
         intercept: bool,
         relu: bool,
         feature_intercept: NDArray[np.float32] = ...,
-        sample_weight: NDArray[np.float64] = ...,
+        sample_weight: NDArray[np.float64] | None = ...,
         local: NDArray[np.float64] = ...,
-        counts: NDArray[np.float64] = ...,
+        counts: NDArray[np.float64] | None = ...,
     ) -> None: ...
 
 # bind_weights
@@ -231,6 +244,23 @@ class CountMixture:
         repeats: float = ...,
         power: float = ...,
     ) -> None: ...
+
+class LabelMixtures:
+    def __init__(
+        self,
+        weights: Weights,
+        x: _Csr,
+        labels: NDArray[np.int32],
+        sample_weight: NDArray[np.float64],
+    ) -> None: ...
+    def add_scores(self, first: int, scores: NDArray[np.float32]) -> None: ...
+    def loss(
+        self, share: float, repeats: float, *, shrinkage: float, has_own: bool, counts_own: bool, power: float
+    ) -> tuple[float, list[float]]: ...
+    def best_shares(
+        self, *, shrinkage: float, has_own: bool, counts_own: bool, power: float
+    ) -> tuple[dict[str, Any], bool, float]: ...
+    def best(self) -> tuple[dict[str, Any], bool, float] | None: ...
 
 class Weights:
     def __init__(
@@ -404,7 +434,7 @@ def loss_and_gradient(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64] = ...,
+    sample_weight: NDArray[np.float64] | None = ...,
     room: NDArray[np.float64] = ...,
     gradient: NDArray[np.float64],
     intercept_gradient: NDArray[np.float64],
@@ -419,7 +449,7 @@ def softmax_totals(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64] = ...,
+    sample_weight: NDArray[np.float64] | None = ...,
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
@@ -431,7 +461,7 @@ def duality_gap(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64] = ...,
+    sample_weight: NDArray[np.float64] | None = ...,
     alpha: float,
     squares: float,
     fit_intercept: bool,
@@ -446,7 +476,7 @@ def balanced_softmax(
     intercept: NDArray[np.float64],
     n_classes: int,
     labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64] = ...,
+    sample_weight: NDArray[np.float64] | None = ...,
     normalizers: NDArray[np.float64],
     keep: NDArray[np.float64],
     fill: NDArray[np.float64],
@@ -538,8 +568,44 @@ def label_odds(
     log_losses: NDArray[np.float64] = ...,
     label_losses: NDArray[np.float64] = ...,
     own: NDArray[np.float64] = ...,
-    counts: NDArray[np.float64] = ...,
+    counts: NDArray[np.float64] | None = ...,
 ) -> None: ...
+def platt_scaling(
+    *,
+    lowest: float,
+    counts: NDArray[np.float64],
+    own: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    n_rows: float,
+    most_factor: float,
+    most_offset: float,
+) -> tuple[float, float, float]: ...
+def best_scales(
+    *,
+    terms: list[NDArray[np.float32]],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    loss: str,
+    start: list[float],
+    low: list[float],
+    high: list[float] = ...,
+    n_threads: int,
+    weights: NDArray[np.float64] = ...,
+    sum_of: NDArray[np.float64] = ...,
+) -> tuple[list[float], float]: ...
+def learnt_scales(
+    *,
+    terms: list[NDArray[np.float32]],
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    loss: str,
+    means: NDArray[np.float64],
+    precisions: NDArray[np.float64],
+    least: float,
+    n_threads: int,
+    weights: NDArray[np.float64] = ...,
+    sum_of: NDArray[np.float64] = ...,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def bisimplex_projections(
     scores: NDArray[np.float32],
     indptr: NDArray[np.int64],
@@ -922,7 +988,7 @@ def postings_trainer(
     intercept_squares: NDArray[np.float32],
     offset: float,
     intercept_offset: float,
-    sample_weight: NDArray[np.float64],
+    sample_weight: NDArray[np.float64] | None = ...,
     loss: str,
     rounding: float,
     seed: int,

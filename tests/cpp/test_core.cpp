@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/core/simd.hpp"
+#include "manyclass/math/box_minimum.hpp"
 #include "manyclass/math/root.hpp"
 #include "manyclass/train/row_steps.hpp"
 #include "manyclass/weights/reorder.hpp"
@@ -238,6 +241,42 @@ void roots_are_found_from_any_start() {
   }
 }
 
+void minima_are_found_in_a_box_and_at_its_ends() {
+  const double none = std::numeric_limits<double>::infinity();
+  const auto parabola = [](std::span<const double> x, std::span<double> g) {
+    const double a = x[0] - 1, b = x[1] + 2;
+    g[0] = 4 * a + b;
+    g[1] = a + 3 * b;
+    return 0.5 * (a * g[0] + b * g[1]);
+  };
+  constexpr CloseEnough close{.gain = 1e-14, .slope = 1e-9, .most_looks = 30};
+  for (const double start : {-50.0, 0.0, 0.4, 7.0}) {
+    const std::vector<double> at{start, -start};
+    const BoxMinimum free = minimum_in_box(parabola, at, {{-none, -none}, {none, none}}, close);
+    CHECK(std::fabs(free.at[0] - 1) < 1e-7 && std::fabs(free.at[1] + 2) < 1e-7 && std::fabs(free.value) < 1e-14);
+    // With x_1 = 0 the slope of the other is 4 (x_0 - 1) + 2.
+    const BoxMinimum held = minimum_in_box(parabola, at, {{0, 0}, {none, none}}, close);
+    CHECK(std::fabs(held.at[0] - 0.5) < 1e-7 && held.at[1] == 0);
+    const BoxMinimum point = minimum_in_box(parabola, at, {{3, 4}, {3, 4}}, close);
+    CHECK(point.at[0] == 3 && point.at[1] == 4 && point.value == 0.5 * (2 * 14 + 6 * 20));
+  }
+  const auto bent = [](std::span<const double> x, std::span<double> g) {  // Rosenbrock's
+    const double a = 1 - x[0], b = x[1] - x[0] * x[0];
+    g[0] = -2 * a - 400 * x[0] * b;
+    g[1] = 200 * b;
+    return a * a + 100 * b * b;
+  };
+  const std::vector<double> far{-1.2, 1};
+  const BoxMinimum found = minimum_in_box(bent, far, {{-none, -none}, {none, none}}, close);
+  CHECK(std::fabs(found.at[0] - 1) < 1e-4 && std::fabs(found.at[1] - 1) < 1e-4);
+  const auto logarithm = [](std::span<const double> x, std::span<double> g) {  // no number below 0
+    g[0] = 1 - 1 / x[0];
+    return x[0] - std::log(x[0]);
+  };
+  const std::vector<double> large{40};
+  CHECK(std::fabs(minimum_in_box(logarithm, large, {{-none}, {none}}, close).at[0] - 1) < 1e-5);
+}
+
 void classes_are_reordered_in_place() {
   const std::vector<Index> source{2, 0, 1, 3};
   std::vector<float> columns{0, 1, 2, 3, 9, 10, 11, 12, 13, 9};
@@ -325,6 +364,7 @@ int main() {
   little_work_and_other_threads_do_not_ask();
   shares_are_a_partition();
   roots_are_found_from_any_start();
+  minima_are_found_in_a_box_and_at_its_ends();
   classes_are_reordered_in_place();
   a_row_moves_along_its_sum_whatever_comes_last();
   sums_made_together_are_those_made_alone();

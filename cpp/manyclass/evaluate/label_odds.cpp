@@ -2,12 +2,14 @@
 #include "manyclass/evaluate/label_odds.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
+#include "manyclass/math/box_minimum.hpp"
 #include "manyclass/math/elementary.hpp"
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/math/sums.hpp"
@@ -118,6 +120,41 @@ void label_odds(const LabelOdds& q, const LabelOddsSums& sums) {
       run_with(q.isa, [&] { of_row(q, sums, i, v, odds); });
     }
   });
+}
+
+PlattScaling platt_scaling(const PlattQuestion& q) {
+  if (q.weights.size() != q.own.size() || q.counts.empty() || !(q.lowest < 0)) {
+    throw std::invalid_argument("the weights or the bins do not fit the labels");
+  }
+  double total = 0;
+  for (const double weight : q.weights) total += weight;
+  const double width = -q.lowest / static_cast<double>(q.counts.size());
+  const auto loss = [&](std::span<const double> at, std::span<double> slopes) {
+    const double a = at[0], c = at[1];
+    double value = 0, by_factor = 0, by_offset = 0;
+    for (std::size_t b = 0; b < q.counts.size(); ++b) {
+      if (q.counts[b] == 0) continue;
+      const double middle = q.lowest + width * (static_cast<double>(b) + 0.5), odds = a * middle + c;
+      const double wrong = q.counts[b] * expit(odds);
+      value += q.counts[b] * softplus(odds);
+      by_factor += wrong * middle;
+      by_offset += wrong;
+    }
+    for (std::size_t l = 0; l < q.own.size(); ++l) {
+      const double odds = a * q.own[l] + c, missed = q.weights[l] * expit(-odds);
+      value += q.weights[l] * softplus(-odds);
+      by_factor -= missed * q.own[l];
+      by_offset -= missed;
+    }
+    slopes[0] = by_factor / total;
+    slopes[1] = by_offset / total;
+    return value / total;
+  };
+  // The start is that of a softmax whose probabilities, times the number of labels of a row, are those of its labels.
+  const std::array start{1.0, std::log(total / q.n_rows)};
+  const Box box{{1 / q.most_factor, -q.most_offset}, {q.most_factor, q.most_offset}};
+  const BoxMinimum found = minimum_in_box(loss, start, box, {.gain = 1e-12, .slope = 1e-8, .most_looks = 20});
+  return {found.at[0], found.at[1], found.value * total};
 }
 
 }  // namespace manyclass

@@ -37,4 +37,23 @@ struct LabelOddsSums {
 // Throws std::invalid_argument where labels or sizes do not fit.
 void label_odds(const LabelOdds& question, const LabelOddsSums& sums);
 
+// What tells the two numbers of Platt's scaling P = 1 / (1 + e^-(a v + c)).
+struct PlattQuestion {
+  double lowest = 0;                // of v: the bins divide [lowest, 0]
+  std::span<const double> counts;   // the weights of wrong classes by bins of v
+  std::span<const double> own;      // v of each label
+  std::span<const double> weights;  // of the labels
+  double n_rows = 0;                // the weights of the rows in all
+  double most_factor = 0;           // a is in [1 / most, most]
+  double most_offset = 0;           // |c| is at most that
+};
+
+struct PlattScaling {
+  double factor, offset;  // a, c
+  double loss;            // the sum over all rows and classes of -log P of a label and -log (1 - P) of another class
+};
+
+// The numbers of least loss, which is convex in them.
+PlattScaling platt_scaling(const PlattQuestion& question);
+
 }  // namespace manyclass

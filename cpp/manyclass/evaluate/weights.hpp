@@ -52,6 +52,8 @@ class Weights {
   bool reads_x() const { return by_feature_ || !indptr_.empty(); }
   bool reads_phi() const { return width_ > 0 && !by_feature_; }
 
+  const CountMixture& counts() const { return counts_; }
+
   // See evaluate/log_loss.hpp and evaluate/top_k.hpp. All throw std::invalid_argument where the points are not what the
   // weights read.
   void scores(const AnyPoints& points, const Asked& asked, std::span<float> out) const;

@@ -1,10 +1,10 @@
 // See label_losses.hpp.
 #include "manyclass/exact/label_losses.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <vector>
+
+#include "manyclass/exact/labels_first.hpp"
 
 namespace manyclass {
 
@@ -17,44 +17,18 @@ void check_rows(const LabelledRows& rows) {
   }
 }
 
-// Calls f(begin, end) for each stretch of classes between labels.
-template <class F>
-void between(std::span<const Index> labels, std::size_t n_classes, const F& f) {
-  std::size_t begin = 0;
-  for (const Index label : labels) {
-    f(begin, static_cast<std::size_t>(label));
-    begin = static_cast<std::size_t>(label) + 1;
-  }
-  f(begin, n_classes);
-}
-
 // loss_of(i) at row i.
 template <class LossOf>
 void each_row(const LabelledRows& rows, Isa isa, const RowLosses& out, const LossOf& loss_of) {
   check_rows(rows);
   LossMemory memory;
-  std::vector<float> z(rows.n_classes), g(rows.n_classes);  // the labels, then the wrong classes
+  LabelsFirst row(rows.n_classes);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const Index> labels = rows.labels.of(i);
-    const auto from = rows.scores.subspan(i * rows.n_classes, rows.n_classes);
-    const auto to = out.gradients.subspan(i * rows.n_classes, rows.n_classes);
-    const std::size_t p = labels.size();
-    for (std::size_t k = 0; k < p; ++k) z[k] = from[static_cast<std::size_t>(labels[k])];
-    std::size_t at = p;
-    between(labels, rows.n_classes, [&](std::size_t begin, std::size_t end) {
-      std::ranges::copy(from.subspan(begin, end - begin), z.data() + at);
-      at += end - begin;
-    });
-    const LabelScores scores{std::span(z).first(p), std::span(z).subspan(p)};
-    LabelGradient slopes{std::span(g).first(p), std::span(g).subspan(p)};
+    row.gather(rows.scores.subspan(i * rows.n_classes, rows.n_classes), rows.labels.of(i));
+    LabelGradient slopes = row.gradient();
     const auto loss = loss_of(i);
-    run_with(isa, [&] { out.values[i] = loss(scores, slopes, memory); });
-    for (std::size_t k = 0; k < p; ++k) to[static_cast<std::size_t>(labels[k])] = g[k];
-    at = p;
-    between(labels, rows.n_classes, [&](std::size_t begin, std::size_t end) {
-      std::ranges::copy(std::span(g).subspan(at, end - begin), to.data() + begin);
-      at += end - begin;
-    });
+    run_with(isa, [&] { out.values[i] = loss(row.scores(), slopes, memory); });
+    row.scatter(out.gradients.subspan(i * rows.n_classes, rows.n_classes));
   }
 }
 

@@ -64,6 +64,18 @@ inline double sum_of(std::span<const float> values) {
   return total;
 }
 
+// The sum of products of floats, which a double holds as they are, in double precision.
+inline double sum_of_products(std::span<const float> a, std::span<const float> b) {
+  constexpr std::size_t lanes = 8;
+  double sums[lanes] = {};
+  std::size_t n = 0;
+  for (; n + lanes <= a.size(); n += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) sums[l] += static_cast<double>(a[n + l]) * static_cast<double>(b[n + l]);
+  }
+  for (; n < a.size(); ++n) sums[0] += static_cast<double>(a[n]) * static_cast<double>(b[n]);
+  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
 inline void raise(FourFloats& most, const FourFloats& four) { most = four > most ? four : most; }
 
 // Raises sixteen running maxima by the values in whole lines; returns how many those are. A NaN among the values is

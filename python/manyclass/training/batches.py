@@ -125,9 +125,9 @@ class BatchesTraining(CoreTraining):
             n_hidden=weights.n_hidden,
             intercept=weights.intercept_column or (weights.by_minibatches and plan.fit_intercept),
             relu=weights.relu,
-            sample_weight=NO_DOUBLES if sample_weight is None else sample_weight,
+            sample_weight=sample_weight,
             local=self._local,
-            counts=NO_DOUBLES if seen is None else seen.counts,
+            counts=None if seen is None else seen.counts,
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
 
@@ -187,44 +187,21 @@ class BatchesTraining(CoreTraining):
         plan = self.plan
         if source not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(source)
-        return _core.Trainer.labels(
-            self._arrays,
-            loss=plan.loss,
-            smoothing=plan.smoothing,
-            implicit=plan.implicit,
-            source=source,
-            selection=plan.sampler,
-            n_negatives=min(plan.n_negatives, self.weights.n_classes),
-            options=dict(plan.options),
-            log_alpha=plan.log_q,
-            share_classes=plan.share_classes is not False,
-            index=None if self._index is None else self._index.core,
-            budget=plan.budget,
-            n_iter=plan.n_iter,
-            step=plan.step,
-            tolerance=plan.tolerance,
-            n_probe=1 if self._index is None else self._index.n_probe_,
-            **self._double_sum(),
-            seed=plan.seed,
-            first_point=self._first_point,
-            n_threads=plan.n_threads,
-            batch=self.batch,
-            shuffle=plan.shuffle,
-            isa="auto",
-        )
-
-    def _double_sum(self) -> dict[str, Any]:
-        """Return what the core has of the double sum."""
-        chosen = self.plan.double_sum
-        if chosen is None:
-            return {}
-        return {
-            "rule": chosen.rule,
-            "rule_options": dict(chosen.options),
-            "reduction": chosen.reduction,
-            "formulation": chosen.formulation,
-            "local_step": chosen.step,
+        index, chosen = self._index, plan.double_sum
+        own = plan.shared_with("Trainer.labels") | {
+            "index": None if index is None else index.core,
+            "n_probe": None if index is None else index.n_probe_,
+            "source": source,
+            "selection": plan.sampler,
+            "n_negatives": min(plan.n_negatives, self.weights.n_classes),
+            "options": dict(plan.options),
+            "log_alpha": plan.log_q,
+            "share_classes": plan.share_classes is not False,
         }
+        if chosen is not None:
+            own |= {name: getattr(chosen, name) for name in ("rule", "reduction", "formulation")}
+            own |= {"rule_options": dict(chosen.options), "local_step": chosen.step}
+        return _core.Trainer.labels(self._arrays, **own, first_point=self._first_point, batch=self.batch, isa="auto")
 
     def _new_index(self, source: str) -> Index:
         """Return an index of the present rows that probes as many clusters as points of the training data need."""

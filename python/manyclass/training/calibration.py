@@ -30,8 +30,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit
+from scipy.optimize import minimize_scalar
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, csr_parts
@@ -140,20 +139,11 @@ def rows_to_hold_out(labels: Labels, n_rows: int, random: np.random.RandomState)
     ValueError
         If there is no such row.
     """
-    order = random.permutation(len(labels))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    of_entry = np.repeat(place, np.diff(labels.indptr))  # when the row of each label of a row is drawn
-    first = np.full(int(labels.ids.max()) + 1, len(order), dtype=np.int64)
-    np.minimum.at(first, labels.ids, of_entry)
-    free = np.ones(len(order), dtype=bool)
-    free[first[first < len(order)]] = False
-    if not free.any():
+    held = labels.spare(n_rows, random)
+    if not held.any():
         raise ValueError(
             "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"
         )
-    held = np.zeros(len(order), dtype=bool)
-    held[order[free][:n_rows]] = True
     return held
 
 
@@ -226,7 +216,7 @@ def _log_losses(scores: Floats, labels: Ids, noise: str, n_threads: int) -> Doub
 
 def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
     """Both numbers of the logistic function, by a histogram of v over all labels of all rows."""
-    width, counts, before = -LOWEST / BINS, np.zeros(BINS), 0.0
+    counts, before = np.zeros(BINS), 0.0
     own, of_own = np.empty(len(labels.ids)), np.repeat(r, np.diff(labels.indptr))
     for first, scores in tiles():
         rows = slice(first, first + len(scores))
@@ -240,24 +230,10 @@ def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
         }
         _core.label_odds(scores=scores, **question, n_threads=1, label_losses=losses, own=own[at], counts=counts)
         before += scores.shape[1] * float(r[rows] @ losses)
-    middle = LOWEST + width * (np.arange(BINS) + 0.5)
-    total = of_own.sum()
-
-    def loss(numbers: Doubles) -> tuple[float, Doubles]:
-        a, c = numbers
-        others, right = a * middle + c, a * own + c
-        value = counts @ np.logaddexp(0, others) + of_own @ np.logaddexp(0, -right)
-        wrong, missed = counts * expit(others), of_own * expit(-right)
-        slopes = np.array([wrong @ middle - missed @ own, wrong.sum() - missed.sum()])
-        return float(value / total), slopes / total
-
-    # The start is that of a softmax whose probabilities, times the number of labels of a row, are those of its labels.
-    start = np.array([1.0, np.log(total / r.sum())])
-    bounds = [(1 / MOST, MOST), (-MOST_OFFSET, MOST_OFFSET)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12, "gtol": 1e-8})
-    a, c = (float(number) for number in found.x)
     n = float(r.sum())
-    return Calibration(1 / a, c, len(r), before / n, float(found.fun * total / n))
+    ends = {"most_factor": MOST, "most_offset": MOST_OFFSET}
+    a, c, after = _core.platt_scaling(lowest=LOWEST, counts=counts, own=own, weights=of_own, n_rows=n, **ends)
+    return Calibration(1 / a, c, len(r), before / n, after / n)
 
 
 def label_log_losses(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.training.plan import PointsPlan, Utility
+from manyclass.training.plan import PointsPlan
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
@@ -34,55 +34,25 @@ def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **
     )
 
 
-def core_plan(
-    plan: PointsPlan,
-    n_classes: int,
-    *,
-    batch: int,
-    u_max: float = np.inf,
-    first_point: int = 0,
-    exact_first_u: bool = False,
-) -> _core.Plan:
-    """Return the core's plan.
+def core_plan(plan: PointsPlan, n_classes: int, **more: Any) -> _core.Plan:
+    """Return the core's plan, with `more` of its fields: `batch` points see the same weights.
 
-    `batch` points see the same weights, `u_max` is the most that u can be, the draws of points are named from
-    `first_point` on, and `exact_first_u` says what a u of NaN begins at: its exact value, or what its own draw makes of
-    it.
+    Others may be `u_max`, the most that u can be; `first_point`, from which on the draws of points are named; and
+    `exact_first_u`, whether a u of NaN begins at its exact value or at what its own draw makes of it.
     """
-    return _core.Plan(
-        solver=plan.solver,
-        formulation=plan.formulation,
-        selection=plan.sampler,
-        root=plan.root,
-        partition=plan.partition,
-        n_negatives=min(plan.n_negatives, n_classes),
-        options=dict(plan.options),
-        seed=plan.seed,
-        first_point=first_point,
-        n_threads=plan.n_threads,
-        batch=batch,
-        mean_of_batch=plan.batch_size is not None,
-        share_classes=bool(plan.share_classes),
-        hogwild=plan.hogwild and plan.n_threads > 1,
-        shuffle=plan.shuffle,
-        ridge=plan.alpha,
-        u_max=u_max,
-        exact_first_u=exact_first_u,
-        max_norm=np.inf if plan.max_norm is None else plan.max_norm,
-        decay=plan.schedule.decay,
-        decay_every=plan.schedule.decay_every or 0,
-        isa="auto",
-        **({} if plan.utility is None else _bound_of(plan.utility)),
-    )
-
-
-def _bound_of(utility: Utility) -> dict[str, Any]:
-    """Return what the core's plan has of augment and reduce."""
-    bound = {
-        "noise": utility.noise,
-        "local_step": utility.local_step,
-        "gain": utility.gain,
-        "power": utility.gain_power,
-        "floor": utility.floor,
+    made = plan.shared_with("Plan") | {
+        "selection": plan.sampler,
+        "n_negatives": min(plan.n_negatives, n_classes),
+        "options": dict(plan.options),
+        "mean_of_batch": plan.batch_size is not None,
+        "hogwild": plan.hogwild and plan.n_threads > 1,
+        "ridge": plan.alpha,
+        "decay": plan.schedule.decay,
+        "decay_every": plan.schedule.decay_every,
+        "isa": "auto",
     }
-    return bound if utility.family is None else {**bound, "family": utility.family.core}
+    utility = plan.utility
+    if utility is not None:
+        made |= {name: getattr(utility, name) for name in ("noise", "local_step", "gain", "floor")}
+        made |= {"power": utility.gain_power, "family": utility.family and utility.family.core}
+    return _core.Plan(**made, **more)

@@ -26,6 +26,7 @@ from manyclass.training.passes import drive, warn_user
 from manyclass.training.plan import FullBatchPlan, Labels, Plan
 from manyclass.training.squares import Squares
 from manyclass.training.validation import UNUSED_SCALE, Validation
+from manyclass.training.weighting import taken
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -164,127 +165,6 @@ def standard_error(values: Doubles, weights: Doubles | None) -> float:
     return float(np.sqrt(np.sum(np.square(weights * away))) / weights.sum())
 
 
-@dataclass
-class Probe:
-    """Looks at the exact loss of some points.
-
-    Attributes
-    ----------
-    x, labels : the points
-    at_zero : float
-        Loss of W = 0, in nats.
-    after : frozenset of int
-        Passes after which to look, beside the last one.
-    weights : ndarray of shape (n_points,) or None
-        The weights of the points.
-    looks : dict of int to (float, float)
-        The mean loss and its standard error, by pass; 0: before the first.
-    least_rise : float
-        The rise above the least mean, in nats, from which on it shows divergence.
-    paired : bool
-        Whether a rise is compared with the standard error of the points' own differences, by which all of the training
-        points tell it exactly; otherwise with that of the last mean.
-    share : float
-        How much of all training points these are.
-    ridge : float
-        The objective has ridge / 2 |W|^2 beside the loss, and so have the looks.
-    """
-
-    x: Matrix
-    labels: Labels
-    at_zero: float
-    after: frozenset[int]
-    weights: Doubles | None = None
-    looks: dict[int, tuple[float, float]] = field(default_factory=dict)
-    least_rise: float = math.inf
-    paired: bool = False
-    share: float = 0.0
-    ridge: float = 0.0
-    _best: Doubles | None = field(default=None, repr=False)
-    _rise_error: float | None = None
-
-    @classmethod
-    def of(
-        cls,
-        x: Matrix,
-        labels: Labels,
-        n_classes: int,
-        *,
-        at_zero: float,
-        n_drawn: int,
-        max_iter: int,
-        noise: bool,
-        weights: Doubles | None = None,
-        paired: bool = False,
-        ridge: float = 0.0,
-    ) -> Probe:
-        """Choose points and passes; `n_drawn` classes make a step, `noise` is that of random utilities."""
-        n_points = len(labels)
-        passes = [2**k for k in range(max_iter.bit_length()) if 2**k < max_iter]
-        cost = n_classes * (COST_OF_NOISE if noise else 1)
-        affordable = int(max(SHARE * n_points * (min(n_drawn, n_classes) + 1) * max_iter, FREE) / cost)
-        if affordable < FEWEST * (len(passes) + 1):
-            passes = []
-        size = min(n_points, MOST, max(FEWEST, affordable // (len(passes) + 1)))
-        rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
-        some = None if weights is None else weights[rows]
-        return cls(
-            x[rows],
-            labels.of(rows),
-            at_zero,
-            frozenset(passes),
-            some,
-            least_rise=(RISE if max_iter >= LONG else RISE_OF_FEW * at_zero) if paired else TOO_MUCH * at_zero,
-            paired=paired,
-            share=size / n_points,
-            ridge=ridge,
-        )
-
-    def look(self, state: TrainingState, n_iter: int) -> bool:
-        """Note the loss of the iterate after pass n_iter; return whether it is no number, so that training is to stop.
-
-        A high one is no reason: large steps may begin above W = 0 and come down as they fall.
-        """
-        with np.errstate(invalid="ignore", over="ignore"):
-            found = self._losses(state)
-            if self.ridge > 0:
-                found = found + self.ridge / 2 * state.squared_norm()
-            mean = float(np.average(found, weights=self.weights))
-            error = standard_error(found, self.weights)
-            if all(mean < before for before, _ in self.looks.values()):
-                self._best, self._rise_error = found, None
-            elif self.paired and self._best is not None:
-                of_sample = standard_error(found - self._best, self.weights)
-                self._rise_error = of_sample * float(np.sqrt(max(0.0, 1 - self.share)))
-        self.looks[n_iter] = (mean, error)
-        return not np.isfinite(mean)
-
-    def verdict(self) -> str | None:
-        """How the looks show divergence; None if they do not."""
-        if not self.looks:
-            return None
-        where = f"of {len(self.labels)} training points"
-        best = min(self.looks, key=lambda n_iter: self.looks[n_iter][0])
-        last = max(self.looks)
-        (low, _), (high, error) = self.looks[best], self.looks[last]
-        before, _ = self.looks.get(0, (0.0, 0.0))  # of a model that goes on, to which new classes are improbable
-        if not high - 2 * error <= TOO_HIGH * max(self.at_zero, before):
-            return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
-        if self._rise_error is not None:
-            error = self._rise_error
-        if high - 2 * error <= low + self.least_rise:
-            return None
-        return f"the exact loss {where} rose from {low:.4g} after pass {best} to {high:.4g} after pass {last}"
-
-    def _losses(self, state: TrainingState) -> Doubles:
-        if len(self.labels.ids) == len(self.labels):
-            return state.log_losses(self.x, self.labels.ids)
-        scores = np.ascontiguousarray(state.scores(self.x))
-        if not np.all(np.isfinite(scores)):
-            return np.full(len(self.labels), np.inf)
-        return _core.losses(scores, self.labels.indptr, self.labels.ids, loss="cross_entropy")[0]
-
-
 @dataclass(frozen=True)
 class Signs:
     """By what a training shows that it diverges.
@@ -311,6 +191,96 @@ class Signs:
     bounded: bool = True
     minimised: bool = False
     ridge: float = 0.0
+
+
+class Probe:
+    """Looks at the exact loss of some points.
+
+    Parameters
+    ----------
+    x, labels : the points of the training, of which some are chosen, and passes after which to look
+    n_classes : int
+    signs : Signs
+        A rise that is told is compared with the standard error of the points' own differences, by which all of the
+        training points tell it exactly; others with that of the last mean.
+    max_iter : int
+        Passes of the training.
+    weights : ndarray of shape (n_points,) or None
+        The weights of the points.
+
+    Attributes
+    ----------
+    looks : dict of int to (float, float)
+        The mean loss, and ridge / 2 |W|^2 beside it, and its standard error, by pass; 0: before the first.
+    after : frozenset of int
+        Passes after which to look, beside the last one.
+    least_rise : float
+        The rise above the least mean, in nats, from which on it shows divergence.
+    """
+
+    def __init__(
+        self, x: Matrix, labels: Labels, n_classes: int, signs: Signs, max_iter: int, weights: Doubles | None = None
+    ) -> None:
+        assert signs.n_drawn is not None
+        n_points = len(labels)
+        passes = [2**k for k in range(max_iter.bit_length()) if 2**k < max_iter]
+        cost = n_classes * (COST_OF_NOISE if signs.noise != "gumbel" else 1)
+        affordable = int(max(SHARE * n_points * (min(signs.n_drawn, n_classes) + 1) * max_iter, FREE) / cost)
+        if affordable < FEWEST * (len(passes) + 1):
+            passes = []
+        size = min(n_points, MOST, max(FEWEST, affordable // (len(passes) + 1)))
+        rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
+        self.x, self.labels, self.weights = x[rows], labels.of(rows), taken(weights, rows)
+        self.signs, self.after = signs, frozenset(passes)
+        self.looks: dict[int, tuple[float, float]] = {}
+        of_few = RISE if max_iter >= LONG else RISE_OF_FEW * signs.at_zero
+        self.least_rise = of_few if signs.minimised else TOO_MUCH * signs.at_zero
+        self._left = max(0.0, 1 - size / n_points)  # how much of all points are others
+        self._best: Doubles | None = None
+        self._rise_error: float | None = None
+
+    def look(self, state: TrainingState, n_iter: int) -> bool:
+        """Note the loss of the iterate after pass n_iter; return whether it is no number, so that training is to stop.
+
+        A high one is no reason: large steps may begin above W = 0 and come down as they fall.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            found = self._losses(state)
+            if self.signs.ridge > 0:
+                found = found + self.signs.ridge / 2 * state.squared_norm()
+            mean = float(np.average(found, weights=self.weights))
+            error = standard_error(found, self.weights)
+            if all(mean < before for before, _ in self.looks.values()):
+                self._best, self._rise_error = found, None
+            elif self.signs.minimised and self._best is not None:
+                self._rise_error = standard_error(found - self._best, self.weights) * float(np.sqrt(self._left))
+        self.looks[n_iter] = (mean, error)
+        return not np.isfinite(mean)
+
+    def verdict(self) -> str | None:
+        """How the looks show divergence; None if they do not."""
+        if not self.looks:
+            return None
+        where = f"of {len(self.labels)} training points"
+        best = min(self.looks, key=lambda n_iter: self.looks[n_iter][0])
+        last = max(self.looks)
+        (low, _), (high, error) = self.looks[best], self.looks[last]
+        before, _ = self.looks.get(0, (0.0, 0.0))  # of a model that goes on, to which new classes are improbable
+        if not high - 2 * error <= TOO_HIGH * max(self.signs.at_zero, before):
+            return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
+        if self._rise_error is not None:
+            error = self._rise_error
+        if high - 2 * error <= low + self.least_rise:
+            return None
+        return f"the exact loss {where} rose from {low:.4g} after pass {best} to {high:.4g} after pass {last}"
+
+    def _losses(self, state: TrainingState) -> Doubles:
+        if len(self.labels.ids) == len(self.labels):
+            return state.log_losses(self.x, self.labels.ids)
+        scores = np.ascontiguousarray(state.scores(self.x))
+        if not np.all(np.isfinite(scores)):
+            return np.full(len(self.labels), np.inf)
+        return _core.losses(scores, self.labels.indptr, self.labels.ids, loss="cross_entropy")[0]
 
 
 class CoreTraining(ABC):
@@ -360,18 +330,8 @@ class CoreTraining(ABC):
         self.state = TrainingState(0, 0.0, np.nan, 0, self.weights, self.scale, self.position, n_threads, signs.noise)
         self._most = 2 * signs.at_zero if signs.bounded and not self.goes_on else math.inf
         if signs.n_drawn is not None:
-            self._probe = Probe.of(
-                self.x,
-                self.labels,
-                self.weights.n_classes,
-                at_zero=signs.at_zero,
-                n_drawn=signs.n_drawn,
-                max_iter=plan.max_iter,
-                noise=signs.noise != "gumbel",
-                weights=self.sample_weight,
-                paired=signs.minimised,
-                ridge=signs.ridge,
-            )
+            given = (self.x, self.labels, self.weights.n_classes, signs, plan.max_iter)
+            self._probe = Probe(*given, self.sample_weight)
             if self.goes_on or plan.max_iter == 0:
                 self._probe.look(self.state, 0)
         self.curve, _ = drive(

@@ -19,7 +19,7 @@ from manyclass.training.passes import warn_user
 from manyclass.training.plan import FullBatchPlan
 from manyclass.training.progress import progress_bar
 from manyclass.training.validation import UNUSED_SCALE
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 # Pairs of steps and gradient changes that L-BFGS keeps; each takes 16 K (D + 1) bytes. Twenty pairs reach the optimum
@@ -54,7 +54,7 @@ class _Objective:
         self.size = n_classes * (self.n_features + plan.fit_intercept)
         self._data = core_data(x if self.sparse else np.ascontiguousarray(x))
         self._labels = labels
-        self._sample_weight = NO_DOUBLES if sample_weight is None else sample_weight
+        self._sample_weight = sample_weight
         self._room = np.empty(kept_points(x, n_classes) * n_classes)  # made once: fresh memory is slow
         self._loss = plan.loss
         self._alpha = plan.alpha

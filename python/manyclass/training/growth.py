@@ -17,9 +17,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
+from manyclass.training.start import finite_floats
 from manyclass.training.state import Features, Starts, State
 from manyclass.weights.arrays import Floats
 from manyclass.weights.weights import Weights
@@ -82,18 +83,8 @@ def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.i
     new = np.setdiff1d(np.arange(len(classes)), position)
     for k, label in zip(new, classes[new].tolist(), strict=True):
         if label in starts:
-            coef[k] = checked(label, starts[label], coef.shape[1])
-
-
-def checked(label: Any, given: ArrayLike, length: int) -> Floats:
-    """Return the vector of a class in float32."""
-    with np.errstate(over="ignore"):
-        vector = np.asarray(given, dtype=np.float32)
-    if vector.shape != (length,):
-        raise ValueError(f"new_classes[{label!r}] has shape {vector.shape}; it must be ({length},), as a row of coef_")
-    if not np.isfinite(vector).all():
-        raise ValueError(f"new_classes[{label!r}] has entries that are not finite in float32")
-    return vector
+            shape = (coef.shape[1],)
+            coef[k] = finite_floats(f"new_classes[{label!r}]", starts[label], shape, ", as a row of coef_")
 
 
 def check_starts(starts: Any) -> None:

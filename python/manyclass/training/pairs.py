@@ -15,7 +15,7 @@ from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import shares_of_classes
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, as_csr
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, as_csr
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
@@ -100,30 +100,25 @@ class _PairsTraining(CoreTraining):
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         self.squares = squares
-        self.core = _core.postings_trainer(
-            x=csr_parts(x),
-            n_features=x.shape[1],
-            labels_indptr=labels.indptr,
-            labels=labels.ids,
-            indptr=weights.indptr,
-            classes=weights.classes,
-            values=weights.values,
-            squares=squares.values,
-            intercept=weights.bias,
-            intercept_squares=squares.intercept,
-            offset=squares.offset,
-            intercept_offset=OFFSET,
-            sample_weight=NO_DOUBLES if sample_weight is None else sample_weight,
-            loss=plan.loss,
-            rounding=plan.rounding,
-            seed=plan.seed,
-            first_point=0 if seen is None else seen.n_points,
-            n_threads=plan.n_threads,
-            batch=self.batch,
-            hogwild=plan.hogwild and plan.n_threads > 1,
-            shuffle=plan.shuffle,
-            isa="auto",
-        )
+        own = plan.shared_with("postings_trainer") | {
+            "x": csr_parts(x),
+            "n_features": x.shape[1],
+            "labels_indptr": labels.indptr,
+            "labels": labels.ids,
+            "indptr": weights.indptr,
+            "classes": weights.classes,
+            "values": weights.values,
+            "squares": squares.values,
+            "intercept": weights.bias,
+            "intercept_squares": squares.intercept,
+            "offset": squares.offset,
+            "intercept_offset": OFFSET,
+            "sample_weight": sample_weight,
+            "first_point": 0 if seen is None else seen.n_points,
+            "batch": self.batch,
+            "hogwild": plan.hogwild and plan.n_threads > 1,
+        }
+        self.core = _core.postings_trainer(**own, isa="auto")
 
     def arrays(self) -> Arrays:
         """Return weights and their squares."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,6 +51,18 @@ class Labels:
         ones = np.ones(len(self.ids), dtype=np.int8)
         some = sp.csr_array((ones, self.ids, self.indptr))[points]
         return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
+
+    def spare(self, n_points: int, random: np.random.RandomState) -> NDArray[np.bool_]:
+        """Draw so many points, or fewer, that of every label at least one other point stays."""
+        order = random.permutation(len(self))
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+        first = np.full(int(self.ids.max(initial=-1)) + 1, len(order), dtype=np.int64)
+        np.minimum.at(first, self.ids, np.repeat(place, np.diff(self.indptr)))  # a label's first point, as drawn
+        free, held = np.ones(len(order), dtype=bool), np.zeros(len(order), dtype=bool)
+        free[first[first < len(order)]] = False
+        held[order[free][:n_points]] = True
+        return held
 
 
 @dataclass
@@ -109,6 +121,10 @@ class Plan:
     seed: int
     n_threads: int
     verbose: int
+
+    def shared_with(self, name: str) -> dict[str, Any]:
+        """Return the fields that a struct or a function of the core has, too."""
+        return {field: value for field, value in vars(self).items() if field in _core.fields[name]}
 
     def with_steps_over(self, divisor: float) -> Self:
         """Return the plan with its step size divided; those that are tied to it follow."""

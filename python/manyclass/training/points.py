@@ -228,9 +228,8 @@ class PointsTraining(CoreTraining):
             arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, labels)}
             arrays |= self._by_curvature(self.seen)
             first_point = self.seen.n_points
-        arrays["sample_weight"] = NO_DOUBLES if self.sample_weight is None else self.sample_weight
         u, local_scale = first_carried(plan, len(labels), n_classes)
-        found: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays}
+        found: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays, "sample_weight": self.sample_weight}
         self.carried = Carried(found["u"], found["local_scale"])  # the core moves them in place
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **found)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.

@@ -16,7 +16,7 @@ from manyclass.training.core_plan import core_plan, core_state, first_carried
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
 from manyclass.training.plan import Labels, PointsPlan
 from manyclass.training.seen import Carried
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
 from manyclass.weights.weights import Weights
 
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
@@ -50,8 +50,7 @@ class GaussianTraining(CoreTraining):
         # Precisions are without the prior's.
         self.variances, self.collected, self.precisions = (aligned_zeros(*means.matrix.shape) for _ in range(3))
         self.carried = Carried(*first_carried(plan, len(labels), n_classes))
-        given = {"sample_weight": NO_DOUBLES if weights is None else weights, **vars(self.carried)}
-        state = core_state(plan, means, labels, row_norms_sq(x), **given)
+        state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.carried))
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         self.batch = min(plan.batch_size or BATCH, len(labels))
         own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
@@ -65,18 +64,19 @@ class GaussianTraining(CoreTraining):
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a whole pass; return the mean of -bound, with the divergence from the prior, and whether it is done."""
-        gain = (1 + n_pass) ** -0.9
-        self.precisions *= np.float32(1 - gain)
-        with np.errstate(over="ignore"):
-            self.precisions += np.float32(min(gain * self.mean_weight, MOST_PRECISION)) * self.collected
-        np.minimum(self.precisions, np.float32(MOST_PRECISION), out=self.precisions)
-        self.collected[:] = 0
-        np.divide(1, np.float32(self.prior) + self.precisions, out=self.variances)
-        n_classes = self.weights.n_classes
-        m, v = (self.by_feature(a)[:, :n_classes] for a in (self.weights.matrix, self.variances))
-        with np.errstate(over="ignore"):  # an infinite loss ends training
-            terms = self.prior * (np.square(m, dtype=np.float64) + v) - 1 - (np.log(self.prior) + np.log(v))
-        self.loss += 0.5 * float(np.sum(terms)) / self.mean_weight
+        divergence = _core.end_posterior_pass(
+            means=self.weights.matrix,
+            collected=self.collected,
+            precisions=self.precisions,
+            variances=self.variances,
+            width=self.weights.matrix.shape[1],
+            n_used=self.weights.n_classes if self.weights.sparse else self.weights.matrix.shape[1],
+            prior=self.prior,
+            mean_weight=self.mean_weight,
+            most=MOST_PRECISION,
+            n_pass=n_pass,
+        )
+        self.loss += divergence / self.mean_weight
         return super().finish(n_pass)
 
     def arrays(self) -> Arrays:

@@ -83,23 +83,16 @@ class Squares:
         """Return a copy with more classes, those of before in places `position`, and with new pairs; 0 for new ones."""
 
         def grown(squares: NDArray[Any]) -> NDArray[Any]:
-            if not len(squares):
-                return squares.copy()
-            more = np.zeros(n_classes, dtype=squares.dtype)
-            more[position] = squares
+            more = np.zeros(n_classes if len(squares) else 0, dtype=squares.dtype)
+            if len(squares):
+                more[position] = squares
             return more
 
-        return Squares(
-            self.embeddings.copy(),
-            grown(self.classes),
-            self.values.copy() if new is None else np.insert(self.values, new.places, 0),
-            grown(self.intercept),
-            self.offset,
-            self.features,
-            grown(self.curvatures),
-            self.scales,
-            self.precisions,
-        )
+        of_classes: dict[str, Any] = {
+            name: grown(getattr(self, name)) for name in ("classes", "intercept", "curvatures")
+        }
+        values = self.values.copy() if new is None else np.insert(self.values, new.places, 0)
+        return replace(self, embeddings=self.embeddings.copy(), values=values, **of_classes)
 
     def of_more_pairs(self, own: Weights, other: Weights) -> Squares:
         """Return those of weights that have the pairs of others beside one's own; 0 for these."""
@@ -123,10 +116,8 @@ class Squares:
 
     def times(self, factor: float) -> Squares:
         """Return a copy times a factor."""
-        of = np.float32(factor)
-        rows = (self.embeddings * of, self.classes * of, self.values * of, self.intercept * of)
-        doubles = (self.features * factor, self.curvatures * factor, self.scales, self.precisions * factor)
-        return Squares(*rows, self.offset, *doubles)
+        names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "precisions")
+        return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""

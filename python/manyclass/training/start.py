@@ -90,15 +90,21 @@ def carried_at(weights: Weights, x: Matrix, labels: Ids, *, raman: bool, n_threa
     return losses
 
 
-def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
-    if given is None:
-        return np.zeros(shape, dtype=np.float32)
+def finite_floats(name: str, given: ArrayLike, shape: tuple[int, ...], as_what: str = "") -> Floats:
+    """Return numbers in float32; raise ValueError for another shape, or where they are not finite."""
     with np.errstate(over="ignore"):
         array = np.asarray(given, dtype=np.float32)
     if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}{as_what}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} has entries that are not finite in float32")
+    return array
+
+
+def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    if given is None:
+        return np.zeros(shape, dtype=np.float32)
+    array = finite_floats(name, given, shape)
     if np.abs(array).max(initial=0) > LARGEST:
         raise ValueError(
             f"{name} has an entry of {np.abs(array).max():.4g} in absolute value; the largest is {LARGEST:.4g}, beyond "

@@ -23,14 +23,14 @@ from manyclass.training.blend import (
     MOST_HELD_OUT_FOR_ONE,
     MOST_REMEMBERED,
     REMEMBERED,
-    SHRINKAGES,
+    SHRINKAGE,
     Scales,
     best_factor,
     best_mixture,
     best_scales,
+    label_mixtures,
     log_loss_of_shares,
     mean_log_loss,
-    mixtures_of_labels,
     own_classes,
     rows_held_out,
     rows_that_tell,
@@ -52,26 +52,24 @@ from manyclass.weights.weights import Weights
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
-Plan = BatchesPlan | PairsPlan | HybridPlan
+Term = PairsPlan | BatchesPlan
+Plan = Term | HybridPlan
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """The plans of both terms; one may be missing."""
+    """The plans of the terms of a sum: of weights on pairs, of rows over phi, or of both in this order."""
 
-    pairs: PairsPlan | None
-    rows: BatchesPlan | None
+    plans: tuple[Term, ...]
 
     @classmethod
     def of(cls, plan: Plan) -> _Terms:
-        if isinstance(plan, HybridPlan):
-            return cls(plan.pairs, plan.embeddings)
-        return cls(None, plan) if isinstance(plan, BatchesPlan) else cls(plan, None)
+        return cls((plan.pairs, plan.embeddings) if isinstance(plan, HybridPlan) else (plan,))
 
     @property
     def both(self) -> bool:
         """Whether the scores are a sum."""
-        return self.pairs is not None and self.rows is not None
+        return len(self.plans) > 1
 
     def held_out(self, n_rows: int) -> NDArray[np.bool_]:
         """Return which rows are left out of training; none where there is no scale to find."""
@@ -80,27 +78,31 @@ class _Terms:
     @property
     def seed(self) -> int:
         """Return the seed of both plans."""
-        plan = self.pairs or self.rows
-        assert plan is not None
-        return plan.seed
+        return self.plans[0].seed
 
     @property
     def most_held_out(self) -> int:
         """Return how many rows tell the scales at most: for two numbers, for one, or for none."""
         if self.both:
             return MOST_HELD_OUT
-        return MOST_HELD_OUT_FOR_ONE if self.rows is not None and self.rows.finds_scale else 0
+        return MOST_HELD_OUT_FOR_ONE if isinstance(self.plans[0], BatchesPlan) and self.plans[0].finds_scale else 0
 
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
         """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
-        n_rows, of_rows = len(points.labels), replace(call, learning_rate=None) if self.both else call
-        found = _Terms(
-            self.pairs and replace(self.pairs, **passes_of_call(self.pairs, before.history, call, n_rows)),
-            self.rows and replace(self.rows, **passes_of_call(self.rows, before.history, of_rows, n_rows)),
-        )
-        if found.rows is not None and found.both and before.history.n_fit == 0:
-            found = replace(found, rows=replace(found.rows, finds_scale=True))
-        return found
+        calls = (call, replace(call, learning_rate=None))
+        found = [
+            replace(plan, **passes_of_call(plan, before.history, own, len(points.labels)))
+            for plan, own in zip(self.plans, calls, strict=False)
+        ]
+        rows = found[-1]
+        if self.both and before.history.n_fit == 0 and isinstance(rows, BatchesPlan):
+            found[-1] = replace(rows, finds_scale=True)
+        return _Terms(tuple(found))
+
+
+def _alone(plan: Term, weights: Weights) -> Weights:
+    """Return the weights of a term."""
+    return weights.pairs_alone if isinstance(plan, PairsPlan) else weights.rows_alone
 
 
 def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
@@ -198,14 +200,15 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
 
 def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
     """The first call trains on some rows, finds the scales by the others, and trains on these, too."""
-    if terms.pairs is not None and terms.pairs.prune > 0:
+    of_first = terms.plans[0]
+    if isinstance(of_first, PairsPlan) and of_first.prune > 0:
         raise ValueError(
-            f"prune is {terms.pairs.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
+            f"prune is {of_first.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
         )
     tell = rows_that_tell(len(points.labels), terms.seed, terms.most_held_out)
     first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
-    weights, squares = _start(terms, first)
-    if not terms.both and terms.rows is not None:
+    weights, squares = _beside([_started(one, first) for one in terms.plans])
+    if isinstance(of_first, BatchesPlan):
         set_new_rows(weights, points.classes, before.position, call.new_classes)
     curve = _train_on(terms, first, points, weights, squares, before, watch)
     if not terms.most_held_out:
@@ -240,19 +243,13 @@ def _known_rows(points: Points, before: Before) -> Points:
     return points.some(np.flatnonzero(known))
 
 
-def _start(terms: _Terms, points: Points) -> tuple[Weights, Squares]:
-    """Return what a stream begins with."""
-    found: list[tuple[Weights, Squares]] = []
-    if terms.pairs is not None:
-        r = normalized(points.weights)
-        pairs = start_pairs(terms.pairs, as_csr(points.x), points.labels, points.n_classes, r)
-        found.append((pairs, Squares.of_pairs(pairs, terms.pairs.fit_intercept, terms.pairs.offset)))
-    if terms.rows is not None:
-        rows = start_over_phi(
-            terms.rows, points.n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array)
-        )
-        found.append((rows, Squares.of_rows(rows, terms.rows.adagrad)))
-    return _beside(found)
+def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
+    """Return what a term of a stream begins with."""
+    if isinstance(plan, PairsPlan):
+        pairs = start_pairs(plan, as_csr(points.x), points.labels, points.n_classes, normalized(points.weights))
+        return pairs, Squares.of_pairs(pairs, plan.fit_intercept, plan.offset)
+    rows = start_over_phi(plan, points.n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
+    return rows, Squares.of_rows(rows, plan.adagrad)
 
 
 def _beside(found: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
@@ -275,8 +272,8 @@ def _train_on(
 ) -> list[float]:
     """Move weights and squares in place; a term whose scale is 0 has no scores to go on from, and stays out."""
     seen = Seen(weights, before.counts_with(points), before.n_visits, before.goes_on)
-    in_use = _Terms(terms.pairs if scales[0] != 0 else None, terms.rows if scales[1] != 0 else None)
-    if in_use.pairs is None and in_use.rows is None:
+    in_use = _Terms(tuple(plan for plan in terms.plans if scales[isinstance(plan, BatchesPlan)] != 0))
+    if not in_use.plans:
         return []
     x = as_csr(kept.x) if terms.both else kept.x
     return _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, seen, squares)[0].curve
@@ -294,20 +291,16 @@ def _train(
 ) -> tuple[Trained, bool]:
     """Train each term, and say whether the first one made all of its passes; else those of the second one are none."""
     begin, complete, found = time.perf_counter(), True, list[Trained]()
-    if terms.pairs is not None:
-        told = replace(watch, heading="pairs") if terms.both else watch
-        own = seen and seen.with_weights(seen.weights.pairs_alone)
-        found.append(fit_pairs(terms.pairs, x, labels, n_classes, told, r, own, squares))
-        complete = len(found[0].curve) == terms.pairs.max_iter
-    if terms.rows is not None:
-        told = watch
+    for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
+        plan, told, own = one, watch, seen and seen.with_weights(_alone(one, seen.weights))
         if terms.both:
             left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
-            told = replace(watch, heading="embeddings", max_seconds=left)
-        plan, own = terms.rows, seen and seen.with_weights(seen.weights.rows_alone)
+            told = replace(watch, heading=heading, max_seconds=left)
         if not complete:
             plan = replace(plan, max_iter=0)
-        found.append(fit_batches(plan, x, labels, n_classes, told, r, own, squares))
+        given = (x, labels, n_classes, told, r, own, squares)
+        found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
+        complete = len(found[0].curve) == terms.plans[0].max_iter
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
 
@@ -370,7 +363,7 @@ def _mixed(plan: Plan, weights: Weights, points: Points, kept: Points, told: Poi
     counted = weights
     if plan.counts:
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        counted = _counted(nothing, kept, Mixture(shrinkage=SHRINKAGES[3], counts_own=True))
+        counted = _counted(nothing, kept, Mixture(shrinkage=SHRINKAGE, counts_own=True))
     own = features_of_classes(plan, points)
     found = best_mixture(counted, own, told.x, told.labels, plan.n_threads, told.weights)
     if found is None:
@@ -394,11 +387,13 @@ def _mixture_told(
         return mixture
     some = some.some(np.linspace(0, len(some.labels) - 1, min(len(some.labels), terms.most_held_out)).astype(np.int64))
     weights.multiply_parts(scales)
-    (told,) = mixtures_of_labels(weights, weights.own, [mixture], some.x, some.labels, n_threads, some.weights)
+    told = label_mixtures(weights, weights.own, some.x, some.labels, n_threads, some.weights)
     _to_own_scale(weights)
     n = len(some.labels)
     of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))
-    share, repeats, _ = told.best
+    own: dict[str, Any] = {"has_own": len(weights.own) > 0, "counts_own": mixture.counts_own, "power": mixture.power}
+    numbers, _, _ = told.best_shares(shrinkage=mixture.shrinkage, **own)
+    share, repeats = numbers["share"], numbers["repeats"]
     if len(weights.counts):
         share = max(LEAST_OF_STREAM, mixture.share + of_new * (share - mixture.share))
     return replace(mixture, share=share, repeats=mixture.repeats + of_new * (repeats - mixture.repeats))
@@ -410,20 +405,21 @@ def _mixture_told(
 def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[Weights, Squares, tuple[float, float]]:
     """Return a copy of the weights, each term on the scale that it was trained on, their squares, and these scales."""
     assert before.weights is not None
-    there, found = before.weights, []
     counts = before.counts_with(points)
-    if terms.pairs is not None:
-        found.append(_grown_pairs(terms.pairs, there.pairs_alone, points, before))
-    elif terms.rows is not None:
-        found.append(rows_of_call(terms.rows, before, points.classes, counts, call.new_classes))
-    if terms.both and terms.rows is not None:
-        found.append(_grown_rows(terms.rows, there.rows_alone, points.n_classes, before))
-    found = [(weights.writable(), squares) for weights, squares in found]
+    found = []
+    for plan in terms.plans:
+        if isinstance(plan, PairsPlan):
+            own = _grown_pairs(plan, before.weights.pairs_alone, points, before)
+        elif terms.both:
+            own = _grown_rows(plan, before.weights.rows_alone, points.n_classes, before)
+        else:
+            own = rows_of_call(plan, before, points.classes, counts, call.new_classes)
+        found.append((own[0].writable(), own[1]))
     weights, squares = _beside(found)
-    scales = _to_own_scale(weights) if terms.rows is not None else (1.0, 1.0)
-    if terms.pairs is not None:
-        for plan, (own, _) in zip((terms.pairs, terms.rows), found, strict=False):
-            _set_new_intercepts(plan, own, before, counts)
+    scales = _to_own_scale(weights) if isinstance(terms.plans[-1], BatchesPlan) else (1.0, 1.0)
+    if isinstance(terms.plans[0], PairsPlan):
+        for plan, (alone, _) in zip(terms.plans, found, strict=True):
+            _set_new_intercepts(plan, alone, before, counts)
     return weights, squares, scales
 
 
@@ -466,10 +462,8 @@ def _grown_pairs(plan: PairsPlan, weights: Weights, points: Points, before: Befo
     return grown, Squares.of_pairs(grown, plan.fit_intercept, plan.offset)
 
 
-def _set_new_intercepts(
-    plan: BatchesPlan | PairsPlan | None, weights: Weights, before: Before, counts: Doubles
-) -> None:
-    if plan is not None and plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
+def _set_new_intercepts(plan: Term, weights: Weights, before: Before, counts: Doubles) -> None:
+    if plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
         set_new_intercepts(weights.intercept, before, counts)
 
 

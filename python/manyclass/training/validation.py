@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number
 from manyclass.training.checkpoint import Arrays, Saved
+from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -40,14 +41,9 @@ def held_out(labels: Ids, fraction: float, random: np.random.RandomState) -> NDA
     ValueError
         If no class has two points.
     """
-    order = random.permutation(len(labels))
-    free = np.ones(len(labels), dtype=bool)
-    free[np.unique(labels[order], return_index=True)[1]] = False  # the first point of each class, in the random order
-    if not free.any():
+    held = Labels.single(labels).spare(max(1, round(fraction * len(labels))), random)
+    if not held.any():
         raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
-    rows = order[free][: max(1, round(fraction * len(labels)))]
-    held = np.zeros(len(labels), dtype=bool)
-    held[rows] = True
     return held
 
 

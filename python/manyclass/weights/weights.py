@@ -25,7 +25,7 @@ from manyclass.weights.arrays import (
     check_maps,
     padded,
 )
-from manyclass.weights.storage import NO_IDS, NOTHING, Codes, StoredWeights
+from manyclass.weights.storage import NO_IDS, NOTHING, UNMIXED, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -191,6 +191,14 @@ class Weights(StoredWeights):
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         found: Doubles = self._answers("log_normalizers", X, n_threads)
+        return found
+
+    def label_mixtures(self, X: sp.csr_array, own: Ids, labels: Ids, r: Doubles, n_threads: int) -> _core.LabelMixtures:
+        """Return what mixtures say of one label of each row, of weight r; `own` is the class of each feature."""
+        alone = replace(self, own=own, mixture=UNMIXED)
+        found = _core.LabelMixtures(alone._in_core, csr_parts(X), labels, r)
+        for first, scores in alone.score_tiles(X, n_threads):
+            found.add_scores(first, scores)
         return found
 
     def label_scores(self, X: Matrix, labels: Ids) -> Doubles:

@@ -1,0 +1,171 @@
+// Losses of rows of scores with labels, what calibrates them, and the factors of scores that make them least.
+#include <limits>
+
+#include "bindings/fields.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/evaluate/label_odds.hpp"
+#include "manyclass/exact/label_losses.hpp"
+#include "manyclass/exact/score_scales.hpp"
+
+namespace manyclass {
+
+namespace {
+
+// Calls f(rows, results) for N x K scores and the labels of each.
+template <class F>
+auto each_row(const Matrix<const float>& z, std::span<const Offset> indptr, std::span<const Index> ids, F&& f) {
+  Array<double> values(z.rows);
+  Array<float> gradients({z.rows, z.cols});
+  const RowLosses out{mutable_view(values), mutable_view(gradients)};
+  released([&] { f(LabelledRows{z.data, z.width(), {indptr, ids}}, out); });
+  return std::pair(values, gradients);
+}
+
+auto losses(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
+            const std::string& loss, double smoothing, Isa isa) {
+  return each_row(scores, indptr, ids, [&](const LabelledRows& rows, const RowLosses& out) {
+    label_losses(rows, label_loss(loss, smoothing), isa, out);
+  });
+}
+
+auto margins(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
+             double smoothing, double eta, std::span<const double> x_sq, Isa isa) {
+  return each_row(scores, indptr, ids, [&](const LabelledRows& rows, const RowLosses& out) {
+    implicit_margins(rows, smoothing, eta, x_sq, isa, out);
+  });
+}
+
+Array<float> projections(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
+                         Isa isa) {
+  return each_row(scores, indptr, ids,
+                  [&](const LabelledRows& rows, const RowLosses& out) { bisimplex_projections(rows, isa, out); })
+      .second;
+}
+
+// Rows of scores, what is asked of them and where it goes.
+struct LabelOddsCall {
+  Matrix<const float> scores;
+  LabelOdds question;
+  LabelOddsSums sums;
+};
+
+Fields<LabelOddsCall> label_odds_fields() {
+  Fields<Excluded> labels("Excluded");
+  labels.needs<&Excluded::indptr, &Excluded::ids>();
+  Fields<LabelOdds> question("LabelOdds");
+  question.with<&LabelOdds::labels>(labels).needs<&LabelOdds::n_threads>();
+  question.takes<&LabelOdds::temperature, &LabelOdds::offset, &LabelOdds::lowest, &LabelOdds::weights>();
+  Fields<LabelOddsSums> sums("LabelOddsSums");
+  sums.takes<&LabelOddsSums::log_losses, &LabelOddsSums::label_losses, &LabelOddsSums::own, &LabelOddsSums::counts>();
+  Fields<LabelOddsCall> fields("label_odds");
+  fields.needs<&LabelOddsCall::scores>();
+  return fields.with<&LabelOddsCall::question>(question).with<&LabelOddsCall::sums>(sums);
+}
+
+void odds_of_labels(const LabelOddsCall& call) {
+  LabelOdds question = call.question;
+  question.scores = call.scores.data;
+  question.n_classes = call.scores.width();
+  question.isa = best_isa();
+  released([&] { label_odds(question, call.sums); });
+}
+
+Fields<PlattQuestion> platt_fields() {
+  return Fields<PlattQuestion>("platt_scaling")
+      .needs<&PlattQuestion::lowest, &PlattQuestion::counts, &PlattQuestion::own, &PlattQuestion::weights,
+             &PlattQuestion::n_rows, &PlattQuestion::most_factor, &PlattQuestion::most_offset>();
+}
+
+auto platts(const PlattQuestion& question) {
+  const PlattScaling found = platt_scaling(question);
+  return std::tuple(found.factor, found.offset, found.loss);
+}
+
+// Scores of terms, and what is asked of their factors.
+struct ScalesCall {
+  std::vector<Matrix<const float>> terms;
+  ScaledRows rows;
+  std::string loss;
+  std::vector<double> start, low, high;
+  KnownScales known;
+  double least = 0;
+};
+
+Fields<ScalesCall> scaled_rows_fields(const char* name) {
+  Fields<Excluded> labels("Excluded");
+  labels.needs<&Excluded::indptr, &Excluded::ids>();
+  Fields<ScaledRows> rows("ScaledRows");
+  rows.with<&ScaledRows::labels>(labels).needs<&ScaledRows::n_threads>();
+  rows.takes<&ScaledRows::weights, &ScaledRows::sum_of>();
+  Fields<ScalesCall> fields(name);
+  fields.needs<&ScalesCall::terms, &ScalesCall::loss>();
+  return fields.with<&ScalesCall::rows>(rows);
+}
+
+ScaledRows rows_of(const ScalesCall& call, std::size_t n_given) {
+  ScaledRows rows = call.rows;
+  for (const Matrix<const float>& term : call.terms) {
+    rows.terms.push_back(term.data);
+    rows.n_classes = term.width();
+  }
+  rows.isa = best_isa();
+  check(rows);
+  if (n_given != rows.n_scales()) throw std::invalid_argument("there must be a number for each factor");
+  return rows;
+}
+
+auto least_scales(const ScalesCall& call) {
+  const ScaledRows rows = rows_of(call, call.start.size());
+  Box box{call.low, call.high};
+  if (box.high.empty()) box.high.assign(call.start.size(), std::numeric_limits<double>::infinity());
+  if (box.low.size() != call.start.size() || box.high.size() != call.start.size()) {
+    throw std::invalid_argument("each factor must have both ends of its interval");
+  }
+  const BoxMinimum found = released([&] { return best_scales(rows, label_loss(call.loss, 0), call.start, box); });
+  return std::pair(found.at, found.value);
+}
+
+auto told_scales(const ScalesCall& call) {
+  const ScaledRows rows = rows_of(call, call.known.means.size());
+  if (call.known.precisions.size() != call.known.means.size()) {
+    throw std::invalid_argument("each mean must have a precision");
+  }
+  const KnownScales found =
+      released([&] { return learnt_scales(rows, label_loss(call.loss, 0), call.known, call.least); });
+  return std::pair(array_of(found.means), array_of(found.precisions));
+}
+
+// One point as the core sees it, for the tests.
+py::tuple one_point(const std::string& name, double smoothing, std::span<const float> positives,
+                    std::span<const float> negatives, double rest, float rest_score, Isa isa) {
+  auto of_positives = empty_array<float>(positives.size()), of_negatives = empty_array<float>(negatives.size());
+  const LabelScores z{positives, negatives, rest, rest_score};
+  LabelGradient g{mutable_view(of_positives), mutable_view(of_negatives)};
+  const auto [value, enough] = label_loss_of(label_loss(name, smoothing), z, isa, g);
+  return py::make_tuple(value, of_positives, of_negatives, g.rest, enough);
+}
+
+}  // namespace
+
+void bind_losses(py::module_& m) {
+  m.def("losses", losses, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "loss"_a, "smoothing"_a = 0.0,
+        "isa"_a = "auto");
+  m.def("implicit_margins", margins, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "smoothing"_a, "eta"_a, "x_sq"_a,
+        "isa"_a = "auto");
+  m.def("bisimplex_projections", projections, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "isa"_a = "auto");
+  bind_function(m, label_odds_fields(), odds_of_labels);
+  bind_function(m, platt_fields(), platts);
+  bind_function(
+      m, scaled_rows_fields("best_scales").needs<&ScalesCall::start, &ScalesCall::low>().takes<&ScalesCall::high>(),
+      least_scales);
+  bind_function(m,
+                scaled_rows_fields("learnt_scales")
+                    .with<&ScalesCall::known>(
+                        Fields<KnownScales>("KnownScales").needs<&KnownScales::means, &KnownScales::precisions>())
+                    .needs<&ScalesCall::least>(),
+                told_scales);
+  m.def("_label_loss", one_point, "loss"_a, "smoothing"_a, "positives"_a, "negatives"_a, py::kw_only(), "rest"_a,
+        "rest_score"_a, "isa"_a = "auto");
+}
+
+}  // namespace manyclass
