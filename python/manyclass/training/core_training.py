@@ -83,14 +83,11 @@ class TrainingState:
 
         It is the current iterate that is evaluated, also where iterates are averaged.
         """
-        at = self._position[labels]
-        return summarize(*self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise))
+        return summarize(*self._losses_and_ranks(X, labels))
 
     def log_losses(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the exact log-loss of each point, (n_samples,), in nats; see `evaluate`."""
-        at = self._position[labels]
-        losses, _ = self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise)
-        return losses
+        return self._losses_and_ranks(X, labels)[0]
 
     def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
@@ -106,6 +103,10 @@ class TrainingState:
         squares = np.einsum("kj,kj->k", W, W, dtype=np.float64)
         scale = self._scale.astype(np.float64)
         return float(squares @ np.square(scale) if len(scale) else squares.sum())
+
+    def _losses_and_ranks(self, X: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
+        at = self._position[labels]
+        return self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise)
 
     def _as_data(self, X: Any) -> Matrix:
         """Return what a user gives, as the core takes it."""

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.training.core_training import CoreTraining, Trained, TrainingState, Watch
+from manyclass.training.core_training import CoreTraining, Trained, Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
@@ -181,11 +181,12 @@ def _begin_linear(
 ) -> State:
     """A linear model of one label a row, maybe stopped early."""
     x, labels, r, heads, start = points.x, points.labels.ids, points.weights, first.heads, first.start
-    if scaling is not None:
-        watch = _told_of_features(watch, scaling)
-        if start is not None:
-            unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
-            start = Start(unfolded.coef, unfolded.intercept)
+    callback = watch.callback
+    if scaling is not None and callback is not None:  # who has features as they were before the scaling
+        watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
+    if scaling is not None and start is not None:
+        unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
+        start = Start(unfolded.coef, unfolded.intercept)
     if first.evaluated is not None:
         watch = replace(watch, validation=Validation(*first.evaluated, first.n_iter_no_change, plan.n_threads))
     elif first.held is not None:
@@ -208,18 +209,6 @@ def _begin_linear(
         told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
     squares = Squares.of_features(points.x, points.weights)
     return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, told=told)
-
-
-def _told_of_features(watch: Watch, scaling: FeatureScaling) -> Watch:
-    """Return a watch whose callback has features as they were before the scaling."""
-    callback = watch.callback
-    if callback is None:
-        return watch
-
-    def of_features(state: TrainingState) -> bool | None:
-        return callback(state.of_features(scaling))
-
-    return replace(watch, callback=of_features)
 
 
 # Linear models of one label a row that go on
