@@ -330,7 +330,7 @@ def test_the_share_of_a_stream_follows_its_rows(seed):
     for at in range(0, 6000, 300):
         losses = []
         for model in (stream, alone):
-            model.partial_fit(X[at : at + 300], y[at : at + 300], classes=np.arange(ITEMS))
+            model.partial_fit(X[at : at + 300], y[at : at + 300], classes=np.arange(ITEMS), n_passes=1)
             losses.append(model.evaluate(X_test, y_test)["log_loss"])
         gains.append(losses[1] - losses[0])
         shares.append(stream._weights.mixture.share)
