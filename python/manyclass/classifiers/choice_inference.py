@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from manyclass.datasets.choices import ChoiceSets
-from manyclass.training.choice import ChoiceForm, ChoiceObjective
-from manyclass.training.choice_solvers import Free
+from manyclass.training.choice import ChoiceObjective, Free
 from manyclass.weights.arrays import Doubles
 
 # Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
@@ -69,10 +67,9 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     if kind == "clustered" and sets.persons is None:
         raise ValueError("covariance is 'clustered'; the data have no persons")
     total = sets.n_rows if sets.sample_weight is None else float(sets.sample_weight.sum())
-    low, high = np.array(free.bounds).reshape(-1, 2).T
+    low, high = free.bounds.T
     own = free.of(theta)
-    moves = np.flatnonzero((own > low) & (own < high))
-    M = free.matrix[:, moves]
+    M = free.matrix[:, np.flatnonzero((own > low) & (own < high))].toarray()
     most, drawn = MOST_PAIRS[sets.function is not None], DRAWN_PAIRS[sets.function is not None]
     if sets.n_pairs <= most:
         matrix = _sandwich(objective, theta, M, kind, total)
@@ -80,12 +77,9 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     else:
         n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
         who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
-        fold = (
-            np.random.RandomState(seed).permutation(int(who.max()) + 1)[who]
-            * FOLDS
-            * sets.n_rows
-            // (n_rows * (int(who.max()) + 1))
-        )
+        n_persons = int(who.max()) + 1
+        place = np.random.RandomState(seed).permutation(n_persons)[who]
+        fold = place * FOLDS * sets.n_rows // (n_rows * n_persons)
         parts = []
         for f in range(FOLDS):
             some = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
@@ -221,40 +215,3 @@ def summary_of(
         "high": theta + reach,
     }
     return ChoiceSummary(facts, columns, level)
-
-
-def slopes(form: ChoiceForm, theta: Doubles, sets: ChoiceSets, feature: str, alternative: int | None) -> Doubles:
-    """Return how utilities move with a feature, (n_rows, n_alternatives).
-
-    Parameters
-    ----------
-    form : ChoiceForm
-    theta : ndarray of shape (n,), float64
-    sets : ChoiceSets
-    feature : str
-    alternative : int or None
-        The alternative whose feature moves; None for a feature of choosers, or to move those of all at once.
-    """
-    n, k = sets.n_rows, sets.n_alternatives
-    out = np.zeros((n, k))
-    if feature in form.chooser_names:
-        d = form.chooser_names.index(feature)
-        if alternative is not None:
-            raise ValueError(f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out")
-        if form.rank:
-            row = form.interactions(theta)[d]
-            out[:] = np.concatenate([[0.0], row]) if form.own_tastes else sets.Z @ row
-        return out
-    columns: Any = slice(None) if alternative is None else alternative
-    if feature in form.alternative_names:
-        j = form.alternative_names.index(feature)
-        slope = np.full(n, theta[form.slices["alternatives"]][j])
-        if form.rank:
-            slope = slope + sets.X @ form.interactions(theta)[:, j]
-        out[:, columns] = slope[:, None] if alternative is None else slope
-        return out
-    if feature in form.pair_names:
-        out[:, columns] = theta[form.slices["pairs"]][form.pair_names.index(feature)]
-        return out
-    known = ", ".join(map(repr, (*form.chooser_names, *form.alternative_names, *form.pair_names)))
-    raise ValueError(f"feature is {feature!r}; it must be one of {known}")
