@@ -17,8 +17,9 @@ std::size_t as_size(Offset at) { return static_cast<std::size_t>(at); }
 void set_tastes(const ChoiceProblem& problem, const ChoiceParts& parts, std::size_t begin, std::span<double> tastes) {
   const std::size_t w = parts.width, d = problem.form.n_chooser_features;
   const std::size_t n = w == 0 ? 0 : tastes.size() / w;
-  std::vector<double> transposed;  // of W, for sums over d where these are the longer ones
-  if (d > w) {
+  const bool by_dots = d > w && w < 16;  // sums over d, where rows of W are too short for vectors
+  std::vector<double> transposed;
+  if (by_dots) {
     transposed.resize(d * w);
     for (std::size_t j = 0; j < d; ++j) {
       for (std::size_t k = 0; k < w; ++k) transposed[k * d + j] = parts.W[j * w + k];
@@ -26,34 +27,16 @@ void set_tastes(const ChoiceProblem& problem, const ChoiceParts& parts, std::siz
   }
   constexpr std::size_t together = 64;
   parallel_for(problem.n_threads, (n + together - 1) / together, [&](std::size_t chunk) {
+    const std::size_t first = chunk * together, last = std::min(n, first + together);
+    const double* x = problem.data.X.data() + begin * d;
+    for (std::size_t at = first * w; at < last * w; ++at) tastes[at] = parts.base.empty() ? 0.0 : parts.base[at % w];
     run_with(problem.isa, [&] {
-      for (std::size_t i = chunk * together; i < std::min(n, (chunk + 1) * together); ++i) {
-        const double* x = problem.data.X.data() + (begin + i) * d;
-        double* out = tastes.data() + i * w;
-        for (std::size_t k = 0; k < w; ++k) {
-          out[k] = parts.base.empty() ? 0.0 : parts.base[k];
-          if (d > w) out[k] += dot(x, transposed.data() + k * d, d);
-        }
-        for (std::size_t j = 0; d <= w && j < d; ++j) {
-          const double* row = parts.W.data() + j * w;
-          for (std::size_t k = 0; k < w; ++k) out[k] += x[j] * row[k];
-        }
+      if (!by_dots) return add_block({x, 1, d}, parts.W.data(), d, w, first, last, tastes.data());
+      for (std::size_t i = first; i < last; ++i) {
+        for (std::size_t k = 0; k < w; ++k) tastes[i * w + k] += dot(x + i * d, transposed.data() + k * d, d);
       }
     });
   });
-}
-
-// row (b) += sum_i a_i B_i, four rows at a time, by which the row is read and written a quarter as often.
-inline void add_rows(const double* a, std::size_t stride, const double* B, std::size_t b, std::size_t n, double* row) {
-  std::size_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    const double a0 = a[i * stride], a1 = a[(i + 1) * stride], a2 = a[(i + 2) * stride], a3 = a[(i + 3) * stride];
-    const double *B0 = B + i * b, *B1 = B0 + b, *B2 = B1 + b, *B3 = B2 + b;
-    for (std::size_t k = 0; k < b; ++k) row[k] += (a0 * B0[k] + a1 * B1[k]) + (a2 * B2[k] + a3 * B3[k]);
-  }
-  for (; i < n; ++i) {
-    for (std::size_t k = 0; k < b; ++k) row[k] += a[i * stride] * B[i * b + k];
-  }
 }
 
 }  // namespace
@@ -168,24 +151,14 @@ ChoicePiece::ChoicePiece(const ChoiceProblem& problem, const ChoiceParts& parts,
   question.isa = problem.isa;
 }
 
-void add_products(std::span<const double> A, std::span<const double> B, std::size_t n, std::span<double> out,
+void add_products(const LeftFactor& A, std::size_t a, std::span<const double> B, std::size_t n, std::span<double> out,
                   int n_threads, Isa isa) {
-  if (n == 0 || A.empty() || B.empty()) return;
-  const std::size_t a = A.size() / n, b = B.size() / n;
-  const bool swapped = a > b;  // the longer sums are the inner ones
-  std::vector<double> turned(swapped ? a * b : 0);
-  parallel_for(n_threads, swapped ? b : a, [&](std::size_t j) {
-    run_with(isa, [&] {
-      if (swapped) {
-        add_rows(B.data() + j, b, A.data(), a, n, turned.data() + j * a);
-      } else {
-        add_rows(A.data() + j, a, B.data(), b, n, out.data() + j * b);
-      }
-    });
+  if (n == 0) return;
+  constexpr std::size_t together = 32;
+  parallel_for(n_threads, (a + together - 1) / together, [&](std::size_t chunk) {
+    const std::size_t first = chunk * together, last = std::min(a, first + together);
+    run_with(isa, [&] { add_block(A, B.data(), n, B.size() / n, first, last, out.data()); });
   });
-  for (std::size_t j = 0; swapped && j < b; ++j) {
-    for (std::size_t x = 0; x < a; ++x) out[x * b + j] += turned[j * a + x];
-  }
 }
 
 }  // namespace manyclass

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "manyclass/choice/problem.hpp"
+#include "manyclass/choice/products.hpp"
 
 namespace manyclass {
 
@@ -50,8 +51,10 @@ class ChoicePiece {
 // Calls f(piece) for pieces of rows that have some `numbers` each.
 template <class F>
 void for_pieces(const ChoiceProblem& problem, const ChoiceParts& parts, std::size_t numbers, const F& f) {
-  constexpr std::size_t together = std::size_t{1} << 20;  // 8 MB
-  const std::size_t step = std::max(together / std::max(numbers, std::size_t{1}), std::size_t{1});
+  // 1 MB, which the second cache has; up to 32 MB for rows enough to be shared out to threads.
+  constexpr std::size_t together = std::size_t{1} << 17, most = std::size_t{1} << 22, enough = 256;
+  const std::size_t each = std::max(numbers, std::size_t{1});
+  const std::size_t step = std::max({together / each, std::min(enough, most / each), std::size_t{1}});
   for (std::size_t begin = 0; begin < problem.n_rows(); begin += step) {
     ChoicePiece piece(problem, parts, begin, std::min(begin + step, problem.n_rows()));
     f(piece);
@@ -59,7 +62,7 @@ void for_pieces(const ChoiceProblem& problem, const ChoiceParts& parts, std::siz
 }
 
 // out (a x b) += A' B, where A is n x a and B is n x b; the same for any number of threads.
-void add_products(std::span<const double> A, std::span<const double> B, std::size_t n, std::span<double> out,
+void add_products(const LeftFactor& A, std::size_t a, std::span<const double> B, std::size_t n, std::span<double> out,
                   int n_threads, Isa isa);
 
 }  // namespace manyclass

@@ -2,6 +2,7 @@
 #include "manyclass/choice/problem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -27,8 +28,7 @@ class Gradient {
         pairs_(problem.form.n_pair_features),
         nests_(problem.form.n_nests) {}
 
-  // The sum of the weighted losses of a piece.
-  double add(const ChoicePiece& piece, ChoiceSums sums) {
+  void add(const ChoicePiece& piece, ChoiceSums sums) {
     const std::size_t n = piece.size();
     std::vector<double> of_rows(n), constants(constants_.size());
     std::vector<double> tastes(piece.tastes.size()), pairs(n * pairs_.size()), nests(n * nests_.size());
@@ -39,23 +39,28 @@ class Gradient {
     sums.nest_gradient = nests;
     choice_sums(piece.question, sums);
     for (std::size_t k = 0; k < constants.size(); ++k) constants_[k] += constants[k];
-    add_products(problem_.data.X.subspan(piece.begin * d(), n * d()), tastes, n, by_w_, problem_.n_threads,
-                 problem_.isa);
-    double total = 0;
+    const auto x = problem_.data.X.subspan(piece.begin * d(), n * d());
+    if (transposed()) {
+      add_products({tastes.data(), parts_.width, 1}, parts_.width, x, n, by_w_, problem_.n_threads, problem_.isa);
+    } else {
+      add_products({x.data(), d(), 1}, d(), tastes, n, by_w_, problem_.n_threads, problem_.isa);
+    }
     for (std::size_t i = 0; i < n; ++i) {
-      total += problem_.weight(piece.begin + i) * of_rows[i];
+      add_loss(problem_.weight(piece.begin + i) * of_rows[i]);
       for (std::size_t j = 0; j < pairs_.size(); ++j) pairs_[j] += pairs[i * pairs_.size() + j];
       for (std::size_t g = 0; g < nests_.size(); ++g) nests_[g] += nests[i * nests_.size() + g];
     }
-    return total;
   }
+
+  // The sum of the weighted losses.
+  double loss() const { return loss_ + lost_; }
 
   void write(std::span<const double> theta, std::span<double> gradient) const {
     const ChoiceForm& form = problem_.form;
     std::ranges::fill(gradient, 0.0);
     add_features_transposed(problem_, constants_, gradient.first(form.pairs_at()));
     std::ranges::copy(pairs_, gradient.begin() + static_cast<std::ptrdiff_t>(form.pairs_at()));
-    if (form.rank != 0) add_interactions(form, theta, without_first(), gradient);
+    if (form.rank != 0) add_interactions(form, theta, by_w(), gradient);
     for (std::size_t k = 0; k < form.groups.size(); ++k) {
       if (form.groups[k] > 0)
         gradient[form.constants_at() + static_cast<std::size_t>(form.groups[k]) - 1] += constants_[k];
@@ -66,18 +71,31 @@ class Gradient {
  private:
   std::size_t d() const { return problem_.form.n_chooser_features; }
 
+  // With what rounding loses (Neumaier 1974), since a line search near the minimum looks at the last digits.
+  void add_loss(double value) {
+    const double sum = loss_ + value;
+    lost_ += std::abs(loss_) >= std::abs(value) ? (loss_ - sum) + value : (value - sum) + loss_;
+    loss_ = sum;
+  }
+
+  // Whether by_w_ is width x d, so that the inner sums of its products are the longer ones.
+  bool transposed() const { return d() > parts_.width; }
+
   // The gradient by W, whose first column is no coefficient where tastes are those for alternatives themselves.
-  std::vector<double> without_first() const {
-    if (!parts_.own_tastes) return by_w_;
+  std::vector<double> by_w() const {
     std::vector<double> out;
-    const auto w = static_cast<std::ptrdiff_t>(parts_.width);
-    for (auto row = by_w_.begin(); row != by_w_.end(); row += w) out.insert(out.end(), row + 1, row + w);
+    for (std::size_t j = 0; j < d(); ++j) {
+      for (std::size_t k = parts_.own_tastes ? 1 : 0; k < parts_.width; ++k) {
+        out.push_back(by_w_[transposed() ? k * d() + j : j * parts_.width + k]);
+      }
+    }
     return out;
   }
 
   const ChoiceProblem& problem_;
   const ChoiceParts& parts_;
   std::vector<double> constants_, by_w_, pairs_, nests_;
+  double loss_ = 0, lost_ = 0;
 };
 
 std::size_t numbers_of(const ChoiceProblem& problem, const ChoiceParts& parts) {
@@ -132,10 +150,9 @@ void losses(const ChoiceProblem& problem, std::span<const double> theta, std::sp
 double objective(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> gradient) {
   const ChoiceParts parts = parts_of(problem, theta);
   Gradient sums(problem, parts);
-  double total = 0;
-  for_pieces(problem, parts, numbers_of(problem, parts), [&](ChoicePiece& piece) { total += sums.add(piece, {}); });
+  for_pieces(problem, parts, numbers_of(problem, parts), [&](const ChoicePiece& piece) { sums.add(piece, {}); });
   sums.write(theta, gradient);
-  return total;
+  return sums.loss();
 }
 
 void inclusive_values(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out) {
@@ -165,16 +182,15 @@ double double_sum(const ChoiceProblem& problem, std::span<const double> theta, s
   if (log_normalizers.size() != problem.n_rows()) throw std::invalid_argument("log_normalizers do not fit the rows");
   const ChoiceParts parts = parts_of(problem, theta);
   Gradient all(problem, parts);
-  double total = 0;
   for_pieces(problem, parts, numbers_of(problem, parts), [&](ChoicePiece& piece) {
     piece.question.model.model = "drawn";
     piece.question.model.log_normalizers = log_normalizers.subspan(piece.begin, piece.size());
     ChoiceSums found;
     found.inclusive_values = sums.subspan(piece.begin, piece.size());
-    total += all.add(piece, found);
+    all.add(piece, found);
   });
   all.write(theta, gradient);
-  return total;
+  return all.loss();
 }
 
 }  // namespace manyclass

@@ -129,7 +129,7 @@ void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::s
   const std::size_t d1 = form.n_chooser_features + 1, s = products.width, n_pairs = d1 * (d1 + 1) / 2;
   // Sums over rows of x_a x_b times covariances, for a >= b of (1, x).
   std::vector<double> whole(n_pairs * s * s);
-  for_pieces(problem, parts, (s * s + n_pairs) / 4, [&](ChoicePiece& piece) {
+  for_pieces(problem, parts, s * s + n_pairs, [&](ChoicePiece& piece) {
     std::vector<double> covariances(piece.size() * s * s), outer(piece.size() * n_pairs), x1(d1, 1.0);
     ChoiceSums sums;
     sums.covariances = covariances;
@@ -137,12 +137,15 @@ void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::s
     choice_sums(piece.question, sums);
     for (std::size_t i = 0; i < piece.size(); ++i) {
       std::copy_n(problem.data.X.data() + (piece.begin + i) * (d1 - 1), d1 - 1, x1.data() + 1);
-      double* row = outer.data() + i * n_pairs;
+      std::size_t pair = 0;
       for (std::size_t a = 0; a < d1; ++a) {
-        for (std::size_t b = 0; b <= a; ++b) *row++ = problem.weight(piece.begin + i) * x1[a] * x1[b];
+        for (std::size_t b = 0; b <= a; ++b) {
+          outer[pair++ * piece.size() + i] = problem.weight(piece.begin + i) * x1[a] * x1[b];
+        }
       }
     }
-    add_products(outer, covariances, piece.size(), whole, problem.n_threads, problem.isa);
+    const LeftFactor left{outer.data(), 1, piece.size()};
+    add_products(left, n_pairs, covariances, piece.size(), whole, problem.n_threads, problem.isa);
   });
   const std::size_t n = form.size();
   for (std::size_t j = 0; j < n; ++j) {

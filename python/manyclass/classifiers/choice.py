@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
-from manyclass.classifiers.choice_answers import ChoiceAnswers, ChoiceState
-from manyclass.classifiers.choice_files import FORMAT, read_choice_model, write_choice_model
+from manyclass.classifiers.choice_answers import ChoiceAnswers
+from manyclass.classifiers.choice_files import FORMAT, ChoiceState, read_choice_model, write_choice_model
 from manyclass.classifiers.choice_inference import COVARIANCES, Covariance, covariance_of
 from manyclass.datasets.choice_tables import choice_sets
 from manyclass.datasets.choices import ChoiceSets

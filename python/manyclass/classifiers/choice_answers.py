@@ -3,60 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
-from manyclass.classifiers.choice_inference import (
-    ChoiceSummary,
-    Covariance,
-    Test,
-    likelihood_ratio_test,
-    summary_of,
-    wald_test,
-)
+from manyclass.classifiers.choice_files import ChoiceState
+from manyclass.classifiers.choice_inference import ChoiceSummary, Test
 from manyclass.datasets.choice_tables import choice_sets
 from manyclass.datasets.choices import ChoiceSets, positions_among
-from manyclass.training.choice import ChoiceFit, ChoiceForm, problems_of
+from manyclass.training.choice import problems_of
 from manyclass.weights.arrays import Doubles
-
-
-@dataclass(frozen=True)
-class ChoiceState:
-    """A fitted choice model.
-
-    Attributes
-    ----------
-    form : ChoiceForm
-    alternatives : ndarray of shape (n_alternatives,), labels
-    Z : ndarray, csr_array or None
-    fit : ChoiceFit
-    covariance : Covariance
-    n_rows, n_free : int
-    log_likelihood, null_log_likelihood : float
-        The second with equal probabilities of what is available; NaN where alternatives were drawn.
-    solver : {"lbfgs", "double_sum"}
-    feature_names : tuple of str or None, of an X that had names
-    sorted : bool, whether the model was fitted on arrays, so that alternatives are sorted labels
-    """
-
-    form: ChoiceForm
-    alternatives: NDArray[Any]
-    Z: Any
-    fit: ChoiceFit
-    covariance: Covariance
-    n_rows: int
-    n_free: int
-    log_likelihood: float
-    null_log_likelihood: float
-    solver: str
 
 
 class ChoiceAnswers(ClassifierMixin, BaseEstimator):
@@ -342,7 +306,18 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
             facts["rho-squared"] = 1 - state.log_likelihood / state.null_log_likelihood
             facts["AIC"] = 2 * (state.n_free - state.log_likelihood)
             facts["BIC"] = state.n_free * float(np.log(state.n_rows)) - 2 * state.log_likelihood
-        return summary_of(facts, self.coef_names_, self.coef_, self.covariance_, level)
+        errors = np.where(self.std_errors_ > 0, self.std_errors_, np.nan)
+        reach = stats.norm.ppf(0.5 + level / 2) * errors
+        columns = {
+            "coefficient": np.array(self.coef_names_, dtype=object),
+            "estimate": self.coef_,
+            "standard error": errors,
+            "z": self.coef_ / errors,
+            "p": 2 * stats.norm.sf(np.abs(self.coef_ / errors)),
+            "low": self.coef_ - reach,
+            "high": self.coef_ + reach,
+        }
+        return ChoiceSummary(facts, columns, level)
 
     def confidence_intervals(self, level: float = 0.95) -> Doubles:
         """Return the lower and upper end for each coefficient, (n_coefficients, 2), by the normal distribution.
@@ -377,7 +352,12 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
             hypotheses = [*hypotheses]
         named = np.asarray(hypotheses)
         R = np.eye(len(self.coef_))[[self._column(str(name)) for name in named]] if named.dtype.kind in "UO" else named
-        return wald_test(self.coef_, self.covariance_, np.atleast_2d(R), np.broadcast_to(values, len(np.atleast_2d(R))))
+        R = np.atleast_2d(R)
+        gap = R @ self.coef_ - values
+        spread = R @ self.covariance_ @ R.T
+        if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
+            raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
+        return Test.of(float(gap @ np.linalg.solve(spread, gap)), len(gap))
 
     def likelihood_ratio_test(self, smaller: Self) -> Test:
         """Return the test of a model that is this one with fewer free coefficients, fitted on the same data.
@@ -393,7 +373,10 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         a, b = self._fitted, smaller._fitted
         if a.n_rows != b.n_rows or not np.isclose(a.null_log_likelihood, b.null_log_likelihood, equal_nan=False):
             raise ValueError("the two models were not fitted on the same data by solver='lbfgs'")
-        return likelihood_ratio_test((a.log_likelihood, a.n_free), (b.log_likelihood, b.n_free))
+        df = a.n_free - b.n_free
+        if df < 1:
+            raise ValueError(f"the other model has {b.n_free} free coefficients; it must have fewer than {a.n_free}")
+        return Test.of(2 * (a.log_likelihood - b.log_likelihood), df)
 
     def willingness_to_pay(self, feature: str, price: str, level: float = 0.95) -> dict[str, float]:
         """Return -coef[feature] / coef[price], its standard error by the delta method and its interval.

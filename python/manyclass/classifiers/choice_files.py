@@ -1,9 +1,10 @@
-"""Fitted choice models on disk: safetensors files with a JSON description, without pickle."""
+"""Fitted choice models, and their files: safetensors with a JSON description, without pickle."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
-from manyclass.classifiers.choice_answers import ChoiceState
 from manyclass.classifiers.choice_inference import COVARIANCES, Covariance
 from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
@@ -35,6 +35,35 @@ FORMAT_VERSION = 1
 BY_ALTERNATIVE = ("constants", "nests")  # parameters that are labels, which the form has
 NAMES = ("chooser_names", "alternative_names", "pair_names", "group_labels", "nest_labels", "labels")
 NUMBERS = ("log_likelihood", "null_log_likelihood")
+
+
+@dataclass(frozen=True)
+class ChoiceState:
+    """A fitted choice model.
+
+    Attributes
+    ----------
+    form : ChoiceForm
+    alternatives : ndarray of shape (n_alternatives,), labels
+    Z : ndarray, csr_array or None
+    fit : ChoiceFit
+    covariance : Covariance
+    n_rows, n_free : int
+    log_likelihood, null_log_likelihood : float
+        The second with equal probabilities of what is available; NaN where alternatives were drawn.
+    solver : {"lbfgs", "double_sum"}
+    """
+
+    form: ChoiceForm
+    alternatives: NDArray[Any]
+    Z: Any
+    fit: ChoiceFit
+    covariance: Covariance
+    n_rows: int
+    n_free: int
+    log_likelihood: float
+    null_log_likelihood: float
+    solver: str
 
 
 def write_choice_model(

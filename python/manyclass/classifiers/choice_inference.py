@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,24 +137,10 @@ class Test:
     degrees_of_freedom: int
     p_value: float
 
-
-def wald_test(theta: Doubles, covariance: Doubles, R: Doubles, values: Doubles) -> Test:
-    """Return the Wald test of R theta = values."""
-    gap = R @ theta - values
-    spread = R @ covariance @ R.T
-    if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
-        raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
-    statistic = float(gap @ np.linalg.solve(spread, gap))
-    return Test(statistic, len(gap), float(stats.chi2.sf(statistic, len(gap))))
-
-
-def likelihood_ratio_test(larger: tuple[float, int], smaller: tuple[float, int]) -> Test:
-    """Return the likelihood-ratio test of two log-likelihoods with their numbers of coefficients."""
-    df = larger[1] - smaller[1]
-    if df < 1:
-        raise ValueError(f"the other model has {smaller[1]} free coefficients; it must have fewer than {larger[1]}")
-    statistic = 2 * (larger[0] - smaller[0])
-    return Test(statistic, df, float(stats.chi2.sf(max(statistic, 0.0), df)))
+    @classmethod
+    def of(cls, statistic: float, degrees_of_freedom: int) -> Self:
+        """Return the test of a statistic."""
+        return cls(statistic, degrees_of_freedom, float(stats.chi2.sf(max(statistic, 0.0), degrees_of_freedom)))
 
 
 @dataclass(frozen=True)
@@ -195,23 +181,3 @@ def _shown(value: Any) -> str:
         size = abs(float(value))
         return "" if np.isnan(size) else f"{value:.4f}" if 1e-3 <= size < 1e6 or size == 0 else f"{value:.3e}"
     return str(value)
-
-
-def summary_of(
-    facts: Mapping[str, Any], names: Sequence[str], theta: Doubles, covariance: Doubles, level: float
-) -> ChoiceSummary:
-    """Return the table of coefficients."""
-    errors = np.sqrt(np.diag(covariance))
-    errors = np.where(errors > 0, errors, np.nan)
-    z = theta / errors
-    reach = stats.norm.ppf(0.5 + level / 2) * errors
-    columns = {
-        "coefficient": np.array(names, dtype=object),
-        "estimate": theta,
-        "standard error": errors,
-        "z": z,
-        "p": 2 * stats.norm.sf(np.abs(z)),
-        "low": theta - reach,
-        "high": theta + reach,
-    }
-    return ChoiceSummary(facts, columns, level)

@@ -219,6 +219,10 @@ class ChoiceSets:
         ----------
         most : int
             Numbers that a function of pairs may give for a range.
+
+        Returns
+        -------
+        iterator of ChoiceSets
         """
         if self.function is None:
             yield self
