@@ -18,8 +18,7 @@ import manyclass
 from manyclass import ChoiceClassifier, SoftmaxClassifier, _core
 from manyclass.classifiers.saving import load_classifier
 from manyclass.datasets import choice_sets
-from manyclass.training.choice import ChoiceForm, ChoiceObjective
-from manyclass.training.choice_solvers import free_of
+from manyclass.training.choice import ChoiceForm, ChoiceObjective, free_of
 from manyclass.weights.tensor_file import open_tensors
 
 # The objective
@@ -217,27 +216,25 @@ def test_the_gradient_of_drawn_alternatives_has_no_bias_by_enumeration(seed):
     y, u, features = 2, rng.normal(), rng.normal(size=(K, 3))
     scores = features @ rng.normal(size=3)
 
+    form = ChoiceForm("gumbel", (), (), ("a", "b", "c"), K, has_features=False).core
+    theta = np.linalg.lstsq(features, scores, rcond=None)[0]
+
     def gradient(ids, log_weights):
-        out = np.empty((1, 3))
-        _core.choice_sums(
+        problem = _core.ChoiceProblem(
+            form=form,
             n_rows=1,
+            X=np.zeros(0),
+            Z=np.zeros(0),
             constants=np.zeros(K),
-            tastes=np.zeros(0),
-            features=np.zeros(0),
-            n_features=0,
             indptr=np.array([0, len(ids)]),
             alternatives=np.array(ids, dtype=np.int32),
             pair_features=features[list(ids)],
-            pair_coef=np.linalg.lstsq(features, scores, rcond=None)[0],
             offsets=np.array(log_weights),
             listed_only=True,
-            model="drawn",
-            log_normalizers=np.array([u]),
             chosen=np.array([y], dtype=np.int32),
             n_threads=1,
-            pair_gradient=out,
         )
-        return out[0]
+        return problem.double_sum(theta, np.array([u]))[1]
 
     others = [k for k in range(K) if k != y]
     draws = [gradient([y, *pair], [0, *[np.log(len(others) / 2)] * 2]) for pair in itertools.combinations(others, 2)]

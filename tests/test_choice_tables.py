@@ -27,6 +27,42 @@ def test_long_tables_come_back(seed):
     np.testing.assert_allclose(found.predict_proba(one), found.predict_proba(again)[:1], rtol=1e-9)
 
 
+def test_a_function_may_tell_what_is_available(seed):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((30, 4)) < 0.6
+    mask[:, 0] = True
+    of_mask, of_function = (
+        choice_sets(Z=np.eye(4), available=how, offset=np.arange(4.0), n_rows=30) for how in (mask, lambda i: mask[i])
+    )
+    for name in ("indptr", "alternatives", "offsets"):
+        np.testing.assert_array_equal(getattr(of_function.lists, name), getattr(of_mask.lists, name))
+    assert of_function.offsets.tolist() == [0, 1, 2, 3]
+    ranges = choice_sets(Z=np.eye(4), available=np.tile([1, 3], (30, 1)), offset=np.arange(4.0))
+    assert ranges.lists.alternatives.tolist() == [1, 2] * 30
+    assert ranges.offsets.tolist() == [0, 1, 2, 3]
+
+
+def test_a_function_of_pairs_is_asked_for_a_range_of_rows_at_once(seed):
+    rng = np.random.default_rng(seed)
+    S, mask = rng.normal(size=(30, 4)), rng.random((30, 4)) < 0.6
+    mask[:, 0] = True
+    asked = []
+
+    def pairs(rows, ks):
+        asked.append(np.unique(rows).tolist())
+        return S[rows, ks][:, None]
+
+    sets = choice_sets(pairs=pairs, pair_names=["s"], available=mask, chosen=np.zeros(30, int))
+    parts = [*sets.take(np.arange(5, 30)).parts(most=20)]
+    assert [row for rows in asked for row in rows] == list(range(5, 30))
+    assert len(parts) > 1
+    found = np.concatenate([part.lists.features[:, 0] for part in parts])
+    np.testing.assert_array_equal(found, S[5:][mask[5:]])
+    table = sets.to_long()
+    np.testing.assert_array_equal(table["s"], S[mask])
+    np.testing.assert_array_equal(table["chooser"], np.nonzero(mask)[0])
+
+
 def test_wide_tables_are_read():
     rng = np.random.default_rng(0)
     n = 50

@@ -486,37 +486,67 @@ def balanced_softmax(
 
 # bind_choice
 
-def choice_sums(
-    *,
-    n_rows: int,
-    constants: NDArray[np.float64],
-    tastes: NDArray[np.float64],
-    features: NDArray[np.float64],
-    n_features: int,
-    own_tastes: bool = ...,
-    indptr: NDArray[np.int64] = ...,
-    alternatives: NDArray[np.int32] = ...,
-    pair_features: NDArray[np.float64] = ...,
-    pair_coef: NDArray[np.float64] = ...,
-    offsets: NDArray[np.float64] = ...,
-    listed_only: bool = ...,
-    model: str = ...,
-    nests: NDArray[np.int32] = ...,
-    dissimilarity: NDArray[np.float64] = ...,
-    log_normalizers: NDArray[np.float64] = ...,
-    chosen: NDArray[np.int32] = ...,
-    weights: NDArray[np.float64] = ...,
-    losses: NDArray[np.float64] = ...,
-    inclusive_values: NDArray[np.float64] = ...,
-    taste_gradient: NDArray[np.float64] = ...,
-    pair_gradient: NDArray[np.float64] = ...,
-    constant_gradient: NDArray[np.float64] = ...,
-    nest_gradient: NDArray[np.float64] = ...,
-    probabilities: NDArray[np.float64] = ...,
-    covariances: NDArray[np.float64] = ...,
-    n_threads: int,
-    isa: str = "auto",
-) -> None: ...
+class ChoiceForm:
+    def __init__(
+        self,
+        *,
+        model: str,
+        n_chooser_features: int,
+        n_alternative_features: int,
+        n_pair_features: int,
+        n_own_tastes: int,
+        rank: int,
+        groups: NDArray[np.int64],
+        n_groups: int,
+        nests: NDArray[np.int32],
+        n_nests: int,
+    ) -> None: ...
+    def sizes(self) -> tuple[int, int, int, int, int]: ...
+    def has_scores(self) -> bool: ...
+    def interactions(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+class ChoiceProblem:
+    def __init__(
+        self,
+        *,
+        form: ChoiceForm,
+        n_threads: int,
+        isa: str = ...,
+        n_rows: int,
+        X: NDArray[np.float64],
+        Z: NDArray[np.float64],
+        constants: NDArray[np.float64],
+        indptr: NDArray[np.int64],
+        alternatives: NDArray[np.int32],
+        pair_features: NDArray[np.float64],
+        offsets: NDArray[np.float64],
+        listed_only: bool,
+        Z_indptr: NDArray[np.int64] = ...,
+        Z_indices: NDArray[np.int32] = ...,
+        chosen: NDArray[np.int32] = ...,
+        weights: NDArray[np.float64] = ...,
+    ) -> None: ...
+    def losses(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def objective(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]: ...
+    def inclusive_values(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def log_sums(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def double_sum(
+        self, theta: NDArray[np.float64], log_normalizers: NDArray[np.float64]
+    ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]: ...
+    def scores(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def hessian(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def scales(self) -> NDArray[np.float64]: ...
+    def utilities(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def probabilities(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
+    def most_probable(self, theta: NDArray[np.float64], n: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
+    def marginal_effects(
+        self, theta: NDArray[np.float64], of: str, column: int, alternative: int
+    ) -> NDArray[np.float64]: ...
+    def elasticity_sums(
+        self, theta: NDArray[np.float64], of: str, column: int, alternative: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def log_set_sizes(self) -> NDArray[np.float64]: ...
+
 def draw_choice_sets(
     *,
     rows: NDArray[np.int32],
@@ -529,10 +559,19 @@ def draw_choice_sets(
     begins: NDArray[np.int64] = ...,
     ends: NDArray[np.int64] = ...,
     alternatives: NDArray[np.int32] = ...,
+    pair_features: NDArray[np.float64] = ...,
+    n_pair_features: int = ...,
+    offsets: NDArray[np.float64] = ...,
+    listed_only: bool = ...,
     past: NDArray[np.int32] = ...,
     shares: NDArray[np.float64] = ...,
     share: float = ...,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]: ...
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]: ...
+
+class DrawnSums:
+    def __init__(self, n: int) -> None: ...
+    def add(self, rows: NDArray[np.int32], found: NDArray[np.float64], visits: int) -> None: ...
+    def log_normalizers(self, rows: NDArray[np.int32], visits: int) -> NDArray[np.float64]: ...
 
 # bind_losses
 

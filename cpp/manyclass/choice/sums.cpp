@@ -67,7 +67,8 @@ class Strip {
   void row(std::size_t i, Rule& rule) {
     const ChoiceRows& rows = q_.rows;
     const std::size_t n = rows.set_size(i);
-    if (n == 0) throw std::invalid_argument("row " + std::to_string(i) + " has no alternative to choose from");
+    if (n == 0)
+      throw std::invalid_argument("row " + std::to_string(q_.first + i) + " has no alternative to choose from");
     u_.resize(n);
     c_.resize(n);
     utilities_of(rows, transposed_, i, u_);
@@ -116,7 +117,7 @@ class Strip {
       there = place < own.size();
     }
     if (there && u_[place] > -std::numeric_limits<double>::infinity()) return place;
-    throw std::invalid_argument("row " + std::to_string(i) + " has chosen alternative " + std::to_string(y) +
+    throw std::invalid_argument("row " + std::to_string(q_.first + i) + " has chosen alternative " + std::to_string(y) +
                                 ", which is not available to it");
   }
 

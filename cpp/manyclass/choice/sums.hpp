@@ -35,6 +35,7 @@ struct ChoiceQuestion {
   ChoiceModel model;
   std::span<const Index> chosen;    // n; empty where only probabilities, inclusive values and covariances are asked for
   std::span<const double> weights;  // n, or empty
+  std::size_t first = 0;            // what the first row is called in messages
   int n_threads = 1;
   Isa isa = best_isa();
 };

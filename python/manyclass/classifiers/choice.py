@@ -12,15 +12,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
-from manyclass.classifiers.choice_answers import ChoiceAnswers, ChoiceState
-from manyclass.classifiers.choice_files import FORMAT, read_choice_model, write_choice_model
+from manyclass.classifiers.choice_answers import ChoiceAnswers
+from manyclass.classifiers.choice_files import FORMAT, ChoiceState, read_choice_model, write_choice_model
 from manyclass.classifiers.choice_inference import COVARIANCES, Covariance, covariance_of
 from manyclass.datasets.choice_tables import choice_sets
 from manyclass.datasets.choices import ChoiceSets
 from manyclass.labels import as_labels
 from manyclass.registry import names
-from manyclass.training.choice import PARTS, ChoiceForm, ChoiceObjective, kept
-from manyclass.training.choice_solvers import DrawnPlan, Free, fit_drawn, fit_exactly, free_of
+from manyclass.training.choice import PARTS, ChoiceForm, ChoiceObjective, Free, fit_drawn, fit_exactly, free_of, kept
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.tensor_file import PathLike, open_tensors, reading
 
@@ -255,7 +254,7 @@ class ChoiceClassifier(ChoiceAnswers):
         solver = self._solver(sets, form)
         whole = kept(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
-        start = free.whole(np.clip(free.of(form.start(seed)), *np.array(free.bounds).reshape(-1, 2).T))
+        start = free.whole(np.clip(free.of(form.start(seed)), *free.bounds.T))
         turn = [0]
 
         def watch(loss: float) -> None:
@@ -269,14 +268,11 @@ class ChoiceClassifier(ChoiceAnswers):
             auto = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
             tol = auto if self.tol == "auto" else float(self.tol)
             found = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
-            losses = objective.losses(found.theta)
-            weights = 1.0 if sets.sample_weight is None else sets.sample_weight
-            likelihood, null = -float(np.sum(weights * losses)), _null(sets)
+            likelihood, null = self._log_likelihoods(objective, found.theta)
         else:
-            batch = int(np.clip(sets.n_rows // 50, 64, 8192))
             passes = 16 if self.max_iter == "auto" else int(self.max_iter)
-            share = 0.0 if sets.lists.only else 0.5
-            found = fit_drawn(objective, free, start, DrawnPlan(self.n_negatives, share, passes, batch, seed), watch)
+            drawn = {"n_draws": self.n_negatives, "n_passes": passes, "seed": seed}
+            found = fit_drawn(objective, free, start, **drawn, watch=watch)
             likelihood, null = np.nan, np.nan
         covariance = self._covariance(objective, free, found.theta, seed)
         self._state = ChoiceState(
@@ -359,13 +355,21 @@ class ChoiceClassifier(ChoiceAnswers):
         most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
         return "double_sum" if can and sets.n_pairs > most else "lbfgs"
 
+    @staticmethod
+    def _log_likelihoods(objective: ChoiceObjective, theta: Doubles) -> tuple[float, float]:
+        """The log-likelihood, and that of equal probabilities of what is available."""
+        own = objective.sets.sample_weight
+        weights = 1.0 if own is None else own
+        sizes = np.concatenate([problem.log_set_sizes() for problem in objective.problems])
+        return -float(np.sum(weights * objective.losses(theta))), -float(np.sum(weights * sizes))
+
     def _covariance(self, objective: ChoiceObjective, free: Free, theta: Doubles, seed: int) -> Covariance:
         n = len(theta)
         missing = Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
         if self.covariance == "none":
             return missing
         if self.covariance == "auto":
-            if objective.explicit is None or objective.ridge.any() or free.n > 1000 or not free.n:
+            if not objective.form.core.has_scores() or objective.ridge.any() or free.n > 1000 or not free.n:
                 return missing
             kind = "hessian" if objective.sets.persons is None else "clustered"
             try:
@@ -373,17 +377,3 @@ class ChoiceClassifier(ChoiceAnswers):
             except ValueError:  # not identified: no one has asked for standard errors by name
                 return missing
         return covariance_of(objective, free, theta, self.covariance, seed)
-
-
-def _null(sets: ChoiceSets) -> float:
-    """The log-likelihood of equal probabilities of what is available."""
-    closed = ~np.isfinite(sets.offsets)
-    if sets.lists.only:
-        open_ = np.isfinite(sets.lists.offsets) & ~closed[sets.lists.alternatives]
-        sizes = np.add.reduceat(open_.astype(np.int64), sets.lists.indptr[:-1])
-    else:
-        rows = np.repeat(np.arange(sets.n_rows), np.diff(sets.lists.indptr))
-        gone = ~np.isfinite(sets.lists.offsets) & ~closed[sets.lists.alternatives]
-        sizes = sets.n_alternatives - closed.sum() - np.bincount(rows[gone], minlength=sets.n_rows)
-    weights = 1.0 if sets.sample_weight is None else sets.sample_weight
-    return -float(np.sum(weights * np.log(sizes)))

@@ -2,63 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
-from manyclass.classifiers.choice_inference import (
-    ChoiceSummary,
-    Covariance,
-    Test,
-    likelihood_ratio_test,
-    slopes,
-    summary_of,
-    wald_test,
-)
+from manyclass.classifiers.choice_files import ChoiceState
+from manyclass.classifiers.choice_inference import ChoiceSummary, Test
 from manyclass.datasets.choice_tables import choice_sets
-from manyclass.datasets.choices import ChoiceSets, is_sparse, positions_among
-from manyclass.training.choice import ChoiceForm, ChoiceObjective
-from manyclass.training.choice_solvers import ChoiceFit
-from manyclass.weights.arrays import BLOCK_NUMBERS, Doubles
-
-
-@dataclass(frozen=True)
-class ChoiceState:
-    """A fitted choice model.
-
-    Attributes
-    ----------
-    form : ChoiceForm
-    alternatives : ndarray of shape (n_alternatives,), labels
-    Z : ndarray, csr_array or None
-    fit : ChoiceFit
-    covariance : Covariance
-    n_rows, n_free : int
-    log_likelihood, null_log_likelihood : float
-        The second with equal probabilities of what is available; NaN where alternatives were drawn.
-    solver : {"lbfgs", "double_sum"}
-    feature_names : tuple of str or None, of an X that had names
-    sorted : bool, whether the model was fitted on arrays, so that alternatives are sorted labels
-    """
-
-    form: ChoiceForm
-    alternatives: NDArray[Any]
-    Z: Any
-    fit: ChoiceFit
-    covariance: Covariance
-    n_rows: int
-    n_free: int
-    log_likelihood: float
-    null_log_likelihood: float
-    solver: str
+from manyclass.datasets.choices import ChoiceSets, positions_among
+from manyclass.training.choice import problems_of
+from manyclass.weights.arrays import Doubles
 
 
 class ChoiceAnswers(ClassifierMixin, BaseEstimator):
@@ -117,7 +79,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
     def interactions_(self) -> Doubles:
         """W, (n_chooser_features, n_alternative_features), or n_alternatives - 1 columns; float64."""
         form = self._fitted.form
-        return form.interactions(self.coef_) if form.rank else np.zeros((len(form.chooser_names), 0))
+        return form.core.interactions(self.coef_) if form.rank else np.zeros((len(form.chooser_names), 0))
 
     @property
     def loss_curve_(self) -> Doubles:
@@ -171,58 +133,14 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
             alternative_names=form.alternative_names,
         )
 
-    def _objective(self, sets: ChoiceSets) -> ChoiceObjective:
+    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem]:
+        """What the core is asked about ranges of rows, with the alternatives that these have."""
         form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
-        return ChoiceObjective(form, sets, np.zeros(form.n), n_threads_from(self.n_jobs))
+        return problems_of(form, sets, n_threads_from(self.n_jobs))
 
-    def _pieces(self, sets: ChoiceSets) -> list[tuple[int, int]]:
-        step = max(1, BLOCK_NUMBERS // sets.n_alternatives)
-        return [(a, min(a + step, sets.n_rows)) for a in range(0, sets.n_rows, step)]
-
-    def _utilities(self, sets: ChoiceSets, begin: int, end: int) -> Doubles:
-        """Utilities of some rows, -infinity where an alternative is not available."""
-        form, theta = self._fitted.form, self.coef_
-        u = np.tile(form.constants(theta, sets), (end - begin, 1))
-        if form.rank:
-            tastes = sets.X[begin:end] @ form.interactions(theta)
-            if form.own_tastes:
-                u[:, 1:] += tastes
-            else:
-                u += tastes @ sets.Z.T if not is_sparse(sets.Z) else (sets.Z @ tastes.T).T
-        lists = sets.listed(begin, end)
-        rows = np.repeat(np.arange(end - begin), np.diff(lists.indptr))
-        listed = lists.features @ theta[form.slices["pairs"]] + lists.offsets
-        if not lists.only:
-            u[rows, lists.alternatives] += listed
-            return u
-        out = np.full_like(u, -np.inf)
-        out[rows, lists.alternatives] = u[rows, lists.alternatives] + listed
-        return out
-
-    def _probabilities(self, u: Doubles) -> Doubles:
-        form, threads = self._fitted.form, n_threads_from(self.n_jobs)
-        if form.model in ("normal", "logistic"):
-            # Beyond 64 behind the foremost a probability is below 1e-8 of its last digits; -infinity is not allowed.
-            least = u.max(axis=1, keepdims=True) - 200
-            psi = np.ascontiguousarray(np.maximum(u, least))
-            found = _core.utility_probabilities(noise=form.noise, psi=psi, log=False, n_threads=threads)
-            return np.where(np.isfinite(u), found, 0.0)
-        out, k = np.empty_like(u), u.shape[1]
-        how: dict[str, Any] = {"model": form.model, "n_threads": threads, "features": np.zeros(0), "n_features": 0}
-        if len(form.nest_labels):
-            how |= {"nests": form.nests, "dissimilarity": self.coef_[form.slices["dissimilarity"]].copy()}
-        _core.choice_sums(
-            **how,
-            n_rows=len(u),
-            constants=np.zeros(k),
-            tastes=np.zeros(0),
-            indptr=np.arange(len(u) + 1) * k,
-            alternatives=np.tile(np.arange(k, dtype=np.int32), len(u)),
-            offsets=np.ascontiguousarray(u).ravel(),
-            listed_only=True,
-            probabilities=out.reshape(-1),
-        )
-        return out
+    def _losses(self, sets: ChoiceSets) -> Doubles:
+        sets = replace(sets, chosen=sets.known_choices)
+        return np.concatenate([problem.losses(self.coef_) for problem in self._problems(sets)])
 
     def decision_function(self, X: Any) -> Doubles:
         """Return the utilities without noise; of two alternatives that of the second less the first.
@@ -245,8 +163,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         ----------
         X : ChoiceSets, or array-like of shape (n_rows, n_features)
         """
-        sets = self._rows(X)
-        return np.concatenate([self._utilities(sets, a, b) for a, b in self._pieces(sets)])
+        return np.concatenate([problem.utilities(self.coef_) for problem in self._problems(self._rows(X))])
 
     def predict_proba(self, X: Any) -> Doubles:
         """Return the probability of each alternative, 0 where one is not available.
@@ -259,8 +176,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_rows, n_alternatives), float64
         """
-        sets = self._rows(X)
-        return np.concatenate([self._probabilities(self._utilities(sets, a, b)) for a, b in self._pieces(sets)])
+        return np.concatenate([problem.probabilities(self.coef_) for problem in self._problems(self._rows(X))])
 
     def predict_log_proba(self, X: Any) -> Doubles:
         """Return the logarithm of `predict_proba`."""
@@ -290,13 +206,8 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         """
         sets = self._rows(X)
         check_number("k", k, low=1, high=sets.n_alternatives, integer=True)
-        found, shares = [], []
-        for a, b in self._pieces(sets):
-            p = self._probabilities(self._utilities(sets, a, b))
-            best = np.argsort(-p, axis=1, kind="stable")[:, :k]
-            found.append(best)
-            shares.append(np.take_along_axis(p, best, axis=1))
-        return sets.alternatives[np.concatenate(found)], np.concatenate(shares)
+        ids, shares = zip(*(problem.most_probable(self.coef_, k) for problem in self._problems(sets)), strict=True)
+        return sets.alternatives[np.concatenate(ids)], np.concatenate(shares)
 
     def evaluate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the mean log-loss in nats and the share of rows that are not predicted right.
@@ -315,7 +226,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         if y is not None:
             sets = replace(sets, chosen=positions_among(y, sets.alternatives, "y").astype(np.int32))
         weights = sets.sample_weight if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        losses = self._objective(sets).losses(self.coef_)
+        losses = self._losses(sets)
         wrong = self.predict(sets) != sets.labels
         return {
             "log_loss": float(np.average(losses, weights=weights)),
@@ -331,7 +242,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         """
         sets = self._rows(X)
         weights = 1.0 if sets.sample_weight is None else sets.sample_weight
-        return -float(np.sum(weights * self._objective(sets).losses(self.coef_)))
+        return -float(np.sum(weights * self._losses(sets)))
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of rows that are predicted right.
@@ -360,10 +271,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         sets = self._rows(X)
         if self._fitted.form.noise != "gumbel":
             raise ValueError(f"noise is {self._fitted.form.noise!r}; inclusive values are those of 'gumbel'")
-        objective, out = self._objective(sets), np.empty(sets.n_rows)
-        for begin, end in sets.blocks():
-            objective.call(self.coef_, begin, end, inclusive_values=out[begin:end])
-        return out
+        return np.concatenate([problem.inclusive_values(self.coef_) for problem in self._problems(sets)])
 
     # Inference
 
@@ -398,7 +306,18 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
             facts["rho-squared"] = 1 - state.log_likelihood / state.null_log_likelihood
             facts["AIC"] = 2 * (state.n_free - state.log_likelihood)
             facts["BIC"] = state.n_free * float(np.log(state.n_rows)) - 2 * state.log_likelihood
-        return summary_of(facts, self.coef_names_, self.coef_, self.covariance_, level)
+        errors = np.where(self.std_errors_ > 0, self.std_errors_, np.nan)
+        reach = stats.norm.ppf(0.5 + level / 2) * errors
+        columns = {
+            "coefficient": np.array(self.coef_names_, dtype=object),
+            "estimate": self.coef_,
+            "standard error": errors,
+            "z": self.coef_ / errors,
+            "p": 2 * stats.norm.sf(np.abs(self.coef_ / errors)),
+            "low": self.coef_ - reach,
+            "high": self.coef_ + reach,
+        }
+        return ChoiceSummary(facts, columns, level)
 
     def confidence_intervals(self, level: float = 0.95) -> Doubles:
         """Return the lower and upper end for each coefficient, (n_coefficients, 2), by the normal distribution.
@@ -433,7 +352,12 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
             hypotheses = [*hypotheses]
         named = np.asarray(hypotheses)
         R = np.eye(len(self.coef_))[[self._column(str(name)) for name in named]] if named.dtype.kind in "UO" else named
-        return wald_test(self.coef_, self.covariance_, np.atleast_2d(R), np.broadcast_to(values, len(np.atleast_2d(R))))
+        R = np.atleast_2d(R)
+        gap = R @ self.coef_ - values
+        spread = R @ self.covariance_ @ R.T
+        if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
+            raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
+        return Test.of(float(gap @ np.linalg.solve(spread, gap)), len(gap))
 
     def likelihood_ratio_test(self, smaller: Self) -> Test:
         """Return the test of a model that is this one with fewer free coefficients, fitted on the same data.
@@ -449,7 +373,10 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         a, b = self._fitted, smaller._fitted
         if a.n_rows != b.n_rows or not np.isclose(a.null_log_likelihood, b.null_log_likelihood, equal_nan=False):
             raise ValueError("the two models were not fitted on the same data by solver='lbfgs'")
-        return likelihood_ratio_test((a.log_likelihood, a.n_free), (b.log_likelihood, b.n_free))
+        df = a.n_free - b.n_free
+        if df < 1:
+            raise ValueError(f"the other model has {b.n_free} free coefficients; it must have fewer than {a.n_free}")
+        return Test.of(2 * (a.log_likelihood - b.log_likelihood), df)
 
     def willingness_to_pay(self, feature: str, price: str, level: float = 0.95) -> dict[str, float]:
         """Return -coef[feature] / coef[price], its standard error by the delta method and its interval.
@@ -488,16 +415,23 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_rows, n_alternatives), float64
         """
         sets = self._rows(X)
-        form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
-        at = None if alternative is None else int(positions_among([alternative], sets.alternatives, "alternative")[0])
-        out = []
-        for a, b in self._pieces(sets):
-            slope = slopes(form, self.coef_, sets.take(np.arange(a, b)), feature, at)
-            step = 1e-4 / max(float(np.abs(slope).max()), 1e-300)
-            u = self._utilities(sets, a, b)
-            rise = self._probabilities(u + step * slope) - self._probabilities(u - step * slope)
-            out.append(rise / (2 * step))
-        return np.concatenate(out)
+        moved = self._moved(sets, feature, alternative)
+        return np.concatenate([problem.marginal_effects(self.coef_, *moved) for problem in self._problems(sets)])
+
+    @staticmethod
+    def _moved(sets: ChoiceSets, feature: str, alternative: Any) -> tuple[str, int, int]:
+        """What has a feature, its column, and the position of the alternative, -1 for all."""
+        at = -1 if alternative is None else int(positions_among([alternative], sets.alternatives, "alternative")[0])
+        kinds = {"chooser": sets.chooser_names, "alternative": sets.alternative_names, "pair": sets.pair_names}
+        for kind, names in kinds.items():
+            if feature in names:
+                if kind == "chooser" and at >= 0:
+                    raise ValueError(
+                        f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out"
+                    )
+                return kind, names.index(feature), at
+        known = ", ".join(repr(name) for names in kinds.values() for name in names)
+        raise ValueError(f"feature is {feature!r}; it must be one of {known}")
 
     def elasticities(self, X: ChoiceSets, feature: str, alternative: Any) -> Doubles:
         """Return by how many percent the expected share of each alternative moves by one percent of a feature.
@@ -515,22 +449,12 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         ndarray of shape (n_alternatives,), float64
         """
         sets = self._rows(X)
-        at = int(positions_among([alternative], sets.alternatives, "alternative")[0])
-        if feature in sets.alternative_names:
-            values = np.full(sets.n_rows, float(sets.Z[at, sets.alternative_names.index(feature)]))
-        elif feature in sets.pair_names:
-            values = np.zeros(sets.n_rows)
-            for a, b in sets.blocks():
-                lists = sets.listed(a, b)
-                rows = np.repeat(np.arange(a, b), np.diff(lists.indptr))
-                mine = lists.alternatives == at
-                values[rows[mine]] = lists.features[mine, sets.pair_names.index(feature)]
-        else:
+        if feature not in (*sets.alternative_names, *sets.pair_names):
             raise ValueError(f"feature is {feature!r}; it must be one of alternatives or pairs")
-        weights = 1.0 if sets.sample_weight is None else sets.sample_weight
-        effects = self.marginal_effects(sets, feature, alternative) * (values * weights)[:, None]
-        shares = (self.predict_proba(sets) * np.broadcast_to(weights, sets.n_rows)[:, None]).sum(axis=0)
-        return np.asarray(np.divide(effects.sum(axis=0), shares, out=np.zeros(len(shares)), where=shares > 0))
+        moved = self._moved(sets, feature, alternative)
+        sums = [problem.elasticity_sums(self.coef_, *moved) for problem in self._problems(sets)]
+        effects, shares = np.sum(sums, axis=0)
+        return np.asarray(np.divide(effects, shares, out=np.zeros(len(shares)), where=shares > 0))
 
     def simulate(self, before: ChoiceSets, after: ChoiceSets, price: str | None = None) -> dict[str, Any]:
         """Compare two worlds: alternatives removed (`ChoiceSets.without`), added, or changed (`ChoiceSets.changed`).

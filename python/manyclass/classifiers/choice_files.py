@@ -1,9 +1,10 @@
-"""Fitted choice models on disk: safetensors files with a JSON description, without pickle."""
+"""Fitted choice models, and their files: safetensors with a JSON description, without pickle."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
-from manyclass.classifiers.choice_answers import ChoiceState
 from manyclass.classifiers.choice_inference import COVARIANCES, Covariance
-from manyclass.datasets.choices import is_sparse
+from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
-from manyclass.training.choice import ChoiceForm
-from manyclass.training.choice_solvers import ChoiceFit
+from manyclass.training.choice import ChoiceFit, ChoiceForm
 from manyclass.version import __version__
 from manyclass.weights.tensor_file import (
     PathLike,
@@ -36,6 +35,35 @@ FORMAT_VERSION = 1
 BY_ALTERNATIVE = ("constants", "nests")  # parameters that are labels, which the form has
 NAMES = ("chooser_names", "alternative_names", "pair_names", "group_labels", "nest_labels", "labels")
 NUMBERS = ("log_likelihood", "null_log_likelihood")
+
+
+@dataclass(frozen=True)
+class ChoiceState:
+    """A fitted choice model.
+
+    Attributes
+    ----------
+    form : ChoiceForm
+    alternatives : ndarray of shape (n_alternatives,), labels
+    Z : ndarray, csr_array or None
+    fit : ChoiceFit
+    covariance : Covariance
+    n_rows, n_free : int
+    log_likelihood, null_log_likelihood : float
+        The second with equal probabilities of what is available; NaN where alternatives were drawn.
+    solver : {"lbfgs", "double_sum"}
+    """
+
+    form: ChoiceForm
+    alternatives: NDArray[Any]
+    Z: Any
+    fit: ChoiceFit
+    covariance: Covariance
+    n_rows: int
+    n_free: int
+    log_likelihood: float
+    null_log_likelihood: float
+    solver: str
 
 
 def write_choice_model(
@@ -136,21 +164,20 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         nests=nests,
         **text,
     )
-    q = len(form.alternative_names)
+    q, n = len(form.alternative_names), form.n
     if (
         (form.has_features and q == 0)
         or (form.own_tastes and len(form.labels) != k)
         or (len(nests) and form.noise != "gumbel")
     ):
         raise ValueError("parts of the model do not fit each other")
-    n = form.n
-    theta = finite(file, "theta", file.read(checked(file, "theta", np.float64, (n,))))
-    if np.any(theta[form.slices["dissimilarity"]] <= 0):
+    shapes = {"theta": (n,), "draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}
+    shapes["losses"] = file.entries["losses"][1][:1]
+    found = {name: file.read(checked(file, name, np.float64, shape)) for name, shape in shapes.items()}
+    finite(file, "losses", found["losses"])
+    if np.any(finite(file, "theta", found["theta"])[form.slices["dissimilarity"]] <= 0):
         raise ValueError("a dissimilarity is not more than 0")
-    losses = file.read(checked(file, "losses", np.float64, file.entries["losses"][1][:1]))
-    matrix = file.read(checked(file, "covariance", np.float64, (n, n)))
-    errors = {name: file.read(checked(file, name, np.float64, (n,))) for name in ("draw_errors", "covariance_error")}
-    if np.isinf(matrix).any() or np.any(np.diag(matrix) < 0):
+    if np.isinf(found["covariance"]).any() or np.any(np.diag(found["covariance"]) < 0):
         raise ValueError("the covariance has numbers that it cannot have")
     if about["alternatives"] == "U":
         alternatives = np.array(decode_text(file, "alternatives", k).tolist())
@@ -158,14 +185,14 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
     if len(np.unique(alternatives)) < k:
         raise ValueError("an alternative is there twice")
-    kind = about["covariance_kind"]
+    rows = count(file, about, "covariance_rows", 0)
     likelihood, null = (float("nan") if about[name] is None else float(about[name]) for name in NUMBERS)
     state = ChoiceState(
         form,
         alternatives,
         _features(file, about["Z"], (k, q)),
-        ChoiceFit(theta, finite(file, "losses", losses), _flag(about, "converged"), errors["draw_errors"]),
-        Covariance(kind, matrix, errors["covariance_error"], count(file, about, "covariance_rows", 0)),
+        ChoiceFit(found["theta"], found["losses"], _flag(about, "converged"), found["draw_errors"]),
+        Covariance(about["covariance_kind"], found["covariance"], found["covariance_error"], rows),
         count(file, about, "n_rows", 1),
         count(file, about, "n_free", 0),
         likelihood,

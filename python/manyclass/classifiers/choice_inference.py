@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from manyclass.datasets.choices import ChoiceSets
-from manyclass.training.choice import ChoiceForm, ChoiceObjective
-from manyclass.training.choice_solvers import Free
+from manyclass.training.choice import ChoiceObjective, Free
 from manyclass.weights.arrays import Doubles
 
 # Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
@@ -69,10 +67,9 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     if kind == "clustered" and sets.persons is None:
         raise ValueError("covariance is 'clustered'; the data have no persons")
     total = sets.n_rows if sets.sample_weight is None else float(sets.sample_weight.sum())
-    low, high = np.array(free.bounds).reshape(-1, 2).T
+    low, high = free.bounds.T
     own = free.of(theta)
-    moves = np.flatnonzero((own > low) & (own < high))
-    M = free.matrix[:, moves]
+    M = free.matrix[:, np.flatnonzero((own > low) & (own < high))].toarray()
     most, drawn = MOST_PAIRS[sets.function is not None], DRAWN_PAIRS[sets.function is not None]
     if sets.n_pairs <= most:
         matrix = _sandwich(objective, theta, M, kind, total)
@@ -80,12 +77,9 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     else:
         n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
         who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
-        fold = (
-            np.random.RandomState(seed).permutation(int(who.max()) + 1)[who]
-            * FOLDS
-            * sets.n_rows
-            // (n_rows * (int(who.max()) + 1))
-        )
+        n_persons = int(who.max()) + 1
+        place = np.random.RandomState(seed).permutation(n_persons)[who]
+        fold = place * FOLDS * sets.n_rows // (n_rows * n_persons)
         parts = []
         for f in range(FOLDS):
             some = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
@@ -143,24 +137,10 @@ class Test:
     degrees_of_freedom: int
     p_value: float
 
-
-def wald_test(theta: Doubles, covariance: Doubles, R: Doubles, values: Doubles) -> Test:
-    """Return the Wald test of R theta = values."""
-    gap = R @ theta - values
-    spread = R @ covariance @ R.T
-    if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
-        raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
-    statistic = float(gap @ np.linalg.solve(spread, gap))
-    return Test(statistic, len(gap), float(stats.chi2.sf(statistic, len(gap))))
-
-
-def likelihood_ratio_test(larger: tuple[float, int], smaller: tuple[float, int]) -> Test:
-    """Return the likelihood-ratio test of two log-likelihoods with their numbers of coefficients."""
-    df = larger[1] - smaller[1]
-    if df < 1:
-        raise ValueError(f"the other model has {smaller[1]} free coefficients; it must have fewer than {larger[1]}")
-    statistic = 2 * (larger[0] - smaller[0])
-    return Test(statistic, df, float(stats.chi2.sf(max(statistic, 0.0), df)))
+    @classmethod
+    def of(cls, statistic: float, degrees_of_freedom: int) -> Self:
+        """Return the test of a statistic."""
+        return cls(statistic, degrees_of_freedom, float(stats.chi2.sf(max(statistic, 0.0), degrees_of_freedom)))
 
 
 @dataclass(frozen=True)
@@ -201,60 +181,3 @@ def _shown(value: Any) -> str:
         size = abs(float(value))
         return "" if np.isnan(size) else f"{value:.4f}" if 1e-3 <= size < 1e6 or size == 0 else f"{value:.3e}"
     return str(value)
-
-
-def summary_of(
-    facts: Mapping[str, Any], names: Sequence[str], theta: Doubles, covariance: Doubles, level: float
-) -> ChoiceSummary:
-    """Return the table of coefficients."""
-    errors = np.sqrt(np.diag(covariance))
-    errors = np.where(errors > 0, errors, np.nan)
-    z = theta / errors
-    reach = stats.norm.ppf(0.5 + level / 2) * errors
-    columns = {
-        "coefficient": np.array(names, dtype=object),
-        "estimate": theta,
-        "standard error": errors,
-        "z": z,
-        "p": 2 * stats.norm.sf(np.abs(z)),
-        "low": theta - reach,
-        "high": theta + reach,
-    }
-    return ChoiceSummary(facts, columns, level)
-
-
-def slopes(form: ChoiceForm, theta: Doubles, sets: ChoiceSets, feature: str, alternative: int | None) -> Doubles:
-    """Return how utilities move with a feature, (n_rows, n_alternatives).
-
-    Parameters
-    ----------
-    form : ChoiceForm
-    theta : ndarray of shape (n,), float64
-    sets : ChoiceSets
-    feature : str
-    alternative : int or None
-        The alternative whose feature moves; None for a feature of choosers, or to move those of all at once.
-    """
-    n, k = sets.n_rows, sets.n_alternatives
-    out = np.zeros((n, k))
-    if feature in form.chooser_names:
-        d = form.chooser_names.index(feature)
-        if alternative is not None:
-            raise ValueError(f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out")
-        if form.rank:
-            row = form.interactions(theta)[d]
-            out[:] = np.concatenate([[0.0], row]) if form.own_tastes else sets.Z @ row
-        return out
-    columns: Any = slice(None) if alternative is None else alternative
-    if feature in form.alternative_names:
-        j = form.alternative_names.index(feature)
-        slope = np.full(n, theta[form.slices["alternatives"]][j])
-        if form.rank:
-            slope = slope + sets.X @ form.interactions(theta)[:, j]
-        out[:, columns] = slope[:, None] if alternative is None else slope
-        return out
-    if feature in form.pair_names:
-        out[:, columns] = theta[form.slices["pairs"]][form.pair_names.index(feature)]
-        return out
-    known = ", ".join(map(repr, (*form.chooser_names, *form.alternative_names, *form.pair_names)))
-    raise ValueError(f"feature is {feature!r}; it must be one of {known}")

@@ -17,10 +17,9 @@ from manyclass.datasets.choices import (
     ChoiceLists,
     ChoiceSets,
     PairFunction,
-    is_sparse,
-    lists_of,
     positions_among,
 )
+from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
 from manyclass.weights.arrays import Doubles, Ids
 
@@ -45,34 +44,32 @@ def _names(name: str, given: Sequence[str] | None, values: Any, n: int, letter: 
     return found
 
 
-def _availability(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
-    """Rows and alternatives of what is available."""
-    if callable(available):
-        step = max(1, MOST_TOGETHER // k)
-        parts = [np.asarray(available(np.arange(b, min(b + step, n))), dtype=bool) for b in range(0, n, step)]
-        available = np.concatenate([part.reshape(-1, k) for part in parts])
-    if isinstance(available, tuple) and len(available) == 2:
-        indptr, listed = (np.asarray(part) for part in available)
-        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(listed):
+def _lists_of(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
+    """Where each row begins among what is available, and the alternatives there."""
+    if isinstance(available, tuple):
+        indptr, ids = (np.asarray(part) for part in available)
+        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
             raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
-        return np.repeat(np.arange(n), np.diff(indptr)), listed.astype(np.int32)
-    rows: Any
-    ids: Any
-    if is_sparse(available):
-        found = sp.csr_array(available).astype(bool).tocoo()
-        shape, (rows, ids) = found.shape, found.coords
     else:
-        mask = np.asarray(available)
-        if mask.dtype.kind in "iu" and mask.shape == (n, 2) and (k != 2 or mask.max(initial=0) > 1):
-            sizes = np.maximum(mask[:, 1] - mask[:, 0], 0)
-            first = np.cumsum(sizes) - sizes
-            return np.repeat(np.arange(n), sizes), (
-                np.arange(sizes.sum()) - np.repeat(first - mask[:, 0], sizes)
-            ).astype(np.int32)
-        shape, (rows, ids) = mask.shape, np.nonzero(mask) if mask.ndim == 2 else (mask, mask)
-    if shape != (n, k):
-        raise ValueError(f"available has shape {shape}; it must be {(n, k)}")
-    return rows, np.asarray(ids, dtype=np.int32)
+        if callable(available):
+            step = max(1, MOST_TOGETHER // k)
+            parts = [np.asarray(available(np.arange(b, min(b + step, n))), dtype=bool) for b in range(0, n, step)]
+            available = np.concatenate([part.reshape(-1, k) for part in parts])
+        if np.shape(available) != (n, k):
+            raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
+        mask = sp.csr_array(available, dtype=bool)
+        indptr, ids = mask.indptr, mask.indices
+    if len(ids) and not (ids.min() >= 0 and ids.max() < k):
+        raise ValueError(f"available has positions outside [0, {k})")
+    if not np.all(np.diff(indptr)):
+        raise ValueError(f"row {int(np.argmin(np.diff(indptr)))} has no alternative to choose from")
+    return indptr.astype(np.int64), ids.astype(np.int32)
+
+
+def _lists_of_ranges(ranges: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    sizes = np.maximum(ranges[:, 1] - ranges[:, 0], 0)
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return indptr, np.arange(indptr[-1]) - np.repeat(indptr[:-1] - ranges[:, 0], sizes)
 
 
 def choice_sets(
@@ -136,17 +133,19 @@ def choice_sets(
         If sizes do not fit each other, numbers are not finite, or a chosen alternative is not available.
     """
     own = {} if pairs is None or callable(pairs) else dict(pairs)
-    by_pair = [_shape(v) for v in (*own.values(), unavailable, offset)]
-    by_pair += [] if _is_ranges(available, by_pair, Z) else [_shape(available)]
-    by_pair = [shape for shape in by_pair if len(shape) == 2]
-    of_ranges = [_shape(available)[0]] if len(_shape(available)) == 2 else []
-    by_row = [len(np.asarray(v)) for v in (chosen, persons, sample_weight) if v is not None]
-    by_row += of_ranges if X is None else [_shape(X)[0], *of_ranges]
+    by_pair = [shape for v in (*own.values(), unavailable, offset) if len(shape := _shape(v)) == 2]
+    by_row = [len(np.asarray(v)) for v in (X, chosen, persons, sample_weight) if v is not None]
+    of_z = [] if Z is None else [Z.shape[0]]
+    known = [*of_z, *(shape[1] for shape in by_pair)] if alternatives is None else [len(np.asarray(alternatives))]
+    by_alternative = np.ndim(offset) == 1 and not isinstance(available, tuple)
+    if _is_ranges(available, known):
+        available = _lists_of_ranges(np.asarray(available))
+        by_row.append(len(available[0]) - 1)
+    elif len(_shape(available)) == 2:
+        by_pair.append(_shape(available))
     n = _one_size("rows", n_rows, *by_row, *(shape[0] for shape in by_pair))
     if alternatives is None:
-        alternatives = np.arange(
-            _one_size("alternatives", None if Z is None else Z.shape[0], *(shape[1] for shape in by_pair))
-        )
+        alternatives = np.arange(_one_size("alternatives", *of_z, *(shape[1] for shape in by_pair)))
     labels = as_labels(alternatives)
     k = len(labels)
     if k < 1 or len(np.unique(labels)) < k:
@@ -164,7 +163,7 @@ def choice_sets(
         raise ValueError("pairs is a function; give the names of its features by pair_names")
     own_names = tuple(pair_names or own)
     fixed = np.zeros(k)
-    if offset is not None and np.shape(offset) == (k,) and not isinstance(available, tuple):
+    if by_alternative and np.shape(offset) == (k,):
         fixed, offset = _finite("offset", offset, (k,)), None
     lists = _listed(own, available, unavailable, offset, n, k)
     if function is not None:
@@ -201,17 +200,16 @@ def _shape(values: Any) -> tuple[int, ...]:
     return () if values is None or callable(values) or isinstance(values, tuple) else np.shape(values)
 
 
-def _is_ranges(available: Any, by_pair: list[tuple[int, ...]], Z: Any) -> bool:
+def _is_ranges(available: Any, sizes: Sequence[int]) -> bool:
     """Whether `available` has a first and a last position for each row, and not a mask of two alternatives."""
-    if len(_shape(available)) != 2 or is_sparse(available) or _shape(available)[1] != 2:
+    if is_sparse(available) or _shape(available)[1:] != (2,):
         return False
     mask = np.asarray(available)
-    k = [shape[1] for shape in by_pair if len(shape) == 2] + ([] if Z is None else [Z.shape[0]])
-    return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or (k and k[0] != 2)))
+    return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or any(k != 2 for k in sizes)))
 
 
-def _one_size(what: str, given: int | None, *found: int) -> int:
-    sizes = {size for size in (given, *found) if size is not None}
+def _one_size(what: str, *given: int | None) -> int:
+    sizes = {size for size in given if size is not None}
     if len(sizes) != 1:
         raise ValueError(f"the number of {what} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
     return sizes.pop()
@@ -221,36 +219,35 @@ def _listed(own: Mapping[str, Any], available: Any, unavailable: Any, offset: An
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
-    rows: Any
-    ids: Any
     values = {**own, **({} if offset is None else {"offset": offset})}
+    closed = None if unavailable is None else sp.csr_array(unavailable, dtype=bool)
     if available is None and any(not is_sparse(v) for v in values.values()):
-        available = np.ones((n, k), dtype=bool)
-        if unavailable is not None:
-            available, unavailable = available & ~sp.csr_array(unavailable).astype(bool).toarray(), None
-    if available is not None:
-        rows, ids = _availability(available, n, k)
-        if len(ids) and not (np.min(ids) >= 0 and np.max(ids) < k):
-            raise ValueError(f"available has positions outside [0, {k})")
-        columns = [_at(name, v, rows, ids, (n, k)) for name, v in values.items()]
-        if np.any(np.bincount(rows, minlength=n) == 0):
-            raise ValueError(f"row {int(np.argmin(np.bincount(rows, minlength=n)))} has no alternative to choose from")
+        available = np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()
+    only = available is not None
+    rows: Any
+    if only:
+        indptr, ids = _lists_of(available, n, k)
+        rows = np.repeat(np.arange(n), np.diff(indptr))
     else:
-        stored = [sp.csr_array(v, dtype=np.float64) for v in values.values()]
-        closed = sp.csr_array((n, k)) if unavailable is None else sp.csr_array(unavailable)
         union = sp.csr_array((n, k), dtype=np.int32)
-        for matrix in (*stored, closed):
+        for matrix in (*values.values(), *([] if closed is None else [closed])):
             if matrix.shape != (n, k):
                 raise ValueError(f"a sparse feature of pairs has shape {matrix.shape}; it must be {(n, k)}")
-            union = union + sp.csr_array((np.ones(len(matrix.data), np.int32), matrix.indices, matrix.indptr), (n, k))
+            own_entries = sp.csr_array(matrix)
+            ones = np.ones(len(own_entries.data), np.int32)
+            union = union + sp.csr_array((ones, own_entries.indices, own_entries.indptr), (n, k))
         rows, ids = union.tocoo().coords
-        columns = [_at(name, v, rows, ids, (n, k)) for name, v in values.items()]
-        if unavailable is not None:
-            gone = np.where(_at("unavailable", closed.astype(bool), rows, ids, (n, k)) > 0, -np.inf, 0.0)
-            columns = [*columns[: len(own)], gone + (columns[-1] if offset is not None else 0.0)]
-    offsets = columns[len(own)] if len(columns) > len(own) else np.zeros(len(ids))
-    features = np.stack(columns[: len(own)], axis=1) if own else np.zeros((len(ids), 0))
-    return lists_of(n, rows, ids, features, offsets, only=available is not None)
+    columns = [_at(name, v, rows, ids, (n, k)) for name, v in values.items()]
+    offsets = columns.pop() if offset is not None else np.zeros(len(ids))
+    if not only and closed is not None:
+        offsets = offsets + np.where(_at("unavailable", closed, rows, ids, (n, k)) > 0, -np.inf, 0.0)
+    features = np.stack(columns, axis=1) if own else np.zeros((len(ids), 0))
+    order = np.lexsort((ids, rows))
+    rows, ids = rows[order], ids[order]
+    if np.any((rows[1:] == rows[:-1]) & (ids[1:] == ids[:-1])):
+        raise ValueError("a row lists an alternative twice")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
+    return ChoiceLists(indptr, ids.astype(np.int32), features[order], offsets[order], only)
 
 
 def _at(name: str, values: Any, rows: Any, ids: Any, shape: tuple[int, int]) -> Doubles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
+from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, find_positions
 from manyclass.weights.arrays import Doubles, Ids
 
@@ -38,11 +39,10 @@ class ChoiceLists:
     offsets: Doubles
     only: bool
 
-    def rows(self, begin: int, end: int) -> ChoiceLists:
-        """Return the lists of some rows."""
-        a, b = self.indptr[begin], self.indptr[end]
-        of = (self.indptr[begin : end + 1] - a, self.alternatives[a:b], self.features[a:b], self.offsets[a:b])
-        return ChoiceLists(*of, self.only)
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each entry, (n_listed,)."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     def take(self, rows: NDArray[np.int64]) -> ChoiceLists:
         """Return the lists of rows in any order."""
@@ -51,10 +51,19 @@ class ChoiceLists:
         at = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
         return ChoiceLists(indptr, self.alternatives[at], self.features[at], self.offsets[at], self.only)
 
+    def filled(self, n_alternatives: int) -> ChoiceLists:
+        """Return lists of all that can be chosen: what was not listed has zeros, unless it cannot be chosen."""
+        if self.only:
+            return self
+        n, k = len(self.indptr) - 1, n_alternatives
+        at = self.rows * k + self.alternatives
+        features, offsets = np.zeros((n * k, self.features.shape[1])), np.zeros(n * k)
+        features[at], offsets[at] = self.features, self.offsets
+        return ChoiceLists(np.arange(n + 1) * k, np.tile(np.arange(k, dtype=np.int32), n), features, offsets, True)
+
     def for_core(self) -> dict[str, Any]:
-        """Return the lists as `_core.choice_sums` takes them."""
+        """Return the lists as the core takes them."""
         return {
-            "indptr": np.ascontiguousarray(self.indptr, dtype=np.int64),
             "alternatives": np.ascontiguousarray(self.alternatives),
             "pair_features": np.ascontiguousarray(self.features),
             "offsets": np.ascontiguousarray(self.offsets),
@@ -132,10 +141,13 @@ class ChoiceSets:
             Their positions, or a mask of all.
         """
         at = np.arange(self.n_rows)[np.asarray(rows)]
+        return self._rows(at, self.lists.take(at))
+
+    def _rows(self, at: NDArray[np.int64], lists: ChoiceLists) -> ChoiceSets:
         return replace(
             self,
             X=self.X[at],
-            lists=self.lists.take(at),
+            lists=lists,
             chosen=None if self.chosen is None else self.chosen[at],
             persons=None if self.persons is None else self.persons[at],
             sample_weight=None if self.sample_weight is None else self.sample_weight[at],
@@ -161,17 +173,12 @@ class ChoiceSets:
         ValueError
             If one is no alternative, or a row is left without any.
         """
-        gone = np.unique(positions_among(np.atleast_1d(np.asarray(removed)), self.alternatives, "removed"))
-        if self.lists.only:
-            keep = ~np.isin(self.lists.alternatives, gone)
-            rows = np.repeat(np.arange(self.n_rows), np.diff(self.lists.indptr))[keep]
-            of = self.lists
-            lists = lists_of(self.n_rows, rows, of.alternatives[keep], of.features[keep], of.offsets[keep], only=True)
-            if not np.all(np.diff(lists.indptr)):
-                raise ValueError("a row is left without an alternative")
-            return replace(self, lists=lists, chosen=None)
+        gone = positions_among(np.atleast_1d(np.asarray(removed)), self.alternatives, "removed")
         offsets = self.offsets.copy()
         offsets[gone] = -np.inf
+        left = np.isfinite(offsets)[self.lists.alternatives]
+        if self.lists.only and not np.logical_or.reduceat(left, self.lists.indptr[:-1]).all():
+            raise ValueError("a row is left without an alternative")
         return replace(self, offsets=offsets, chosen=None)
 
     def changed(self, **features: Any) -> ChoiceSets:
@@ -191,60 +198,62 @@ class ChoiceSets:
         ValueError
             If a name is none of a feature, or pairs have a function.
         """
-        X, values = self.X.copy(), self.lists.features.copy()
-        Z: Any = None if self.Z is None else self.Z.copy()
+        sets = self
         for name, new in features.items():
-            tables: tuple[tuple[tuple[str, ...], Any], ...]
-            tables = ((self.chooser_names, X), (self.alternative_names, Z), (self.pair_names, values))
-            for names, table in tables:
-                if name in names and not (table is values and self.function is not None):
-                    j = names.index(name)
-                    old = table[:, [j]].toarray()[:, 0] if isinstance(table, sp.csr_array) else table[:, j]
-                    made = np.asarray(new(old) if callable(new) else new, dtype=np.float64)
-                    if isinstance(table, sp.csr_array):
-                        Z = sp.csr_array(sp.hstack([table[:, :j], sp.csr_array(made[:, None]), table[:, j + 1 :]]))
-                    else:
-                        table[:, j] = made
-                    break
+            if name in self.chooser_names:
+                sets = replace(sets, X=_with_column(sets.X, self.chooser_names.index(name), new))
+            elif name in self.alternative_names:
+                sets = replace(sets, Z=_with_column(sets.Z, self.alternative_names.index(name), new))
+            elif name in self.pair_names and self.function is None:
+                values = _with_column(sets.lists.features, self.pair_names.index(name), new)
+                sets = replace(sets, lists=replace(sets.lists, features=values))
             else:
                 known = ", ".join(map(repr, (*self.chooser_names, *self.alternative_names, *self.pair_names)))
                 raise ValueError(f"{name!r} is no feature that can be changed; there are {known}")
-        return replace(self, X=X, Z=Z, lists=replace(self.lists, features=values))
+        return sets
 
-    def blocks(self, most: int = MOST_TOGETHER) -> list[tuple[int, int]]:
-        """Return ranges of rows.
+    def parts(self, most: int = MOST_TOGETHER) -> Iterator[ChoiceSets]:
+        """Yield the data by ranges of rows, with what a function of pairs gives in their lists; without one, at once.
 
         Parameters
         ----------
         most : int
             Numbers that a function of pairs may give for a range.
+
+        Returns
+        -------
+        iterator of ChoiceSets
         """
         if self.function is None:
-            return [(0, self.n_rows)]
+            yield self
+            return
         width = max(1, self.n_pairs * len(self.pair_names) // max(self.n_rows, 1))
         step = max(1, most // width)
-        return [(begin, min(begin + step, self.n_rows)) for begin in range(0, self.n_rows, step)]
+        for begin in range(0, self.n_rows, step):
+            part = self.take(np.arange(begin, min(begin + step, self.n_rows)))
+            lists = part.lists.filled(self.n_alternatives)
+            lists = replace(lists, features=part._of_pairs(lists.rows, lists.alternatives))
+            yield replace(part, lists=lists, function=None)
 
-    def listed(self, begin: int, end: int) -> ChoiceLists:
-        """Return the lists of some rows, with the features of pairs that a function gives.
-
-        Parameters
-        ----------
-        begin, end : int
-            The first row and the one after the last.
-        """
-        lists = self.lists.rows(begin, end)
-        if self.function is None:
-            return lists
-        if not lists.only:
-            n, k = end - begin, self.n_alternatives
-            offsets = np.zeros((n, k))
-            rows = np.repeat(np.arange(n), np.diff(lists.indptr))
-            offsets[rows, lists.alternatives] = lists.offsets
-            ids = np.tile(np.arange(k, dtype=np.int32), n)
-            lists = ChoiceLists(np.arange(n + 1) * k, ids, lists.features[:0], offsets.ravel(), True)
-        rows = np.repeat(np.arange(begin, end), np.diff(lists.indptr))
-        return replace(lists, features=self._of_pairs(rows, lists.alternatives))
+    def for_core(self) -> dict[str, Any]:
+        """Return the data as `_core.ChoiceProblem` takes them; those with a function of pairs have `parts` for it."""
+        found: dict[str, Any] = {
+            "n_rows": self.n_rows,
+            "X": np.ascontiguousarray(self.X),
+            "Z": np.zeros(0) if self.Z is None else self.Z,
+            "constants": self.offsets,
+            "indptr": np.ascontiguousarray(self.lists.indptr, dtype=np.int64),
+            **self.lists.for_core(),
+        }
+        if is_sparse(self.Z):
+            Z = sp.csr_array(self.Z)
+            found |= {"Z": Z.data, "Z_indptr": Z.indptr.astype(np.int64), "Z_indices": Z.indices.astype(np.int32)}
+        found["Z"] = np.ascontiguousarray(found["Z"], dtype=np.float64)
+        if self.chosen is not None:
+            found["chosen"] = self.chosen
+        if self.sample_weight is not None:
+            found["weights"] = self.sample_weight
+        return found
 
     def _of_pairs(self, rows: NDArray[np.int64], alternatives: Ids) -> Doubles:
         assert self.function is not None
@@ -255,19 +264,14 @@ class ChoiceSets:
         return found
 
     @cached_property
-    def _keys(self) -> NDArray[np.int64]:
-        rows = np.repeat(np.arange(self.n_rows, dtype=np.int64), np.diff(self.lists.indptr))
-        return rows * self.n_alternatives + self.lists.alternatives
-
-    @cached_property
-    def shares(self) -> Doubles:
-        """Return the share of rows that chose each alternative, (n_alternatives,)."""
+    def _shares(self) -> Doubles:
+        """The share of rows that chose each alternative, (n_alternatives,)."""
         return np.bincount(self.known_choices, minlength=self.n_alternatives) / self.n_rows
 
     def draw(
         self, rows: NDArray[np.int64], n_draws: int, *, share: float, seed: int, epoch: int, n_threads: int
-    ) -> ChoiceLists:
-        """Draw alternatives for rows; see cpp/manyclass/choice/draws.hpp.
+    ) -> ChoiceSets:
+        """Return rows with alternatives drawn for them; see cpp/manyclass/choice/draws.hpp.
 
         Parameters
         ----------
@@ -279,16 +283,13 @@ class ChoiceSets:
 
         Returns
         -------
-        ChoiceLists
-            The chosen alternative first, then those drawn; offsets have the logarithm of their weights in them.
+        ChoiceSets
+            Lists have the chosen alternative first, then those drawn; offsets have the logarithm of their weights in
+            them.
         """
         chosen, lists = self.known_choices, self.lists
-        how: dict[str, Any] = {}
-        if lists.only:
-            how = {"begins": lists.indptr[rows], "ends": lists.indptr[rows + 1], "alternatives": lists.alternatives}
-        elif share > 0:
-            how = {"past": chosen, "shares": self.shares, "share": share}
-        indptr, ids, weights, places = _core.draw_choice_sets(
+        popular: dict[str, Any] = {"past": chosen, "shares": self._shares, "share": share}
+        indptr, ids, offsets, features = _core.draw_choice_sets(
             rows=rows.astype(np.int32),
             chosen=chosen[rows],
             n_alternatives=self.n_alternatives,
@@ -296,23 +297,15 @@ class ChoiceSets:
             seed=seed,
             epoch=epoch,
             n_threads=n_threads,
-            **how,
+            begins=lists.indptr[rows],
+            ends=lists.indptr[rows + 1],
+            n_pair_features=len(self.pair_names),
+            **lists.for_core(),
+            **({} if lists.only or share == 0 else popular),
         )
-        of_row = np.repeat(rows, np.diff(indptr))
-        features = np.zeros((len(ids), len(self.pair_names)))
-        if not lists.only and len(lists.alternatives):
-            wanted = of_row * self.n_alternatives + ids
-            places = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-            there = self._keys[places] == wanted
-            weights[there] += lists.offsets[places[there]]
-            if self.function is None:
-                features[there] = lists.features[places[there]]
-        elif lists.only:
-            weights = weights + lists.offsets[places]
-            features = lists.features[places] if self.function is None else features
         if self.function is not None:
-            features = self._of_pairs(of_row, ids)
-        return ChoiceLists(indptr, ids, features, weights, True)
+            features = self._of_pairs(np.repeat(rows, np.diff(indptr)), ids)
+        return replace(self._rows(rows, ChoiceLists(indptr, ids, features, offsets, True)), function=None)
 
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.
@@ -320,36 +313,45 @@ class ChoiceSets:
         `pandas.DataFrame(sets.to_long())` is the table; `from_long` reads it. Columns are "chooser", "alternative",
         "offset" where there is one, "chosen", "person" and "weight" where they are known, and the features by name.
         """
-        rows_of, ids, features, offsets = [], [], [], []
-        for begin, end in self.blocks():
-            found = self.listed(begin, end)
-            if not found.only:
-                found = _filled(found, self.n_alternatives)
-            kept = np.isfinite(found.offsets + self.offsets[found.alternatives])
-            rows_of.append(np.repeat(np.arange(begin, end), np.diff(found.indptr))[kept])
-            ids.append(found.alternatives[kept])
-            features.append(found.features[kept])
-            offsets.append((found.offsets + self.offsets[found.alternatives])[kept])
-        rows, at, values = np.concatenate(rows_of), np.concatenate(ids), np.concatenate(features)
-        offset = np.concatenate(offsets)
-        table: dict[str, NDArray[Any]] = {"chooser": rows, "alternative": self.alternatives[at]}
+        tables: list[dict[str, NDArray[Any]]] = []
+        first = 0
+        for part in self.parts():
+            tables.append(part._long(first))
+            first += part.n_rows
+        table = {name: np.concatenate([own[name] for own in tables]) for name in tables[0]}
+        if not table["offset"].any():
+            del table["offset"]
+        return table
+
+    def _long(self, first: int) -> dict[str, NDArray[Any]]:
+        """The table of data without a function of pairs, whose choosers are numbered from `first` on."""
+        lists = self.lists.filled(self.n_alternatives)
+        offset = lists.offsets + self.offsets[lists.alternatives]
+        kept = np.isfinite(offset)
+        rows, at = lists.rows[kept], lists.alternatives[kept]
+        table: dict[str, NDArray[Any]] = {"chooser": first + rows, "alternative": self.alternatives[at]}
         if self.chosen is not None:
             table["chosen"] = self.chosen[rows] == at
         if self.persons is not None:
             table["person"] = self.persons[rows]
         if self.sample_weight is not None:
             table["weight"] = self.sample_weight[rows]
-        if offset.any():
-            table["offset"] = offset
+        table["offset"] = offset[kept]
+        Z: Any = self.Z.toarray() if is_sparse(self.Z) else self.Z
         table |= {name: self.X[rows, j] for j, name in enumerate(self.chooser_names)}
-        Z = self.Z.toarray() if isinstance(self.Z, sp.csr_array) else self.Z
         table |= {name: Z[at, j] for j, name in enumerate(self.alternative_names)}
-        return table | {name: values[:, j] for j, name in enumerate(self.pair_names)}
+        return table | {name: lists.features[kept, j] for j, name in enumerate(self.pair_names)}
 
 
-def is_sparse(values: Any) -> bool:
-    """Whether this is a sparse matrix of SciPy."""
-    return bool(sp.issparse(values))
+def _with_column(table: Any, j: int, new: Any) -> Any:
+    """A matrix with another column j: an array, or what a function makes of the old one."""
+    old = table[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]
+    made = np.asarray(new(old) if callable(new) else new, dtype=np.float64)
+    if is_sparse(table):
+        return sp.csr_array(sp.hstack([table[:, :j], sp.csr_array(made[:, None]), table[:, j + 1 :]]))
+    out = table.copy()
+    out[:, j] = made
+    return out
 
 
 def positions_among(labels: ArrayLike, alternatives: NDArray[Any], what: str) -> NDArray[np.int64]:
@@ -360,24 +362,3 @@ def positions_among(labels: ArrayLike, alternatives: NDArray[Any], what: str) ->
     if found.min(initial=0) < 0:
         raise ValueError(f"{what} has {asked[found < 0][:1].tolist()[0]!r}, which is none of the alternatives")
     return order[found]
-
-
-def lists_of(
-    n_rows: int, rows: NDArray[np.int64], ids: Ids, features: Doubles, offsets: Doubles, *, only: bool
-) -> ChoiceLists:
-    """Return lists of entries in any order; raises ValueError where an alternative is there twice."""
-    order = np.lexsort((ids, rows))
-    rows, ids = rows[order], ids[order]
-    if np.any((rows[1:] == rows[:-1]) & (ids[1:] == ids[:-1])):
-        raise ValueError("a row lists an alternative twice")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))]).astype(np.int64)
-    return ChoiceLists(indptr, ids.astype(np.int32), features[order], offsets[order], only)
-
-
-def _filled(lists: ChoiceLists, n_alternatives: int) -> ChoiceLists:
-    """Lists of all alternatives, those that were not listed having zeros."""
-    n, k, r = len(lists.indptr) - 1, n_alternatives, lists.features.shape[1]
-    at = np.repeat(np.arange(n) * k, np.diff(lists.indptr)) + lists.alternatives
-    features, offsets = np.zeros((n * k, r)), np.zeros(n * k)
-    features[at], offsets[at] = lists.features, lists.offsets
-    return ChoiceLists(np.arange(n + 1) * k, np.tile(np.arange(k, dtype=np.int32), n), features, offsets, True)

@@ -1,27 +1,32 @@
-"""Coefficients of choice models: how utilities are made of them, and how they are found.
+"""Coefficients of choice models: their form, the objective, and how it is minimised over all or drawn alternatives.
 
 The utility of alternative k for chooser i is x_i . W z_k + beta . (z_k, s_ik) + a_k + o_ik. All coefficients stand in
-one vector, in the order: beta of features of alternatives, beta of features of pairs, W, constants, dissimilarities of
-nests.
+one vector, see cpp/manyclass/choice/form.hpp.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.optimize
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.datasets.choices import ChoiceLists, ChoiceSets, is_sparse
+from manyclass.datasets.choices import ChoiceSets
 from manyclass.weights.arrays import Doubles, Ids
 
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
-MOST_COVARIANCES = 1 << 22  # numbers of covariances in hand: 32 MB
-MOST_FEATURES = 300  # of which covariances are taken
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
+LEAST_DISSIMILARITY = 0.05
+FIRST_VISITS = 2  # of a row before its first step
+LONGEST = 0.5  # of a step with drawn alternatives, in nats: far beyond what noise makes of it
+START_ROWS = 20_000
+MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
 
 
 @dataclass(frozen=True)
@@ -62,32 +67,36 @@ class ChoiceForm:
         return self.rank != 0 and not self.has_features
 
     @property
-    def width(self) -> int:
-        """Columns of W."""
-        return self.n_alternatives - 1 if self.own_tastes else len(self.alternative_names)
+    def model(self) -> str:
+        """The name that the core has for it."""
+        return "nested" if len(self.nest_labels) else self.noise
 
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        """How many coefficients each part has."""
-        d = len(self.chooser_names)
-        return {
-            "alternatives": len(self.alternative_names),
-            "pairs": len(self.pair_names),
-            "interactions": d * self.width if self.rank < 0 else self.rank * (d + self.width),
-            "constants": max(len(self.group_labels) - 1, 0),
-            "dissimilarity": len(self.nest_labels),
-        }
+    @property
+    def core(self) -> _core.ChoiceForm:
+        """The form as the core has it."""
+        return _core.ChoiceForm(
+            model=self.model,
+            n_chooser_features=len(self.chooser_names),
+            n_alternative_features=len(self.alternative_names),
+            n_pair_features=len(self.pair_names),
+            n_own_tastes=self.n_alternatives if self.own_tastes else 0,
+            rank=self.rank,
+            groups=self.groups,
+            n_groups=len(self.group_labels),
+            nests=self.nests,
+            n_nests=len(self.nest_labels),
+        )
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """Where each part stands."""
-        ends = np.cumsum([0, *self.sizes.values()]).tolist()
-        return {name: slice(a, b) for name, a, b in zip(self.sizes, ends, ends[1:], strict=False)}
+        """Where the coefficients of each part stand."""
+        ends = np.cumsum([0, *self.core.sizes()]).tolist()
+        return {name: slice(a, b) for name, a, b in zip(PARTS, ends, ends[1:], strict=False)}
 
     @property
     def n(self) -> int:
         """How many coefficients there are."""
-        return sum(self.sizes.values())
+        return int(self.slices["dissimilarity"].stop)
 
     @cached_property
     def names(self) -> list[str]:
@@ -105,97 +114,33 @@ class ChoiceForm:
             *(f"dissimilarity[{label}]" for label in self.nest_labels),
         ]
 
-    @property
-    def model(self) -> str:
-        """The name that the core has for it."""
-        return "nested" if len(self.nest_labels) else self.noise
-
-    def interactions(self, theta: Doubles) -> Doubles:
-        """Return W, (n_chooser_features, n_alternative_features or n_alternatives - 1)."""
-        own, d = theta[self.slices["interactions"]], len(self.chooser_names)
-        if self.rank < 0:
-            return own.reshape(d, self.width)
-        left, right = own[: d * self.rank].reshape(d, self.rank), own[d * self.rank :].reshape(self.width, self.rank)
-        return np.asarray(left @ right.T)
-
-    def constants(self, theta: Doubles, sets: ChoiceSets) -> Doubles:
-        """Return what an alternative's utility has for all choosers, (n_alternatives,)."""
-        total = sets.offsets.copy()
-        if len(self.alternative_names):
-            total += sets.Z @ theta[self.slices["alternatives"]]
-        if len(self.group_labels):
-            total += np.concatenate([[0.0], theta[self.slices["constants"]]])[self.groups]
-        return np.asarray(total)
-
-    def for_core(self, theta: Doubles, sets: ChoiceSets, X: Doubles) -> dict[str, Any]:
-        """Return what `_core.choice_sums` takes of the coefficients, for rows with features X."""
-        tastes, features = np.zeros((len(X), 0)), np.zeros((sets.n_alternatives, 0))
-        if self.rank:
-            tastes = X @ self.interactions(theta)
-            if self.own_tastes:
-                tastes = np.concatenate([np.zeros((len(X), 1)), tastes], axis=1)
-            else:
-                features = _dense(sets.Z)
-        how: dict[str, Any] = {
-            "n_rows": len(X),
-            "constants": self.constants(theta, sets),
-            "tastes": np.ascontiguousarray(tastes),
-            "features": features if not self.own_tastes else np.zeros(0),
-            "n_features": tastes.shape[1],
-            "own_tastes": self.own_tastes,
-            "pair_coef": theta[self.slices["pairs"]].copy(),
-            "model": self.model,
-        }
-        if len(self.nest_labels):
-            how |= {"nests": self.nests, "dissimilarity": theta[self.slices["dissimilarity"]].copy()}
-        return how
-
-    def gradient(
-        self, theta: Doubles, sets: ChoiceSets, X: Doubles, tastes: Doubles, constants: Doubles, pairs: Doubles
-    ) -> Doubles:
-        """Return the gradient by all coefficients but dissimilarities, of those by what the core takes."""
-        out = np.zeros(self.n)
-        if len(self.alternative_names):
-            out[self.slices["alternatives"]] = sets.Z.T @ constants
-        out[self.slices["pairs"]] = pairs.sum(axis=0)
-        if self.rank:
-            by_w = X.T @ (tastes[:, 1:] if self.own_tastes else tastes)
-            if self.rank > 0:
-                own, d = theta[self.slices["interactions"]], len(self.chooser_names)
-                left, right = own[: d * self.rank], own[d * self.rank :]
-                by_left = by_w @ right.reshape(self.width, self.rank)
-                by_right = by_w.T @ left.reshape(d, self.rank)
-                by_w = np.concatenate([by_left.ravel(), by_right.ravel()])
-            out[self.slices["interactions"]] = by_w.ravel()
-        if len(self.group_labels):
-            summed = np.bincount(self.groups, constants, minlength=len(self.group_labels))
-            out[self.slices["constants"]] = summed[1:]
-        return out
-
     def start(self, seed: int) -> Doubles:
         """Return coefficients to begin with: zeros, but small numbers by chance for a W of low rank."""
         theta = np.zeros(self.n)
         if self.rank > 0:
-            size = self.sizes["interactions"]
-            theta[self.slices["interactions"]] = 0.1 * np.random.RandomState(seed).standard_normal(size)
+            own = theta[self.slices["interactions"]]
+            own[:] = 0.1 * np.random.RandomState(seed).standard_normal(len(own))
         theta[self.slices["dissimilarity"]] = 1.0
         return theta
-
-
-def _dense(Z: Any) -> Doubles:
-    return np.ascontiguousarray(Z.toarray() if is_sparse(Z) else Z, dtype=np.float64)
 
 
 def kept(sets: ChoiceSets) -> ChoiceSets:
     """Return data whose function of pairs was called once, where what it gives takes little memory."""
     if sets.function is None or sets.n_pairs * len(sets.pair_names) > MOST_KEPT:
         return sets
-    return replace(sets, lists=sets.listed(0, sets.n_rows), function=None)
+    return next(sets.parts(MOST_KEPT))
+
+
+def problems_of(form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[_core.ChoiceProblem]:
+    """Yield what the core is asked about ranges of rows; of data without a function of pairs about all at once."""
+    core = form.core
+    for part in sets.parts():
+        yield _core.ChoiceProblem(form=core, n_threads=n_threads, **part.for_core())
 
 
 @dataclass
 class ChoiceObjective:
-    """The mean log-loss of choices with a ridge, and its gradient, exact.
+    """The mean log-loss of choices with a ridge, and its derivatives.
 
     Attributes
     ----------
@@ -214,179 +159,342 @@ class ChoiceObjective:
     @cached_property
     def weights(self) -> Doubles:
         """Weights of the rows, whose sum is 1."""
-        own = self.sets.sample_weight
-        return np.full(self.sets.n_rows, 1 / self.sets.n_rows) if own is None else own / own.sum()
+        own, n = self.sets.sample_weight, self.sets.n_rows
+        return np.full(n, 1 / n) if own is None else own / own.sum()
 
     @cached_property
-    def _whole(self) -> ChoiceLists | None:
-        return self.sets.listed(0, self.sets.n_rows) if self.sets.function is None else None
+    def weighted(self) -> ChoiceSets:
+        """The data with these weights; raises ValueError where choices are not known."""
+        return replace(self.sets, chosen=self.sets.known_choices, sample_weight=self.weights)
 
-    def _lists(self, begin: int, end: int) -> ChoiceLists:
-        if self._whole is not None and (begin, end) == (0, self.sets.n_rows):
-            return self._whole
-        return self.sets.listed(begin, end)
+    @property
+    def problems(self) -> Iterator[_core.ChoiceProblem]:
+        """What the core is asked, by ranges of rows."""
+        return iter(self._whole or problems_of(self.form, self.weighted, self.n_threads))
 
-    def call(self, theta: Doubles, begin: int, end: int, **asked: Any) -> None:
-        """Let the core fill in what is asked for of some rows."""
-        own = self.form.for_core(theta, self.sets, self.sets.X[begin:end])
-        _core.choice_sums(**own, **self._lists(begin, end).for_core(), n_threads=self.n_threads, **asked)
-
-    def losses(self, theta: Doubles) -> Doubles:
-        """Return the log-loss of each row, in nats."""
-        out = np.empty(self.sets.n_rows)
-        for begin, end in self.sets.blocks():
-            self.call(theta, begin, end, chosen=self.sets.known_choices[begin:end], losses=out[begin:end])
-        return out
+    @cached_property
+    def _whole(self) -> list[_core.ChoiceProblem]:
+        """The one problem of data without a function of pairs."""
+        return [*problems_of(self.form, self.weighted, self.n_threads)] if self.sets.function is None else []
 
     def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the value and the gradient."""
-        form, sets = self.form, self.sets
-        total = 0.5 * float(self.ridge @ theta**2)
-        gradient = self.ridge * theta
-        for begin, end in sets.blocks():
-            weights, n = self.weights[begin:end], end - begin
-            losses, constants = np.empty(n), np.zeros(sets.n_alternatives)
-            tastes = np.empty((n, (sets.n_alternatives if form.own_tastes else form.width) if form.rank else 0))
-            pairs, nests = np.empty((n, len(form.pair_names))), np.empty((n, len(form.nest_labels)))
-            wants = {"taste_gradient": tastes, "pair_gradient": pairs, "nest_gradient": nests}
-            self.call(
-                theta,
-                begin,
-                end,
-                chosen=sets.known_choices[begin:end],
-                weights=weights,
-                losses=losses,
-                constant_gradient=constants,
-                **{name: array for name, array in wants.items() if array.size},
-            )
-            total += float(weights @ losses)
-            gradient += form.gradient(theta, sets, sets.X[begin:end], tastes, constants, pairs)
-            gradient[form.slices["dissimilarity"]] += nests.sum(axis=0)
-        return total, gradient
+        value, gradient = 0.5 * float(self.ridge @ theta**2), self.ridge * theta
+        for problem in self.problems:
+            loss, own = problem.objective(theta)
+            value += loss
+            gradient += own
+        return value, gradient
 
-    # Second derivatives, and gradients of rows
-
-    @cached_property
-    def explicit(self) -> tuple[ChoiceForm, ChoiceSets, NDArray[np.intp]] | None:
-        """The same model with constants as features of alternatives and tastes for all of them.
-
-        Then the place of each coefficient among the products of (1, x) and (z, constants, s); None where there would be
-        too many features, or W is of low rank.
-        """
-        form, sets = self.form, self.sets
-        q, d, k = len(form.alternative_names), len(form.chooser_names), form.n_alternatives
-        columns = (
-            [np.zeros((k, 0)) if sets.Z is None else _dense(sets.Z)]
-            if q + max(len(form.group_labels), 1) <= (MOST_FEATURES)
-            else []
-        )
-        width = q + max(len(form.group_labels) - 1, 0) + (k - 1 if form.own_tastes else 0) + len(form.pair_names)
-        if not columns or width > MOST_FEATURES or form.rank > 0:
-            return None
-        if len(form.group_labels):
-            columns.append(np.eye(len(form.group_labels))[form.groups][:, 1:])
-        if form.own_tastes:
-            columns.append(np.eye(k)[:, 1:])
-        Z = np.concatenate(columns, axis=1)
-        at_constants = q + max(len(form.group_labels) - 1, 0)
-        places = [*range(q), *range(Z.shape[1], width)]
-        first = at_constants if form.own_tastes else 0
-        if form.rank:
-            places += [(1 + x) * width + first + j for x in range(d) for j in range(form.width)]
-        places += [*range(q, at_constants)]
-        names = tuple(map(str, range(Z.shape[1])))
-        own = ChoiceForm(form.noise, form.chooser_names, names, form.pair_names, k, has_features=True, rank=-1)
-        return own, replace(sets, Z=Z), np.array(places, dtype=np.intp)
-
-    def _explicit_call(self, theta: Doubles, begin: int, end: int, **asked: Any) -> Doubles:
-        """Call the core for the explicit form; return (1, x) of the rows."""
-        assert self.explicit is not None
-        own, sets, places = self.explicit
-        x1 = np.concatenate([np.ones((end - begin, 1)), sets.X[begin:end]], axis=1)
-        width = len(own.alternative_names) + len(own.pair_names)
-        whole = np.zeros((x1.shape[1], width))
-        whole.ravel()[places] = theta[: len(places)]
-        pairs = whole[0, len(own.alternative_names) :].copy()
-        how = {
-            "n_rows": end - begin,
-            "constants": sets.offsets.copy(),
-            "tastes": np.ascontiguousarray(x1 @ whole[:, : len(own.alternative_names)]),
-            "features": sets.Z,
-            "n_features": len(own.alternative_names),
-            "pair_coef": pairs,
-            "model": self.form.model,
-        }
-        if len(self.form.nest_labels):
-            own_nests = theta[self.form.slices["dissimilarity"]].copy()
-            how |= {"nests": self.form.nests, "dissimilarity": own_nests}
-        _core.choice_sums(**how, **self._lists(begin, end).for_core(), n_threads=self.n_threads, **asked)
-        return x1
-
-    def _pieces(self, numbers: int) -> list[tuple[int, int]]:
-        step = max(1, MOST_COVARIANCES // max(numbers, 1))
-        if self.sets.function is None:
-            return [(a, min(a + step, self.sets.n_rows)) for a in range(0, self.sets.n_rows, step)]
-        blocks = self.sets.blocks()
-        return [(a, min(a + step, e)) for b, e in blocks for a in range(b, e, step)]
+    def losses(self, theta: Doubles) -> Doubles:
+        """Return the log-loss of each row, in nats."""
+        return np.concatenate([problem.losses(theta) for problem in self.problems])
 
     def hessian(self, theta: Doubles) -> Doubles:
-        """Return the second derivatives of the mean loss with its ridge.
-
-        For Gumbel noise they are a covariance matrix; for other noises and for nests, differences of exact gradients.
-        """
-        if self.form.model != "gumbel":
-            return self._differences(theta)
-        if self.explicit is None:
-            raise ValueError(self.too_many)
-        own, _, places = self.explicit
-        width = len(own.alternative_names) + len(own.pair_names)
-        whole = np.zeros(((self.sets.X.shape[1] + 1) ** 2, width * width))
-        for begin, end in self._pieces(width * width):
-            covariances = np.empty((end - begin, width * width))
-            x1 = self._explicit_call(theta, begin, end, covariances=covariances)
-            outer = (x1[:, :, None] * x1[:, None, :]).reshape(len(x1), -1) * self.weights[begin:end, None]
-            whole += outer.T @ covariances
-        return self._placed(whole, width, places) + np.diag(self.ridge)
-
-    def _placed(self, whole: Doubles, width: int, places: NDArray[np.intp]) -> Doubles:
-        d1 = self.sets.X.shape[1] + 1
-        square = whole.reshape(d1, d1, width, width).transpose(0, 2, 1, 3).reshape(d1 * width, d1 * width)
-        return np.asarray(square[np.ix_(places, places)])
-
-    @property
-    def too_many(self) -> str:
-        """What a message says where there are no second derivatives."""
-        return (
-            f"standard errors need at most {MOST_FEATURES} features of alternatives, pairs and constants, and no "
-            "interactions of low rank; give constants by group, or interactions='full'"
-        )
-
-    def _differences(self, theta: Doubles) -> Doubles:
-        """Central differences of the gradient, which is exact to some 1e-11: off by some 1e-6."""
-        rows = []
-        for j in range(self.form.n):
-            step = 1e-4 * max(1.0, abs(theta[j]))
-            up, down = theta.copy(), theta.copy()
-            up[j] += step
-            down[j] -= step
-            rows.append((self(up)[1] - self(down)[1]) / (2 * step))
-        found = np.array(rows).reshape(self.form.n, self.form.n)
-        return np.asarray(0.5 * (found + found.T))
+        """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does."""
+        return np.asarray(sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge)))
 
     def scores(self, theta: Doubles) -> Doubles:
-        """Return the gradient of each row's loss, not weighted, (n_rows, n)."""
-        if self.explicit is None:
-            raise ValueError(self.too_many)
-        own, _, places = self.explicit
-        q, r = len(own.alternative_names), len(own.pair_names)
-        out = np.empty((self.sets.n_rows, self.form.n))
-        for begin, end in self._pieces((self.sets.X.shape[1] + 1) * (q + r)):
-            n = end - begin
-            tastes, pairs, nests = np.empty((n, q)), np.empty((n, r)), np.empty((n, len(self.form.nest_labels)))
-            wants = {"taste_gradient": tastes, "pair_gradient": pairs, "nest_gradient": nests}
-            asked = {name: array for name, array in wants.items() if array.size}
-            x1 = self._explicit_call(theta, begin, end, chosen=self.sets.known_choices[begin:end], **asked)
-            both = np.concatenate([tastes, pairs], axis=1)
-            out[begin:end, : len(places)] = (x1[:, :, None] * both[:, None, :]).reshape(n, -1)[:, places]
-            out[begin:end, len(places) :] = nests
-        return out
+        """Return the gradient of each row's loss, not weighted, (n_rows, n).
+
+        Raises
+        ------
+        ValueError
+            If the core has none for the form.
+        """
+        return np.concatenate([problem.scores(theta) for problem in self.problems])
+
+
+@dataclass(frozen=True)
+class Free:
+    """Coefficients that are free among all, the others being fixed or equal to others.
+
+    Attributes
+    ----------
+    matrix : csr_array of shape (n, n_free), float64
+        The derivative of all coefficients by the free ones: 1 where one is, or equals, the free one.
+    fixed : ndarray of shape (n,), float64
+        Values of fixed ones; 0 for the others.
+    bounds : ndarray of shape (n_free, 2), float64
+    """
+
+    matrix: sp.csr_array
+    fixed: Doubles
+    bounds: Doubles
+
+    @property
+    def n(self) -> int:
+        """How many are free."""
+        return len(self.bounds)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any has a bound."""
+        return bool(np.isfinite(self.bounds).any())
+
+    def whole(self, free: Doubles) -> Doubles:
+        """Return all coefficients of the free ones."""
+        return np.asarray(self.fixed + self.matrix @ free)
+
+    def reduced(self, gradient: Doubles) -> Doubles:
+        """Return the gradient by the free ones of that by all."""
+        return np.asarray(self.matrix.T @ gradient)
+
+    def of(self, theta: Doubles) -> Doubles:
+        """Return the free ones among all, equal ones by their mean."""
+        return np.asarray(self.reduced(theta) / np.maximum(self.matrix.sum(axis=0), 1))
+
+
+def free_of(form: ChoiceForm, constraints: Mapping[str, Any]) -> Free:
+    """Return the free coefficients of a form, given constraints by name.
+
+    Parameters
+    ----------
+    form : ChoiceForm
+    constraints : mapping of str to "positive", "negative", a number or a name
+        The sign of a coefficient, its value, or another coefficient that it equals.
+
+    Returns
+    -------
+    Free
+
+    Raises
+    ------
+    ValueError
+        If there is no such coefficient.
+    """
+    names = form.names
+    at = {name: j for j, name in enumerate(names)}
+    fixed, owner = np.zeros(form.n), np.arange(form.n)
+    bounds = [(-np.inf, np.inf)] * form.n
+    for j in range(*form.slices["dissimilarity"].indices(form.n)):
+        bounds[j] = (LEAST_DISSIMILARITY, 1.0)
+        if np.count_nonzero(form.nests == j - form.slices["dissimilarity"].start) < 2:
+            owner[j], fixed[j] = -1, 1.0  # a nest of one alternative has no dissimilarity
+    for name, rule in constraints.items():
+        if name not in at:
+            raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {', '.join(names[:20])}")
+        if rule == "positive" or rule == "negative":
+            bounds[at[name]] = (0.0, np.inf) if rule == "positive" else (-np.inf, 0.0)
+        elif isinstance(rule, str):
+            if rule not in at or at[rule] >= form.slices["dissimilarity"].start:
+                raise ValueError(
+                    f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', a "
+                    "number or another coefficient"
+                )
+            owner[at[name]] = at[rule]
+        else:
+            owner[at[name]], fixed[at[name]] = -1, float(rule)
+    for j in range(form.n):
+        while owner[j] >= 0 and owner[owner[j]] != owner[j]:
+            if owner[owner[j]] == j:
+                raise ValueError(f"constraints says twice that {names[j]!r} and another coefficient are equal")
+            fixed[j] = fixed[owner[j]] if owner[owner[j]] < 0 else fixed[j]
+            owner[j] = owner[owner[j]]
+    mine = np.flatnonzero(owner >= 0)
+    kept_ones, place = np.unique(owner[mine], return_inverse=True)
+    matrix = sp.csr_array((np.ones(len(mine)), (mine, place)), shape=(form.n, len(kept_ones)))
+    return Free(matrix, fixed, np.reshape([bounds[j] for j in kept_ones], (-1, 2)))
+
+
+@dataclass(frozen=True)
+class ChoiceFit:
+    """Coefficients that were found.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n,), float64
+    losses : ndarray, float64, the loss of each iteration or pass
+    converged : bool
+    draw_errors : ndarray of shape (n,), float64
+        Standard errors that drawn alternatives leave; zeros where none were drawn.
+    """
+
+    theta: Doubles
+    losses: Doubles
+    converged: bool
+    draw_errors: Doubles
+
+
+def _preconditioner(objective: ChoiceObjective, free: Free, theta: Doubles, seed: int, n_rows: int) -> Doubles:
+    """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has."""
+    if objective.form.model == "gumbel" and objective.form.core.has_scores() and free.n:
+        rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
+        found = replace(objective, sets=objective.sets.take(rows)).hessian(theta)
+        own = free.matrix.T @ found @ free.matrix
+        scale = np.sqrt(np.maximum(np.diag(own), 1e-12 * max(np.max(np.diag(own)), 1e-300)))
+        if free.bounded:
+            return np.asarray(1 / scale)
+        values, vectors = np.linalg.eigh(own / np.outer(scale, scale))
+        return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-6))) / scale[:, None])
+    return free.of(1 / next(objective.problems).scales())
+
+
+def _times(T: Doubles, vector: Doubles) -> Doubles:
+    """T, or the diagonal matrix that it stands for, times a vector."""
+    return np.asarray(T @ vector if T.ndim == 2 else T * vector)
+
+
+def fit_exactly(
+    objective: ChoiceObjective,
+    free: Free,
+    start: Doubles,
+    *,
+    tol: float,
+    max_iter: int,
+    seed: int,
+    watch: Callable[[float], None],
+) -> ChoiceFit:
+    """Minimise by L-BFGS, in coordinates where the second derivatives are near 1.
+
+    Parameters
+    ----------
+    objective : ChoiceObjective
+    free : Free
+    start : ndarray of shape (n,), float64
+    tol : float
+        The largest derivative in these coordinates, which is about the distance from the minimum in units of
+        sqrt(loss): 1e-6 leaves coefficients within some 1e-6 sqrt(n_rows) of their standard errors.
+    max_iter, seed : int
+    watch : callable, told the loss of each iteration
+
+    Returns
+    -------
+    ChoiceFit
+    """
+    n_rows = objective.sets.n_rows
+    if n_rows > MANY_ROWS * START_ROWS and objective.form.rank <= 0:
+        rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS])
+        first = replace(objective, sets=objective.sets.take(rows))
+        start = fit_exactly(first, free, start, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None).theta
+        T = _preconditioner(objective, free, start, seed, START_ROWS)
+    else:
+        T = _preconditioner(objective, free, start, seed, 2000)
+    losses: list[float] = []
+    begin = free.of(start)
+    back = np.linalg.solve(T, begin) if T.ndim == 2 else begin / T
+
+    def value(own: Doubles) -> tuple[float, Doubles]:
+        loss, gradient = objective(free.whole(_times(T, own)))
+        losses.append(loss)
+        return loss, _times(T.T, free.reduced(gradient))
+
+    bounds = free.bounds / T[:, None] if free.bounded else None  # T is then a diagonal
+    curve: list[float] = []
+
+    def told(_: Any) -> None:
+        curve.append(losses[-1])
+        watch(losses[-1])
+
+    options: dict[str, Any] = {
+        "maxiter": max_iter,
+        "maxfun": 3 * max_iter,
+        "gtol": tol,
+        "ftol": 0.0,
+        "maxcor": 20,
+        "maxls": 40,
+    }
+    how: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options, "callback": told}
+    found = scipy.optimize.minimize(value, back, **how)
+    slope = found.jac
+    if bounds is not None:
+        low, high = bounds.T
+        slope = np.where((found.x <= low) & (slope > 0) | (found.x >= high) & (slope < 0), 0.0, slope)
+    # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
+    settled = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
+    return ChoiceFit(
+        free.whole(_times(T, found.x)), np.array(curve or [found.fun]), settled, np.zeros(objective.form.n)
+    )
+
+
+def fit_drawn(
+    objective: ChoiceObjective,
+    free: Free,
+    start: Doubles,
+    *,
+    n_draws: int,
+    n_passes: int,
+    seed: int,
+    watch: Callable[[float], None],
+) -> ChoiceFit:
+    """Minimise the double sum over rows and drawn alternatives, whose gradient has no bias.
+
+    A row carries the log-normaliser u_i of its sum A_i over alternatives, and the objective is the mean of
+    u_i + e^-u_i A_i - 1 (Fagan & Iyengar 2018, eq. 5), linear in the sum. It starts where the likelihood of 20,000 rows
+    with drawn alternatives is largest (McFadden 1978), and steps in the metric of the second derivatives there. u_i
+    moves after each visit towards the log of the visit's own estimate by a falling share. Coefficients are means over
+    the second half of the passes.
+
+    Parameters
+    ----------
+    objective : ChoiceObjective
+    free : Free
+    start : ndarray of shape (n,), float64
+    n_draws : int, alternatives by row and pass
+    n_passes, seed : int
+    watch : callable, told the loss of each pass
+
+    Returns
+    -------
+    ChoiceFit
+    """
+    sets, n = objective.weighted, objective.sets.n_rows
+    batch_size = int(np.clip(n // 50, 64, 8192))
+    share = 0.0 if sets.lists.only else 0.5  # of draws that are popular alternatives
+    random = np.random.RandomState(seed)
+
+    def drawn(rows: NDArray[np.int64], epoch: int) -> ChoiceSets:
+        return sets.draw(rows, n_draws, share=share, seed=seed, epoch=epoch, n_threads=objective.n_threads)
+
+    def problem(rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
+        return next(problems_of(objective.form, drawn(rows, epoch), objective.n_threads))
+
+    first_rows = np.sort(random.permutation(n)[:START_ROWS])
+    first = replace(objective, sets=drawn(first_rows, 0))
+    near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
+    T = _preconditioner(first, free, near.theta, seed, len(first_rows))
+    own = free.of(near.theta)
+    low, high = free.bounds.T
+    sums = _core.DrawnSums(n)
+    losses, means = [], []
+    n_steps = 0
+    begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
+    for epoch in range(1, n_passes + 1):
+        order = random.permutation(n)
+        total, mean, n_batches = 0.0, np.zeros(free.n), 0
+        for at in range(0, n, batch_size):
+            rows = np.sort(order[at : at + batch_size])
+            ids = rows.astype(np.int32)
+            theta = free.whole(own)
+            for visit in range(FIRST_VISITS if epoch in begins else 0):
+                sums.add(ids, problem(rows, n_passes + 10 * epoch + visit).log_sums(theta), visit)
+            visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
+            u = sums.log_normalizers(ids, visits)
+            value, gradient, found = problem(rows, epoch).double_sum(theta, u)
+            slope = free.reduced(gradient * (n / len(rows)) + objective.ridge * theta)
+            n_steps += 1
+            # As if the rows of the start had been steps before.
+            rate = (n_steps + len(first_rows) / batch_size) ** -0.7
+            step = rate * _times(T, _times(T.T, slope))
+            length = np.sqrt(max(float(rate * step @ slope), 0.0))
+            own = np.clip(own - step * min(1.0, LONGEST / max(length, 1e-300)), low, high)
+            sums.add(ids, found, visits)
+            total += value
+            mean += own
+            n_batches += 1
+        losses.append(total)
+        watch(total)
+        means.append(mean / n_batches)
+    late = np.array(means[n_passes // 2 :])
+    own = late.mean(axis=0)
+    spread = np.var(late, axis=0, ddof=1) / len(late) if len(late) > 1 else np.zeros(free.n)
+    # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay consistent,
+    # and are off by their standard errors times its standard deviation. Its square is the mean of a product of two
+    # estimates that are independent of each other.
+    u = sums.log_normalizers(first_rows.astype(np.int32), visits)
+    epochs = (10 * (n_passes + 9) + visit for visit in (FIRST_VISITS, FIRST_VISITS + 1))
+    pair = [np.exp(problem(first_rows, at).log_sums(free.whole(own)) - u) for at in epochs]
+    of_weights = max(float(np.mean(pair[0] * pair[1]) - np.mean(pair[0]) * np.mean(pair[1])), 0.0)
+    metric = np.sum(T**2, axis=1) if T.ndim == 2 else T**2  # the diagonal of T T'
+    errors = np.sqrt(spread + of_weights * metric / n)
+    return ChoiceFit(free.whole(own), np.array(losses), True, np.abs(free.matrix @ errors))
