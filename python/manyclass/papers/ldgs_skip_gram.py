@@ -23,9 +23,9 @@ from manyclass.papers.data import find_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.words.descent import MESSAGES, N_BLOCKS, UNION, default_budget
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
-from manyclass.words.searched_gradients import MESSAGES, N_BLOCKS, UNION, default_budget
 from manyclass.words.skip_gram import SkipGram
 
 NAME = "ldgs-skip-gram"
