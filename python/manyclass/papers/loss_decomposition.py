@@ -31,8 +31,8 @@ from manyclass.papers import summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters

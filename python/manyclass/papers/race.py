@@ -34,8 +34,8 @@ from manyclass.papers import summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Parameters
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
