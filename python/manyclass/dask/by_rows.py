@@ -14,11 +14,9 @@ from sklearn.base import clone
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import state_of, with_state
 from manyclass.classifiers.base import LabelClassifier, planner_of
-from manyclass.dask.batch_passes import BatchPasses
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.merging import Curvature, couplings, size_of
-from manyclass.dask.passes import Passed, Passes
-from manyclass.dask.point_passes import PointPasses, added
+from manyclass.dask.passes import BatchPasses, Passed, Passes, added
 from manyclass.dask.rounds import Training, completed, draft_of, same
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -36,7 +34,7 @@ from manyclass.weights.scaling import FeatureScaling
 
 def passes_of(plan: PointsPlan | BatchesPlan, whole: Whole) -> Passes:
     """Return the passes and merges of a plan."""
-    return (BatchPasses if isinstance(plan, BatchesPlan) else PointPasses)(plan, whole)
+    return (BatchPasses if isinstance(plan, BatchesPlan) else Passes)(plan, whole)
 
 
 def parts_to_go_on(
@@ -138,7 +136,7 @@ class RowsTraining(Training):
 
     def _task(self, at: int, method: str, *given: Any) -> Any:
         """Let the worker of a shard call a method of the passes."""
-        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else PointPasses
+        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else Passes
         return self.workers.submit(at, getattr(kind, method), self.passes[0], *given)
 
     def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
