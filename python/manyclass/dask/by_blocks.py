@@ -16,8 +16,8 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.loading import Common, Loaded
-from manyclass.dask.rounds import Training, completed, draft_of, same
+from manyclass.dask.loading import Common, Loaded, completed, draft_of
+from manyclass.dask.rounds import Training, same
 from manyclass.dask.shards import Report, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.parts import Part

@@ -14,10 +14,10 @@ from sklearn.base import clone
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import state_of, with_state
 from manyclass.classifiers.base import LabelClassifier, planner_of
-from manyclass.dask.loading import Common, Loaded
+from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import BatchPasses, Passed, Passes, added
-from manyclass.dask.rounds import Training, completed, draft_of, same
+from manyclass.dask.rounds import Training, same
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.incremental import Before, Call
@@ -129,6 +129,11 @@ class RowsTraining(Training):
             self._measure(range(n))
         parts = self._first_parts(loaded.origin.model)
         self.standing = Standing(parts, self._copies(parts), [None] * n)
+
+    @property
+    def alone(self) -> bool:
+        """Whether one worker trains."""
+        return len(self.loaded.shards) == 1
 
     def _share_passes(self) -> list[Any]:
         """Give workers the object whose methods are their tasks."""

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from manyclass.models import MODELS
 from manyclass.papers.engine import Records
 from manyclass.papers.report import Cell, Ran
-from manyclass.parts import Part
+from manyclass.parts import Part, same
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
 from manyclass.samplers import SAMPLERS
@@ -130,7 +130,7 @@ def trained_with(model: BaseEstimator, **beside: Any) -> Words:
             words |= {name: part.name, **_steps(name, part), **_own(part)}
         elif chosen is not None and value == "auto":
             continue  # it had no effect, or it would have been chosen
-        elif name in ALWAYS or (name not in NEVER and not _same(value, defaults[name])):
+        elif name in ALWAYS or (name not in NEVER and not same(value, defaults[name])):
             words[name] = _word(value)
     if words.get("max_iter") != str(model.n_iter_):  # a callback, the clock or convergence ended it
         words["passes made"] = str(model.n_iter_)
@@ -153,14 +153,8 @@ def _own(part: Part) -> Words:
     return {
         name: _word(value)
         for name, value in part.get_params(deep=False).items()
-        if value != "auto" and (name in ALWAYS or not _same(value, defaults[name]))
+        if value != "auto" and (name in ALWAYS or not same(value, defaults[name]))
     }
-
-
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (
-        type(value) is type(default) and not isinstance(value, BaseEstimator) and value == default
-    )
 
 
 def _word(value: Any) -> str:
