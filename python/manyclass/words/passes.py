@@ -15,7 +15,7 @@ from manyclass.weights.arrays import LINE, Doubles, Floats, aligned_zeros
 from manyclass.words.collapsed import Collapsed, Tables, Tree, divergence, log_normalizers
 from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.descent import Descent
-from manyclass.words.objectives import CoreObjective
+from manyclass.words.objectives import Objective
 
 COUNTING_BYTES = 1 << 28  # of memory for counting pairs
 
@@ -213,12 +213,10 @@ class TextPasses(_Passes):
     Parameters
     ----------
     state : SkipGramState
-    objective : CoreObjective
+    objective : Objective
     n_passes, n_negatives : int
     rates : (float, float)
         Step sizes at the beginning and the end; they fall linearly over all passes.
-    is_softmax : bool
-        Whether the exact loss of the softmax shows how training went.
     """
 
     unit = "words"
@@ -227,12 +225,10 @@ class TextPasses(_Passes):
     def __init__(
         self,
         state: SkipGramState,
-        objective: CoreObjective,
+        objective: Objective,
         n_passes: int,
         n_negatives: int,
         rates: tuple[float, float],
-        *,
-        is_softmax: bool,
     ) -> None:
         super().__init__(state, n_passes)
         model, n_words = state.model, len(state.model.corpus.counts)
@@ -245,16 +241,13 @@ class TextPasses(_Passes):
             output=model.tables.output,
             carried=self._carried,
             counts=model.corpus.counts,
-            solver=objective.solver,
             n_negatives=n_negatives,
-            power=objective.power,
-            share=objective.share,
-            options=dict(objective.options),
             seed=model.seed,
             n_threads=model.n_threads,
             isa="auto",
+            **objective.core,
         )
-        self._eta_u, self._is_softmax = objective.u_learning_rate, is_softmax
+        self._eta_u, self._is_softmax = objective.step_of_normalizers, objective.is_softmax
         self._first_rate, self._fall = rates[0], (rates[0] - rates[1]) / n_passes
         self._is_careful = rates[0] * (1 + n_negatives) > CAREFUL
         self._before: tuple[Floats, Floats, Doubles] | None = None

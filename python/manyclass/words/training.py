@@ -151,7 +151,7 @@ def train(
     if plan.warm_up:
         state.objective = "negative_sampling"
         rates = WARM_UP_RATE, LAST_SHARE * WARM_UP_RATE
-        warm_up = TextPasses(state, objective.warm_up, plan.warm_up, plan.n_negatives, rates, is_softmax=False)
+        warm_up = TextPasses(state, objective.warm_up, plan.warm_up, plan.n_negatives, rates)
         curve, complete = made(warm_up)
         if not complete:
             return curve, state.seconds
@@ -159,9 +159,7 @@ def train(
     if isinstance(objective, DescentObjective):
         return curve + made(DescentPasses(state, _descent(plan, objective, state), plan.max_iter))[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
-    is_softmax = objective.is_softmax
-    passes = TextPasses(state, objective.core, plan.max_iter, plan.n_negatives, rates, is_softmax=is_softmax)
-    return curve + made(passes)[0], state.seconds
+    return curve + made(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
 
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:
