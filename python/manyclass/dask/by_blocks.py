@@ -17,6 +17,7 @@ from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.loading import Common, Loaded, completed, draft_of
+from manyclass.dask.predictions import BlocksModel
 from manyclass.dask.rounds import Training, same
 from manyclass.dask.shards import Report, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -162,7 +163,7 @@ class BlocksTraining(Training):
         self.standing.kept = self._keep(put)
         workers.wait([one for both in self.standing.kept for one in both])  # before the next round moves what they copy
 
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> BlocksModel:
         loaded, workers, n = self.loaded, self.workers, len(self.standing.buffers)
         given = (owner, draft_of(loaded, settled, curve), loaded.common[0], loaded.scaling[0])
         told = workers.everywhere(model_without_weights, *given)
@@ -172,7 +173,8 @@ class BlocksTraining(Training):
         ]
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
         copies = [workers.submit(at + 1, same, one) for at, one in enumerate(blocks)] if 1 == self.n_pieces < n else []
-        return [*told, *blocks, *copies]
+        both = tuple((one, *copies[at : at + 1]) for at, one in enumerate(blocks))
+        return BlocksModel(workers.client, tuple(told), both)
 
 
 def let_go(futures: Sequence[Any]) -> None:

@@ -17,6 +17,7 @@ from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import BatchPasses, Passed, Passes, added
+from manyclass.dask.predictions import WholeModel
 from manyclass.dask.rounds import Training, same
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -211,13 +212,14 @@ class RowsTraining(Training):
             self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
         return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
 
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> WholeModel:
         now, loaded = self.best or self.standing, self.loaded
         told = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
         draft, before = draft_of(loaded, settled, curve, **told), loaded.origin.state
         given = (owner, draft, loaded.common[0], loaded.scaling[0], before, self.passes[0], now.model, now.n_averaged)
         made = self.workers.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
-        return [made] if self.alone else [made, self.workers.submit(loaded.largest + 1, same, made)]
+        copies = () if self.alone else (self.workers.submit(loaded.largest + 1, same, made),)
+        return WholeModel(self.workers.client, (made, *copies))
 
     def _recover(self, lost: frozenset[str]) -> None:
         """Give the shards of lost workers to others: W is that of the last merge, and rows are read again."""

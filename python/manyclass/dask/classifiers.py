@@ -199,10 +199,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         check_settled(plan)
         training = (BlocksTraining if by_blocks else RowsTraining)(workers, loaded, plan, self.n_merges)
         curve, told = training.fit(callback, max_seconds)
-        futures, state = training.model(self._owner(), settled, curve)
-        model: Any = WholeModel(workers.client, tuple(futures))
-        if by_blocks:
-            model = BlocksModel.of(workers.client, futures, len(loaded.shards))
+        model, state = training.model(self._owner(), settled, curve)
         self._state, self._model, self.division_ = state, model, "rows and classes" if by_blocks else "rows"
         self.work_, self.shards_ = told.workers, loaded.numbers
 

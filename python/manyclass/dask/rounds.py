@@ -96,14 +96,15 @@ class Training(ABC):
         """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[list[Any], State]:
-        """Return futures of what predicts, the fitted estimator first, and its state without W."""
+    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[Any, State]:
+        """Return the model, which stays on the workers, and its state without W."""
 
-        def made() -> tuple[list[Any], State]:
-            futures = self._model(owner, settled, curve)
-            self.workers.wait(futures)
-            [state] = self.workers.gather([self.workers.submit_where_it_is(futures[0], without_weights, futures[0])])
-            return futures, state
+        def made() -> tuple[Any, State]:
+            model = self._model(owner, settled, curve)
+            self.workers.wait(model.futures)
+            fitted = model.futures[0]
+            [state] = self.workers.gather([self.workers.submit_where_it_is(fitted, without_weights, fitted)])
+            return model, state
 
         return self._until_done(made)
 
@@ -132,8 +133,8 @@ class Training(ABC):
         """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
-        """Return futures of the model."""
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> Any:
+        """Return the model that workers make, of `manyclass.dask.predictions`."""
 
     @abstractmethod
     def _recover(self, lost: frozenset[str]) -> None:
