@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, _core
 from manyclass.search import byte_copy, class_index
-from manyclass.search.class_index import below_best
+from manyclass.search.exact import below_best
 from manyclass.weights.weights import Weights
 
 

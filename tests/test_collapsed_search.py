@@ -11,10 +11,9 @@ from manyclass import SkipGram
 from manyclass.cli import main
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.words import objectives, searched_gradients
+from manyclass.words import objectives
 from manyclass.words.collapsed import Collapsed, Tables
-from manyclass.words.descent import Descent, ExactGradients
-from manyclass.words.searched_gradients import MaskedGradients, SampledGradients, index_for
+from manyclass.words.descent import Descent, ExactGradients, MaskedGradients, SampledGradients, index_for
 
 DIM = 8
 
@@ -102,7 +101,7 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
 
 
 def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed, monkeypatch):
-    monkeypatch.setattr(searched_gradients, "GROUP", 8)
+    monkeypatch.setattr("manyclass.words.descent.GROUP", 8)
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng, scale=0.3)
     whole = ExactGradients(collapsed)

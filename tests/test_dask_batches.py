@@ -27,9 +27,9 @@ from reference.dask_simulation import simulate
 
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
-from manyclass.dask.batch_passes import FLOOR
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import Curvature
+from manyclass.dask.passes import FLOOR
 from manyclass.dask.shards import Part, Stretch, Whole
 from manyclass.training.incremental import Call
 from manyclass.training.plan import Labels

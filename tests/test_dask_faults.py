@@ -20,11 +20,11 @@ from reference.dask_simulation import plan_of, simulate, simulate_blocks
 
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
-from manyclass.dask.blocks import joined_blocks, lost_log_sums, place_in_block, turn
+from manyclass.dask.blocks import finished_block, joined_blocks, lost_log_sums, turn
 from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.shards import Shard, Stretch, Whole
-from manyclass.dask.stored_blocks import buffer_at_zero, finished_block
+from manyclass.dask.stored_blocks import buffer_at_zero
 from manyclass.dask.workers import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -140,9 +140,7 @@ def blocks_where_rows_are_lost(plan, whole, shards, lost, n_pass):
         for inner, (number, shard) in itertools.product(range(2), enumerate(shards)):
             block = (number + inner) % 2
             sums[number] = turn(plan, whole, shard, places[block], block, sums[number], Stretch(at)).log_sums
-    ends = [
-        finished_block(whole, buffer, at, place_in_block(plan, whole, at), None) for at, buffer in enumerate(places)
-    ]
+    ends = [finished_block(plan, whole, buffer, at, None) for at, buffer in enumerate(places)]
     return joined_blocks(ends, sparse=False)
 
 

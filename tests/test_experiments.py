@@ -282,7 +282,7 @@ def test_published_bounds_of_the_synthetic_set_within_1_percent(seed):
     # Ruiz et al., ICML 2018, section 4.1, give -2.62e6 and -1.40e9 after training; the optima of such a set, by the
     # closed forms, are these, and another draw of it moves them by a few parts in a thousand.
     counts = synthetic_counts(seed, 1.0)
-    assert len(counts) == pytest.approx(published.RUIZ_SYNTHETIC_CLASSES, rel=0.01)
+    assert len(counts) == pytest.approx(published.RUIZ["synthetic_classes"], rel=0.01)
     assert maximum_log_likelihood(counts) == pytest.approx(-2.63e6, rel=0.01)
     assert maximum_one_vs_each(counts) == pytest.approx(-1.41e9, rel=0.01)
 
@@ -304,17 +304,17 @@ def test_the_one_vs_each_bound_of_all_classes_is_the_closed_form_at_its_optimum(
 
 
 def test_published_numbers_have_a_value_for_every_solver_and_set():
-    n = len(published.FAGAN_IYENGAR_SOLVERS)
-    for table in (published.FAGAN_IYENGAR_RATES, published.FAGAN_IYENGAR_RELATIVE):
-        assert table.keys() == published.FAGAN_IYENGAR_SHAPES.keys()
-        assert {len(row) for row in table.values()} == {n}
-    assert published.RUIZ_SHAPES.keys() == published.RUIZ_TABLE_3.keys() == published.RUIZ_SECONDS.keys()
+    fagan_iyengar, ruiz = published.FAGAN_IYENGAR, published.RUIZ
+    for table in (fagan_iyengar["rates"], fagan_iyengar["relative"]):
+        assert table.keys() == fagan_iyengar["shapes"].keys()
+        assert all(list(row) == fagan_iyengar["solvers"] for row in table.values())
+    assert ruiz["shapes"].keys() == ruiz["table_3"].keys() == ruiz["seconds"].keys()
     # Table 3 against the recorded runs it was made from: the ICLR columns are those of another tuning.
     for name in ("bibtex", "eurlex57k"):
-        losses = {s: loss for s, (loss, _) in published.FAGAN_IYENGAR_RECORDED[name].items() if loss is not None}
+        recorded = fagan_iyengar["recorded"][name]
         for solver in ("sgd", "umax"):
-            arxiv = published.FAGAN_IYENGAR_RELATIVE[name][solver][1]
-            assert losses[solver] / losses["implicit"] == pytest.approx(arxiv, rel=0.01)
+            arxiv = fagan_iyengar["relative"][name][solver][1]
+            assert recorded[solver]["log_loss"] / recorded["implicit"]["log_loss"] == pytest.approx(arxiv, rel=0.01)
 
 
 def test_descent_by_search_starts_where_exact_descent_does_and_the_clock_ends_it(folder):
@@ -349,7 +349,7 @@ def settings_of(model, *names):
 
 def test_the_papers_steps_are_those_of_its_section_4_and_table_1():
     made = {r.method: r for r in EXPERIMENTS["augment-reduce"].runs("bibtex", Options())}
-    for method in published.RUIZ_METHODS:
+    for method in published.RUIZ["methods"]:
         run = made[f"{method}, paper's steps"]
         solver = run.parameters["solver"]
         assert settings_of(solver, "schedule", "batch_size") == {"schedule": "adaptive", "batch_size": 488}

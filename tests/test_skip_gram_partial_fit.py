@@ -8,7 +8,7 @@ import pytest
 
 from manyclass import SkipGram
 from manyclass.words.corpus import read_corpus
-from manyclass.words.plan import LAST_SHARE, rates_of_call
+from manyclass.words.training import LAST_SHARE, rates_of_call
 
 MOST = 8  # words a sentence
 

@@ -6,10 +6,9 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from test_skip_gram import small, topical
 
-from manyclass.words.collapsed import Tables
+from manyclass.words.collapsed import Tables, divergence, pair_losses, some_pairs
 from manyclass.words.corpus import Corpus
 from manyclass.words.objectives import OBJECTIVES, SampledSoftmax
-from manyclass.words.probe import divergence, pair_losses, some_pairs
 
 
 def text(lengths, n_words=9, seed=0):

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 
 from manyclass import SkipGram, WordVectors
-from manyclass.words.questions import load_analogies, load_word_pairs
+from manyclass.words.files import load_analogies, load_word_pairs
 
 
 def some(seed, n=30, dim=5):

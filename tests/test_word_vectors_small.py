@@ -10,7 +10,7 @@ from test_cli import run, table, the_error
 from test_persist import rewrite
 
 from manyclass import SkipGram, WordVectors
-from manyclass.words.coded_table import CodedTable
+from manyclass.words.queries import CodedTable
 
 N, DIM = 300, 33
 DTYPES = ("float32", "float16", "int8")

@@ -7,12 +7,12 @@ import numpy as np
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.planning import plan_points
 from manyclass.choosing.rules import Choice
-from manyclass.dask.blocks import joined_blocks, place_in_block, turn
+from manyclass.dask.blocks import finished_block, joined_blocks, turn
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import couplings, size_of
-from manyclass.dask.point_passes import added
+from manyclass.dask.passes import added
 from manyclass.dask.shards import Stretch
-from manyclass.dask.stored_blocks import buffer_at_zero, finished_block
+from manyclass.dask.stored_blocks import buffer_at_zero
 from manyclass.parts import Parameters
 
 
@@ -78,7 +78,5 @@ def simulate_blocks(plan, whole, shards, n_merges=1):
                 made = turn(plan, whole, shard, buffers[number], number, sums[at], stretch)
                 sums[at], loss = made.log_sums, loss + made.report.loss
         curve.append(loss / whole.n_rows)
-    blocks = [
-        finished_block(whole, buffer, at, place_in_block(plan, whole, at), None) for at, buffer in enumerate(buffers)
-    ]
+    blocks = [finished_block(plan, whole, buffer, at, None) for at, buffer in enumerate(buffers)]
     return joined_blocks(blocks, sparse=whole.sparse), curve

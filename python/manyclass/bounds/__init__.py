@@ -23,11 +23,9 @@ from a few drawn classes, `one_vs_each_proposal` says which to draw, and `sample
 """
 
 from manyclass.bounds.arrays import Bound, VariationalBound
-from manyclass.bounds.augment_reduce import augment_reduce
 from manyclass.bounds.closeness import PredictiveScores, predictive_scores, weight_distance
 from manyclass.bounds.double_sum import DoubleSumConstants, double_sum_constants, largest_log_normalizer
 from manyclass.bounds.hierarchy import block_bound, hierarchy, log_softmax, merge, mixed_bound, one_vs_each
-from manyclass.bounds.log_sum_exp import bouchard, bouchard_location, log_concavity
 from manyclass.bounds.pairs import bradley_terry, bradley_terry_scores
 from manyclass.bounds.sampling import (
     SamplingVariance,
@@ -35,6 +33,7 @@ from manyclass.bounds.sampling import (
     sampled_one_vs_each,
     sampled_one_vs_each_variance,
 )
+from manyclass.bounds.variational import augment_reduce, bouchard, bouchard_location, log_concavity
 
 __all__ = [
     "Bound",

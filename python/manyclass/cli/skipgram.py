@@ -25,8 +25,8 @@ from manyclass.cli.options import (
 )
 from manyclass.cli.output import check_writable, written
 from manyclass.training.interrupts import was_interrupted
+from manyclass.words.files import Pairs, load_analogies, load_word_pairs
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
-from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
 from manyclass.words.skip_gram import SkipGram
 
 OWN = "objective__"  # before the name of an objective's parameter, as scikit-learn has it

@@ -11,8 +11,9 @@ By rows
     of W: it gets the changes of that part from all others, and all others get the part from it. So a worker gets and
     gives about W once a merge, however many workers there are; rows of the stored matrix that a pass left alone are not
     moved. Changes that are small add up as a sum, and those that each went all the way as a mean: see
-    `manyclass.dask.merging`, and `manyclass.dask.batch_passes` for margins, several labels and Adagrad. The numbers
-    that points carry (u of the double sum) follow the changes of other workers. A worker needs memory for four times W.
+    `manyclass.dask.merging`, and `manyclass.dask.passes.BatchPasses` for margins, several labels and Adagrad. The
+    numbers that points carry (u of the double sum) follow the changes of other workers. A worker needs memory for four
+    times W.
 
     `partial_fit` goes on from the W of the last training, on the workers, by the step sizes of a `fit`: on one machine
     they fall by the curvature of the rows so far, where learning_rate is open. Early stopping holds out rows of each
@@ -58,10 +59,10 @@ Faults
     By rows and classes the rows of a lost worker have lost their log-sums too, and estimate them in the next pass.
 
 Where to look
-    `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` (with `point_passes`,
-    `batch_passes` and `merging`) and `blocks` (with `stored_blocks`) are what a shard does, and know nothing of Dask;
-    `by_rows` and `by_blocks` let a cluster do it, in the `rounds` that both share. `workers` has the workers,
-    `predictions` what a model is asked, `refusals` what is refused, and `costs` what a pass is predicted to take.
+    `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` (with `merging`) and
+    `blocks` (with `stored_blocks`) are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
+    cluster do it, in the `rounds` that both share. `workers` has the workers, `predictions` what a model is asked,
+    `classifiers` what is refused, and `costs` what a pass is predicted to take.
 
 There are no embeddings, weights on pairs, calibration, "head_tail" or searches on a cluster, and early stopping is for
 one label a row.

@@ -51,6 +51,7 @@ from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import batch_size_of, class_order
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, row_norms_sq
+from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
@@ -206,7 +207,7 @@ def _exact_steps(
         at = np.flatnonzero(own[rows])
         of_label = z[at, labels[rows][at]]
         loss += float(np.sum((v[at] - of_label) * (1 if r is None else r[at])))
-        lengths = _lengths(x) + plan.fit_intercept
+        lengths = row_norms_sq(x).astype(np.float64) + plan.fit_intercept
         lengths = lengths if r is None else lengths * r
         bound = lengths @ p + np.bincount(labels[rows][at], lengths[at] * OWN_LABEL, minlength=len(block))
         p[at, labels[rows][at]] -= 1
@@ -272,10 +273,6 @@ def _steps(plan: PointsPlan, shard: Shard, stretch: Stretch) -> Iterator[Any]:
         yield np.sort(order[piece])
 
 
-def _lengths(x: Matrix) -> Doubles:
-    return row_norms_sq(x).astype(np.float64)
-
-
 def _descend(weights: Weights, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:
     """Move the weights of the features that the rows have, and shrink all by the ridge of n rows."""
     coef = weights.coef
@@ -292,6 +289,30 @@ def _descend(weights: Weights, x: Matrix, g: Floats, step: Floats, plan: PointsP
 
 
 # All blocks
+
+
+def finished_block(
+    plan: PointsPlan, whole: Whole, buffer: Floats, number: int, scaling: FeatureScaling | None
+) -> Block:
+    """Turn the block in a buffer into that of a model, in place: this is the last use of the buffer.
+
+    Parameters
+    ----------
+    plan, whole : what training was, and what all shards know
+    buffer, number : as in `block_in`
+    scaling : FeatureScaling or None
+        What the features of training were scaled by; the block's are those that are given.
+    """
+    block, position = block_in(whole, buffer, number), place_in_block(plan, whole, number)
+    weights = block.weights
+    if not np.all(block.scale == 1):
+        weights.multiply_classes(block.scale)
+        block.scale[:] = 1
+    if position is not None:
+        weights.reorder(position, 1)
+    if scaling is not None:
+        scaling.fold(weights)
+    return block
 
 
 def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
@@ -315,7 +336,8 @@ class Seen:
     Attributes
     ----------
     log_sums : ndarray of shape (n_rows,), float64
-    best, scores : ndarrays of shape (n_rows, k)
+    best : ndarray of shape (n_rows, k), int32
+    scores : ndarray of shape (n_rows, k), float64
         Its classes of largest scores, numbered among all, and these, best first.
     of_labels : ndarray of shape (n_rows,), float64
         Scores of the rows' labels, -inf where the block has it not.
@@ -323,25 +345,19 @@ class Seen:
 
     log_sums: Doubles
     best: Ids
-    scores: Floats
+    scores: Doubles
     of_labels: Doubles
 
 
 def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
     """Return the log-sums, the k best classes and the scores of labels of some rows, among the classes of a block."""
-    k, n_rows = min(k, len(block)), x.shape[0]
-    log_sums, of_labels = np.empty(n_rows), np.full(n_rows, -np.inf)
-    best, scores = np.empty((n_rows, k), dtype=np.int32), np.empty((n_rows, k), dtype=np.float32)
-    for first, z in block.weights.score_tiles(x, 1):
-        rows = slice(first, first + len(z))
-        log_sums[rows] = logsumexp(z.astype(np.float64), axis=1)
-        best[rows] = np.argsort(-z, axis=1, kind="stable")[:, :k]
-        scores[rows] = np.take_along_axis(z, best[rows], axis=1)
-        if labels is not None:
-            at = labels[rows] - block.first
-            own = np.flatnonzero((at >= 0) & (at < len(block)))
-            of_labels[first + own] = z[own, at[own]]
-    return Seen(log_sums, best + np.int32(block.first), scores, of_labels)
+    log_sums, of_labels = block.weights.log_normalizers(x, 1), np.full(x.shape[0], -np.inf)
+    best, log_p = block.weights.top_k(x, min(k, len(block)), 1)
+    if labels is not None:
+        at = labels - block.first
+        own = np.flatnonzero((at >= 0) & (at < len(block)))
+        of_labels[own] = block.weights.label_scores(x[own], at[own])
+    return Seen(log_sums, best + np.int32(block.first), log_p + log_sums[:, np.newaxis], of_labels)
 
 
 def best_of(some: Sequence[Seen], k: int) -> tuple[Ids, Doubles, Doubles]:

@@ -14,17 +14,17 @@ from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import with_state
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.dask import stored_blocks
-from manyclass.dask.blocks import lost_log_sums, place_in_block, turn
+from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.loading import Common, Loaded
-from manyclass.dask.rounds import Training, completed, draft_of, same
-from manyclass.dask.shards import Report, Stretch, Whole
+from manyclass.dask.loading import Common, Loaded, completed, draft_of
+from manyclass.dask.predictions import BlocksModel
+from manyclass.dask.rounds import Training, same
+from manyclass.dask.shards import Report, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
 from manyclass.training.state import State
-from manyclass.weights.arrays import Floats
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
@@ -98,23 +98,23 @@ class BlocksTraining(Training):
         A worker gives a copy of a piece, puts that of the other in its place, and gives the next when its own has
         arrived: so it has two pieces at most beside its block.
         """
-        workers, whole, held, n = self.workers, self.loaded.whole[0], self.standing.buffers, len(before)
+        n = len(before)
         for piece in range(self.n_pieces):
-            given = [
-                workers.submit(at, stored_blocks.give_piece, whole, held[at], (at + inner) % n, piece, *before[at])
-                for at in range(n)
-            ]
-            taken = []
-            for at in range(n):
-                number, after = (at + inner + 1) % n, (at + 1) % n
-                taken.append(
-                    workers.submit(
-                        at, stored_blocks.take_piece, whole, held[at], number, piece, given[after], given[at]
-                    )
-                )
+            given = [self._give(at, (at + inner) % n, piece, *before[at]) for at in range(n)]
+            taken = [self._take(at, (at + inner + 1) % n, piece, given[(at + 1) % n], given[at]) for at in range(n)]
             let_go(given)
             before = [[taken[at], taken[at - 1]] for at in range(n)]
         return before
+
+    def _give(self, at: int, number: int, piece: int, *after: Any) -> Any:
+        """Let a worker copy a piece of its block."""
+        given = (self.loaded.whole[0], self.standing.buffers[at], number, piece)
+        return self.workers.submit(at, stored_blocks.give_piece, *given, *after)
+
+    def _take(self, at: int, number: int, piece: int, values: Any, *after: Any) -> Any:
+        """Let a worker put a piece of a block in its buffer."""
+        given = (self.loaded.whole[0], self.standing.buffers[at], number, piece, values)
+        return self.workers.submit(at, stored_blocks.take_piece, *given, *after)
 
     def _keep(self, before: list[list[Any]]) -> list[list[Any]]:
         """Copy blocks to disks after a round; return the copies."""
@@ -125,9 +125,7 @@ class BlocksTraining(Training):
         for at, both in enumerate(kept):
             ready, written = before[at], both
             for piece in range(self.n_pieces):
-                given = workers.submit(
-                    at, stored_blocks.give_piece, whole, self.standing.buffers[at], at, piece, *ready
-                )
+                given = self._give(at, at, piece, *ready)
                 ready = written = [
                     workers.submit(at + on, stored_blocks.Kept.write, one, whole, at, piece, given, written[on])
                     for on, one in enumerate(both)
@@ -155,11 +153,7 @@ class BlocksTraining(Training):
             after: list[Any] = []
             for piece in range(self.n_pieces):
                 read = workers.submit(at + on, stored_blocks.Kept.read, both[on], whole, at, piece, *after)
-                after = [
-                    workers.submit(
-                        at, stored_blocks.take_piece, whole, self.standing.buffers[at], at, piece, read, *after
-                    )
-                ]
+                after = [self._take(at, at, piece, read, *after)]
             put.append(after)
             self.standing.buffers[at] = workers.submit(at, same, self.standing.buffers[at], *after)
         self.standing.log_sums = [
@@ -169,17 +163,18 @@ class BlocksTraining(Training):
         self.standing.kept = self._keep(put)
         workers.wait([one for both in self.standing.kept for one in both])  # before the next round moves what they copy
 
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> BlocksModel:
         loaded, workers, n = self.loaded, self.workers, len(self.standing.buffers)
         given = (owner, draft_of(loaded, settled, curve), loaded.common[0], loaded.scaling[0])
         told = workers.everywhere(model_without_weights, *given)
         blocks = [
-            workers.submit(at, finished, self.plan, loaded.whole[0], buffer, at, loaded.scaling[0])
+            workers.submit(at, finished_block, self.plan, loaded.whole[0], buffer, at, loaded.scaling[0])
             for at, buffer in enumerate(self.standing.buffers)
         ]
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
         copies = [workers.submit(at + 1, same, one) for at, one in enumerate(blocks)] if 1 == self.n_pieces < n else []
-        return [*told, *blocks, *copies]
+        both = tuple((one, *copies[at : at + 1]) for at, one in enumerate(blocks))
+        return BlocksModel(workers.client, tuple(told), both)
 
 
 def let_go(futures: Sequence[Any]) -> None:
@@ -200,13 +195,6 @@ def model_without_weights(
 def kept_on_disk(*_after: Any) -> stored_blocks.Kept:
     """Make a file in the folder of this worker."""
     return stored_blocks.Kept(get_worker().local_directory)
-
-
-def finished(
-    plan: PointsPlan, whole: Whole, buffer: Floats, number: int, scaling: FeatureScaling | None
-) -> stored_blocks.Block:
-    """Return the block as a model has it: see `finished_block`."""
-    return stored_blocks.finished_block(whole, buffer, number, place_in_block(plan, whole, number), scaling)
 
 
 def _sum_of(reports: Sequence[Report], n: int) -> Report:

@@ -14,12 +14,11 @@ from sklearn.base import clone
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import state_of, with_state
 from manyclass.classifiers.base import LabelClassifier, planner_of
-from manyclass.dask.batch_passes import BatchPasses
-from manyclass.dask.loading import Common, Loaded
+from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.merging import Curvature, couplings, size_of
-from manyclass.dask.passes import Passed, Passes
-from manyclass.dask.point_passes import PointPasses, added
-from manyclass.dask.rounds import Training, completed, draft_of, same
+from manyclass.dask.passes import BatchPasses, Passed, Passes, added
+from manyclass.dask.predictions import WholeModel
+from manyclass.dask.rounds import Training, same
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.incremental import Before, Call
@@ -36,7 +35,7 @@ from manyclass.weights.scaling import FeatureScaling
 
 def passes_of(plan: PointsPlan | BatchesPlan, whole: Whole) -> Passes:
     """Return the passes and merges of a plan."""
-    return (BatchPasses if isinstance(plan, BatchesPlan) else PointPasses)(plan, whole)
+    return (BatchPasses if isinstance(plan, BatchesPlan) else Passes)(plan, whole)
 
 
 def parts_to_go_on(
@@ -132,13 +131,18 @@ class RowsTraining(Training):
         parts = self._first_parts(loaded.origin.model)
         self.standing = Standing(parts, self._copies(parts), [None] * n)
 
+    @property
+    def alone(self) -> bool:
+        """Whether one worker trains."""
+        return len(self.loaded.shards) == 1
+
     def _share_passes(self) -> list[Any]:
         """Give workers the object whose methods are their tasks."""
         return self.workers.everywhere(passes_of, self.plan, self.loaded.whole[0])
 
     def _task(self, at: int, method: str, *given: Any) -> Any:
         """Let the worker of a shard call a method of the passes."""
-        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else PointPasses
+        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else Passes
         return self.workers.submit(at, getattr(kind, method), self.passes[0], *given)
 
     def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
@@ -208,13 +212,14 @@ class RowsTraining(Training):
             self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
         return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
 
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> WholeModel:
         now, loaded = self.best or self.standing, self.loaded
         told = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
         draft, before = draft_of(loaded, settled, curve, **told), loaded.origin.state
         given = (owner, draft, loaded.common[0], loaded.scaling[0], before, self.passes[0], now.model, now.n_averaged)
         made = self.workers.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
-        return [made] if self.alone else [made, self.workers.submit(loaded.largest + 1, same, made)]
+        copies = () if self.alone else (self.workers.submit(loaded.largest + 1, same, made),)
+        return WholeModel(self.workers.client, (made, *copies))
 
     def _recover(self, lost: frozenset[str]) -> None:
         """Give the shards of lost workers to others: W is that of the last merge, and rows are read again."""

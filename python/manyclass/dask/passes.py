@@ -1,27 +1,40 @@
 """A pass of a shard over its own rows, by rows: from a W that all shards have to the changes that it makes of it.
 
-What differs between training point by point and by minibatches is in `manyclass.dask.point_passes` and
-`manyclass.dask.batch_passes`. None of them knows of Dask.
+`Passes` are those of single points, of linear models of one label a row; `BatchPasses` those of minibatches: margins,
+several labels a row, Adagrad. They do not know of Dask.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from manyclass.dask.merging import Curvature
-from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole
+from manyclass import _core
+from manyclass.dask.merging import SMALLEST, Curvature, settle, weigh
+from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
+from manyclass.registry import parts as parts_of
+from manyclass.training import seen as before
+from manyclass.training.batches import BatchesTraining, by_features, start_over_phi
+from manyclass.training.core_training import Watch
+from manyclass.training.plan import BatchesPlan
+from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
+from manyclass.training.squares import Squares
 from manyclass.weights.arrays import Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
 # Points whose log-normalisers tell how far merges have moved those of all: the standard error of the mean is a tenth of
 # a nat or less wherever log-normalisers differ by less than a nat, as they did on all sets that were tried.
 STAND_FOR_ALL = 128
+# Of a margin, the way of a pass along a weight that it moved, as the a of 1 - e^-a. On bibtex, of 0.3, 1 and 3 the one
+# that is good with 4 and 16 shards: less is nearer to a sum, which runs away, more to a mean, which is slow
+# (bench/decisions.md). Log-losses have none: a mean of theirs is far too slow.
+FLOOR = {"margin": 1.0, "triplet": 1.0}
+CELLS = 1 << 20  # numbers in double precision at once
 
 
 @dataclass(frozen=True)
@@ -75,60 +88,109 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Passes(ABC):
-    """Passes of a plan over the rows of shards, and merges of what they change.
+class Passes:
+    """Passes of a plan over the rows of shards, point by point, and merges of what they change.
 
     Attributes
     ----------
-    plan : PointsPlan or BatchesPlan
+    plan : PointsPlan; of `BatchPasses` BatchesPlan
     whole : Whole
     """
 
     plan: Any
     whole: Whole
 
-    @abstractmethod
     def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
-        """Return W of its parts, a copy, and what goes with it; without parts W = 0."""
+        """Return W of its parts, a copy, and what goes with it: factors of its classes. Without parts W = 0."""
+        whole = self.whole
+        weights = Weights.zeros(whole.n_classes, whole.n_features, by_feature=whole.sparse)
+        for number, part in enumerate(parts):
+            weights.matrix[whole.rows_of(number)] = part.matrix
+        if not parts:
+            return weights, nothing()
+        weights.bias[:] = parts[0].intercept
+        return weights, parts[0].scale
 
-    @abstractmethod
     def split(self, weights: Weights, beside: Floats) -> list[Part]:
         """Return the parts of W and of what goes with it: views."""
+        matrices = [weights.matrix[self.whole.rows_of(part)] for part in range(self.whole.n_shards)]
+        return [Part(matrices[0], weights.bias, beside), *map(Part, matrices[1:])]
 
-    @abstractmethod
     def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> Any:
         """Return the trainer of a pass; `u` is what points carry, None: what the trainer begins with."""
+        if u is not None:
+            seen = replace(seen, carried=before.Carried(u, np.zeros(0)))
+        given = (shard.x, shard.labels, self.whole.n_classes, None, Watch())
+        training = PointsTraining(self.plan, *given, sample_weight=shard.weights, seen=seen)
+        if len(beside):
+            training.memory.scale[training.position] = beside
+        return training
 
-    @abstractmethod
     def ended(self, training: Any, weights: Weights) -> Ended:
-        """Leave W in the order of the labels, and return what the training has made beside it."""
+        """Leave W in the order of the labels, and return what the training has made beside it.
+
+        Factors of classes are multiplied in, but where there is one shard.
+        """
+        memory, position = training.memory, training.position
+        scale = memory.scale[position] if len(memory.scale) else nothing()
+        weights.reorder(position, self.plan.n_threads)
+        if self.whole.n_shards > 1 and len(scale):
+            weights.multiply_classes(scale)
+            scale = nothing()
+        return Ended(scale, training.carried.u, memory.averaged)
 
     @property
-    @abstractmethod
     def carries(self) -> tuple[bool, bool]:
         """Whether points carry a number that follows W, and whether it is less the scores of their labels."""
+        return "u" in parts_of("solver")[self.plan.solver].flags, self.plan.formulation != "raman"
 
-    @abstractmethod
     def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """Return the mean score of each row's labels."""
+        return weights.label_scores(shard.x, shard.labels)
 
-    @abstractmethod
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
         """Measure the rows of a shard."""
+        y, squares = shard.classes(self.whole.n_classes), shard.squares
+        pairs: Any = sp.csr_array(squares.T @ y) if isinstance(squares, sp.csr_array) else y.T @ squares
+        counts = np.bincount(shard.labels, y.data, minlength=self.whole.n_classes).astype(np.float64)
+        return Curvature(pairs, counts, len(shard), coupling)
 
-    @abstractmethod
     def changes(
         self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
     ) -> list[tuple[Ids, Part]]:
-        """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it."""
+        """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it.
 
-    @abstractmethod
+        W is made its own change.
+        """
+        for number, part in enumerate(parts):
+            weights.matrix[self.whole.rows_of(number)] -= part.matrix
+        weights.bias[...] -= parts[0].intercept
+        weigh(weights.matrix, weights.bias, curvature, eta, self.plan.alpha)
+        changes = []
+        for part in self.split(weights, beside):
+            rows = np.flatnonzero(part.matrix.any(axis=1)).astype(np.int32)
+            changes.append((rows, part if len(rows) == len(part.matrix) else replace(part, matrix=part.matrix[rows])))
+        return changes
+
     def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
         """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
+        total, intercept = np.zeros_like(part.matrix), np.zeros_like(part.intercept)
+        for rows, change in changes:
+            total[rows] += change.matrix
+            intercept += change.intercept
+        settle(total, intercept, curvature, eta, self.plan.alpha)
+        total += part.matrix
+        intercept += part.intercept
+        return Part(total, intercept)
 
-    @abstractmethod
     def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
         """Return the weights of the model: W or, of so many iterates whose sum is `parts`, their mean."""
+        weights, scale = self.joined(parts)
+        if n_averaged:
+            weights.multiply_scores(1 / n_averaged)
+        elif len(scale):
+            weights.multiply_classes(scale)
+        return weights
 
     def first_part(self, number: int) -> Part:
         """Return a part of W = 0."""
@@ -222,3 +284,166 @@ class Passes(ABC):
         losses, _ = self.finished(parts, n_averaged).log_losses(held.x, held.labels, self.plan.n_threads)
         weights = np.ones(len(losses)) if held.weights is None else held.weights
         return float(weights @ losses), float(weights.sum())
+
+
+def added(total: Part | None, part: Part, sparse: bool) -> Part:
+    """Return the sum of the iterates that are averaged, with one more."""
+    before = Part(np.zeros_like(part.matrix), np.zeros_like(part.intercept)) if total is None else total
+    matrix = before.matrix.copy()
+    _core.accumulate(matrix, part.matrix, part.scale, sparse, 1)
+    return Part(matrix, before.intercept + part.intercept)
+
+
+# Minibatches
+
+
+class _Training(BatchesTraining):
+    """A trainer whose points carry `u`; None: what they begin with."""
+
+    def __init__(self, u: Doubles | None, *given: Any, **named: Any) -> None:
+        self._u = u
+        super().__init__(*given, **named)
+
+    def _begin_local(self, *, goes_on: bool) -> Doubles:
+        return super()._begin_local(goes_on=goes_on) if self._u is None else self._u
+
+
+class BatchPasses(Passes):
+    r"""Passes of a plan of minibatches, and merges of what they change.
+
+    Between passes W is class-major with the intercepts as a column. How changes add up is as in
+    `manyclass.dask.merging`, but for two things:
+
+    - With Adagrad each row of W has a step size of its own, :math:`\eta / \sqrt{S}`. Its sums of squares S are added
+      up, and a change counts as if it had been made by steps of the sum of all: what one machine's Adagrad would have
+      done.
+    - A margin moves weights of classes that a row does not have as much as those of its own, until it is kept. Of these
+      the curvature that is known before training, of features and classes that occur together, says nothing. So a
+      weight that a pass moved counts as if it had gone FLOOR of the way by itself. The change of a weight that n shards
+      moved is then at most 1.6 times their mean, that of one that a single shard moved its own.
+    """
+
+    plan: BatchesPlan
+
+    def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
+        """See `Passes`; what goes with W are Adagrad's sums."""
+        weights = start_over_phi(self.plan, self.whole.n_classes, self.whole.n_features, sparse=False)
+        squares = Squares.of_rows(weights, self.plan.adagrad).classes
+        for number, part in enumerate(parts):
+            rows = self.whole.rows_of(number)
+            weights.matrix[rows] = part.matrix
+            squares[rows] = part.squares
+        return weights, squares
+
+    def split(self, weights: Weights, beside: Floats) -> list[Part]:
+        """See `Passes`."""
+        cuts = [self.whole.rows_of(part) for part in range(self.whole.n_shards)]
+        return [Part(weights.matrix[rows], squares=beside[rows]) for rows in cuts]
+
+    def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> Any:
+        """See `Passes`."""
+        squares = Squares(classes=beside)
+        if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
+            seen = replace(seen, weights=seen.weights.over_features())
+        given = (shard.x, shard.lists, seen.weights, shard.weights)
+        return _Training(u, self.plan, *given, squares=squares, seen=seen)
+
+    def ended(self, training: Any, weights: Weights) -> Ended:
+        """See `Passes`."""
+        arrays = training.arrays()
+        if training.weights is not weights:
+            weights.matrix[:] = training.weights.over_classes().matrix[:, : weights.matrix.shape[1]]
+        return Ended(arrays["class_squares"], arrays["local"])
+
+    @property
+    def carries(self) -> tuple[bool, bool]:
+        """See `Passes`; margins carry nothing."""
+        chosen = self.plan.double_sum
+        if chosen is None:
+            return False, False
+        return True, chosen.formulation != "raman" and chosen.reduction != "decoupled"
+
+    def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
+        """See `Passes`."""
+        lists = shard.lists
+        n_labels = np.diff(lists.indptr)
+        shares = np.repeat(1 / n_labels, n_labels).astype(np.float32)
+        own = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
+        found = [np.einsum("ij,ij->i", phi, own[at] @ weights.matrix) for at, _, phi in weights.blocks(shard.x)]
+        return np.concatenate(found).astype(np.float64)
+
+    def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
+        """See `Passes`; it has the form of W, whose column after the features has the intercepts."""
+        n, columns = len(shard), [sp.csr_array(shard.squares)]
+        if self.plan.fit_intercept:
+            columns.append(sp.csr_array(np.full((n, 1), coupling[1] / coupling[0], dtype=np.float32)))
+        pairs = sp.csr_array(shard.classes(self.whole.n_classes).T @ sp.hstack(columns, format="csr"))
+        return Curvature(pairs, np.zeros(0), n, coupling)
+
+    def changes(
+        self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
+    ) -> list[tuple[Ids, Part]]:
+        """See `Passes`."""
+        changes, floor = [], FLOOR.get(self.plan.loss, 0.0)
+        for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
+            change, own = after.matrix - part.matrix, curvature.part(self.whole, number)
+            rates = _rates(self.plan, eta, after.squares, len(change))
+            for some in _some_rows(change):
+                a = floor * (change[some] != 0) + SMALLEST
+                _add_ways(a, own, some, rates[some])
+                change[some] *= a / -np.expm1(-a)
+            rows = np.flatnonzero(change.any(axis=1)).astype(np.int32)
+            more = after.squares - part.squares
+            changes.append((rows, Part(change[rows], squares=more[rows] if len(more) else more)))
+        return changes
+
+    def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
+        """See `Passes`."""
+        plan, floor = self.plan, FLOOR.get(self.plan.loss, 0.0)
+        squares = part.squares.copy()
+        for rows, change in changes:
+            if len(squares):
+                squares[rows] += change.squares
+        rates = _rates(plan, eta, squares, len(part.matrix))
+        total, n_moved = np.zeros_like(part.matrix), np.zeros_like(part.matrix if floor else part.matrix[:0])
+        for rows, change in changes:
+            own = part.squares[rows] + change.squares if len(squares) else squares
+            shares = (rates[rows] / _rates(plan, eta, own, len(rows))).astype(np.float32)[:, np.newaxis]
+            total[rows] += shares * change.matrix
+            if floor:
+                n_moved[rows] += shares * (change.matrix != 0)
+        for some in _some_rows(total):
+            a = floor * n_moved[some].astype(np.float64) if floor else np.zeros(total[some].shape)
+            a += SMALLEST
+            _add_ways(a, curvature, some, rates[some])
+            total[some] *= -np.expm1(-a) / a
+        total += part.matrix
+        return Part(total, squares=squares)
+
+    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
+        """See `Passes`; minibatches do not average."""
+        return self.joined(parts)[0]
+
+
+# How changes of minibatches add up
+
+
+def _rates(plan: BatchesPlan, eta: float, squares: Floats, n_rows: int) -> Doubles:
+    """The step size of each row of W."""
+    if not plan.adagrad:
+        return np.full(n_rows, eta)
+    rates: Doubles = eta / np.sqrt(np.maximum(squares.astype(np.float64), np.finfo(np.float32).tiny))
+    return rates
+
+
+def _add_ways(a: Doubles, curvature: Curvature, rows: slice, rates: Doubles) -> None:
+    """Add to a how far the curvatures of some rows of W, and these step sizes, make a pass go."""
+    pairs = curvature.pairs[rows]
+    at = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+    a[at, pairs.indices] += curvature.coupling[0] * rates[at] * pairs.data
+
+
+def _some_rows(matrix: Floats) -> Iterator[slice]:
+    """Rows of a matrix, some at a time."""
+    step = max(1, CELLS // matrix.shape[1])
+    return (slice(first, first + step) for first in range(0, len(matrix), step))

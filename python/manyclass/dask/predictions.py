@@ -121,12 +121,10 @@ class BlocksModel:
     model: tuple[Any, ...]
     blocks: tuple[tuple[Any, ...], ...]
 
-    @classmethod
-    def of(cls, client: Any, futures: Sequence[Any], n: int) -> BlocksModel:
-        """Sort what `BlocksTraining` gives: one or two futures of the model, n blocks, and as many copies or none."""
-        n_models = len(futures) % n or n if n > 1 else 1
-        blocks = futures[n_models:]
-        return cls(client, tuple(futures[:n_models]), tuple(tuple(blocks[at::n]) for at in range(n)))
+    @property
+    def futures(self) -> tuple[Any, ...]:
+        """All futures, those of the estimator first."""
+        return (*self.model, *(one for both in self.blocks for one in both))
 
     def ask(self, what: str, part: Any, empty: Any, given: Mapping[str, Any]) -> Any:
         """Ask of a part of X; `empty` is the answer for no rows."""

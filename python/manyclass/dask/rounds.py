@@ -14,16 +14,12 @@ import numpy as np
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import state_of
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import Report, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.passes import warn_user
-from manyclass.training.state import Features, History, State, Told
-from manyclass.weights.scaling import FeatureScaling
-from manyclass.weights.weights import Weights
+from manyclass.training.state import State
 
 Done = TypeVar("Done")
-NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
 
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
@@ -64,13 +60,12 @@ class Training(ABC):
 
     Attributes
     ----------
-    workers, loaded, plan : Workers, Loaded, and PointsPlan or BatchesPlan
+    workers, plan : Workers, and PointsPlan or BatchesPlan
     n_merges : int
         Rounds of a pass.
     """
 
     workers: Workers
-    loaded: Loaded
     plan: Any
     n_merges: int = 1
     n_lost: int = 0
@@ -101,14 +96,15 @@ class Training(ABC):
         """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[list[Any], State]:
-        """Return futures of what predicts, the fitted estimator first, and its state without W."""
+    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[Any, State]:
+        """Return the model, which stays on the workers, and its state without W."""
 
-        def made() -> tuple[list[Any], State]:
-            futures = self._model(owner, settled, curve)
-            self.workers.wait(futures)
-            [state] = self.workers.gather([self.workers.submit_where_it_is(futures[0], without_weights, futures[0])])
-            return futures, state
+        def made() -> tuple[Any, State]:
+            model = self._model(owner, settled, curve)
+            self.workers.wait(model.futures)
+            fitted = model.futures[0]
+            [state] = self.workers.gather([self.workers.submit_where_it_is(fitted, without_weights, fitted)])
+            return model, state
 
         return self._until_done(made)
 
@@ -129,11 +125,6 @@ class Training(ABC):
             ) from fault
         self._recover(fault.places)
 
-    @property
-    def alone(self) -> bool:
-        """Whether one worker trains."""
-        return len(self.loaded.shards) == 1
-
     @abstractmethod
     def _round(self, stretch: Stretch) -> list[Report]:
         """Make a round; where workers are lost in it, training still stands where it began."""
@@ -142,42 +133,12 @@ class Training(ABC):
         """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> list[Any]:
-        """Return futures of the model."""
+    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> Any:
+        """Return the model that workers make, of `manyclass.dask.predictions`."""
 
     @abstractmethod
     def _recover(self, lost: frozenset[str]) -> None:
         """Give the shards of lost workers to others."""
-
-
-def draft_of(loaded: Loaded, settled: Planned, curve: list[float], **told: Any) -> State:
-    """Return what the client knows of the state after a training: all but what is as large as the classes."""
-    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held)
-    history, before, how = History.of_fit(n), np.zeros(0), settled.told(Told(**told))
-    if origin.call is not None:
-        history = origin.history.gone_on(n, None, 0.0)
-        if origin.state is not None:
-            before, how = origin.state.curve, origin.state.told
-    whole_curve = np.concatenate([before, curve])
-    return State(
-        classes=before[:0],
-        counts=before[:0],
-        features=Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
-        weights=NO_WEIGHTS,
-        history=history,
-        curve=whole_curve,
-        several=loaded.several,
-        sparse_labels=loaded.sparse_labels,
-        told=replace(how, best_iter=told.get("best_iter") or len(whole_curve)),
-    )
-
-
-def completed(draft: State, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
-    """Return the state with what workers know."""
-    history, counts = draft.history, common.counts
-    n_labels = history.n_labels or float(counts.sum()) / history.n_points
-    history = replace(history, scaling=scaling, n_labels=n_labels)
-    return replace(draft, classes=common.classes, counts=counts, weights=weights, history=history, **more)
 
 
 def without_weights(model: LabelClassifier) -> State:

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from manyclass.dask.shards import Whole
-from manyclass.weights.arrays import LINE, Floats, Ids, Matrix, aligned_zeros
-from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.arrays import LINE, Floats, Matrix, aligned_zeros
 from manyclass.weights.weights import Weights
 
 # A piece takes up to so many bytes or, where that would be more than MOST_PIECES pieces of a block, a share of it: each
@@ -130,31 +129,6 @@ def take_piece(whole: Whole, buffer: Floats, number: int, piece: int, values: Fl
     """Put a piece of a block into a buffer; return the bytes that came."""
     buffer[bounds_of(whole, number, piece)] = values
     return values.nbytes
-
-
-def finished_block(
-    whole: Whole, buffer: Floats, number: int, position: Ids | None, scaling: FeatureScaling | None
-) -> Block:
-    """Turn the block in a buffer into that of a model, in place: this is the last use of the buffer.
-
-    Parameters
-    ----------
-    whole, buffer, number : as in `block_in`
-    position : ndarray of shape (n_classes_of_block,), int32, or None
-        Where training has the class k of the block; None: in place k.
-    scaling : FeatureScaling or None
-        What the features of training were scaled by; the block's are those that are given.
-    """
-    block = block_in(whole, buffer, number)
-    weights = block.weights
-    if not np.all(block.scale == 1):
-        weights.multiply_classes(block.scale)
-        block.scale[:] = 1
-    if position is not None:
-        weights.reorder(position, 1)
-    if scaling is not None:
-        scaling.fold(weights)
-    return block
 
 
 # Copies on disks

@@ -35,14 +35,13 @@ class LabelRows(NamedTuple):
         return np.diff(self.indptr)
 
 
-def places(k: Any) -> tuple[NDArray[np.int64], bool]:
-    """Return k as an array of places >= 1, and whether it was a single number."""
-    single = np.ndim(k) == 0
+def places(k: Any) -> NDArray[np.int64]:
+    """Return k, a number or several, as an array of places >= 1."""
     if np.ndim(k) > 1 or np.size(k) == 0:
         raise ValueError(f"k is {k!r}; it must be a number of places, or a sequence of one or more")
-    for place in [k] if single else k:
+    for place in [k] if np.ndim(k) == 0 else k:
         check_number("k", place, low=1, high=MOST_LABELS, integer=True)
-    return np.atleast_1d(np.asarray(k, dtype=np.int64)), single
+    return np.atleast_1d(np.asarray(k, dtype=np.int64))
 
 
 def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:

@@ -57,11 +57,8 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
     >>> precision_at_k([[0, 2], [1]], [[2, 1, 0], [1, 3, -1]], k=(1, 2, 3))
     array([1. , 0.5, 0.5])
     """
-    ks, single = places(k)
-    Y_true, predicted = numbered(Y_true, predicted)
-    truth = label_rows("Y_true", Y_true)
-    right = _sums(_hits(truth, predicted, ks), ks)
-    return _result(right.mean(axis=1) / ks, single)
+    ks = places(k)
+    return _result(_sums(_hits(Y_true, predicted, ks)[1], ks).mean(axis=1) / ks, k)
 
 
 def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -94,11 +91,9 @@ def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     >>> recall_at_k([[0, 2], [1]], [[2, 1], [1, 3]], k=1)
     0.75
     """
-    ks, single = places(k)
-    Y_true, predicted = numbered(Y_true, predicted)
-    truth = label_rows("Y_true", Y_true)
-    right = _sums(_hits(truth, predicted, ks), ks)
-    return _result((right / np.maximum(truth.counts, 1)).mean(axis=1), single)
+    ks = places(k)
+    truth, found = _hits(Y_true, predicted, ks)
+    return _result((_sums(found, ks) / np.maximum(truth.counts, 1)).mean(axis=1), k)
 
 
 def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -136,16 +131,14 @@ def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     >>> round(ndcg_at_k([[0, 2]], [[1, 2, 0]], k=3), 4)
     0.6934
     """
-    ks, single = places(k)
-    Y_true, predicted = numbered(Y_true, predicted)
-    truth = label_rows("Y_true", Y_true)
-    found = _hits(truth, predicted, ks)
+    ks = places(k)
+    truth, found = _hits(Y_true, predicted, ks)
     # No ideal ranking is longer than the rows' labels, which also bounds the array for a large k.
     longest = max(found.shape[1], int(truth.counts.max()))
     discount = 1 / np.log2(np.arange(longest) + 2.0)
     ideal = np.concatenate([[np.inf], np.cumsum(discount)])  # by length; 0 for rows without labels
     lengths = np.minimum(truth.counts, ks[:, np.newaxis])
-    return _result((_sums(found * discount[: found.shape[1]], ks) / ideal[lengths]).mean(axis=1), single)
+    return _result((_sums(found * discount[: found.shape[1]], ks) / ideal[lengths]).mean(axis=1), k)
 
 
 def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (1, 3, 5)) -> Result:
@@ -191,7 +184,7 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
     >>> psp_at_k([[0, 2], [1]], [[0], [1]], propensities=[1.0, 0.5, 0.25], k=1)  # (1 + 2) / (4 + 2)
     0.5
     """
-    ks, single = places(k)
+    ks = places(k)
     Y_true, predicted = numbered(Y_true, predicted)
     truth = label_rows("Y_true", Y_true)
     inverse = 1 / _checked_propensities(propensities, truth)
@@ -201,7 +194,7 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
     _, attainable = _ranking.best_of_rows(truth.indptr, truth.ids, inverse[truth.ids], width)
     best = best_predictions(predicted, truth, int(ks.max()), len(inverse))
     gains = np.where(_ranking.hits(truth.indptr, truth.ids, best), inverse[best], 0.0)
-    return _result(_sums(gains, ks).sum(axis=1) / _sums(attainable, ks).sum(axis=1), single)
+    return _result(_sums(gains, ks).sum(axis=1) / _sums(attainable, ks).sum(axis=1), k)
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int | None = None) -> NDArray[np.float64]:
@@ -291,10 +284,11 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     >>> top_k_accuracy([2, 0], [[1, 2, 0], [0, 1, 2]], k=(1, 2))
     array([0.5, 1. ])
     """
-    ks, single = places(k)
+    ks = places(k)
     y_true, predicted = numbered(y_true, predicted)
     truth = single_labels("y_true", y_true, predicted)
-    return _result(_sums(_hits(truth, predicted, ks), ks).mean(axis=1), single)
+    best = best_predictions(predicted, truth, int(ks.max()))
+    return _result(_sums(_ranking.hits(truth.indptr, truth.ids, best), ks).mean(axis=1), k)
 
 
 def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -328,11 +322,10 @@ def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     >>> mrr_at_k([[0, 2], [1]], [[1, 2, 0], [1, 0, 2]], k=3)
     0.75
     """
-    ks, single = places(k)
-    Y_true, predicted = numbered(Y_true, predicted)
-    found = _hits(label_rows("Y_true", Y_true), predicted, ks)
+    ks = places(k)
+    _, found = _hits(Y_true, predicted, ks)
     first = found & (np.cumsum(found, axis=1) == 1)
-    return _result(_sums(first / (np.arange(found.shape[1]) + 1.0), ks).mean(axis=1), single)
+    return _result(_sums(first / (np.arange(found.shape[1]) + 1.0), ks).mean(axis=1), k)
 
 
 def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) -> Result:
@@ -363,7 +356,7 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
     >>> coverage_at_k([[0, 1], [0, 2]], 4, k=(1, 2))
     array([0.25, 0.75])
     """
-    ks, single = places(k)
+    ks = places(k)
     check_number("n_labels", n_labels, low=1, integer=True)
     rows = np.asarray(numbered([], predicted)[1])
     if rows.dtype.kind not in "iu":
@@ -374,12 +367,14 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
         wrong = rows[(rows < -1) | (rows >= n_labels)][0]
         raise ValueError(f"predicted holds {wrong}; labels must be in [0, {n_labels}), or -1 for none")
     n_found = [len(np.unique(some[some >= 0])) for some in (rows[:, :width] for width in ks)]
-    return _result(np.array(n_found) / n_labels, single)
+    return _result(np.array(n_found) / n_labels, k)
 
 
-def _hits(truth: LabelRows, predicted: Any, ks: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell whether each of the first max(k) predictions is right."""
-    return _ranking.hits(truth.indptr, truth.ids, best_predictions(predicted, truth, int(ks.max())))
+def _hits(Y_true: Any, predicted: Any, ks: NDArray[np.int64]) -> tuple[LabelRows, NDArray[np.bool_]]:
+    """Return the labels of rows, and whether each of the first max(k) predictions is right."""
+    Y_true, predicted = numbered(Y_true, predicted)
+    truth = label_rows("Y_true", Y_true)
+    return truth, _ranking.hits(truth.indptr, truth.ids, best_predictions(predicted, truth, int(ks.max())))
 
 
 def _sums(gains: NDArray[Any], ks: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -392,8 +387,9 @@ def _sums(gains: NDArray[Any], ks: NDArray[np.int64]) -> NDArray[np.float64]:
     return sums[np.minimum(ks, gains.shape[1])]
 
 
-def _result(values: NDArray[np.float64], single: bool) -> Result:
-    return float(values[0]) if single else values
+def _result(values: NDArray[np.float64], k: Places) -> Result:
+    """Return a number where k is one."""
+    return float(values[0]) if np.ndim(k) == 0 else values
 
 
 def _checked_propensities(propensities: ArrayLike, truth: LabelRows) -> NDArray[np.float64]:

@@ -31,8 +31,8 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.core_training import TrainingState
 
@@ -40,7 +40,7 @@ NAME = "augment-reduce"
 SUMMARY = "Ruiz et al. 2018: softmax, probit and logistic A&R (Tables 1-3, Figure 2, section 4.1)"
 NOISE = {"softmax A&R": "gumbel", "probit A&R": "normal", "logistic A&R": "logistic"}
 OURS = ("exact", "OVE", "Botev (css)", *NOISE)
-PAPERS_STEPS = {f"{method}, paper's steps": method for method in published.RUIZ_METHODS}
+PAPERS_STEPS = {f"{method}, paper's steps": method for method in published.RUIZ["methods"]}
 METHODS = (*OURS, *PAPERS_STEPS)
 SCALE: dict[str, Scale] = {"eurlex57k": "max"}
 PASSES, SYNTHETIC_PASSES = 20, 60
@@ -76,14 +76,13 @@ def runs(name: str, options: Options) -> list[Run]:
     made = []
     for method in METHODS:
         named = PAPERS_STEPS.get(method, method)
-        if not options.wants(method) or (name == "synthetic" and named not in published.RUIZ_SYNTHETIC):
+        if not options.wants(method) or (name == "synthetic" and named not in published.RUIZ["synthetic"]):
             continue
         settings: dict[str, Any] = dict(options.sizes)
         if method in PAPERS_STEPS:
             model, settings["iterations"] = _papers_model(named, name)
         else:
-            model = _synthetic_model(named) if name == "synthetic" else _model(named, name)
-            model["max_iter"] = SYNTHETIC_PASSES if name == "synthetic" else PASSES
+            model = _model(named, name)
         if options.max_iter:
             model["max_iter"] = options.max_iter
         where = (NAME, part, name, method)
@@ -92,16 +91,13 @@ def runs(name: str, options: Options) -> list[Run]:
 
 
 def _model(method: str, name: str) -> dict[str, Any]:
-    decay = 0.8 if name == "mnist" else 0.9
     solver = {"exact": solvers.Exact, "OVE": solvers.OVE, "Botev (css)": solvers.CSS}.get(method, solvers.Implicit)
-    model: dict[str, Any] = {"solver": solver(decay=decay, averaging="none")}
-    return model | _beside(method, NEGATIVES, "frequency_block")
-
-
-def _synthetic_model(method: str) -> dict[str, Any]:
-    solver = solvers.Implicit if method in NOISE else solvers.OVE
-    of_set = {"solver": solver(decay=0.9, averaging="none"), "fit_intercept": False}
-    return of_set | _beside(method, SYNTHETIC_NEGATIVES, "frequency_block" if method in NOISE else "block")
+    model: dict[str, Any] = {"solver": solver(decay=0.8 if name == "mnist" else 0.9, averaging="none")}
+    if name != "synthetic":
+        return model | {"max_iter": PASSES} | _beside(method, NEGATIVES, "frequency_block")
+    sampler = "frequency_block" if method in NOISE else "block"
+    model |= {"max_iter": SYNTHETIC_PASSES, "fit_intercept": False}
+    return model | _beside(method, SYNTHETIC_NEGATIVES, sampler)
 
 
 def _beside(method: str, n_negatives: int, sampler: str) -> dict[str, Any]:
@@ -112,19 +108,17 @@ def _beside(method: str, n_negatives: int, sampler: str) -> dict[str, Any]:
 
 def _papers_model(method: str, name: str) -> tuple[dict[str, Any], int]:
     """The paper's algorithm, but for the passes that its iterations make; and the iterations."""
-    size, n_negatives, iterations = published.RUIZ_SYNTHETIC_MINIBATCHES
-    if name != "synthetic":
-        size, n_negatives, iterations = published.RUIZ_MINIBATCHES[name]
+    size, n_negatives, iterations = published.RUIZ["minibatches"][name]
     solver = {"exact": solvers.Exact, "OVE": solvers.OVE}.get(method, solvers.SGD)
     model = {
         "solver": solver(
             schedule="adaptive",
             batch_size=size,
-            decay=published.RUIZ_DECAY,
-            decay_every=published.RUIZ_DECAY_ITERATIONS,
+            decay=published.RUIZ["decay"],
+            decay_every=published.RUIZ["decay_iterations"],
             averaging="none",
         ),
-        "learning_rate": published.RUIZ_STEP,
+        "learning_rate": published.RUIZ["step"],
         **_beside(method, n_negatives, "uniform"),
         **({"fit_intercept": False} if name == "synthetic" else {}),
     }
@@ -156,7 +150,7 @@ def _start(run: Run, n_classes: int, n_features: int) -> dict[str, Any]:
     """The paper's first weights, the same for all methods, for its steps; ours start at 0."""
     if "iterations" not in run.settings:
         return {}
-    rng, (of_weights, of_intercepts) = np.random.default_rng(run.seed), published.RUIZ_START
+    rng, (of_weights, of_intercepts) = np.random.default_rng(run.seed), published.RUIZ["start"]
     weights = of_weights * rng.standard_normal((n_classes, n_features))
     if not run.model.get("fit_intercept", True):  # the one feature of the synthetic set stands for the intercept
         return {"coef_init": of_intercepts / of_weights * weights}
@@ -269,7 +263,11 @@ def report(records: Records, options: Options) -> Report:
     if "table 3" in of:
         real = of["table 3"]
         tables += [_table_1(real), _table_2(real), _table_3(real)]
-        plots.append(_figure_2(real))
+        caption, drawn = (
+            "Figure 2: evidence lower bound by training time",
+            summary.panels(real, "seconds", "elbo", "-o"),
+        )
+        plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
     return Report(tuple(tables), tuple(plots), NOTES)
 
 
@@ -299,9 +297,9 @@ def _value(results: Results, keys: tuple[str, ...]) -> float | None:
 def _table_of_synthetic(records: Records) -> Table:
     rows: list[list[Any]] = []
     for (_, method), sides in _sides(records).items():
-        bound, error = published.RUIZ_SYNTHETIC[method]
+        bound, error = published.RUIZ["synthetic"][method]
         both = [*sides[0], *sides[1]]
-        counted = [both[0]["results"]["n_classes"], published.RUIZ_SYNTHETIC_CLASSES]
+        counted = [both[0]["results"]["n_classes"], published.RUIZ["synthetic_classes"]]
         counted += summary.means(both, "closed_form")
         bounds, errors = [bound, *_means(sides, "bound")], [error, *_means(sides, "mean_absolute_error")]
         rows.append([method, *counted, *bounds, *errors, *_means(sides, "seconds")])
@@ -320,8 +318,8 @@ def _plot_of_synthetic(records: Records) -> Plot:
 def _table_1(records: Records) -> Table:
     rows: list[list[Any]] = []
     for name, some in summary.by_key(records, "data").items():
-        ours, theirs = some[0]["results"]["shape"], published.RUIZ_SHAPES.get(name, (None,) * 4)
-        batch = published.RUIZ_MINIBATCHES.get(name)
+        ours, theirs = some[0]["results"]["shape"], published.RUIZ["shapes"].get(name, (None,) * 4)
+        batch = published.RUIZ["minibatches"].get(name)
         rows.append([name, *summary.beside(ours, theirs), f"{batch[0]}, {batch[1]}, {batch[2]}" if batch else None])
     columns = ("data", "covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
     caption = "Table 1: data (and the paper's minibatches of points and classes, and iterations)"
@@ -333,7 +331,7 @@ def _table_2(records: Records) -> Table:
     seconds = {key: _means(sides, "seconds_per_pass") for key, sides in groups.items()}
     rows: list[list[Any]] = []
     for name, method in groups:
-        theirs = published.RUIZ_SECONDS.get(name, {})
+        theirs = published.RUIZ["seconds"].get(name, {})
         base = seconds.get((name, "OVE"), [None, None])
         relative = [summary.ratio(own, of_ove) for own, of_ove in zip(seconds[name, method], base, strict=True)]
         paper = theirs.get(method), summary.ratio(theirs.get(method), theirs.get("OVE"))
@@ -345,7 +343,7 @@ def _table_2(records: Records) -> Table:
 def _table_3(records: Records) -> Table:
     rows: list[list[Any]] = []
     for (name, method), sides in _sides(records).items():
-        theirs = published.RUIZ_TABLE_3.get(name, {}).get(method, (None, None))
+        theirs = published.RUIZ["table_3"].get(name, {}).get(method, (None, None))
         by_sampler, by_quadrature = _means(sides, "sampled", "log_likelihood"), _means(sides, "log_likelihood")
         accuracy = _means(sides, "accuracy")
         rows.append([name, method, theirs[0], *by_sampler, *by_quadrature, theirs[1], *accuracy])
@@ -355,9 +353,4 @@ def _table_3(records: Records) -> Table:
     return Table("table-3", caption, columns, rows, what_ran(records))
 
 
-def _figure_2(records: Records) -> Plot:
-    caption = "Figure 2: evidence lower bound by training time"
-    return Plot("figure-2", caption, "seconds", "mean bound [nats]", summary.panels(records, "seconds", "elbo", "-o"))
-
-
-EXPERIMENT = Experiment(NAME, SUMMARY, ("synthetic", *published.RUIZ_SHAPES), METHODS, runs, load, perform, report)
+EXPERIMENT = Experiment(NAME, SUMMARY, ("synthetic", *published.RUIZ["shapes"]), METHODS, runs, load, perform, report)

@@ -23,8 +23,8 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
@@ -60,7 +60,7 @@ VARIANTS: dict[str, tuple[Part, int]] = {
 
 def runs(name: str, options: Options) -> list[Run]:
     """The tuning runs on a tenth of the rows, the runs at the paper's rates, and, on one data set, at all rates."""
-    rates = published.FAGAN_IYENGAR_RATES[name]
+    rates = published.FAGAN_IYENGAR["rates"][name]
     made: list[Run] = []
 
     def add(part: str, method: str, rate: float, seeds: int = 1, share: float = 1.0) -> None:
@@ -148,7 +148,7 @@ def report(records: Records, options: Options) -> Report:
 def _table_1(records: Records) -> Table:
     rows: list[list[Any]] = []
     for name, some in summary.by_key(records, "data").items():
-        theirs = published.FAGAN_IYENGAR_SHAPES.get(name, (None,) * 3)
+        theirs = published.FAGAN_IYENGAR["shapes"].get(name, (None,) * 3)
         rows.append([name, *summary.beside(some[0]["results"]["shape"], theirs)])
     columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
     return Table("table-1", "Table 1: data", columns, rows)
@@ -160,7 +160,7 @@ def _table_2(records: Records) -> Table:
         losses = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
         finite = {rate: loss for rate, loss in losses.items() if loss is not None}
         best = min(finite, key=finite.__getitem__) if finite else None
-        theirs = published.FAGAN_IYENGAR_RATES.get(name, {}).get(method)
+        theirs = published.FAGAN_IYENGAR["rates"].get(name, {}).get(method)
         at_edge = best in (min(losses), max(losses)) if best is not None else None
         rows.append([name, method, best, theirs, "yes" if at_edge else "no"])
     columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
@@ -174,12 +174,12 @@ def _table_3(records: Records) -> Table:
     for (name, method), some in groups.items():
         loss, error = summary.means(some, "final_log_loss", "final_error")
         (implicit,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
-        relative = published.FAGAN_IYENGAR_RELATIVE.get(name, {}).get(method, (None, None))
-        recorded = published.FAGAN_IYENGAR_RECORDED.get(name, {}).get(method, (None, None))
+        relative = published.FAGAN_IYENGAR["relative"].get(name, {}).get(method, (None, None))
+        recorded = published.FAGAN_IYENGAR["recorded"].get(name, {}).get(method, {})
         seconds = summary.mean([r["results"]["seconds"][-1] for r in some if r["results"]["seconds"]])
         over_seeds = summary.spread(summary.of_results(some, "final_log_loss"))
-        of_loss = [loss, over_seeds, recorded[0], summary.ratio(loss, implicit), *relative]
-        rows.append([name, method, *of_loss, error, recorded[1], seconds])
+        of_loss = [loss, over_seeds, recorded.get("log_loss"), summary.ratio(loss, implicit), *relative]
+        rows.append([name, method, *of_loss, error, recorded.get("error"), seconds])
     of_loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
     columns = ("data", "solver", *of_loss_columns, "error", "authors", "seconds")
     return Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
@@ -194,7 +194,7 @@ def _sensitivity(records: Records) -> Table:
         rows.append([method, *(losses[method].get(rate) for rate in rates)])
     if "umax" in losses and "umax (raman)" in losses:
         ratios = [summary.ratio(losses["umax (raman)"].get(rate), losses["umax"].get(rate)) for rate in rates]
-        rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR_RAMAN})", *ratios])
+        rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR['raman']})", *ratios])
     caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {records[0]['data']}, by learning rate"
     return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows, what_ran(records))
 
@@ -212,5 +212,5 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
     return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")
 
 
-DATA = tuple(published.FAGAN_IYENGAR_SHAPES)
+DATA = tuple(published.FAGAN_IYENGAR["shapes"])
 EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (*METHODS, *VARIANTS), runs, load, perform, report)

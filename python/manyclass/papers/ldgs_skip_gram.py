@@ -21,11 +21,11 @@ import numpy as np
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.words.descent import MESSAGES, N_BLOCKS, UNION, default_budget
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
-from manyclass.words.searched_gradients import MESSAGES, N_BLOCKS, UNION, default_budget
 from manyclass.words.skip_gram import SkipGram
 
 NAME = "ldgs-skip-gram"
@@ -119,7 +119,9 @@ def _table(name: str, records: Records) -> Table:
     for method, (start, end, seconds) in found.items():
         descends = METHODS[method]["name"] == "descent"
         faster = summary.ratio(base[2], seconds) if descends else None
-        rows.append([method, start, end, summary.ratio(end, base[1]), seconds, faster, published.YEN_SPEED.get(method)])
+        rows.append(
+            [method, start, end, summary.ratio(end, base[1]), seconds, faster, published.YEN["speed"].get(method)]
+        )
     of_objective = ("first pass [nats]", "last pass [nats]", "over GD's")
     columns = ("method", *of_objective, "seconds a pass", "times GD's speed", "paper")
     sizes = f"{records[0]['results']['n_words']} words, {records[0]['settings']['lines']} lines"

@@ -27,12 +27,13 @@ from manyclass import samplers, solvers
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.metrics import precision_at_k
 from manyclass.papers import summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
@@ -245,11 +246,8 @@ def _sample(rng: np.random.Generator, X: Any, Y: sp.csr_array) -> tuple[Any, sp.
 def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
     """P@1."""
     step = max(1, (1 << 24) // Y.shape[1])
-    hits = 0.0
-    for first in range(0, X.shape[0], step):
-        best = state.scores(X[first : first + step]).argmax(axis=1)
-        hits += float(np.asarray(Y[first + np.arange(len(best)), best]).astype(bool).sum())
-    return float(hits / X.shape[0])
+    best = [state.scores(X[first : first + step]).argmax(axis=1) for first in range(0, X.shape[0], step)]
+    return float(precision_at_k(Y, np.concatenate(best)[:, np.newaxis], k=1))
 
 
 def report(records: Records, options: Options) -> Report:

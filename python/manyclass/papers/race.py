@@ -19,24 +19,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass import solvers
-from manyclass.checks import canonical_csr
-from manyclass.choosing.choice import Chosen
-from manyclass.choosing.facts import Facts
-from manyclass.choosing.rules import Choice
 from manyclass.classifiers.softmax import SoftmaxClassifier
-from manyclass.models import MODELS
 from manyclass.papers import summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
-from manyclass.parts import Parameters
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
@@ -112,11 +105,11 @@ def perform(run: Run, context: Context) -> Results:
         return {"affordable": True, **model.certificate(X, y)}
 
     if run.part == "tuning":
-        return _tuned(_Race(run, data, model, rows, _seconds_of_a_pass(model, X, y, budget)))
+        return _tuned(_Race(run, data, model, rows, _trial(model, X, y, budget)))
     tuning = context.results.get(replace(run, part="tuning", seed=TUNING_SEED).hash)
     if tuning is None:  # it failed
         raise RuntimeError("its learning rate was not tuned")
-    race = _Race(run, data, model, rows, tuning["seconds_of_a_pass"])
+    race = _Race(run, data, model, rows, tuning)
     results, ended = race.end(tuning["factor"], tuning["u_factor"])
     test = ended.evaluate(data.X_test, data.y_test) if len(data.y_test) else {"log_loss": math.nan, "error": math.nan}
     return {
@@ -131,29 +124,25 @@ def perform(run: Run, context: Context) -> Results:
 
 @dataclass(frozen=True)
 class _Race:
-    """Data, a solver and its time."""
+    """Data, a solver, and what `_trial` has found of it."""
 
     run: Run
     data: Problem
     model: SoftmaxClassifier
     rows: NDArray[np.intp]
-    seconds_of_a_pass: float
+    trial: Results
 
     def end(self, factor: float, u_factor: float) -> tuple[Results, SoftmaxClassifier]:
         """Train for the time, steps being multiples of the automatic ones; the objective at checkpoints and the end."""
         X: Any = self.data.X_train
         y = self.data.y_train
         alpha, budget = 1 / len(y), self.run.settings["seconds"]
-        x = canonical_csr(X) if isinstance(X, sp.csr_array | sp.csr_matrix) else X
-        chosen = Chosen(SOLVERS[self.run.method](), None, MODELS["linear"]())
-        choice = Choice(Parameters.of(SoftmaxClassifier()), chosen, Facts.of(x, self.data.shape[0]))
-        rate, u_rate = choice["learning_rate"], choice["u_learning_rate"]
         most = self.run.settings["max_iter"] or MOST_PASSES
-        passes = min(most, max(1, int(budget / self.seconds_of_a_pass)))
-        decay = LAST_STEP ** (1 / passes)
-        model = clone(self.model).set_params(learning_rate=factor * rate, max_iter=passes, solver__decay=decay)
+        passes = min(most, max(1, int(budget / self.trial["seconds_of_a_pass"])))
+        decay, rate = LAST_STEP ** (1 / passes), factor * self.trial["learning_rate"]
+        model = clone(self.model).set_params(learning_rate=rate, max_iter=passes, solver__decay=decay)
         if self.run.method in WITH_U_STEP:
-            model.set_params(solver__u_learning_rate=u_factor * u_rate)
+            model.set_params(solver__u_learning_rate=u_factor * self.trial["u_learning_rate"])
         X_measured, labels = X[self.rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[self.rows]
         curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
         spent, next_at, since = 0.0, FIRST_CHECKPOINT * budget, time.process_time()
@@ -194,7 +183,7 @@ def _tuned(race: _Race) -> Results:
     return {
         "factor": 10 ** (best / 2),
         "u_factor": 10 ** (u / 2),
-        "seconds_of_a_pass": race.seconds_of_a_pass,
+        **race.trial,
         "tried": [[10 ** (w / 2), 10 ** (u / 2), value] for (w, u), value in sorted(tried.items())],
     }
 
@@ -213,8 +202,10 @@ def _best(objective: Callable[[int], float], exponents: tuple[int, ...]) -> int:
             return best
 
 
-def _seconds_of_a_pass(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> float:
-    """Processor time of the fastest of some passes; infinite if none ends in time."""
+def _trial(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> Results:
+    """Make some passes; return the processor time of the fastest, infinite if none ends in time, and the automatic
+    step sizes of W and, of a solver that has one, of u.
+    """
     begin = time.process_time()
     ends: list[float] = [0.0]
 
@@ -225,7 +216,12 @@ def _seconds_of_a_pass(model: SoftmaxClassifier, X: Any, y: Any, budget: float) 
 
     trial = clone(model).set_params(max_iter=TRIAL_PASSES)
     trial.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
-    return max(1e-6, float(np.diff(ends).min())) if len(ends) > 1 else math.inf
+    chosen = trial.resolved_params_
+    return {
+        "seconds_of_a_pass": max(1e-6, float(np.diff(ends).min())) if len(ends) > 1 else math.inf,
+        "learning_rate": chosen["learning_rate"],
+        "u_learning_rate": chosen["solver"].get_params().get("u_learning_rate"),
+    }
 
 
 def _measured_rows(n_samples: int, n_classes: int) -> NDArray[np.intp]:

@@ -125,61 +125,37 @@ def write_report(
     records : sequence of dict
         Records of the runs, listed on the page.
     """
-    written, told = [], []
+    told = [NO_PLOTS] if report.plots and importlib.util.find_spec("matplotlib") is None else []
+    files: dict[str, bytes] = {}
+    page = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in (*report.notes, *told))]
     for table in report.tables:
-        for ending, text in (("md", table.markdown()), ("csv", table.csv())):
-            written.append(folder / f"{table.name}.{ending}")
-            written[-1].write_text(text, encoding="utf-8")
-    pictures: dict[str, str] = {}
-    if report.plots and importlib.util.find_spec("matplotlib") is None:
-        told.append(NO_PLOTS)
-    else:
-        for plot in report.plots:
-            picture = draw(plot)
-            images = {form: picture.image(form) for form in FORMS}
-            for form, image in images.items():
-                written.append(folder / f"{plot.name}.{form}")
-                written[-1].write_bytes(image)
-            pictures[plot.name] = picture.tag(images["svg"])
-    written.append(folder / "report.html")
-    notes = [*report.notes, *told]
-    written[-1].write_text(_page(report, notes, pictures, title, command, machine, records), encoding="utf-8")
-    return written, told
+        files |= {f"{table.name}.md": table.markdown().encode(), f"{table.name}.csv": table.csv().encode()}
+        page.append(table.html())
+    for plot in () if told else report.plots:
+        picture = draw(plot)
+        images = {form: picture.image(form) for form in FORMS}
+        files |= {f"{plot.name}.{form}": image for form, image in images.items()}
+        page.append(f"<h2>{html.escape(plot.caption)}</h2>\n{picture.tag(images['svg'])}")
+    page.append(Table("machine", "Machine", ("what", "value"), [[k, str(v)] for k, v in machine.items()]).html())
+    page.append(f"<h2>To run it again</h2>\n<pre>{html.escape(command)}</pre>")
+    lines = "\n".join(json.dumps({k: v for k, v in record.items() if k != "machine"}) for record in records)
+    page.append(
+        f"<h2>Configuration and results of each run</h2>\n<details><summary>{len(records)} runs, a line of JSON each"
+        f"</summary>\n<pre>{html.escape(lines)}</pre></details>"
+    )
+    head = f'<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n<style>{STYLE}</style>'
+    body = "\n".join(page)
+    whole = f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{body}\n</body>\n</html>\n'
+    files["report.html"] = whole.encode()
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    return [folder / name for name in files], told
 
 
 def draw(plot: Plot) -> Picture:
     """Return the plot in the style of `manyclass.plot`; needs matplotlib."""
     picture = line_chart(plot.panels, plot.x_label, plot.y_label, log_x=plot.log_x, log_y=plot.log_y)
     return Picture(picture.figure, f"{plot.caption}. {picture.alt}")
-
-
-def _page(
-    report: Report,
-    notes: Sequence[str],
-    pictures: Mapping[str, str],
-    title: str,
-    command: str,
-    machine: Mapping[str, Any],
-    records: Sequence[Any],
-) -> str:
-    parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in notes)]
-    parts += [table.html() for table in report.tables]
-    for plot in report.plots:
-        if plot.name in pictures:
-            parts.append(f"<h2>{html.escape(plot.caption)}</h2>\n{pictures[plot.name]}")
-    parts.append(Table("machine", "Machine", ("what", "value"), [[k, str(v)] for k, v in machine.items()]).html())
-    parts.append(f"<h2>To run it again</h2>\n<pre>{html.escape(command)}</pre>")
-    lines = "\n".join(json.dumps({k: v for k, v in record.items() if k != "machine"}) for record in records)
-    parts.append(
-        f"<h2>Configuration and results of each run</h2>\n<details><summary>{len(records)} runs, a line of JSON each"
-        f"</summary>\n<pre>{html.escape(lines)}</pre></details>"
-    )
-    head = f'<meta charset="utf-8">\n<title>{html.escape(title)}</title>\n<style>{STYLE}</style>'
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n'
-        + "\n".join(parts)
-        + "\n</body>\n</html>\n"
-    )
 
 
 def _shown(cell: Cell) -> str:

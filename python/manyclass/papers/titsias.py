@@ -33,8 +33,8 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.ran import RAN, trained_with, what_ran
 from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
 
@@ -211,7 +211,7 @@ def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier,
     squares = data.X_train.multiply(data.X_train) if sp.issparse(data.X_train) else np.square(data.X_train)
     n = len(data.y_train)
     rate = 4 / data.shape[0] / (float(squares.sum()) / n + 1)
-    iterations = published.TITSIAS_ITERATIONS[run.data]
+    iterations = published.TITSIAS["iterations"][run.data]
     passes = run.model.get("max_iter") or max(1, round(iterations * SGD_BATCH / n))
     schedule = {"max_iter": passes, "solver__decay": SGD_LAST_STEP ** (1 / passes)}
     ends: list[tuple[float, SoftmaxClassifier, Curve, float]] = []
@@ -317,7 +317,7 @@ def _table_of_toy(records: Records) -> Table:
     for method, some in summary.by_key(records, "method").items():
         errors = summary.of_results(some, "l1_error")
         start, end = summary.mean([e[0] for e in errors]), summary.mean([e[-1] for e in errors])
-        paper = published.TITSIAS_FIGURE_2.get(method, (None, None))
+        paper = published.TITSIAS["figure_2"].get(method, (None, None))
         rows.append([method, some[0]["results"]["n_classes"], start, paper[0], end, paper[1]])
     columns = ("method", "categories that occur", "at the start", "paper", "at the end", "paper")
     caption = "Figure 2: stochastic estimation of many probabilities, sum |p - p_exact|"
@@ -339,9 +339,10 @@ def _plots_of_toy(records: Records) -> list[Plot]:
 
 def _table_2(records: Records) -> Table:
     rows: list[list[Any]] = []
+    scores = ("norm", "error", "nlpd")
     for (name, method), some in summary.of_seeds(records).items():
-        theirs = published.TITSIAS_TABLE_2.get(name, {}).get(method, (None,) * 3)
-        rows.append([name, method, *summary.beside(summary.means(some, "norm", "error", "nlpd"), theirs)])
+        theirs = published.TITSIAS["table_2"].get(name, {}).get(method, {})
+        rows.append([name, method, *summary.beside(summary.means(some, *scores), map(theirs.get, scores))])
     columns = ("data", "method", "norm", "paper", "error", "paper", "nlpd", "paper")
     return Table("table-2", "Table 2: closeness to SOFT, and scores on the test set", columns, rows, what_ran(records))
 
@@ -351,4 +352,4 @@ def _bounds(name: str, caption: str, records: Records) -> Plot:
     return Plot(name, caption, "iteration or pass", "bound of all points [nats]", drawn, log_x=True)
 
 
-EXPERIMENT = Experiment(NAME, SUMMARY, (*DRAWN, *published.TITSIAS_TABLE_2), METHODS, runs, load, perform, report)
+EXPERIMENT = Experiment(NAME, SUMMARY, (*DRAWN, *published.TITSIAS["table_2"]), METHODS, runs, load, perform, report)

@@ -28,35 +28,12 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#C04F00", "#222222", "#4B0FC8", "#B54B82", "#701C00")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (10, 3)), (0, (1, 1)))
 MOST_LINES = 6
-GREY, FAINT = "#5A5A5A", "#E4E4E4"
-FONT_POINTS = 9.0
+GREY, FAINT, FONT_POINTS = "#5A5A5A", "#E4E4E4", 9.0  # as in the style
 PANEL_HEIGHT = 3.6  # inches
 # A picture of w inches is 100 w pixels wide on a page; twice that for screens with two dots to a pixel.
 PIXELS_PER_INCH, PNG_DPI = 100, 200
 FORMS = ("png", "svg")
-STYLE: Any = {
-    "font.size": FONT_POINTS,
-    "axes.titlesize": FONT_POINTS + 1,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": "#222222",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.7,
-    "xtick.color": GREY,
-    "ytick.color": GREY,
-    "lines.linewidth": 1.7,
-    "lines.markersize": 4.0,
-    "legend.frameon": False,
-    "legend.labelcolor": "linecolor",
-    "legend.handlelength": 2.6,
-    "svg.hashsalt": "manyclass",  # else every file has new random names in it
-}
+STYLE = Path(__file__).with_name("pictures.mplstyle")
 NEEDS_MATPLOTLIB = "pictures need matplotlib, which is not installed: pip install 'manyclass[plot]'"
 
 
@@ -159,10 +136,10 @@ def form_of(path: str | os.PathLike[str]) -> str:
 def drawing() -> Iterator[None]:
     """The style, for as long as it takes; raises ImportError where matplotlib is missing."""
     try:
-        from matplotlib import rc_context
+        from matplotlib.style import context
     except ImportError as missing:
         raise ImportError(NEEDS_MATPLOTLIB) from missing
-    with rc_context(STYLE):
+    with context(STYLE):
         yield
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from manyclass import _core
-from manyclass.search.class_index import below_best
+from manyclass.search.exact import below_best
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 

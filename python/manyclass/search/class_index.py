@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
-from manyclass.search.exact import fewest_probes
+from manyclass.search.exact import below_best, fewest_probes
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
@@ -75,12 +75,6 @@ def queries(x: Matrix, n_columns: int) -> Matrix:
     if isinstance(x, sp.csr_array):
         return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
     return np.concatenate([x, ones], axis=1)
-
-
-def below_best(scores: Floats) -> Doubles:
-    """Return the scores of each row less its first one, the best: what normalisers that are told so are taken from."""
-    exact = scores.astype(np.float64)
-    return exact - exact[:, :1]
 
 
 def recall_error(recall: float, n: int) -> float:

@@ -320,48 +320,61 @@ class ClusteredRows(BaseEstimator, ABC):
         index.update(changed, new, n_threads=self._n_threads())
         return len(changed)
 
+    def _reach(
+        self, loss: str, n_probe: int | None, budget: int | None, threshold: float | None, rest: str | None
+    ) -> dict[str, Any]:
+        """Check how far a search for a loss goes; return it as the core takes it."""
+        self._fitted()
+        check_choice("loss", loss, LOSSES)
+        if budget is not None and threshold is not None:
+            raise ValueError("budget and threshold are both given; a search has one of them")
+        if budget is not None:
+            check_number("budget", budget, low=1, high=self.n_rows_, integer=True)
+        if threshold is not None:
+            check_number("threshold", threshold, low=0)
+        if rest is None:
+            rest = "mask" if threshold is None else "zero"
+        check_choice("rest", rest, ("mask", "zero"))
+        return {
+            "loss": loss,
+            "rest": rest,
+            "budget": 0 if threshold is not None else int(budget or default_budget(self.n_rows_)),
+            "threshold": float(threshold or 0),
+            "n_probe": self._probes(n_probe),
+            "until_enough": loss == "cross_entropy" and budget is None and threshold is None and rest == "mask",
+        }
+
     def _losses_and_gradients(
         self,
         Q: Rows,
         Y: Labels,
-        loss: str,
-        n_probe: int | None,
-        budget: int | None,
-        threshold: float | None,
-        rest: str | None,
-        *,
+        reach: dict[str, Any],
         smoothing: float,
         tolerance: float,
+        *,
         n_iter: int = 0,
         step: str = "full",
         answer: str = "blocks",
     ) -> ApproximateLosses:
-        index = self._fitted()
-        check_choice("loss", loss, LOSSES)
+        """Ask the core for losses and gradients of a search that goes as far as `_reach` says."""
         check_choice("step", step, ("full", "frank_wolfe"))
         check_choice("answer", answer, ("blocks", "active"))
         check_number("smoothing", smoothing, low=0)
         check_number("tolerance", tolerance, low=0)
         check_number("n_iter", n_iter, low=0, high=2**31 - 1, integer=True)
-        rest = _checked_rest(budget, threshold, rest, self.n_rows_)
         queries = dense_queries(Q, self.n_features_in_)
         indptr, labels = labels_of(Y, len(queries), self.n_rows_)
-        found = index.loss_and_gradient(
+        found = self._fitted().loss_and_gradient(
             x=queries,
             labels_indptr=indptr,
             labels=labels,
-            loss=loss,
             smoothing=float(smoothing),
-            budget=0 if threshold is not None else int(budget or default_budget(self.n_rows_)),
-            threshold=float(threshold or 0),
-            n_probe=self._probes(n_probe),
-            until_enough=loss == "cross_entropy" and budget is None and threshold is None and rest == "mask",
             n_iter=int(n_iter),
             step=step,
             tolerance=float(tolerance),
-            rest=rest,
             answer=answer,
             n_threads=self._n_threads(),
+            **reach,
         )
         parts = (found["values"], found["ids"], found["indptr"])
         gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
@@ -373,17 +386,3 @@ def check_run(index: ClusteredRows) -> None:
     """Raise ValueError or TypeError unless n_jobs and random_state can be."""
     n_threads_from(index.n_jobs)
     checked_random(index.random_state)
-
-
-def _checked_rest(budget: int | None, threshold: float | None, rest: str | None, n_rows: int) -> str:
-    """Check how far a search goes; return what becomes of the scores that it does not find."""
-    if budget is not None and threshold is not None:
-        raise ValueError("budget and threshold are both given; a search has one of them")
-    if budget is not None:
-        check_number("budget", budget, low=1, high=n_rows, integer=True)
-    if threshold is not None:
-        check_number("threshold", threshold, low=0)
-    if rest is None:
-        return "mask" if threshold is None else "zero"
-    check_choice("rest", rest, ("mask", "zero"))
-    return rest

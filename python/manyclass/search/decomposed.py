@@ -222,20 +222,8 @@ class DecomposedIndex(ClusteredRows):
         ValueError
             If an argument is out of range, or a query is not finite or longer than 2**62.
         """
-        return self._losses_and_gradients(
-            Q,
-            Y,
-            loss,
-            n_probe,
-            budget,
-            threshold,
-            rest,
-            smoothing=smoothing,
-            tolerance=tolerance,
-            n_iter=n_iter,
-            step=step,
-            answer=answer,
-        )
+        reach = self._reach(loss, n_probe, budget, threshold, rest)
+        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance, n_iter=n_iter, step=step, answer=answer)
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """The columns of each block."""

@@ -36,6 +36,12 @@ def probes_needed(
     return np.bincount(np.take_along_axis(ranks, labels[found], axis=1)[found >= 0], minlength=len(centers))
 
 
+def below_best(scores: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the scores of each row less its first one, the best: what normalisers that are told so are taken from."""
+    exact = scores.astype(np.float64)
+    return exact - exact[:, :1]
+
+
 def exact_search(
     W: Rows, Q: Rows, k: int = 10, *, exclude: Exclude = None, block_rows: int = 256
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -306,9 +306,8 @@ class SphericalClusterIndex(ClusteredRows):
             The pair has an attribute `report`, a `SearchReport`: for each query what the search cost, and whether the
             answer is certified, with what that means for each loss.
         """
-        return self._losses_and_gradients(
-            Q, Y, loss, n_probe, budget, threshold, rest, smoothing=smoothing, tolerance=tolerance
-        )
+        reach = self._reach(loss, n_probe, budget, threshold, rest)
+        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance)
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:
         return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
@@ -332,12 +331,8 @@ class SphericalClusterIndex(ClusteredRows):
             seed=(self._seed + self.n_reclusterings_) % 2**64,
             n_threads=self._n_threads(),
         )
-        self.kmeans_stats_ = {
-            "mean_cosine": np.array(made["mean_cosine"], dtype=np.float64),
-            "moved": np.array(made["moved"], dtype=np.int64),
-            "repaired": np.array(made["repaired"], dtype=np.int64),
-            "sizes": np.array(made["sizes"], dtype=np.int32).reshape(-1, n_clusters),
-        }
+        self.kmeans_stats_ = {name: np.array(made[name], dtype=kind) for name, kind in _STATS.items()}
+        self.kmeans_stats_["sizes"] = self.kmeans_stats_["sizes"].reshape(-1, n_clusters)
         self._build(rows, made["centroids"], np.zeros(0, dtype=np.int32))
         self._replaced = 0
         self._imbalance_made = self.imbalance_
@@ -371,4 +366,5 @@ class SphericalClusterIndex(ClusteredRows):
         return bool(self._recall_of_rows()[self.n_probe_ - 1] < self.recall_ - MOST_RECALL_LOSS)
 
 
-_STATS = ("mean_cosine", "moved", "repaired", "sizes")
+# Of k-means, by iteration.
+_STATS: dict[str, Any] = {"mean_cosine": np.float64, "moved": np.int64, "repaired": np.int64, "sizes": np.int32}

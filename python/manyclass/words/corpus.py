@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
@@ -136,23 +137,19 @@ def _pieces(path: str | os.PathLike[str]) -> Iterator[bytes]:
 
 def _number_lists(documents: Documents, out: IO[bytes]) -> Numbered:
     index: dict[str, int] = {}
-    counts: list[int] = []
-    ends: list[int] = []
-    n_tokens = 0
-    for words in documents:
-        if isinstance(words, str | bytes):
-            raise TypeError(f"a sentence is {words!r}; it must be a list of words, such as {words.split()!r}")
-        numbers = []
+    counts: Counter[int] = Counter()
+    lengths: list[int] = []
+    for sentence in documents:
+        if isinstance(sentence, str | bytes):
+            raise TypeError(f"a sentence is {sentence!r}; it must be a list of words, such as {sentence.split()!r}")
+        words = list(sentence)
         for word in words:
             if not isinstance(word, str):
                 raise TypeError(f"a word is {word!r}; it must be a str")
-            number = index.setdefault(word, len(index))
-            if number == len(counts):
-                counts.append(0)
-            counts[number] += 1
-            numbers.append(number)
+        numbers = [index.setdefault(word, len(index)) for word in words]
         if numbers:
+            counts.update(numbers)
             out.write(np.array(numbers, dtype=np.int32).tobytes())
-            n_tokens += len(numbers)
-            ends.append(n_tokens)
-    return np.array(ends, dtype=np.int64), list(index), np.array(counts, dtype=np.int64)
+            lengths.append(len(numbers))
+    found = np.array([counts[number] for number in range(len(index))], dtype=np.int64)
+    return np.cumsum(lengths, dtype=np.int64), list(index), found

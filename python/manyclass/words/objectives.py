@@ -6,9 +6,7 @@ A string stands for the object with its defaults: ``SkipGram(objective="nce")`` 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from manyclass.checks import check_choice, check_flag, check_number
 from manyclass.parts import Part
@@ -31,21 +29,6 @@ SOLVERS: dict[str, dict[str, float]] = {
 }
 
 
-@dataclass(frozen=True)
-class CoreObjective:
-    """An objective as the core's trainer takes it; `options` are the numbers that its solver owns.
-
-    `carries_normalizers` says whether log Z_x is a number carried for each word.
-    """
-
-    solver: str
-    power: float = POWER
-    share: bool = False
-    options: Mapping[str, float] = field(default_factory=dict)
-    u_learning_rate: float = 1.0
-    carries_normalizers: bool = False
-
-
 class Objective(Part):
     """An objective: its parameters, and facts of its kind.
 
@@ -61,6 +44,8 @@ class Objective(Part):
         Whether passes of negative sampling come before its own.
     has_tree : bool
         Whether the context vectors are those of the inner nodes of a tree.
+    carries_normalizers : bool
+        Whether log Z_x is a number carried for each word.
     is_softmax : bool
         Whether it is the loss of a softmax of the scores as they are, so that its exact value tells how training went.
     first_rate : float
@@ -73,6 +58,7 @@ class Objective(Part):
     draws: ClassVar[bool] = True
     warms_up: ClassVar[bool] = True
     has_tree: ClassVar[bool] = False
+    carries_normalizers: ClassVar[bool] = False
     is_softmax: ClassVar[bool] = False
     first_rate: ClassVar[float] = 0.025
     power: float = POWER
@@ -87,14 +73,19 @@ class Objective(Part):
         return self.first_rate
 
     @property
-    def core(self) -> CoreObjective:
-        """What the core trains."""
-        return CoreObjective(self.solver, power=float(self.power))
+    def core(self) -> dict[str, Any]:
+        """What the core's trainer is told of it; `options` are the numbers that its solver owns."""
+        return {"solver": self.solver, "power": float(self.power), "share": False, "options": {}}
 
     @property
-    def warm_up(self) -> CoreObjective:
-        """What the core trains before it: negative sampling with the same distribution of drawn words."""
-        return CoreObjective("negative_sampling", power=float(self.power))
+    def step_of_normalizers(self) -> float:
+        """The step size of log Z_x, where it is carried and moves by one."""
+        return 1.0
+
+    @property
+    def warm_up(self) -> Objective:
+        """What is trained before it: negative sampling with the same distribution of drawn words."""
+        return NegativeSampling(self.power)
 
 
 class _Sampled(Objective):
@@ -167,9 +158,9 @@ class NegativeSampling(_Sampled):
         check_flag("share_classes", self.share_classes)
 
     @property
-    def core(self) -> CoreObjective:
-        """What the core trains."""
-        return replace(super().core, share=bool(self.share_classes))
+    def core(self) -> dict[str, Any]:
+        """What the core's trainer is told of it."""
+        return super().core | {"share": bool(self.share_classes)}
 
 
 class Hierarchical(Objective):
@@ -202,7 +193,7 @@ class Softmax(Objective):
     """
 
     name = "softmax"
-    is_softmax = True
+    carries_normalizers = is_softmax = True
 
     def __init__(
         self,
@@ -241,17 +232,22 @@ class Softmax(Objective):
         return self.first_rate if self.solver == "implicit" else 0.003
 
     @property
-    def core(self) -> CoreObjective:
-        """What the core trains."""
-        own = SOLVERS[self.solver]
-        given = {name: getattr(self, name) for name in own}
-        numbers = {name: own[name] if value == "auto" else float(value) for name, value in given.items()}
-        return replace(
-            super().core,
-            carries_normalizers=True,
-            u_learning_rate=numbers.pop("u_learning_rate", 1.0),
-            options={name.removeprefix("u_"): value for name, value in numbers.items()},
-        )
+    def core(self) -> dict[str, Any]:
+        """What the core's trainer is told of it."""
+        own = {
+            name.removeprefix("u_"): self._number(name) for name in SOLVERS[self.solver] if name != "u_learning_rate"
+        }
+        return super().core | {"options": own}
+
+    @property
+    def step_of_normalizers(self) -> float:
+        """The step size of log Z_x, which "ema" has not."""
+        return self._number("u_learning_rate") if "u_learning_rate" in SOLVERS[self.solver] else 1.0
+
+    def _number(self, name: str) -> float:
+        """Return a number of the solver, or what "auto" means of it."""
+        value = getattr(self, name)
+        return SOLVERS[self.solver][name] if value == "auto" else float(value)
 
 
 class Descent(Objective):

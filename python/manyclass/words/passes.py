@@ -1,4 +1,4 @@
-"""What `SkipGram` drives: passes of the core over a text, and of descent over both tables of vectors."""
+"""What `SkipGram` trains, a text and two tables of vectors; and passes over the text, or of descent over the tables."""
 
 from __future__ import annotations
 
@@ -9,14 +9,105 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
+from manyclass.checks import check_number, made_once
 from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.weights.arrays import Doubles, Floats
-from manyclass.words.collapsed import log_normalizers
-from manyclass.words.corpus import NO_PAIRS
+from manyclass.weights.arrays import LINE, Doubles, Floats, aligned_zeros
+from manyclass.words.collapsed import Collapsed, Tables, Tree, divergence, log_normalizers
+from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.descent import Descent
-from manyclass.words.objectives import CoreObjective
-from manyclass.words.probe import divergence
-from manyclass.words.text_model import TextModel
+from manyclass.words.objectives import Objective
+
+COUNTING_BYTES = 1 << 28  # of memory for counting pairs
+
+
+def core_text(
+    corpus: Corpus, *, window: int, shrink_window: bool, sample: float, sample_rule: str
+) -> _core.SkipGramText:
+    """Return the core's view of a corpus, with the windows and the sub-sampling that parameters of `SkipGram` say."""
+    keep = np.ones(len(corpus.counts))
+    if sample > 0:
+        with np.errstate(over="ignore"):  # then all stay
+            odds = sample * corpus.counts.sum() / corpus.counts
+        keep = np.sqrt(odds) + (odds if sample_rule == "word2vec" else 0.0)
+    return _core.SkipGramText(
+        tokens=corpus.tokens,
+        sentences=corpus.sentences,
+        keep=np.minimum(keep, 1.0),
+        window=window,
+        shrink=shrink_window,
+    )
+
+
+@dataclass
+class TextModel:
+    """A text as the core sees it, and the vectors of its words.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        Word numbers, vocabulary and counts.
+    text : SkipGramText
+        The same for the core, with windows and sub-sampling.
+    window, shrinks : int, bool
+        Words on either side of a centre, and whether the number of them is drawn for each centre.
+    tables : Tables
+        h_x, and v_y or the vectors of the tree's nodes.
+    dim : int
+        Columns of the tables before padding.
+    has_tree : bool
+        Whether the objective is that of a Huffman tree.
+    seed, n_threads : int
+    """
+
+    corpus: Corpus
+    text: _core.SkipGramText
+    window: int
+    shrinks: bool
+    tables: Tables
+    dim: int
+    has_tree: bool
+    seed: int
+    n_threads: int
+
+    def put(self, vocabulary: dict[str, int], vectors: Floats, context_vectors: Floats) -> None:
+        """Write the vectors of words of before in place of their first ones."""
+        places = {word: place for place, word in enumerate(self.corpus.words)}
+        rows = [places[word] for word in vocabulary]
+        self.tables.input[rows, : self.dim] = vectors
+        self.tables.output[rows, : self.dim] = context_vectors
+
+    @made_once
+    def collapsed(self) -> Collapsed:
+        """The counts of pairs, made when they are first asked for."""
+        # Shrinking windows have a word with some probability, so that pairs are counted in parts of 1 / window.
+        unit = self.window if self.shrinks else 1
+        return Collapsed.count(self.text, unit, seed=self.seed, n_threads=self.n_threads, memory=COUNTING_BYTES)
+
+    def objective_value(self, sample: int | None = None) -> float:
+        """Evaluate the objective, see `SkipGram.objective_value`."""
+        if sample is not None:
+            check_number("sample", sample, low=1, integer=True)
+        collapsed = self.collapsed
+        if sample is None:
+            rows = np.flatnonzero(collapsed.centres)
+            weights = collapsed.centres[rows]
+        else:
+            drawn = np.random.default_rng(self.seed).choice(len(collapsed.centres), sample, p=collapsed.centres)
+            rows, times = np.unique(drawn, return_counts=True)
+            weights = times / sample
+        if self.has_tree:
+            tree = Tree.of(self.corpus.counts)
+            return float(weights @ collapsed.tree_losses(self.tables, rows, tree, self.n_threads))
+        return float(weights @ collapsed.losses(self.tables, rows, self.n_threads))
+
+
+def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> Tables:
+    """Return first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""
+    width = -(-dim // LINE) * LINE
+    h = aligned_zeros(n_words, width)
+    h[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim
+    return Tables(h, aligned_zeros(n_words - 1 if has_tree else n_words, width))
+
 
 # A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
 # size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
@@ -122,12 +213,10 @@ class TextPasses(_Passes):
     Parameters
     ----------
     state : SkipGramState
-    objective : CoreObjective
+    objective : Objective
     n_passes, n_negatives : int
     rates : (float, float)
         Step sizes at the beginning and the end; they fall linearly over all passes.
-    is_softmax : bool
-        Whether the exact loss of the softmax shows how training went.
     """
 
     unit = "words"
@@ -136,12 +225,10 @@ class TextPasses(_Passes):
     def __init__(
         self,
         state: SkipGramState,
-        objective: CoreObjective,
+        objective: Objective,
         n_passes: int,
         n_negatives: int,
         rates: tuple[float, float],
-        *,
-        is_softmax: bool,
     ) -> None:
         super().__init__(state, n_passes)
         model, n_words = state.model, len(state.model.corpus.counts)
@@ -154,16 +241,13 @@ class TextPasses(_Passes):
             output=model.tables.output,
             carried=self._carried,
             counts=model.corpus.counts,
-            solver=objective.solver,
             n_negatives=n_negatives,
-            power=objective.power,
-            share=objective.share,
-            options=dict(objective.options),
             seed=model.seed,
             n_threads=model.n_threads,
             isa="auto",
+            **objective.core,
         )
-        self._eta_u, self._is_softmax = objective.u_learning_rate, is_softmax
+        self._eta_u, self._is_softmax = objective.step_of_normalizers, objective.is_softmax
         self._first_rate, self._fall = rates[0], (rates[0] - rates[1]) / n_passes
         self._is_careful = rates[0] * (1 + n_negatives) > CAREFUL
         self._before: tuple[Floats, Floats, Doubles] | None = None

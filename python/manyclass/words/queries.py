@@ -1,34 +1,243 @@
-"""What can be asked of word vectors: neighbours, analogies, similarity scores; and files of them for other programs."""
+"""Word vectors under gensim's names: a table with a word for each row, what can be asked of it, and files of it."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import pearsonr, spearmanr
+from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_number
-from manyclass.weights.arrays import Doubles, Floats
-from manyclass.words.coded_table import row_norms
-from manyclass.words.keyed import Key, KeyedTable
-from manyclass.words.questions import Pairs, load_analogies, load_word_pairs
-from manyclass.words.word2vec_files import write_word2vec
+from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Doubles, Floats
+from manyclass.weights.storage import Codes
+from manyclass.weights.weights import core_rows
+from manyclass.words.files import Pairs, load_analogies, load_word_pairs, write_word2vec
 
 if TYPE_CHECKING:
     from gensim.models import KeyedVectors
 
+N_CLOSE = 3  # words that the error for an unknown one names
+N_SEARCHED = 50_000  # words among which they are looked for: a fraction of a second
 N_ANSWERS = 10  # neighbours, unless told otherwise; as in gensim
 
+Key = str | NDArray[np.floating]  # a word, or a vector of one's own
 Keys = Key | Iterable[Key | tuple[Key, float]]
 Answers = list[tuple[str, float]]
 
 
-class WordVectorQueries(KeyedTable):
-    """What can be asked of anything with `vocabulary_` (word to row) and `vectors_` (n_words, dim)."""
+class UnknownWordError(KeyError):
+    """A word that is not in the vocabulary.
+
+    Close words are looked for when the message is asked for, so that code which catches the error word by word is fast.
+    """
+
+    def __init__(self, word: str, vocabulary: dict[str, int]) -> None:
+        super().__init__(word)
+        self.word = word
+        self._vocabulary = vocabulary
+
+    def __str__(self) -> str:
+        close = close_words(self.word, self._vocabulary)
+        hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
+        return f"{self.word!r} is not in the vocabulary of {len(self._vocabulary)} words{hint}"
+
+    def __reduce__(self) -> tuple[type[KeyError], tuple[str]]:
+        """A plain KeyError with the same text, because a vocabulary is too large to travel between processes."""
+        return KeyError, (str(self),)
+
+
+def close_words(word: str, vocabulary: Iterable[str]) -> list[str]:
+    """Return up to three words that are nearly spelt alike, those that differ in case only first."""
+    folded = word.casefold()
+    near = [other for other in islice(vocabulary, N_SEARCHED) if abs(len(other) - len(word)) <= 2]
+    same = [other for other in near if other.casefold() == folded]
+    close = difflib.get_close_matches(folded, near, n=N_CLOSE, cutoff=0.75)
+    return list(dict.fromkeys([*same, *close]))[:N_CLOSE]
+
+
+@dataclass
+class CodedTable:
+    """Rows in fewer bits that are indexed, multiplied and measured as an array of float32 is.
+
+    Attributes
+    ----------
+    codes : Codes of shape (n_words, dim)
+    """
+
+    codes: Codes
+
+    dtype = np.dtype(np.float32)
+    ndim = 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_words, dim)."""
+        n_words, dim = self.codes.values.shape
+        return n_words, dim
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take."""
+        return self.codes.nbytes
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.codes.values)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Float32 rows, a copy; of a slice a table that shares the codes."""
+        scales = self.codes.scales
+        if isinstance(rows, slice):
+            return CodedTable(Codes(self.codes.values[rows], scales[rows]))
+        found = self.codes.values[rows].astype(np.float32)
+        with np.errstate(over="ignore"):  # of a training that diverged
+            return found if not len(scales) else found * scales[rows][..., np.newaxis]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All rows as float32, for what needs an array."""
+        plain = self.codes.plain()
+        return plain if dtype is None else plain.astype(dtype)
+
+    def __matmul__(self, query: Floats) -> Floats:
+        """Products of all rows with a vector, by the core, from the codes."""
+        own = core_rows(Codes(np.ascontiguousarray(self.codes.values), np.ascontiguousarray(self.codes.scales)))
+        phi = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
+        products: Floats = own.scores(None, phi, NO_FLOATS, 1)[0]
+        return products
+
+
+def row_norms(table: Floats | CodedTable) -> Floats:
+    """Euclidean norms of rows, some rows at a time; 1 where a row is zero."""
+    step = max(1, BLOCK_NUMBERS // max(1, table.shape[1]))
+    parts = [np.linalg.norm(np.asarray(table[i : i + step], np.float64), axis=1) for i in range(0, len(table), step)]
+    norms: Floats = np.minimum(np.concatenate([NO_FLOATS, *parts]), np.finfo(np.float32).max).astype(np.float32)
+    norms[norms == 0] = 1
+    return norms
+
+
+class WordVectorQueries:
+    """What can be asked of anything with words in the order of its rows.
+
+    Attributes
+    ----------
+    vocabulary_ : dict of str to int
+        Row of each word.
+    vectors_ : ndarray of shape (n_words, dim)
+    """
+
+    vocabulary_: dict[str, int]
+    vectors_: Floats
+    _listed: tuple[dict[str, int], list[str]] | None = None  # a vocabulary and its words, made when first asked for
+
+    @property
+    def key_to_index(self) -> dict[str, int]:
+        """Row of each word."""
+        self._require_vectors()
+        return self.vocabulary_
+
+    @property
+    def index_to_key(self) -> list[str]:
+        """Word of each row."""
+        vocabulary = self.key_to_index
+        if self._listed is None or self._listed[0] is not vocabulary:
+            self._listed = vocabulary, list(vocabulary)
+        return self._listed[1]
+
+    @property
+    def vectors(self) -> Floats:
+        """The vectors, a row for each word."""
+        self._require_vectors()
+        return self.vectors_
+
+    @property
+    def vector_size(self) -> int:
+        """Dimensions of the vectors."""
+        return int(self.vectors.shape[1])
+
+    def __len__(self) -> int:
+        """Number of words."""
+        return len(self.key_to_index)
+
+    def __contains__(self, word: object) -> bool:
+        """Whether the vocabulary has a word."""
+        return word in self.key_to_index
+
+    def __iter__(self) -> Iterator[str]:
+        """Words in the order of rows."""
+        return iter(self.key_to_index)
+
+    def __getitem__(self, words: str | Sequence[str]) -> Floats:
+        """Give a copy of a word's vector of shape (dim,), or of several words' vectors of shape (n, dim)."""
+        if isinstance(words, str):
+            return self.get_vector(words)
+        if not isinstance(words, Iterable):
+            self.get_index(words)  # refuses what is no word
+        rows = np.array([self.get_index(word) for word in words], dtype=np.intp)
+        return self.vectors[rows]
+
+    def get_index(self, word: str, default: int | None = None) -> int:
+        """Row of a word; of an unknown one the default or, without one, a KeyError that names close words."""
+        if not isinstance(word, str):
+            raise TypeError(
+                f"a word is {word!r}; it must be a str. A row is vectors_[row], and its word index_to_key[row]"
+            )
+        row = self.key_to_index.get(word, default)
+        if row is None:
+            raise UnknownWordError(word, self.vocabulary_)
+        return row
+
+    def get_vector(self, word: str, norm: bool = False) -> Floats:
+        """Give a copy of a word's vector of shape (dim,), with `norm` divided by its norm; zeros stay zeros."""
+        vector: Floats = self.vectors[self.get_index(word)].copy()
+        return _unit(vector).astype(np.float32) if norm else vector
+
+    def get_mean_vector(
+        self,
+        keys: Sequence[Key],
+        weights: ArrayLike | None = None,
+        pre_normalize: bool = True,
+        post_normalize: bool = False,
+        ignore_missing: bool = True,
+    ) -> Floats:
+        """Weighted mean of words' vectors, or of one's own, divided by the sum of the weights' absolute values.
+
+        Words' vectors are divided by their norms first with `pre_normalize`, the mean by its own with `post_normalize`.
+        Unknown words are left out, or a KeyError without `ignore_missing`; the mean is 0 if none is known.
+        """
+        if len(keys) == 0:
+            raise ValueError("keys is empty; a mean needs at least one word")
+        factors = np.ones(len(keys)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if factors.shape != (len(keys),):
+            raise ValueError(f"weights has shape {factors.shape}; it must be ({len(keys)},), a number for each key")
+        known = [isinstance(key, np.ndarray) or not ignore_missing or key in self for key in keys]
+        mean = np.zeros(self.vector_size)
+        for key, factor, wanted in zip(keys, factors, known, strict=True):
+            if wanted:
+                mean += factor * self._vector_of(key, unit=pre_normalize)
+        total = float(np.abs(factors[known]).sum())
+        mean /= total or 1.0
+        return (_unit(mean) if post_normalize else mean).astype(np.float32)
+
+    def _vector_of(self, key: Key, *, unit: bool) -> Doubles:
+        """Return the vector of a word, or one that is given, in double precision."""
+        if isinstance(key, np.ndarray):
+            if key.shape != (self.vector_size,):
+                raise ValueError(f"a vector has shape {key.shape}; it must be ({self.vector_size},)")
+            return key.astype(np.float64)
+        vector = self.vectors[self.get_index(key)].astype(np.float64)
+        return _unit(vector) if unit else vector
+
+    def _require_vectors(self) -> None:
+        if "vectors_" not in vars(self):
+            raise NotFittedError(f"this {type(self).__name__} has no vectors yet; call fit first")
 
     @overload
     def most_similar(
@@ -227,8 +436,7 @@ class WordVectorQueries(KeyedTable):
     def _cosines(self, query: Doubles, n_first: int | None = None) -> Floats:
         """Cosine of the first words, or of all, with a vector; 0 where one of the two is zero."""
         table = self.vectors[:n_first]
-        direction = (query / (np.linalg.norm(query) or 1.0)).astype(np.float32)
-        cosines: Floats = np.divide(table @ direction, row_norms(table), dtype=np.float32)
+        cosines: Floats = np.divide(table @ _unit(query).astype(np.float32), row_norms(table), dtype=np.float32)
         return cosines
 
     def _nearest(self, cosines: Floats, topn: int, left_out: Sequence[int]) -> Answers:
@@ -239,6 +447,13 @@ class WordVectorQueries(KeyedTable):
         top = top[np.lexsort((top, -cosines[top]))]
         words = self.index_to_key
         return [(words[i], float(cosines[i])) for i in top]
+
+
+def _unit(vector: Doubles | Floats) -> Doubles:
+    """Divide by the norm; zeros stay."""
+    values = vector.astype(np.float64)
+    unit: Doubles = values / (np.linalg.norm(values) or 1.0)
+    return unit
 
 
 def _weighted(name: str, keys: Keys | None, weight: float) -> list[tuple[Key, float]]:

@@ -47,11 +47,9 @@ from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.tensor_file import PathLike
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import Objective
-from manyclass.words.passes import Callback, SkipGramState
-from manyclass.words.plan import SkipGramPlan, rates_of_call
+from manyclass.words.passes import Callback, SkipGramState, TextModel, core_text, first_tables
 from manyclass.words.queries import WordVectorQueries
-from manyclass.words.text_model import TextModel, core_text, first_tables
-from manyclass.words.training import train
+from manyclass.words.training import SkipGramPlan, rates_of_call, train
 from manyclass.words.vectors import WordVectors
 
 
@@ -250,7 +248,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             Passes over this text.
         learning_rate : float, optional
             Step size, the same in the whole call. None: the step size at the end of `fit`, raised towards the first one
-            by the share that this text has of all that was read before; see `manyclass.words.plan.rates_of_call`.
+            by the share that this text has of all that was read before; see `manyclass.words.training.rates_of_call`.
         callback : callable, optional
             As in `fit`.
 

@@ -1,16 +1,125 @@
-"""Training of a skip-gram model: a warm-up by negative sampling, then passes of the objective."""
+"""Training of a skip-gram model: its plan, a warm-up by negative sampling, then passes of the objective."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
+from manyclass.parts import resolve_part
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.passes import drive
-from manyclass.words.descent import Descent, ExactGradients
+from manyclass.words.descent import (
+    Descent,
+    ExactGradients,
+    MaskedGradients,
+    SampledGradients,
+    default_budget,
+    index_for,
+)
+from manyclass.words.objectives import OBJECTIVES, Objective
 from manyclass.words.objectives import Descent as DescentObjective
 from manyclass.words.passes import Callback, DescentPasses, SkipGramState, TextPasses
-from manyclass.words.plan import LAST_SHARE, SkipGramPlan
-from manyclass.words.searched_gradients import MaskedGradients, SampledGradients, default_budget, index_for
 
+N_NEGATIVES = 5
+LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
+SAMPLE_RULES = ("word2vec", "sqrt")
 WARM_UP_RATE = 0.025
+
+
+@dataclass(frozen=True)
+class SkipGramPlan:
+    """What `SkipGram` trains; its parameters of the same names say what each field is."""
+
+    objective: Objective
+    n_negatives: int
+    learning_rate: float
+    last_learning_rate: float
+    max_iter: int
+    warm_up: int
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> SkipGramPlan:
+        """Return the plan of a fit.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range or would be without effect.
+        TypeError
+            If one is of another type.
+        """
+        for name in ("dim", "window", "min_count", "max_iter"):
+            check_number(name, parameters[name], low=1, integer=True)
+        check_flag("shrink_window", parameters["shrink_window"])
+        check_number("sample", parameters["sample"], low=0)
+        check_choice("sample_rule", parameters["sample_rule"], SAMPLE_RULES)
+        if parameters["sample"] == 0 and parameters["sample_rule"] != "word2vec":
+            raise ValueError(
+                f"sample_rule is {parameters['sample_rule']!r}; with sample=0 all words stay by any rule: it must be "
+                "'word2vec', or sample more than 0"
+            )
+        n_threads_from(parameters["n_jobs"])
+        checked_random(parameters["random_state"])
+        if not isinstance(parameters["verbose"], bool | np.bool_):
+            check_number("verbose", parameters["verbose"])
+        given = parameters["objective"]
+        objective = cast(Objective, resolve_part("objective", given, OBJECTIVES, "manyclass.words.objectives"))
+        warm_up = _warm_up_passes(parameters["warm_up"], objective)
+        rate = parameters["learning_rate"]
+        if rate == "auto":
+            rate = objective.default_learning_rate
+        check_number("learning_rate", rate, low=0, open_low=True)
+        n_negatives = _drawn_words(parameters["n_negatives"], objective, warm_up)
+        return cls(objective, n_negatives, float(rate), LAST_SHARE * float(rate), int(parameters["max_iter"]), warm_up)
+
+
+def rates_of_call(rate: float, n_before: int, n_new: int, n_fit: int) -> tuple[float, float]:
+    """Step sizes at the beginning and the end of a `partial_fit` with `n_new` words after `n_before`, `n_fit` in `fit`.
+
+    The schedule of `fit`, which falls linearly to 0.004 of its first step size, is wound back by the share that the new
+    text has of all that was read before: to its beginning for as much text, and hardly at all for a little. It then
+    falls to the end again. A stream that began without `fit` keeps the first step size. With a fifth of a text of
+    novels as the new text, the step size with which `fit` ended loses 0.09 nats on held-out sentences of it
+    (bench/decisions.md).
+    """
+    if n_fit == 0:
+        return rate, rate
+    share = min(1.0, n_new / n_before)
+    return rate * (LAST_SHARE + (1 - LAST_SHARE) * share), rate * LAST_SHARE
+
+
+def _warm_up_passes(warm_up: int | str, objective: Objective) -> int:
+    """Return the passes of the warm-up; ValueError if the objective has none and passes are asked for."""
+    if warm_up == "auto":
+        return int(objective.warms_up)
+    check_number("warm_up", warm_up, low=0, integer=True)
+    if warm_up and not objective.warms_up:
+        raise ValueError(
+            f"warm_up is {warm_up!r}; objective {objective.name!r} has no warm-up: it must be 'auto' or 0, or the "
+            f"objective one of {_names(lambda kind: kind.warms_up)}"
+        )
+    return int(warm_up)
+
+
+def _drawn_words(n_negatives: int | str, objective: Objective, warm_up: int) -> int:
+    """Return the number of words drawn for each pair, in the warm-up or after it; ValueError if none are drawn."""
+    if n_negatives == "auto":
+        return N_NEGATIVES
+    check_number("n_negatives", n_negatives, low=1, integer=True)
+    if not objective.draws and not warm_up:
+        raise ValueError(
+            f"n_negatives is {n_negatives!r}; objective {objective.name!r} without a warm-up draws no words: it must "
+            f"be 'auto', or the objective one of {_names(lambda kind: kind.draws)}"
+        )
+    return int(n_negatives)
+
+
+def _names(wanted: Callable[[type[Objective]], bool]) -> str:
+    return ", ".join(repr(name) for name, kind in OBJECTIVES.items() if wanted(kind))
 
 
 def train(
@@ -42,7 +151,7 @@ def train(
     if plan.warm_up:
         state.objective = "negative_sampling"
         rates = WARM_UP_RATE, LAST_SHARE * WARM_UP_RATE
-        warm_up = TextPasses(state, objective.warm_up, plan.warm_up, plan.n_negatives, rates, is_softmax=False)
+        warm_up = TextPasses(state, objective.warm_up, plan.warm_up, plan.n_negatives, rates)
         curve, complete = made(warm_up)
         if not complete:
             return curve, state.seconds
@@ -50,9 +159,7 @@ def train(
     if isinstance(objective, DescentObjective):
         return curve + made(DescentPasses(state, _descent(plan, objective, state), plan.max_iter))[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
-    is_softmax = objective.is_softmax
-    passes = TextPasses(state, objective.core, plan.max_iter, plan.n_negatives, rates, is_softmax=is_softmax)
-    return curve + made(passes)[0], state.seconds
+    return curve + made(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
 
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:

@@ -36,9 +36,8 @@ from manyclass.weights.tensor_file import (
     warn_of_unread,
     write_tensors,
 )
-from manyclass.words.coded_table import CodedTable
-from manyclass.words.queries import WordVectorQueries
-from manyclass.words.word2vec_files import read_word2vec
+from manyclass.words.files import read_word2vec
+from manyclass.words.queries import CodedTable, WordVectorQueries
 
 if TYPE_CHECKING:
     from gensim.models import KeyedVectors
