@@ -16,8 +16,10 @@ from distributed import Client, LocalCluster, get_worker
 from reference import dask_simulation
 from reference.dask_rows import KINDS_OF_WORKERS, some_workers
 from reference.dask_simulation import simulate_blocks
+from scipy.special import logsumexp
 
-from manyclass import SoftmaxClassifier, solvers
+from manyclass import SoftmaxClassifier, _core, solvers
+from manyclass.checks import csr_parts
 from manyclass.dask import DaskSoftmaxClassifier, stored_blocks
 from manyclass.dask.blocks import best_of, look
 from manyclass.dask.costs import takes_exact_steps
@@ -188,6 +190,75 @@ def test_a_block_of_a_random_model_agrees_with_all_scores(seed):
     np.testing.assert_array_equal(best, order)
     np.testing.assert_allclose(log_p, np.take_along_axis(exact, order, axis=1), atol=1e-5)
     np.testing.assert_allclose(losses, -exact[np.arange(150), labels], atol=1e-5)
+
+
+def block_of(rng, sparse):
+    """Rows, some of whose labels are in a block of 21 classes, and its weights, which the layout for them holds."""
+    x = (rng.normal(size=(50, 7)) * (rng.random((50, 7)) < 0.6)).astype(np.float32)
+    w, b = rng.normal(size=(21, 7)).astype(np.float32), rng.normal(size=21).astype(np.float32)
+    matrix = np.pad(w.T, ((0, 0), (0, 11))).copy() if sparse else w.copy()
+    labels = rng.integers(-10, 40, 50).astype(np.int32)
+    given = {
+        "x": csr_parts(sp.csr_array(x)) if sparse else x,
+        "matrix": matrix,
+        "intercept": b.copy(),
+        "labels": labels,
+    }
+    return x.astype(float), w.astype(float), b.astype(float), given
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("alpha", [0.0, 0.01])
+def test_exact_steps_are_those_of_numpy(seed, sparse, alpha):
+    rng = np.random.default_rng(seed)
+    x, w, b, given = block_of(rng, sparse)
+    r, parts, order, eta = rng.uniform(0.5, 2, 50), rng.normal(size=(50, 3)), rng.permutation(50)[:40], 0.7
+    log_sums, total = parts.copy(), 0.0
+    for rows in np.array_split(order, 5):
+        z = x[rows] @ w.T + b
+        parts[rows, 1] = logsumexp(z, axis=1)
+        v = logsumexp(parts[rows], axis=1)
+        p, own = np.exp(z - v[:, np.newaxis]), given["labels"][rows][:, np.newaxis] == np.arange(21)
+        total += r[rows] @ np.sum(own * (v[:, np.newaxis] - z), axis=1)
+        step = eta / (1 + eta * ((np.sum(x[rows] ** 2, axis=1) + 1) * r[rows]) @ (p + own / 4))
+        g = (p - own) * r[rows][:, np.newaxis]
+        w = w / (1 + 8 * alpha * step[:, np.newaxis]) - step[:, np.newaxis] * (g.T @ x[rows])
+        b = b - step * g.sum(axis=0)
+    how = {"number": 1, "together": 8, "eta": eta, "alpha": alpha, "fit_intercept": True}
+    found = _core.exact_block_steps(
+        **given, **how, sample_weight=r, log_sums=log_sums, order=order.astype(np.int32), isa="auto"
+    )
+    # Five steps in single precision.
+    np.testing.assert_allclose(given["matrix"][:, :21].T if sparse else given["matrix"], w, atol=2e-5)
+    np.testing.assert_allclose(given["intercept"], b, atol=2e-5)
+    np.testing.assert_allclose(log_sums, parts, atol=2e-5)
+    assert found == (pytest.approx(total, rel=1e-5), True)
+    assert not sparse or not given["matrix"][:, 21:].any()
+
+
+def test_exact_steps_tell_of_numbers_that_are_not_finite():
+    given = {"matrix": np.full((3, 2), np.inf, dtype=np.float32), "intercept": np.zeros(3, dtype=np.float32)}
+    given |= {"x": np.ones((1, 2), dtype=np.float32), "labels": np.array([-1], dtype=np.int32), "number": 0}
+    given |= {"log_sums": np.zeros((1, 1)), "order": np.zeros(1, dtype=np.int32), "together": 1, "alpha": 0.0}
+    assert not _core.exact_block_steps(**given, eta=1.0, fit_intercept=False)[1]
+    with pytest.raises(ValueError, match="not those of the points"):
+        _core.exact_block_steps(**given | {"number": 1}, eta=1.0, fit_intercept=False)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_log_sums_are_estimated_from_some_classes_and_the_label(seed, sparse):
+    rng = np.random.default_rng(seed)
+    x, w, b, given = block_of(rng, sparse)
+    scale, classes = rng.uniform(0.5, 1, 21).astype(np.float32), rng.permutation(21)[:9]
+    weights = np.full(21, -np.inf)
+    weights[classes] = rng.normal(size=9)
+    of_row = np.tile(weights, (50, 1))
+    own = np.flatnonzero((given["labels"] >= 0) & (given["labels"] < 21))
+    of_row[own, given["labels"][own]] = 0
+    found = _core.estimated_log_sums(
+        **given, scale=scale, classes=classes.astype(np.int32), log_weights=weights[classes]
+    )
+    np.testing.assert_allclose(found, logsumexp(x @ w.T * scale + b + of_row, axis=1), atol=1e-5)  # single precision
 
 
 ALIVE, MOST, LOCK = {}, {}, threading.Lock()  # bytes of arrays with weights, by worker

@@ -1,7 +1,9 @@
-// Exact passes over all points and classes in double precision: loss and gradient, and the parts of a duality bound.
+// Exact passes over all points and classes: loss and gradient in double precision, the parts of a duality bound, and
+// steps on a block of classes.
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
+#include "manyclass/exact/block_steps.hpp"
 #include "manyclass/exact/duality_gap.hpp"
 #include "manyclass/exact/gradient.hpp"
 
@@ -152,6 +154,58 @@ auto gap(const GapCall& call) {
   return std::pair(found.primal, found.dual);
 }
 
+// Points and a block of classes, whose weights are laid out as in Labelled.
+struct BlockCall {
+  py::object x;
+  Matrix<float> matrix;
+  Matrix<double> log_sums;
+  BlockSteps steps;
+  ClassSample sample;
+};
+
+Fields<BlockCall> block_fields(const char* name) {
+  Fields<BlockOfClasses> of("BlockOfClasses");
+  of.needs<&BlockOfClasses::intercept, &BlockOfClasses::labels>().takes<&BlockOfClasses::isa>();
+  Fields<BlockSteps> steps("BlockSteps");
+  steps.with<&BlockSteps::of>(of);
+  return Fields<BlockCall>(name).needs<&BlockCall::x, &BlockCall::matrix>().with<&BlockCall::steps>(steps);
+}
+
+Fields<BlockCall> block_steps_fields() {
+  Fields<BlockSteps> steps("BlockSteps");
+  steps.takes<&BlockSteps::sample_weight>();
+  steps.needs<&BlockSteps::number, &BlockSteps::order, &BlockSteps::together, &BlockSteps::eta, &BlockSteps::alpha,
+              &BlockSteps::fit_intercept>();
+  return block_fields("exact_block_steps").needs<&BlockCall::log_sums>().with<&BlockCall::steps>(steps);
+}
+
+Fields<BlockCall> log_sums_fields() {
+  Fields<ClassSample> sample("ClassSample");
+  sample.needs<&ClassSample::scale, &ClassSample::classes, &ClassSample::log_weights>();
+  return block_fields("estimated_log_sums").with<&BlockCall::sample>(sample);
+}
+
+auto block_steps(const BlockCall& call) {
+  BlockSteps steps = call.steps;
+  steps.of.matrix = call.matrix.data;
+  steps.log_sums = call.log_sums.data;
+  steps.n_blocks = call.log_sums.width();
+  const AnyData x = data_view(call.x, call.matrix.rows);
+  const StepsTaken taken =
+      released([&] { return std::visit([&](const auto& data) { return exact_block_steps(data, steps); }, x); });
+  return std::pair(taken.loss, taken.finite);
+}
+
+Array<double> log_sums(const BlockCall& call) {
+  BlockOfClasses of = call.steps.of;
+  of.matrix = call.matrix.data;
+  const AnyData x = data_view(call.x, call.matrix.rows);
+  Array<double> sums(n_rows(x));
+  const std::span<double> out = mutable_view(sums);
+  released([&] { std::visit([&](const auto& data) { estimated_log_sums(data, of, call.sample, out); }, x); });
+  return sums;
+}
+
 }  // namespace
 
 void bind_gradient(py::module_& m) {
@@ -159,6 +213,8 @@ void bind_gradient(py::module_& m) {
   bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
   bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);
+  bind_function(m, block_steps_fields(), block_steps);
+  bind_function(m, log_sums_fields(), log_sums);
 }
 
 }  // namespace manyclass

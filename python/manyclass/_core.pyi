@@ -483,6 +483,33 @@ def balanced_softmax(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+def exact_block_steps(
+    *,
+    x: _Data,
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    isa: str = "auto",
+    log_sums: NDArray[np.float64],
+    sample_weight: NDArray[np.float64] | None = ...,
+    number: int,
+    order: NDArray[np.int32],
+    together: int,
+    eta: float,
+    alpha: float,
+    fit_intercept: bool,
+) -> tuple[float, bool]: ...
+def estimated_log_sums(
+    *,
+    x: _Data,
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    isa: str = "auto",
+    scale: NDArray[np.float32],
+    classes: NDArray[np.int32],
+    log_weights: NDArray[np.float64],
+) -> NDArray[np.float64]: ...
 
 # bind_choice
 

@@ -35,12 +35,11 @@ Nothing here knows of Dask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from manyclass import _core
@@ -57,8 +56,6 @@ from manyclass.weights.weights import Weights
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
 # once or twice in them where there are hundreds.
 ROWS_A_STEP = 64
-# The largest value of p (1 - p), which a row meets on the way of its label's p to 1, wherever that began.
-OWN_LABEL = 0.25
 # Classes of a block from which rows whose parts of v are lost estimate new ones. Half of them are the most frequent
 # ones, which have most of the mass, the others are drawn. These are several times what a visit draws, and one product
 # serves many rows.
@@ -188,35 +185,31 @@ def _sampled_steps(
 def _exact_steps(
     plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, stretch: Stretch
 ) -> tuple[int, int, float, bool]:
-    """Make steps, each for several rows together.
+    """Make steps in the core, each for several rows together: see exact/block_steps.hpp.
 
-    A step follows the sum of their gradients. The step size of a class is learning_rate / (1 + learning_rate * bound),
-    where the bound is the sum of p (|x|^2 + 1) over the rows, and for rows of the class of a quarter of |x|^2 + 1. It
-    bounds the curvature of the loss in the weights of the class, so that no step goes past the optimum of a parabola.
+    The rows of each step are drawn anew in each pass, and alike for all blocks.
     """
-    eta, loss, n_visits = plan.schedule.at(stretch.n_pass)[0], 0.0, 0
-    labels = shard.labels - block.first
-    own = (labels >= 0) & (labels < len(block))
-    for rows in _steps(plan, shard, stretch):
-        n_visits += len(rows)
-        x, r = shard.x[rows], None if shard.weights is None else shard.weights[rows]
-        z = block.scores(x)
-        sums[rows, number] = logsumexp(z.astype(np.float64), axis=1)
-        v = logsumexp(sums[rows], axis=1)
-        p = np.exp(z - v[:, np.newaxis]).astype(np.float32)
-        at = np.flatnonzero(own[rows])
-        of_label = z[at, labels[rows][at]]
-        loss += float(np.sum((v[at] - of_label) * (1 if r is None else r[at])))
-        lengths = row_norms_sq(x).astype(np.float64) + plan.fit_intercept
-        lengths = lengths if r is None else lengths * r
-        bound = lengths @ p + np.bincount(labels[rows][at], lengths[at] * OWN_LABEL, minlength=len(block))
-        p[at, labels[rows][at]] -= 1
-        if r is not None:
-            p *= r[:, np.newaxis].astype(np.float32)
-        step = (eta / (1 + eta * bound)).astype(np.float32)
-        _descend(block.weights, x, p, step, plan, len(rows))
-    diverged = not bool(np.isfinite(block.weights.intercept).all() and np.isfinite(loss))
-    return n_visits, n_visits * len(block), loss, diverged
+    n = len(shard)
+    key = np.random.SeedSequence([plan.seed & (2**63 - 1), stretch.n_pass, shard.number])
+    order = np.random.default_rng(key).permutation(n) if plan.shuffle else np.arange(n)
+    order = order[slice(*stretch.visits(n, ROWS_A_STEP))]
+    loss, finite = _core.exact_block_steps(
+        **_in_core(shard, block),
+        labels=shard.labels - np.int32(block.first),
+        sample_weight=shard.weights,
+        log_sums=sums,
+        number=number,
+        order=order.astype(np.int32),
+        together=ROWS_A_STEP,
+        eta=plan.schedule.at(stretch.n_pass)[0],
+        alpha=plan.alpha,
+        fit_intercept=plan.fit_intercept,
+    )
+    return len(order), len(order) * len(block), loss, not finite
+
+
+def _in_core(shard: Shard, block: Block) -> dict[str, Any]:
+    return {"x": core_data(shard.x), "matrix": block.weights.matrix, "intercept": block.weights.intercept}
 
 
 def log_sums_at_zero(whole: Whole, shard: Shard) -> Doubles:
@@ -239,53 +232,13 @@ def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, numbe
     tail = np.random.default_rng(key).choice(by_count[n_head:], min(n, LOOKED_AT) - n_head, replace=False)
     classes = np.append(by_count[:n_head], tail)
     log_weights = np.repeat([0.0, np.log(max(1, n - n_head) / max(1, len(tail)))], [n_head, len(tail)])
-    own = np.flatnonzero((shard.labels >= block.first) & (shard.labels < block.first + n))
-    labels = place[shard.labels[own] - block.first]
-    column = np.full(n, -1)
-    column[classes] = np.arange(len(classes))
-    w = block.weights.coef[classes] * block.scale[classes, np.newaxis]
-    found = np.empty(len(shard))
-    for rows in _pieces(len(shard)):
-        z = np.asarray(shard.x[rows] @ w.T, dtype=np.float64) + block.weights.intercept[classes] + log_weights
-        at = slice(*np.searchsorted(own, (rows.start, rows.stop)))
-        here, of = own[at] - rows.start, labels[at]
-        seen = column[of] >= 0
-        z[here[seen], column[of[seen]]] = -np.inf  # in place of it comes the label itself, with weight 1
-        found[rows] = logsumexp(z, axis=1)
-    x = shard.x[own]
-    scores = block.weights.label_scores(x, labels) - block.weights.intercept[labels]
-    found[own] = np.logaddexp(found[own], scores * block.scale[labels] + block.weights.intercept[labels])
-    return found
-
-
-def _pieces(n: int) -> Iterator[slice]:
-    for first in range(0, n, ROWS_A_STEP):
-        yield slice(first, min(n, first + ROWS_A_STEP))
-
-
-def _steps(plan: PointsPlan, shard: Shard, stretch: Stretch) -> Iterator[Any]:
-    """Draw the rows of each step of a stretch, anew in each pass and alike for all blocks."""
-    n = len(shard)
-    key = np.random.SeedSequence([plan.seed & (2**63 - 1), stretch.n_pass, shard.number])
-    order = np.random.default_rng(key).permutation(n) if plan.shuffle else np.arange(n)
-    order = order[slice(*stretch.visits(n, ROWS_A_STEP))]
-    for piece in _pieces(len(order)):
-        yield np.sort(order[piece])
-
-
-def _descend(weights: Weights, x: Matrix, g: Floats, step: Floats, plan: PointsPlan, n: int) -> None:
-    """Move the weights of the features that the rows have, and shrink all by the ridge of n rows."""
-    coef = weights.coef
-    if plan.alpha > 0:
-        coef *= (1 / (1 + np.float32(n * plan.alpha) * step))[:, np.newaxis]
-    if isinstance(x, sp.csr_array):
-        features, places = np.unique(x.indices, return_inverse=True)
-        some = sp.csr_array((x.data, places, x.indptr), shape=(x.shape[0], len(features)))
-        weights.matrix[features, : len(step)] -= (some.T @ g) * step
-    else:
-        coef -= step[:, np.newaxis] * (g.T @ x)
-    if plan.fit_intercept:
-        weights.intercept[:] -= g.sum(axis=0) * step
+    at = shard.labels - block.first
+    own = (at >= 0) & (at < n)
+    labels = np.full(len(shard), -1, dtype=np.int32)
+    labels[own] = place[at[own]]
+    return _core.estimated_log_sums(
+        **_in_core(shard, block), labels=labels, scale=block.scale, classes=classes, log_weights=log_weights
+    )
 
 
 # All blocks
