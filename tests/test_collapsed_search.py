@@ -7,7 +7,7 @@ from reference.message_passing import best_wrong, block_scores, loss_named, mess
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical
 
-from manyclass import SkipGram
+from manyclass import SkipGram, _core
 from manyclass.cli import main
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -249,3 +249,34 @@ def test_the_command_descends_by_search(tmp_path, capsys, seed):
 def test_two_words_are_enough():
     model = SkipGram(2, window=1, sample=0, objective=objectives.Descent("mips"), random_state=0, max_iter=2)
     assert 0 < model.fit([["a", "b"]] * 9).objective_value() < np.log(2)  # of a word for its only neighbour
+
+
+def test_groups_are_pieces_of_clusters_with_their_means(seed):
+    rng = np.random.default_rng(seed)
+    table = rng.normal(size=(40, 16)).astype(np.float32)
+    rows = np.sort(rng.permutation(40)[:30]).astype(np.int32)
+    clusters = rng.integers(4, size=30).astype(np.int32)
+    found, starts, means = _core.group_rows(table=table, width=5, rows=rows, clusters=clusters, most=4)
+    pieces = [rows[clusters == c][at : at + 4] for c in range(4) for at in range(0, int((clusters == c).sum()), 4)]
+    np.testing.assert_array_equal(found, np.concatenate(pieces))
+    np.testing.assert_array_equal(np.diff(starts), [len(piece) for piece in pieces])
+    np.testing.assert_array_equal(means, [table[piece, :5].mean(axis=0) for piece in pieces])
+
+
+def test_lists_of_groups_have_the_words_found_and_a_part_of_an_order_of_all(seed):
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(23).astype(np.int32)
+    found = np.array([rng.permutation(23)[:5] for _ in range(6)], dtype=np.int32)
+    found[1, 3:] = -1
+    lists = _core.group_lists(found, order)
+    parts = np.array_split(order, 4)
+    for g, row in enumerate(found):
+        head = np.sort(row[row >= 0])
+        drawn = np.setdiff1d(parts[g % 4], head, assume_unique=True)
+        own = lists["list"][lists["list_starts"][g] : lists["list_starts"][g + 1]]
+        np.testing.assert_array_equal(own, [*head, *drawn])
+        assert lists["n_found"][g] == len(head)
+        rest = np.log((23 - len(head)) / max(len(drawn), 1))
+        np.testing.assert_allclose(lists["drawn_log_weights"][g], rest, rtol=1e-6)  # a float of it
+    with pytest.raises(ValueError, match="out of range"):
+        _core.group_lists(np.array([[23]], dtype=np.int32), order)

@@ -1,6 +1,7 @@
 // Word vectors: reading text, counting pairs, the Huffman tree, training; exact softmaxes of rows over rows.
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/exact/row_groups.hpp"
 #include "manyclass/exact/row_softmax.hpp"
 #include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/reader.hpp"
@@ -108,6 +109,19 @@ auto losses_of_tree(const Matrix<const float>& input, const Matrix<const float>&
   return losses;
 }
 
+auto grouped_rows(const Matrix<const float>& table, std::size_t width, std::span<const Index> rows,
+                  std::span<const Index> clusters, std::size_t most) {
+  const GroupedRows groups =
+      released([&] { return group_rows({table.data, table.width(), width, rows, clusters}, most); });
+  return std::tuple(array_of(groups.rows), array_of(groups.starts), matrix_of<float>(groups.means, width));
+}
+
+py::dict lists_of_groups(const Matrix<const Index>& found, std::span<const Index> order) {
+  const GroupLists lists = released([&] { return group_lists(found.data, found.width(), order); });
+  return py::dict("list_starts"_a = array_of(lists.starts), "list"_a = array_of(lists.list),
+                  "n_found"_a = array_of(lists.n_found), "drawn_log_weights"_a = array_of(lists.drawn_log_weights));
+}
+
 }  // namespace
 
 void bind_skip_gram(py::module_& m) {
@@ -141,6 +155,8 @@ void bind_skip_gram(py::module_& m) {
       },
       "counts"_a);
   bind_function(m, row_softmax_fields(), row_softmax);
+  m.def("group_rows", grouped_rows, py::kw_only(), "table"_a, "width"_a, "rows"_a, "clusters"_a, "most"_a);
+  m.def("group_lists", lists_of_groups, "found"_a, "order"_a);
   m.def("tree_losses", losses_of_tree, py::kw_only(), "input"_a, "output"_a, "rows"_a, "observed"_a, "starts"_a,
         "nodes"_a, "signs"_a, "n_threads"_a);
   const Fields<SkipGramTraining> fields = training_fields();

@@ -1002,6 +1002,15 @@ def add_row_softmax(
     left_out_starts: NDArray[np.int64] = ...,
     left_out: NDArray[np.int32] = ...,
 ) -> None: ...
+def group_rows(
+    *,
+    table: NDArray[np.float32],
+    width: int,
+    rows: NDArray[np.int32],
+    clusters: NDArray[np.int32],
+    most: int,
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32]]: ...
+def group_lists(found: NDArray[np.int32], order: NDArray[np.int32]) -> dict[str, NDArray[Any]]: ...
 def tree_losses(
     *,
     input: NDArray[np.float32],

@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import joined
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -317,21 +318,17 @@ class SampledGradients(ExactGradients):
 
     def draw(self, tables: Tables) -> None:
         """Search and draw words for each group; what follows is about these until the next time."""
-        n_words, centres = len(tables.output), self._centres_of_groups()
-        means = np.array([tables.input[rows, : self.dim].mean(axis=0) for rows in centres])
+        rows, row_starts, means = _core.group_rows(
+            table=tables.input,
+            width=self.dim,
+            rows=self.centres.astype(np.int32),
+            clusters=self.grouping.labels_.astype(np.int32),
+            most=GROUP,
+        )
         _, found = self.index.query(means, self.budget)
-        self.heads = [np.sort(row[row >= 0]) for row in found]
-        n_parts = max(1, n_words // self.budget)
-        parts = np.array_split(self.rng.permutation(n_words), n_parts)
-        drawn = [np.setdiff1d(parts[j % n_parts], own, assume_unique=True) for j, own in enumerate(self.heads)]
-        row_starts, rows = joined(centres)
-        self.group_of[rows] = np.repeat(np.arange(len(centres)), np.diff(row_starts))
-        list_starts, words = joined([np.append(*both) for both in zip(self.heads, drawn, strict=True)])
-        n_found = np.array([len(own) for own in self.heads], dtype=np.int32)
-        n_drawn = np.diff(list_starts) - n_found
-        log_weights = np.log(np.maximum(n_words - n_found, 1) / np.maximum(n_drawn, 1)).astype(np.float32)
-        lists: dict[str, NDArray[Any]] = {"list_starts": list_starts, "list": words, "n_found": n_found}
-        lists["drawn_log_weights"] = log_weights
+        lists = _core.group_lists(found.astype(np.int32), self.rng.permutation(len(tables.output)).astype(np.int32))
+        self.heads = [lists["list"][at : at + n] for at, n in zip(lists["list_starts"], lists["n_found"], strict=False)]
+        self.group_of[rows] = np.repeat(np.arange(len(self.heads)), np.diff(row_starts))
         self.groups = RowGroups(rows, row_starts, lists)
 
     def before_output_step(self, tables: Tables) -> tuple[Doubles, Floats]:
@@ -359,9 +356,3 @@ class SampledGradients(ExactGradients):
         RowGroups.of_all(drawn).softmax(
             tables, self.n_threads, weights=weights, output_gradient=total, left_out_starts=starts, left_out=found
         )
-
-    def _centres_of_groups(self) -> list[NDArray[np.intp]]:
-        labels = self.grouping.labels_
-        order = np.argsort(labels, kind="stable")
-        clusters = np.split(self.centres[order], np.flatnonzero(np.diff(labels[order])) + 1)
-        return [cluster[at : at + GROUP] for cluster in clusters for at in range(0, len(cluster), GROUP)]
