@@ -145,8 +145,8 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
         old.data.astype(np.float32),
         np.arange(4, dtype=np.float32),
     )
-    new = own.new_pairs(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
-    pairs = own.grown(k, position, new)
+    both = own.new_pairs(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
+    pairs = own.grown(k, position, both)
     pairs.check()
     expected = np.zeros((k, 7), dtype=np.float32)
     expected[position] = old.toarray().astype(np.float32)
@@ -155,7 +155,7 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
     there = np.zeros((k, 7), dtype=bool)
     there[position] = old.toarray() != 0
     assert pairs.coef.nnz == (there | (more.toarray() != 0)).sum()
-    np.testing.assert_array_equal(np.insert(own.values, new.places, 0), pairs.values)
+    np.testing.assert_array_equal(both.spread(own.values), pairs.values)
 
 
 KINDS = [

@@ -1013,6 +1013,38 @@ def support(
     n_classes: int,
     min_count: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
+
+class PairUnion:
+    def __init__(
+        self,
+        *,
+        indptr: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        position: NDArray[np.int32],
+        other_indptr: NDArray[np.int64],
+        other_classes: NDArray[np.int32],
+        n_classes: int,
+    ) -> None: ...
+    @property
+    def indptr(self) -> NDArray[np.int64]: ...
+    @property
+    def classes(self) -> NDArray[np.int32]: ...
+    def spread(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]: ...
+    def sum(self, a: float, x: NDArray[np.float32], b: float, y: NDArray[np.float32]) -> NDArray[np.float32]: ...
+
+def count_pairs(
+    *,
+    x: _Csr,
+    n_features: int,
+    labels_indptr: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    row_weights: NDArray[np.float64],
+    indptr: NDArray[np.int64],
+    classes: NDArray[np.int32],
+    n_classes: int,
+    counts: NDArray[np.float32],
+    totals: NDArray[np.float32],
+) -> None: ...
 def postings_trainer(
     *,
     x: _Csr,
