@@ -339,6 +339,31 @@ def reaching(
 def byte_codes(
     numbers: NDArray[np.float32], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...
+def feature_scaling(
+    x: _Csr | NDArray[np.float32],
+    n_features: int,
+    *,
+    row_weights: NDArray[np.float64],
+    centre: bool,
+    first_rows: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def scaled_features(
+    x: _Csr | NDArray[np.float32], n_features: int, shift: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float32]: ...
+def fold_scaling(
+    shift: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    by_feature: bool,
+) -> None: ...
+def unfold_scaling(
+    shift: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    by_feature: bool,
+) -> None: ...
 def n_held() -> int: ...
 
 # bind_output_layer
