@@ -156,6 +156,14 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
     there[position] = old.toarray() != 0
     assert pairs.coef.nnz == (there | (more.toarray() != 0)).sum()
     np.testing.assert_array_equal(both.spread(own.values), pairs.values)
+    numbers = more.data.astype(np.float32)
+    total = sp.csc_array((both.sum(2, own.values, 0.5, numbers), both.classes, both.indptr), shape=(k, 7))
+    of_more = sp.csc_array((numbers, more.indices, more.indptr), shape=(k, 7)).toarray()
+    np.testing.assert_array_equal(total.toarray(), 2 * expected + np.float32(0.5) * of_more)
+    with pytest.raises(ValueError, match="positions of classes must increase"):
+        own.new_pairs(k, position[::-1], more.indptr.astype(np.int64), more.indices.astype(np.int32))
+    with pytest.raises(ValueError, match="one number for each pair"):
+        both.spread(np.zeros(1, np.float32))
 
 
 KINDS = [

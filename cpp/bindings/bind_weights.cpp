@@ -12,6 +12,7 @@
 #include "manyclass/utility/model.hpp"
 #include "manyclass/weights/encode.hpp"
 #include "manyclass/weights/feature_scaling.hpp"
+#include "manyclass/weights/label_scores.hpp"
 
 namespace manyclass {
 
@@ -160,6 +161,23 @@ void turned(std::span<const double> shift, std::span<const double> scale, const 
   released([&] { turn(ScalingView{shift, scale}, LinearWeights{matrix.data, matrix.width(), intercept, by_feature}); });
 }
 
+auto scores_of_labels(const py::object& x, std::span<const Index> labels, const Matrix<const float>& matrix,
+                      std::span<const float> intercept, bool by_feature, py::ssize_t n_features) {
+  const AnyData data = data_view(x, n_features);
+  auto out = empty_array<double>(labels.size());
+  const ConstLinearWeights weights{matrix.data, matrix.width(), intercept, by_feature};
+  released([&] { label_scores(data, labels, weights, mutable_view(out)); });
+  return out;
+}
+
+auto columns_of(const py::object& x, py::ssize_t n_features, std::span<const Index> columns) {
+  const AnyData data = data_view(x, n_features);
+  const auto* csr = std::get_if<CsrView>(&data);
+  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
+  const OwnedCsr found = released([&] { return some_columns(*csr, columns); });
+  return std::tuple(array_of(found.indptr), array_of(found.indices), array_of(found.data));
+}
+
 LabelMixtures label_mixtures(const BoundWeights& w, const py::object& x, std::span<const Index> labels,
                              std::span<const double> weights) {
   const AnyData data = data_view(x, w.n_features);
@@ -248,6 +266,8 @@ void bind_weights(py::module_& m) {
   m.def("reaching", kept_numbers, py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "bar"_a);
   m.def("byte_codes", byte_codes, "numbers"_a, "starts"_a);
   const auto shift = "shift"_a, factors = "scale"_a, matrix = "matrix"_a, intercept = "intercept"_a;
+  m.def("label_scores", scores_of_labels, x, labels, matrix, intercept, "by_feature"_a, "n_features"_a);
+  m.def("some_columns", columns_of, x, "n_features"_a, "columns"_a);
   m.def("feature_scaling", feature_scaling, x, "n_features"_a, py::kw_only(), "row_weights"_a, "centre"_a,
         "first_rows"_a);
   m.def("scaled_features", scaled_features, x, "n_features"_a, shift, factors);

@@ -339,6 +339,15 @@ def reaching(
 def byte_codes(
     numbers: NDArray[np.float32], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...
+def label_scores(
+    x: _Csr | NDArray[np.float32],
+    labels: NDArray[np.int32],
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    by_feature: bool,
+    n_features: int,
+) -> NDArray[np.float64]: ...
+def some_columns(x: _Csr, n_features: int, columns: NDArray[np.int32]) -> _Csr: ...
 def feature_scaling(
     x: _Csr | NDArray[np.float32],
     n_features: int,

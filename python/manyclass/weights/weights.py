@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import csr_parts, made_once
+from manyclass.checks import core_data, csr_parts, made_once
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_DOUBLES,
@@ -78,8 +78,10 @@ class Weights(StoredWeights):
         if not self.has_phi or (self.codes is not None and not self.embeddings.size):
             return np.ascontiguousarray(X.toarray() if isinstance(X, sp.csr_array) else X)
         if self.codes is not None:
-            x = as_csr(X) if self.features is None else some_columns(as_csr(X), self.features)
-            found: Floats = self._embeddings_in_core.scores(csr_parts(x), NOTHING, NO_FLOATS, n_threads)
+            x = csr_parts(as_csr(X))
+            if self.features is not None:
+                x = _core.some_columns(x, self.n_features, self.features)
+            found: Floats = self._embeddings_in_core.scores(x, NOTHING, NO_FLOATS, n_threads)
             return np.maximum(found, 0, out=found) if self.relu else found
         phi = np.zeros((X.shape[0], self.matrix.shape[1]), dtype=np.float32)
         if self.embeddings.size:
@@ -195,14 +197,8 @@ class Weights(StoredWeights):
 
     def label_scores(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the score of one class of each point, of a linear model."""
-        if isinstance(X, sp.csr_array):
-            coef, n_stored = self.coef, np.diff(X.indptr)
-            products = np.multiply(X.data, coef[np.repeat(labels, n_stored), X.indices], dtype=np.float64)
-            rows = np.repeat(np.arange(X.shape[0]), n_stored)
-            scores = np.asarray(np.bincount(rows, products, minlength=X.shape[0]), dtype=np.float64)
-        else:
-            scores = np.einsum("ij,ij->i", X, self.coef[labels], dtype=np.float64)
-        return scores + self.bias[labels].astype(np.float64)
+        given = (np.asarray(labels, np.int32), self.matrix, self.bias, self.by_feature, self.n_features)
+        return _core.label_scores(core_data(X), *given)
 
     # Other weights
 
@@ -443,11 +439,3 @@ def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None =
         matrix=codes.values,
         codes={"matrix": codes.scales},
     )._in_core
-
-
-def some_columns(x: sp.csr_array, columns: Ids) -> sp.csr_array:
-    """Return sorted columns of a matrix; as scipy does, without a table of all of them for a single row."""
-    places = np.searchsorted(columns, x.indices)
-    there = columns[np.minimum(places, len(columns) - 1)] == x.indices
-    before = np.concatenate(([0], np.cumsum(there)))
-    return sp.csr_array((x.data[there], places[there], before[x.indptr]), shape=(x.shape[0], len(columns)))
