@@ -360,6 +360,20 @@ def test_parts_of_a_stream_keep_local_scales_beyond_single_precision():
     np.testing.assert_array_equal(some.of(None).local_scale, [MOST, 0])
 
 
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("by_feature", [False, True])
+def test_scores_of_labels_are_those_of_a_product(storage, by_feature, seed):
+    rng = np.random.default_rng(seed)
+    x = (rng.normal(size=(20, 7)) * (rng.random((20, 7)) < 0.5)).astype(np.float32)
+    weights, labels = Weights.zeros(5, 7, by_feature=by_feature), rng.integers(0, 5, 20).astype(np.int32)
+    weights.coef[...], weights.bias[...] = rng.normal(size=(5, 7)), rng.normal(size=5)
+    scores = x.astype(np.float64) @ weights.coef.astype(np.float64).T + weights.bias
+    found = weights.label_scores(storage(x), labels)
+    np.testing.assert_allclose(found, scores[np.arange(20), labels], rtol=1e-12, atol=1e-12)  # sums of seven doubles
+    with pytest.raises(ValueError, match=r"label 5 is outside \[0, 5\)"):
+        weights.label_scores(storage(x), labels * 0 + 5)
+
+
 def test_scores_of_labels_are_summed_in_double_precision():
     weights = Weights.linear(np.full((1, 2), 1e18, np.float32), np.zeros(1, np.float32), by_feature=False)
     for x in (np.array([[1e25, -1e25]], np.float32), sp.csr_array(np.array([[1e25, -1e25]], np.float32))):

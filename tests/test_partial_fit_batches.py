@@ -145,8 +145,8 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
         old.data.astype(np.float32),
         np.arange(4, dtype=np.float32),
     )
-    new = own.new_pairs(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
-    pairs = own.grown(k, position, new)
+    both = own.new_pairs(k, position, more.indptr.astype(np.int64), more.indices.astype(np.int32))
+    pairs = own.grown(k, position, both)
     pairs.check()
     expected = np.zeros((k, 7), dtype=np.float32)
     expected[position] = old.toarray().astype(np.float32)
@@ -155,7 +155,15 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
     there = np.zeros((k, 7), dtype=bool)
     there[position] = old.toarray() != 0
     assert pairs.coef.nnz == (there | (more.toarray() != 0)).sum()
-    np.testing.assert_array_equal(np.insert(own.values, new.places, 0), pairs.values)
+    np.testing.assert_array_equal(both.spread(own.values), pairs.values)
+    numbers = more.data.astype(np.float32)
+    total = sp.csc_array((both.sum(2, own.values, 0.5, numbers), both.classes, both.indptr), shape=(k, 7))
+    of_more = sp.csc_array((numbers, more.indices, more.indptr), shape=(k, 7)).toarray()
+    np.testing.assert_array_equal(total.toarray(), 2 * expected + np.float32(0.5) * of_more)
+    with pytest.raises(ValueError, match="positions of classes must increase"):
+        own.new_pairs(k, position[::-1], more.indptr.astype(np.int64), more.indices.astype(np.int32))
+    with pytest.raises(ValueError, match="one number for each pair"):
+        both.spread(np.zeros(1, np.float32))
 
 
 KINDS = [

@@ -59,13 +59,30 @@ def test_sparse_features_of_one_kind_are_divided_by_one_power_of_two(seed):
         assert FeatureScaling.of(rows, centre=True).apply(rows) is rows
 
 
-def test_rows_are_scaled_alike_in_blocks_of_any_size(seed, monkeypatch):
-    X, _ = problem(seed)
-    whole = FeatureScaling.of(X, centre=True)
-    monkeypatch.setattr("manyclass.weights.scaling.BLOCK", 7)
-    blocks = FeatureScaling.of(X, centre=True)
-    np.testing.assert_allclose(blocks.scale, whole.scale, rtol=1e-12)
-    np.testing.assert_array_equal(blocks.apply(X), whole.apply(X))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_of_several_blocks_have_the_scales_of_their_definition(weighted, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal([1, 0, 3], [1, 2, 5], size=(400_000, 3)).astype(np.float32)  # sums are taken of 2^20 numbers at once
+    r = rng.uniform(0.5, 2, size=len(X)) if weighted else None
+    scaling = FeatureScaling.of(X, centre=True, weights=r)
+    mean = np.average(X.astype(np.float64), axis=0, weights=r)
+    variance = np.average(np.square(X - mean), axis=0, weights=r)
+    np.testing.assert_allclose(scaling.shift, mean, rtol=1e-9)  # sums in double precision of 400,000 terms
+    np.testing.assert_allclose(scaling.scale, np.sqrt(variance), rtol=1e-9)
+    np.testing.assert_array_equal(scaling.apply(X), ((X - scaling.shift) / scaling.scale).astype(np.float32))
+
+
+def test_the_first_sparse_rows_have_scales_by_quantiles_and_the_median_where_a_feature_is_missing(seed):
+    rng = np.random.default_rng(seed)
+    units = 10.0 ** np.arange(-3, 3).repeat(2)
+    X = sp.csr_array(np.append(rng.uniform(1, 2, (50, 12)) * units, np.zeros((50, 1)), axis=1).astype(np.float32))
+    scale = FeatureScaling.of_first_part(X, centre=True).scale
+    expected = np.sqrt(np.mean(np.square(X.toarray()[:, :12], dtype=np.float64), axis=0))
+    np.testing.assert_allclose(scale, np.append(expected, np.median(expected)), rtol=1e-12)
+    # One feature of a unit of its own is no tenth of them; rows have the length 4 after division by a power of two.
+    X = sp.csr_array(np.append(np.full((9, 64), 2, np.float32), np.full((9, 1), 1e4, np.float32), axis=1)[:, :64])
+    X = sp.csr_array(sp.vstack([X, sp.csr_array(1e6 * X[:1])]).astype(np.float32))
+    assert set(FeatureScaling.of_first_part(X, centre=True).scale) == {2.0}
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "sparse"])

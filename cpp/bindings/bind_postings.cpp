@@ -1,10 +1,11 @@
-// Weights on a support: the support and training.
+// Weights on a support: the support, its union with another one, counts of its pairs, and training.
 #include <memory>
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/train/postings.hpp"
 #include "manyclass/train/support.hpp"
+#include "manyclass/weights/pair_lists.hpp"
 
 namespace manyclass {
 
@@ -22,6 +23,35 @@ py::tuple support(const py::object& x, py::ssize_t n_features, std::span<const O
   const CsrView csr = csr_of(x, n_features);
   const OwnedSupport found = released([&] { return support_of(csr, {labels_indptr, labels}, n_classes, min_count); });
   return py::make_tuple(array_of(found.indptr), array_of(found.classes));
+}
+
+PairUnion pair_union(std::span<const Offset> indptr, std::span<const Index> classes, std::span<const Index> position,
+                     std::span<const Offset> other_indptr, std::span<const Index> other_classes, Index n_classes) {
+  return released([&] {
+    return union_of({indptr, classes}, position, {other_indptr, other_classes}, static_cast<std::size_t>(n_classes));
+  });
+}
+
+Array<float> spread(const PairUnion& both, std::span<const float> numbers) {
+  auto out = empty_array<float>(both.classes.size());
+  both.spread(numbers, mutable_view(out));
+  return out;
+}
+
+Array<float> weighted_sum(const PairUnion& both, float a, std::span<const float> x, float b, std::span<const float> y) {
+  auto out = empty_array<float>(both.classes.size());
+  both.sum(a, x, b, y, mutable_view(out));
+  return out;
+}
+
+void count(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
+           std::span<const Index> labels, std::span<const double> row_weights, std::span<const Offset> indptr,
+           std::span<const Index> classes, Index n_classes, std::span<float> counts, std::span<float> totals) {
+  const CsrView csr = csr_of(x, n_features);
+  released([&] {
+    count_pairs(csr, {labels_indptr, labels}, row_weights, {indptr, classes}, static_cast<std::size_t>(n_classes),
+                counts, totals);
+  });
 }
 
 struct PostingsCall {
@@ -71,6 +101,15 @@ std::unique_ptr<Trainer> trainer(const PostingsCall& call) {
 void bind_postings(py::module_& m) {
   m.def("support", &support, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "min_count"_a,
         "Pairs of a feature and a label that so many rows have: indptr and classes, by feature.");
+  py::class_<PairUnion>(m, "PairUnion")
+      .def(py::init(&pair_union), py::kw_only(), "indptr"_a, "classes"_a, "position"_a, "other_indptr"_a,
+           "other_classes"_a, "n_classes"_a)
+      .def_property_readonly("indptr", [](const PairUnion& both) { return array_of(both.indptr); })
+      .def_property_readonly("classes", [](const PairUnion& both) { return array_of(both.classes); })
+      .def("spread", &spread, "numbers"_a)
+      .def("sum", &weighted_sum, "a"_a, "x"_a, "b"_a, "y"_a);
+  m.def("count_pairs", &count, py::kw_only(), "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "row_weights"_a,
+        "indptr"_a, "classes"_a, "n_classes"_a, "counts"_a, "totals"_a);
   const Fields<PostingsCall> fields = trainer_fields();
   list_fields(m, fields);
   m.def("postings_trainer", [fields](const py::kwargs& given) { return trainer(fields.of(given)); }, KeepAll());

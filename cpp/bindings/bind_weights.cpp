@@ -1,4 +1,4 @@
-// Weights of any kind and storage, and the questions put to them.
+// Weights of any kind and storage, the questions put to them, and the scales of features.
 #include <cstdint>
 #include <variant>
 
@@ -11,6 +11,8 @@
 #include "manyclass/evaluate/weights.hpp"
 #include "manyclass/utility/model.hpp"
 #include "manyclass/weights/encode.hpp"
+#include "manyclass/weights/feature_scaling.hpp"
+#include "manyclass/weights/label_scores.hpp"
 
 namespace manyclass {
 
@@ -134,6 +136,48 @@ auto byte_codes(std::span<const float> numbers, std::span<const Offset> starts) 
   return std::pair(codes, scales);
 }
 
+auto feature_scaling(const py::object& x, py::ssize_t n_features, std::span<const double> row_weights, bool centre,
+                     bool first_rows) {
+  const AnyData data = data_view(x, n_features);
+  const auto* sparse = std::get_if<CsrView>(&data);
+  const FeatureScaling found = released([&] {
+    return first_rows && sparse != nullptr ? scaling_of_first_rows(*sparse) : scaling_of(data, row_weights, centre);
+  });
+  return std::pair(array_of(found.shift), array_of(found.scale));
+}
+
+Array<float> scaled_features(const py::object& x, py::ssize_t n_features, std::span<const double> shift,
+                             std::span<const double> scale) {
+  const AnyData data = data_view(x, n_features);
+  const auto* sparse = std::get_if<CsrView>(&data);
+  auto out = sparse != nullptr ? empty_array<float>(sparse->data.size()) : Array<float>({n_rows(data), n_cols(data)});
+  released([&] { scale_features(data, {shift, scale}, mutable_view(out)); });
+  return out;
+}
+
+template <auto turn>
+void turned(std::span<const double> shift, std::span<const double> scale, const Matrix<float>& matrix,
+            std::span<float> intercept, bool by_feature) {
+  released([&] { turn(ScalingView{shift, scale}, LinearWeights{matrix.data, matrix.width(), intercept, by_feature}); });
+}
+
+auto scores_of_labels(const py::object& x, std::span<const Index> labels, const Matrix<const float>& matrix,
+                      std::span<const float> intercept, bool by_feature, py::ssize_t n_features) {
+  const AnyData data = data_view(x, n_features);
+  auto out = empty_array<double>(labels.size());
+  const ConstLinearWeights weights{matrix.data, matrix.width(), intercept, by_feature};
+  released([&] { label_scores(data, labels, weights, mutable_view(out)); });
+  return out;
+}
+
+auto columns_of(const py::object& x, py::ssize_t n_features, std::span<const Index> columns) {
+  const AnyData data = data_view(x, n_features);
+  const auto* csr = std::get_if<CsrView>(&data);
+  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
+  const OwnedCsr found = released([&] { return some_columns(*csr, columns); });
+  return std::tuple(array_of(found.indptr), array_of(found.indices), array_of(found.data));
+}
+
 LabelMixtures label_mixtures(const BoundWeights& w, const py::object& x, std::span<const Index> labels,
                              std::span<const double> weights) {
   const AnyData data = data_view(x, w.n_features);
@@ -221,6 +265,14 @@ void bind_weights(py::module_& m) {
       py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "n_kept"_a);
   m.def("reaching", kept_numbers, py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "bar"_a);
   m.def("byte_codes", byte_codes, "numbers"_a, "starts"_a);
+  const auto shift = "shift"_a, factors = "scale"_a, matrix = "matrix"_a, intercept = "intercept"_a;
+  m.def("label_scores", scores_of_labels, x, labels, matrix, intercept, "by_feature"_a, "n_features"_a);
+  m.def("some_columns", columns_of, x, "n_features"_a, "columns"_a);
+  m.def("feature_scaling", feature_scaling, x, "n_features"_a, py::kw_only(), "row_weights"_a, "centre"_a,
+        "first_rows"_a);
+  m.def("scaled_features", scaled_features, x, "n_features"_a, shift, factors);
+  m.def("fold_scaling", turned<fold>, shift, factors, matrix, intercept, "by_feature"_a);
+  m.def("unfold_scaling", turned<unfold>, shift, factors, matrix, intercept, "by_feature"_a);
   m.def(
       "n_held", [] { return n_held(); },
       "Questions of this thread so far with a score that was not finite, for which another one was taken.");

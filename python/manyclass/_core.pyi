@@ -339,6 +339,40 @@ def reaching(
 def byte_codes(
     numbers: NDArray[np.float32], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...
+def label_scores(
+    x: _Csr | NDArray[np.float32],
+    labels: NDArray[np.int32],
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    by_feature: bool,
+    n_features: int,
+) -> NDArray[np.float64]: ...
+def some_columns(x: _Csr, n_features: int, columns: NDArray[np.int32]) -> _Csr: ...
+def feature_scaling(
+    x: _Csr | NDArray[np.float32],
+    n_features: int,
+    *,
+    row_weights: NDArray[np.float64],
+    centre: bool,
+    first_rows: bool,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def scaled_features(
+    x: _Csr | NDArray[np.float32], n_features: int, shift: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float32]: ...
+def fold_scaling(
+    shift: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    by_feature: bool,
+) -> None: ...
+def unfold_scaling(
+    shift: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    matrix: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    by_feature: bool,
+) -> None: ...
 def n_held() -> int: ...
 
 # bind_output_layer
@@ -1049,6 +1083,38 @@ def support(
     n_classes: int,
     min_count: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
+
+class PairUnion:
+    def __init__(
+        self,
+        *,
+        indptr: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        position: NDArray[np.int32],
+        other_indptr: NDArray[np.int64],
+        other_classes: NDArray[np.int32],
+        n_classes: int,
+    ) -> None: ...
+    @property
+    def indptr(self) -> NDArray[np.int64]: ...
+    @property
+    def classes(self) -> NDArray[np.int32]: ...
+    def spread(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]: ...
+    def sum(self, a: float, x: NDArray[np.float32], b: float, y: NDArray[np.float32]) -> NDArray[np.float32]: ...
+
+def count_pairs(
+    *,
+    x: _Csr,
+    n_features: int,
+    labels_indptr: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    row_weights: NDArray[np.float64],
+    indptr: NDArray[np.int64],
+    classes: NDArray[np.int32],
+    n_classes: int,
+    counts: NDArray[np.float32],
+    totals: NDArray[np.float32],
+) -> None: ...
 def postings_trainer(
     *,
     x: _Csr,

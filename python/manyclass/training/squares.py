@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
-from manyclass.weights.weights import NewPairs, Weights
+from manyclass.weights.weights import Weights
 
 DOUBLES = frozenset({"offset", "features", "curvatures", "scales", "precisions"})  # what is kept in double precision
 
@@ -79,8 +80,8 @@ class Squares:
         """Return these, of pairs, and those of rows."""
         return replace(self, embeddings=rows.embeddings, classes=rows.classes)
 
-    def grown(self, n_classes: int, position: NDArray[np.intp], new: NewPairs | None = None) -> Squares:
-        """Return a copy with more classes, those of before in places `position`, and with new pairs; 0 for new ones."""
+    def grown(self, n_classes: int, position: NDArray[np.intp], both: _core.PairUnion | None = None) -> Squares:
+        """Return a copy with more classes, those of before in `position`, on a union of pairs; what is new is 0."""
 
         def grown(squares: NDArray[Any]) -> NDArray[Any]:
             more = np.zeros(n_classes if len(squares) else 0, dtype=squares.dtype)
@@ -91,7 +92,7 @@ class Squares:
         of_classes: dict[str, Any] = {
             name: grown(getattr(self, name)) for name in ("classes", "intercept", "curvatures")
         }
-        values = self.values.copy() if new is None else np.insert(self.values, new.places, 0)
+        values = self.values.copy() if both is None else both.spread(self.values)
         return replace(self, embeddings=self.embeddings.copy(), values=values, **of_classes)
 
     def of_more_pairs(self, own: Weights, other: Weights) -> Squares:

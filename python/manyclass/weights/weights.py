@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import csr_parts, made_once
+from manyclass.checks import core_data, csr_parts, made_once
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
+    NO_DOUBLES,
     NO_FLOATS,
     Doubles,
     Floats,
@@ -28,15 +29,6 @@ from manyclass.weights.arrays import (
 from manyclass.weights.storage import NO_IDS, NOTHING, UNMIXED, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True)
-class NewPairs:
-    """Pairs of a feature and a class that weights are to have beside their own: where they stand among these."""
-
-    n_before: NDArray[np.int64]  # how many come before each feature
-    classes: Ids
-    places: NDArray[np.intp]  # for `numpy.insert`
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -86,8 +78,10 @@ class Weights(StoredWeights):
         if not self.has_phi or (self.codes is not None and not self.embeddings.size):
             return np.ascontiguousarray(X.toarray() if isinstance(X, sp.csr_array) else X)
         if self.codes is not None:
-            x = as_csr(X) if self.features is None else some_columns(as_csr(X), self.features)
-            found: Floats = self._embeddings_in_core.scores(csr_parts(x), NOTHING, NO_FLOATS, n_threads)
+            x = csr_parts(as_csr(X))
+            if self.features is not None:
+                x = _core.some_columns(x, self.n_features, self.features)
+            found: Floats = self._embeddings_in_core.scores(x, NOTHING, NO_FLOATS, n_threads)
             return np.maximum(found, 0, out=found) if self.relu else found
         phi = np.zeros((X.shape[0], self.matrix.shape[1]), dtype=np.float32)
         if self.embeddings.size:
@@ -203,14 +197,8 @@ class Weights(StoredWeights):
 
     def label_scores(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the score of one class of each point, of a linear model."""
-        if isinstance(X, sp.csr_array):
-            coef, n_stored = self.coef, np.diff(X.indptr)
-            products = np.multiply(X.data, coef[np.repeat(labels, n_stored), X.indices], dtype=np.float64)
-            rows = np.repeat(np.arange(X.shape[0]), n_stored)
-            scores = np.asarray(np.bincount(rows, products, minlength=X.shape[0]), dtype=np.float64)
-        else:
-            scores = np.einsum("ij,ij->i", X, self.coef[labels], dtype=np.float64)
-        return scores + self.bias[labels].astype(np.float64)
+        given = (np.asarray(labels, np.int32), self.matrix, self.bias, self.by_feature, self.n_features)
+        return _core.label_scores(core_data(X), *given)
 
     # Other weights
 
@@ -252,15 +240,7 @@ class Weights(StoredWeights):
                 mean += new / np.float32(n + 1) - mean / np.float32(n + 1)  # a difference of the two may overflow
             return self
         scales = (n * self.scales + other.scales) / (n + 1)
-        made = replace(self, scales=scales)
-        if self.has_pairs:
-            made, at = self._on_both(other)
-            made.values[:] *= ours
-            made.bias[:] *= ours
-            made.values[at] += theirs * other.values
-            made.bias[:] += theirs * other.bias
-            made = made._with_mean_of_counts(self, other, ours, theirs, at)
-            made = replace(made, scales=scales)
+        made = replace(self._mean_on_pairs(other, ours, theirs) if self.has_pairs else self, scales=scales)
         if not self.has_phi:
             return made
         if not self.embeddings.size:
@@ -278,20 +258,26 @@ class Weights(StoredWeights):
         embeddings[:, h:n_hidden] = of_theirs * other.embedding
         return replace(made, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
 
-    def _with_mean_of_counts(
-        self, mean: Weights, other: Weights, ours: np.float32, theirs: np.float32, at: NDArray[np.intp]
-    ) -> Weights:
-        """These, on the pairs of both, with the mean of counts and of repeats, of which either may have none."""
-        mixture = mean.mixture.mean(other.mixture, float(ours), float(theirs))
-        own = (mean if mean.mixture.repeats >= other.mixture.repeats else other).own
-        if not (len(mean.counts) or len(other.counts)):
-            return replace(self, own=own, mixture=mixture)
-        counts = ours * self.counts if len(self.counts) else np.zeros(len(self.classes), np.float32)
-        totals = ours * mean.totals if len(mean.totals) else np.zeros(self.n_features, np.float32)
-        if len(other.counts):
-            counts[at] += theirs * other.counts
-            totals += theirs * other.totals
-        return replace(self, counts=counts, totals=totals, own=own, mixture=mixture)
+    def _mean_on_pairs(self, other: Weights, ours: np.float32, theirs: np.float32) -> Weights:
+        """These, with the mean of both on the pairs of both, and of counts and repeats, which either may not have."""
+        both = self.new_pairs(self.n_classes, np.arange(self.n_classes), other.indptr, other.classes)
+        counts, totals = NO_FLOATS, self.totals
+        if len(self.counts) or len(other.counts):
+            none = np.zeros(self.n_features, np.float32)
+            counts = both.sum(float(ours), self.counts, float(theirs), other.counts)
+            totals = ours * (self.totals if len(self.totals) else none)
+            totals += theirs * (other.totals if len(other.totals) else none)
+        return replace(
+            self,
+            bias=ours * self.bias + theirs * other.bias,
+            indptr=both.indptr,
+            classes=both.classes,
+            values=both.sum(float(ours), self.values, float(theirs), other.values),
+            counts=counts,
+            totals=totals,
+            own=(self if self.mixture.repeats >= other.mixture.repeats else other).own,
+            mixture=self.mixture.mean(other.mixture, float(ours), float(theirs)),
+        )
 
     def with_faded_counts(self, factor: float) -> Weights:
         """Return these weights with their counts, if any, times a factor in [0, 1]."""
@@ -300,48 +286,39 @@ class Weights(StoredWeights):
         of = np.float32(factor)
         return replace(self, counts=self.counts * of, totals=self.totals * of)
 
-    def counted(self, x: sp.csr_array, indptr: NDArray[Any], ids: Ids, sample_weight: Doubles | None) -> Weights:
+    def counted(self, x: sp.csr_array, indptr: NDArray[np.int64], ids: Ids, sample_weight: Doubles | None) -> Weights:
         """Return these weights, on pairs, with the counts of more rows; classes of row i are ids[indptr[i]:...]."""
-        n_rows = np.ones(x.shape[0]) if sample_weight is None else sample_weight
-        n_labels = np.diff(indptr)
-        labels = sp.csr_array((np.repeat(n_rows, n_labels), ids, indptr), shape=(x.shape[0], self.n_classes))
-        there = sp.csr_array((np.ones(len(x.data)), x.indices, x.indptr), shape=x.shape)
-        there.data[x.data == 0] = 0
-        together = sp.csr_array(there.T @ labels)
-        together.sort_indices()
         counts = self.counts.copy() if len(self.counts) else np.zeros(len(self.classes), np.float32)
         totals = self.totals.copy() if len(self.totals) else np.zeros(self.n_features, np.float32)
-        totals += together.sum(axis=1)
-        own = _numbered(self.indptr, self.classes, self.n_classes)
-        more = _numbered(together.indptr.astype(np.int64), together.indices, self.n_classes)
-        places = np.searchsorted(own, more)
-        found = np.append(own, -1)[places] == more
-        counts[places[found]] += together.data[found]
+        _core.count_pairs(
+            x=csr_parts(x),
+            n_features=self.n_features,
+            labels_indptr=indptr,
+            labels=ids,
+            row_weights=NO_DOUBLES if sample_weight is None else sample_weight,
+            indptr=self.indptr,
+            classes=self.classes,
+            n_classes=self.n_classes,
+            counts=counts,
+            totals=totals,
+        )
         return replace(self, counts=counts, totals=totals)
-
-    def _on_both(self, other: Weights) -> tuple[Weights, NDArray[np.intp]]:
-        """Weights with a copy of the pairs on the support of both, and where the pairs of the other one are in it."""
-        own = np.arange(self.n_classes)
-        new = self.new_pairs(self.n_classes, own, other.indptr, other.classes)
-        grown = self.pairs_alone.grown(self.n_classes, own, new)
-        names = ("bias", "indptr", "classes", "values", "counts", "totals", "own")
-        made = replace(self, **{name: getattr(grown, name) for name in names})
-        numbers, theirs = (_numbered(one.indptr, one.classes, one.n_classes) for one in (made, other))
-        return made, np.searchsorted(numbers, theirs)
 
     def new_pairs(
         self, n_classes: int, position: NDArray[np.intp], indptr: NDArray[np.int64], classes: Ids
-    ) -> NewPairs:
-        """Return which pairs of a support are none of these, whose classes stand in `position` among all."""
-        own = _numbered(self.indptr, position[self.classes], n_classes)
-        more = _numbered(indptr, classes, n_classes)
-        places = np.searchsorted(own, more)
-        new = np.append(own, -1)[places] != more
-        n_new = np.append(0, np.cumsum(new))
-        return NewPairs(n_new[indptr], classes[new], places[new])
+    ) -> _core.PairUnion:
+        """Return the union of these pairs, whose classes stand in `position` among all, and those of a support."""
+        return _core.PairUnion(
+            indptr=self.indptr,
+            classes=self.classes,
+            position=position.astype(np.int32),
+            other_indptr=indptr,
+            other_classes=classes,
+            n_classes=n_classes,
+        )
 
-    def grown(self, n_classes: int, position: NDArray[np.intp], new: NewPairs | None = None) -> Weights:
-        """Return a copy with more classes, those of now in places `position`, which increase, and with new pairs.
+    def grown(self, n_classes: int, position: NDArray[np.intp], both: _core.PairUnion | None = None) -> Weights:
+        """Return a copy with more classes, those of now in places `position`, which increase, on a union of pairs.
 
         What is new begins at 0.
         """
@@ -363,17 +340,15 @@ class Weights(StoredWeights):
             more["embeddings"] = aligned_zeros(*self.embeddings.shape)
             more["embeddings"][:] = self.embeddings
         if self.has_pairs:
-            more |= {"classes": position[self.classes].astype(np.int32), "totals": self.totals.copy()}
+            more["totals"] = self.totals.copy()
             if len(self.own):
                 more["own"] = np.where(self.own >= 0, position[self.own], -1).astype(np.int32)
-            of_pairs = {name: getattr(self, name) for name in ("values", "counts")}
-            more |= {name: array.copy() for name, array in of_pairs.items()}
-            if new is not None:
-                more["classes"] = np.insert(more["classes"], new.places, new.classes)
-                more |= {name: np.insert(array, new.places, 0) for name, array in of_pairs.items() if len(array)}
-                if not len(self.values):
-                    more["values"] = np.zeros(len(more["classes"]), np.float32)
-                more["indptr"] = self.indptr + new.n_before
+            if both is None:
+                more["classes"] = position[self.classes].astype(np.int32)
+                more |= {"values": self.values.copy(), "counts": self.counts.copy()}
+            else:
+                more |= {"indptr": both.indptr, "classes": both.classes, "values": both.spread(self.values)}
+                more["counts"] = both.spread(self.counts) if len(self.counts) else self.counts
         return replace(self, **more)
 
     def widened(self, n_features: int) -> Weights:
@@ -464,17 +439,3 @@ def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None =
         matrix=codes.values,
         codes={"matrix": codes.scales},
     )._in_core
-
-
-def some_columns(x: sp.csr_array, columns: Ids) -> sp.csr_array:
-    """Return sorted columns of a matrix; as scipy does, without a table of all of them for a single row."""
-    places = np.searchsorted(columns, x.indices)
-    there = columns[np.minimum(places, len(columns) - 1)] == x.indices
-    before = np.concatenate(([0], np.cumsum(there)))
-    return sp.csr_array((x.data[there], places[there], before[x.indptr]), shape=(x.shape[0], len(columns)))
-
-
-def _numbered(indptr: NDArray[np.int64], classes: NDArray[Any], n_classes: int) -> NDArray[np.int64]:
-    """The pairs of a support as numbers that increase."""
-    numbers: NDArray[np.int64] = np.repeat(np.arange(len(indptr) - 1) * n_classes, np.diff(indptr)) + classes
-    return numbers
