@@ -351,7 +351,7 @@ class Scores:
     ],
 )
 def test_calls_of_a_stream_make_more_passes_where_one_is_too_few(model, n_passes, seed):
-    """Those of a model that was fitted make one."""
+    """Calls that go on from a fitted model make one pass."""
     X, y = some_data(seed, several=False)
     found, asked = (
         clone(model).partial_fit(X[:HALF], y[:HALF], classes=range(K), **given)

@@ -17,9 +17,9 @@ namespace manyclass {
 
 namespace {
 
-// The score of a feature whose mean is so many times its spread is rounded by a tenth of its share in float. One that
-// varies less counts as if it varied so much, and the ridge keeps its weight small; a weighted mean of constants is so
-// near to them that they need this.
+// How many times its spread the mean of a feature may be. At this limit, float rounds what the feature adds to a score by
+// a tenth. A feature that varies less is scaled as if it varied that much, and the ridge keeps its weight small. Constant
+// features need the limit, too, because rounding puts their weighted mean slightly beside them.
 constexpr double most_means = 1e6;
 // Weights of features with a smaller scale might overflow in float; they stay 0, since nothing is left of the feature.
 constexpr double smallest = 1e-32;

@@ -54,7 +54,7 @@ void label_scores(const AnyData& x, std::span<const Index> labels, const ConstLi
 }
 
 OwnedCsr some_columns(const CsrView& x, std::span<const Index> columns) {
-  // A table of all columns is made for so many numbers that it costs less than to search for each.
+  // Where more numbers are stored than there are columns, a table of all columns costs less than a search for each number.
   const bool has_table = x.indices.size() > static_cast<std::size_t>(x.n_cols);
   std::vector<Index> table(has_table ? static_cast<std::size_t>(x.n_cols) : 0, -1);
   for (std::size_t c = 0; has_table && c < columns.size(); ++c) {

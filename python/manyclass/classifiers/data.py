@@ -424,7 +424,8 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
     ----------
     y : DataFrame of shape (n_samples, n_classes)
     classes : ndarray or None
-        Those of a model. Where it is None, the sorted names become the classes; a warning tells of names out of order.
+        The classes of the model. None: the names of the columns become the classes, sorted; a warning says so where
+        the columns are in another order.
 
     Raises
     ------

@@ -53,7 +53,7 @@ class Labels:
         return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
 
     def spare(self, n_points: int, random: np.random.RandomState) -> NDArray[np.bool_]:
-        """Draw so many points, or fewer, that of every label at least one other point stays."""
+        """Draw at most n_points points to hold out, so that every label keeps a point that is not drawn."""
         order = random.permutation(len(self))
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
