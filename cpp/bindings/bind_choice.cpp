@@ -147,6 +147,14 @@ void bind_problem(py::module_& m) {
            [](const ChoiceProblem& problem) {
              return filled({problem.form.size()}, [&](std::span<double> out) { scales(problem, out); });
            })
+      .def(
+          "squared_spread",
+          [](const ChoiceProblem& problem, const Array<double>& directions) {
+            const std::span<const double> given(directions.data(), static_cast<std::size_t>(directions.size()));
+            const std::size_t n = given.size() / std::max<std::size_t>(problem.form.size(), 1);
+            return released([&] { return squared_spread(problem, given, n); });
+          },
+          "directions"_a)
       .def("utilities", by_row<&utilities>(n_alternatives), theta)
       .def("probabilities", by_row<&probabilities>(n_alternatives), theta)
       .def("most_probable", best, theta, "n"_a)

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "manyclass/choice/parts.hpp"
+#include "manyclass/core/parallel.hpp"
+#include "manyclass/core/simd.hpp"
 
 namespace manyclass {
 
@@ -198,6 +200,32 @@ void scales(const ChoiceProblem& problem, std::span<double> out) {
     }
   }
   for (double& value : out) value = value > 0 ? value : 1.0;
+}
+
+double squared_spread(const ChoiceProblem& problem, std::span<const double> directions, std::size_t n) {
+  const std::size_t size = problem.form.size();
+  if (directions.size() != n * size) throw std::invalid_argument("directions do not fit the coefficients");
+  const std::vector<double> no_constants(problem.n_alternatives());
+  ChoiceProblem moved = problem;  // utilities are those of the coefficients alone
+  moved.data.constants = no_constants;
+  moved.data.offsets = {};
+  std::vector<double> squares(problem.n_rows());
+  for (std::size_t j = 0; j < n; ++j) {
+    const ChoiceParts parts = parts_of(moved, directions.subspan(j * size, size));
+    for_pieces(moved, parts, parts.width + 1, [&](const ChoicePiece& piece) {
+      const ChoiceRows& rows = piece.question.rows;
+      const std::vector<double> transposed = rows.listed_only ? std::vector<double>{} : by_feature(rows);
+      parallel_for(problem.n_threads, piece.size(), [&](std::size_t i) {
+        poll(rows.set_size(i) + 64);
+        std::vector<double> u(rows.set_size(i));
+        run_with(problem.isa, [&] { utilities_of(rows, transposed, i, u); });
+        if (u.empty()) return;
+        const auto [low, high] = std::ranges::minmax(u);
+        squares[piece.begin + i] += (high - low) * (high - low);
+      });
+    });
+  }
+  return squares.empty() ? 0.0 : std::ranges::max(squares);
 }
 
 }  // namespace manyclass

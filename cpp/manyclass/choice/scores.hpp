@@ -22,4 +22,9 @@ void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::s
 // deviation of what it is multiplied by; 1 where there is none.
 void scales(const ChoiceProblem& problem, std::span<double> out);
 
+// The largest squared spread of utilities within a row, all alternatives counted as available: the sum of squares over
+// `n` directions (n x size) of how far the utilities of two alternatives are apart when the coefficients are that
+// direction. By Cauchy and Schwarz no unit combination of the directions moves two alternatives farther apart.
+double squared_spread(const ChoiceProblem& problem, std::span<const double> directions, std::size_t n);
+
 }  // namespace manyclass

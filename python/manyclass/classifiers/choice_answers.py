@@ -222,16 +222,22 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         -------
         dict with "log_loss" and "error"
         """
-        sets = self._rows(X)
-        if y is not None:
-            sets = replace(sets, chosen=positions_among(y, sets.alternatives, "y").astype(np.int32))
-        weights = sets.sample_weight if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        sets = self._chosen(X, y, sample_weight)
         losses = self._losses(sets)
         wrong = self.predict(sets) != sets.labels
         return {
-            "log_loss": float(np.average(losses, weights=weights)),
-            "error": float(np.average(wrong, weights=weights)),
+            "log_loss": float(np.average(losses, weights=sets.sample_weight)),
+            "error": float(np.average(wrong, weights=sets.sample_weight)),
         }
+
+    def _chosen(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
+        """The data with what was chosen, and their weights, where these are given beside."""
+        sets = self._rows(X)
+        if y is not None:
+            sets = replace(sets, chosen=positions_among(y, sets.alternatives, "y").astype(np.int32))
+        if sample_weight is not None:
+            sets = replace(sets, sample_weight=np.asarray(sample_weight, dtype=np.float64))
+        return sets
 
     def log_likelihood(self, X: ChoiceSets) -> float:
         """Return the log-likelihood of choices, in nats.

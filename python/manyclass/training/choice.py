@@ -194,6 +194,10 @@ class ChoiceObjective:
         """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does."""
         return np.asarray(sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge)))
 
+    def squared_spread(self, directions: Doubles) -> float:
+        """Return the most that a unit sum of the directions, (n_directions, n), moves two utilities apart, squared."""
+        return max((problem.squared_spread(directions) for problem in self.problems), default=0.0)
+
     def scores(self, theta: Doubles) -> Doubles:
         """Return the gradient of each row's loss, not weighted, (n_rows, n).
 
