@@ -8,9 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 import manyclass
-from manyclass import SoftmaxClassifier, models
+from manyclass import SoftmaxClassifier, _core, models
 from manyclass.checks import seed_from
-from manyclass.training import blend
+from manyclass.training import blend, terms
 from manyclass.training.plan import HybridPlan
 from manyclass.training.state import Features, Points
 from manyclass.training.terms import features_of_classes
@@ -137,3 +137,78 @@ def test_training_goes_on_with_the_common_weight(seed):
         model.partial_fit(X[:2000], y[:2000], classes=np.arange(K))
         model.partial_fit(X[2000:], y[2000:])
         assert on_what_rows_have(model, X, seen) < 0.01
+
+
+def prefixes(seed, n_sequences, mean_length, n_items=60):
+    """Rows that are prefixes of made sequences, in a random order: sets of items, the next item, the sequence."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for s in range(n_sequences):
+        # Items of a sequence are near each other, so that the next one can be told; some come again.
+        items = (rng.integers(n_items) + rng.integers(0, 6, 2 + rng.poisson(mean_length - 1))) % n_items
+        rows += [(frozenset(items[: t + 1].tolist()), int(items[t + 1]), s) for t in range(len(items) - 1)]
+    return [rows[i] for i in rng.permutation(len(rows))]
+
+
+def matrix(rows, n_items=60):
+    X = sp.lil_array((len(rows), n_items), dtype=np.float32)
+    for i, (items, _, _) in enumerate(rows):
+        X[i, sorted(items)] = 1
+    return sp.csr_array(X), np.array([label for _, label, _ in rows])
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_the_rows_of_a_sequence_are_those_that_follow_by_their_sets(seed, most):
+    rows = prefixes(seed, 40, 3.0)
+    X, y = matrix(rows)
+    asked = np.random.default_rng(seed).choice(len(rows), 5, replace=False).astype(np.int32)
+    sets, with_label = [items for items, _, _ in rows], [items | {label} for items, label, _ in rows]
+    together, front = set(asked.tolist()), asked.tolist()
+    while front:
+        i = front.pop()
+        for found in (
+            [j for j, items in enumerate(sets) if items == with_label[i]],
+            [j for j, items in enumerate(with_label) if items == sets[i]],
+        ):
+            new = set(found) - together if len(found) <= most else set()
+            together |= new
+            front += sorted(new)
+    first = sum(len(items) == 1 for items in sets)
+    follow = sum(
+        any(after == items != before for after, before in zip(with_label, sets, strict=True))
+        for items in sets
+        if len(items) > 1
+    )
+    given = {"indptr": X.indptr.astype(np.int64), "features": X.indices, "next": y.astype(np.int32), "rows": asked}
+    a_sequence, following, found = _core.sequence_rows(**given, most=most)
+    assert found.tolist() == sorted(together)
+    assert a_sequence == len(rows) / first
+    assert following == pytest.approx(follow / (len(rows) - first))
+
+
+def test_rows_without_items_or_labels_are_of_no_sequence():
+    given = {"indptr": np.array([0, 0, 2]), "features": np.array([3, 4], np.int32), "next": np.array([-1, 7], np.int32)}
+    assert _core.sequence_rows(**given, rows=np.array([1], np.int32), most=3) == (np.inf, 0.0, [1])
+    with pytest.raises(ValueError, match="a row is out of range"):
+        _core.sequence_rows(**given, rows=np.array([2], np.int32), most=3)
+    with pytest.raises(ValueError, match="indptr does not fit"):
+        _core.sequence_rows(**given | {"indptr": np.array([0, 3, 2])}, rows=np.array([1], np.int32), most=3)
+
+
+@pytest.mark.parametrize(("mean_length", "whole"), [(2.5, True), (9.0, False)])
+def test_whole_sequences_are_held_out_where_they_are_short(seed, mean_length, whole, monkeypatch):
+    rows = prefixes(seed, int(2500 / mean_length), mean_length, 400)
+    X, y = matrix(rows, 400)
+    told = []
+    original = terms.best_mixture
+    monkeypatch.setattr(terms, "best_mixture", lambda *given: told.append(given[2]) or original(*given))
+    SoftmaxClassifier(model="hybrid", max_iter=1, n_models=1, random_state=seed).fit(X, y)
+    # Rows of classes that no other row has tell nothing, so that a few of those held out are missing.
+    n_held = int(0.05 * len(rows))
+    if not whole:
+        assert 0.9 * n_held <= told[0].shape[0] <= n_held
+        return
+    assert 1.5 * n_held <= told[0].shape[0] <= 3 * n_held
+    held = {tuple(told[0][[i]].indices.tolist()) for i in range(told[0].shape[0])}
+    sequences = {s for items, _, s in rows if len(items) > 2 and tuple(sorted(items)) in held}
+    assert np.mean([tuple(sorted(items)) in held for items, _, s in rows if s in sequences]) > 0.8

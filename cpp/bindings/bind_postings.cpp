@@ -4,6 +4,7 @@
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/train/postings.hpp"
+#include "manyclass/train/sequence_rows.hpp"
 #include "manyclass/train/support.hpp"
 #include "manyclass/weights/pair_lists.hpp"
 
@@ -110,6 +111,14 @@ void bind_postings(py::module_& m) {
       .def("sum", &weighted_sum, "a"_a, "x"_a, "b"_a, "y"_a);
   m.def("count_pairs", &count, py::kw_only(), "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "row_weights"_a,
         "indptr"_a, "classes"_a, "n_classes"_a, "counts"_a, "totals"_a);
+  m.def(
+      "sequence_rows",
+      [](std::span<const Offset> indptr, std::span<const Index> features, std::span<const Index> next,
+         std::span<const Index> rows, std::size_t most) {
+        const SequenceRows found = released([&] { return sequence_rows({indptr, features, next}, rows, most); });
+        return std::tuple(found.rows_a_sequence, found.share_following, array_of(found.together));
+      },
+      py::kw_only(), "indptr"_a, "features"_a, "next"_a, "rows"_a, "most"_a);
   const Fields<PostingsCall> fields = trainer_fields();
   list_fields(m, fields);
   m.def("postings_trainer", [fields](const py::kwargs& given) { return trainer(fields.of(given)); }, KeepAll());

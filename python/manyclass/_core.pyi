@@ -1103,6 +1103,14 @@ class PairUnion:
     def spread(self, numbers: NDArray[np.float32]) -> NDArray[np.float32]: ...
     def sum(self, a: float, x: NDArray[np.float32], b: float, y: NDArray[np.float32]) -> NDArray[np.float32]: ...
 
+def sequence_rows(
+    *,
+    indptr: NDArray[np.int64],
+    features: NDArray[np.int32],
+    next: NDArray[np.int32],
+    rows: NDArray[np.int32],
+    most: int,
+) -> tuple[float, float, NDArray[np.int32]]: ...
 def count_pairs(
     *,
     x: _Csr,

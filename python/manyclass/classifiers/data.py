@@ -124,7 +124,7 @@ def encoded(
     Parameters
     ----------
     data : tuple
-        What `fit` was given: X, y and sample_weight.
+        What `fit` was given: X, y and sample_weight. X may be rows that a fitted `SequenceEncoder` has made.
     encoder : Encoder or None
         How raw inputs are to become rows; None: texts by `TextVectorizer()`.
     before : Encoder or None
@@ -143,6 +143,9 @@ def encoded(
             return data, None
         encoder = TextVectorizer()
     if not encoder.takes(X):
+        columns = getattr(encoder, "column_labels", None)  # of a fitted one that knows them
+        if columns is not None and not isinstance(X, list) and np.shape(X)[1:] == (len(columns),):
+            return data, encoder
         kind = "str" if isinstance(encoder, TextVectorizer) else "lists of items"
         told = f"X is a {type(X).__name__} of {len(X)}" if isinstance(X, list) else f"X is a {type(X).__name__}"
         raise ValueError(f"{told}; vectorizer is {encoder!r}, for which it must be a list of {kind}")

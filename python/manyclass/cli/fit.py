@@ -311,7 +311,8 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vecto
         "seconds to read": f"{time.perf_counter() - begin:.2f}",
     }
     begin = time.perf_counter()
-    is_interrupted = _fit(args, model, rows, several=which == "all")
+    encoder = vectorizer if isinstance(vectorizer, SequenceEncoder) else None
+    is_interrupted = _fit(args, model, rows, encoder, several=which == "all")
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     if vectorizer is not None:
         model.vectorizer_ = vectorizer
@@ -326,9 +327,9 @@ def _which_labels(args: Arguments, data: Records) -> str:
     return "all" if several and args.estimator == "margin" else "first"
 
 
-def _fit(args: Arguments, model: Classifier, rows: Records, *, several: bool) -> bool:
-    """Fit the model; return whether Ctrl-C ended it, the model being the one reached before."""
-    how = {"max_seconds": args.max_seconds, **args.checkpoints.checked()}
+def _fit(args: Arguments, model: Classifier, rows: Records, encoder: SequenceEncoder | None, *, several: bool) -> bool:
+    """Fit the model to rows that the encoder made, if any; return whether Ctrl-C ended it, as it was before."""
+    how = {"max_seconds": args.max_seconds, "vectorizer": encoder, **args.checkpoints.checked()}
     labels = rows.labels
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
