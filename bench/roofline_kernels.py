@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from manyclass import AugmentReduceClassifier, SkipGram, SoftmaxClassifier, SphericalClusterIndex, _core, solvers
 from manyclass.checks import csr_parts
 from manyclass.datasets import load_xmc
-from manyclass.training.full_batch import kept_points
 from manyclass.training.local_family import LocalFamily
 from manyclass.words.objectives import NegativeSampling
 
@@ -222,7 +221,6 @@ def gradient(is_sparse):
         W = np.zeros((d, width) if is_sparse else (k, d))
         b, gradient, of_b = np.zeros(width if is_sparse else k), np.zeros_like(W), np.zeros(width if is_sparse else k)
         arrays = {"matrix": W, "intercept": b, "gradient": gradient, "intercept_gradient": of_b}
-        arrays["room"] = np.empty(kept_points(X, k) * k)  # as a fit by L-BFGS has it
         fixed = {
             "loss": "softmax",
             "x": x,
@@ -231,6 +229,8 @@ def gradient(is_sparse):
             "labels": y.astype(np.int32),
             "n_threads": 1,
         }
+        of_fit = _core.FullBatch(**fixed, alpha=0.0, fit_intercept=False)
+        arrays["room"] = np.empty(of_fit.n_kept * k)  # as a fit by L-BFGS has it
         work = {"multiply-add in double": 4 * n * k * used, "exp": n * k, "bytes updated": 16 * W.size}
         if not is_sparse:
             return Calls(lambda: _core.loss_and_gradient(**fixed, **arrays), work)

@@ -1,10 +1,13 @@
 // Exact passes over all points and classes: loss and gradient in double precision, the parts of a duality bound, and
 // steps on a block of classes.
+#include <memory>
+
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
 #include "manyclass/exact/block_steps.hpp"
 #include "manyclass/exact/duality_gap.hpp"
+#include "manyclass/exact/full_batch.hpp"
 #include "manyclass/exact/gradient.hpp"
 
 namespace manyclass {
@@ -90,6 +93,57 @@ double gradient(const GradientCall& call) {
     return loss_and_gradient(call.loss, data, of.labels, of.sample_weight, model, of.n_threads, of.isa, call.room,
                              call.gradient, call.intercept_gradient);
   });
+}
+
+struct FullBatchCall {
+  py::object x;
+  py::ssize_t n_features = 0;
+  FullBatchObjective of;
+};
+
+Fields<FullBatchCall> full_batch_fields() {
+  using Of = FullBatchObjective;
+  Fields<Of> of("FullBatchObjective");
+  of.needs<&Of::labels, &Of::n_classes, &Of::loss, &Of::alpha, &Of::fit_intercept, &Of::n_threads>();
+  of.takes<&Of::sample_weight, &Of::isa, &Of::room, &Of::nonzeros_a_feature>();
+  Fields<FullBatchCall> fields("FullBatch");
+  return fields.needs<&FullBatchCall::x, &FullBatchCall::n_features>().with<&FullBatchCall::of>(of);
+}
+
+void bind_full_batch(py::module_& m) {
+  const Fields<FullBatchCall> fields = full_batch_fields();
+  list_fields(m, fields);
+  py::class_<FullBatch>(m, "FullBatch")
+      .def(py::init([fields](const py::kwargs& given) {
+             FullBatchCall call = fields.of(given);
+             call.of.x = data_view(call.x, call.n_features);
+             return std::make_unique<FullBatch>(std::move(call.of));
+           }),
+           KeepAll())
+      .def(
+          "iterate",
+          [](FullBatch& self, double tolerance) { return released([&] { return self.iterate(tolerance); }); },
+          "tolerance"_a)
+      .def(
+          "read",
+          [](FullBatch& self, const Matrix<const float>& matrix, std::span<const float> intercept) {
+            self.read(matrix.data, matrix.width(), intercept);
+          },
+          "matrix"_a, "intercept"_a)
+      .def(
+          "write",
+          [](const FullBatch& self, const Matrix<float>& matrix, std::span<float> intercept) {
+            self.write(matrix.data, matrix.width(), intercept);
+          },
+          "matrix"_a, "intercept"_a)
+      .def_property_readonly("theta",
+                             [](const py::object& self) {
+                               const std::span<double> theta = self.cast<FullBatch&>().theta();
+                               return Array<double>(static_cast<py::ssize_t>(theta.size()), theta.data(), self);
+                             })
+      .def_property_readonly("value", &FullBatch::value)
+      .def_property_readonly("largest_slope", &FullBatch::largest_slope)
+      .def_property_readonly("n_kept", &FullBatch::n_kept);
 }
 
 struct TotalsCall {
@@ -210,6 +264,7 @@ Array<double> log_sums(const BlockCall& call) {
 
 void bind_gradient(py::module_& m) {
   bind_function(m, gradient_fields(), gradient);
+  bind_full_batch(m);
   bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
   bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);

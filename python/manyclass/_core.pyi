@@ -475,6 +475,36 @@ def loss_and_gradient(
     n_threads: int,
     isa: str = "auto",
 ) -> float: ...
+
+class FullBatch:
+    def __init__(
+        self,
+        *,
+        x: _Data,
+        n_features: int,
+        labels: NDArray[np.int32],
+        n_classes: int,
+        loss: str,
+        alpha: float,
+        fit_intercept: bool,
+        n_threads: int,
+        sample_weight: NDArray[np.float64] | None = ...,
+        isa: str = "auto",
+        room: int = ...,
+        nonzeros_a_feature: float = ...,
+    ) -> None: ...
+    def iterate(self, tolerance: float) -> bool: ...
+    def read(self, matrix: NDArray[np.float32], intercept: NDArray[np.float32]) -> None: ...
+    def write(self, matrix: NDArray[np.float32], intercept: NDArray[np.float32]) -> None: ...
+    @property
+    def theta(self) -> NDArray[np.float64]: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def largest_slope(self) -> float: ...
+    @property
+    def n_kept(self) -> int: ...
+
 def softmax_totals(
     *,
     x: _Data,
