@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from manyclass import AugmentReduceClassifier, SkipGram, SoftmaxClassifier, SphericalClusterIndex, _core, solvers
 from manyclass.checks import csr_parts
 from manyclass.datasets import load_xmc
-from manyclass.training.local_family import LocalFamily
 from manyclass.words.objectives import NegativeSampling
 
 LINE = 16  # floats
@@ -297,7 +296,7 @@ def local_steps(m):
         given = {"noise": "normal", "sampler": "uniform", "n_negatives": m, "learning_rate": 0.1, "n_jobs": 1}
         X, y = dense(n, d), labels(n, k)
         fit = passes_of(lambda t: AugmentReduceClassifier(max_iter=t, random_state=0, **given), X, y)
-        n_nodes = len(LocalFamily.of("normal", "normal", 0, 2).nodes)
+        n_nodes = len(_core.LocalFamily(noise="normal", name="normal", n_nodes=0, n_classes=2).nodes)
         return Passes(fit, {"exp": n * m * n_nodes, "multiply-add": 4 * n * (m + 1) * d})
 
     return make

@@ -13,7 +13,6 @@ from test_double_sum import FLOAT, finite_differences
 
 from manyclass import _core
 from manyclass.registry import names
-from manyclass.training.local_family import LocalFamily
 
 NOISES = [noise for noise in names("noise") if noise != "gumbel"]
 FAMILIES = names("local_family")
@@ -42,7 +41,7 @@ def plan_of(setting, isa):
         power=setting.gain_power,
         floor=setting.floor,
         isa=isa,
-        **({"family": setting.family.core} if setting.family else {}),
+        **({"family": setting.family} if setting.family else {}),
     )
 
 
@@ -68,7 +67,15 @@ def core_step(setting, point, mu, s, isa="auto", item=5):
 
 def setting_of(noise, family="normal", *, solver="sgd", local_step="natural", floor=0.0, n_nodes=5):
     gain = 1.0 if local_step == "natural" else 0.01
-    return twin.Setting(noise, solver, local_step, floor, LocalFamily.of(noise, family, n_nodes, 20), gain)
+    q = _core.LocalFamily(noise=noise, name=family, n_nodes=n_nodes, n_classes=20)
+    return twin.Setting(
+        noise,
+        solver,
+        local_step,
+        floor,
+        q,
+        gain,
+    )
 
 
 @pytest.mark.parametrize("solver", ["sgd", "implicit"])
@@ -169,7 +176,7 @@ def test_natural_steps_with_all_classes_reach_the_best_q(noise, family, seed):
 @pytest.mark.parametrize("noise", NOISES)
 def test_best_members_and_their_bounds_equal_the_twins(noise, family, seed):
     rng = np.random.default_rng(seed)
-    q = LocalFamily.of(noise, family, 7, 30)
+    q = _core.LocalFamily(noise=noise, name=family, n_nodes=7, n_classes=30)
     scores = (3 * rng.normal(size=(20, 30))).astype(np.float32)
     labels = rng.integers(30, size=20).astype(np.int32)
     d, counts = scores.astype(float) - scores[np.arange(20), labels][:, np.newaxis], rng.uniform(0, 3, (20, 30))

@@ -12,11 +12,10 @@ from reference.problems import as_storage, planted
 from scipy.special import log_softmax
 
 import manyclass
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.datasets import load_multiclass
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
-from manyclass.training.local_family import LocalFamily
 
 NOISES = names("noise")
 
@@ -89,7 +88,7 @@ def test_fits_end_at_the_maximum_of_the_bound(noise, family, seed):
     n_classes = 6
     X, y, _ = utilities(np.random.default_rng(seed), noise, 200, 2, n_classes, 2.0)
     gumbel = noise == "gumbel"
-    q = None if gumbel else LocalFamily.of(noise, family, 7, n_classes)
+    q = None if gumbel else _core.LocalFamily(noise=noise, name=family, n_nodes=7, n_classes=n_classes)
     minus_bound = optima.Objective(optima.log_loss if gumbel else optima.utility_bound(noise, q), X, y, n_classes)
     reached = {}
     for solver, learning_rate in ((solvers.Implicit(decay=0.97), 0.5), (solvers.SGD(decay=0.97), 0.1)):

@@ -18,7 +18,6 @@ from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.choosing.facts import Facts
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
-from manyclass.training.local_family import LocalFamily
 from manyclass.training.posterior import GaussianTraining
 
 BOTH = [noise for noise in names("noise") if noise != "gumbel"]
@@ -58,7 +57,7 @@ def minus_bound(noise, family, d, alpha, mu, s):
 @pytest.mark.parametrize("noise", BOTH)
 def test_slopes_and_curvatures_are_those_of_the_bound_by_finite_differences(noise, seed):
     rng = np.random.default_rng(seed)
-    family = LocalFamily.of(noise, "normal", 5, 9)
+    family = _core.LocalFamily(noise=noise, name="normal", n_nodes=5, n_classes=9)
     d, alpha = rng.normal(size=(1, 6)), rng.uniform(1, 3, (1, 6))
     terms, mu, s = utility_terms(noise, family, d, alpha, np.array([1.0]), np.array([0.6]), 0.3)
 
@@ -77,7 +76,7 @@ def test_slopes_and_curvatures_are_those_of_the_bound_by_finite_differences(nois
 def test_half_the_mean_curvature_is_the_slope_in_the_variance(noise, seed):
     # d/dvar E f(z + sqrt(var) zeta) by finite differences, zeta by quadrature, against E f'' / 2: what v is set by.
     rng = np.random.default_rng(seed)
-    family = LocalFamily.of(noise, "normal", 5, 9)
+    family = _core.LocalFamily(noise=noise, name="normal", n_nodes=5, n_classes=9)
     d, alpha, var = rng.normal(size=4), np.full(4, 2.0), 0.7
     zeta, weights = _core.gauss_rule(family="normal", n_nodes=25)
 

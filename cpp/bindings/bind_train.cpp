@@ -1,6 +1,7 @@
 // Training: trainers over a caller's arrays, which they keep alive, and the order of classes.
 #include <memory>
 
+#include "bindings/family_of_points.hpp"
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/step/schedule.hpp"
@@ -168,7 +169,7 @@ Fields<Plan> plan_fields() {
   fields.with<&Plan::settings>(settings);
   fields.with<&Plan::local_gain>(Fields<Gain>("Gain").takes<&Gain::gain, &Gain::power, &Gain::floor>());
   return fields.add("family", false, [](Plan& plan, py::handle family) {
-    plan.family = std::make_shared<const LocalFamily>(family.cast<const LocalFamily&>());
+    plan.family = std::make_shared<const LocalFamily>(family.cast<const FamilyOfPoints&>().of);
   });
 }
 
@@ -221,8 +222,6 @@ Fields<Stretch> stretch_fields() {
 }  // namespace
 
 void bind_train(py::module_& m) {
-  py::class_<LocalFamily>(m, "LocalFamily")
-      .def(py::init(&local_family), py::kw_only(), "name"_a, "nodes"_a, "weights"_a, "entropy"_a, "largest_scale"_a);
   bind_struct(m, plan_fields(), check_plan);
   bind_struct(m, state_fields(), [](const State&) {});
   bind_struct(m, label_arrays_fields(), [](const LabelArrays&) {});

@@ -1,5 +1,6 @@
 // Choice probabilities of random utility models, and the best members of augment and reduce's local family.
 #include "bindings/arrays.hpp"
+#include "bindings/family_of_points.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/exact/local_family.hpp"
 #include "manyclass/utility/probabilities.hpp"
@@ -60,19 +61,50 @@ auto best_local(const std::string& noise, const Matrix<const double>& d, std::sp
   return std::pair(locations, scales);
 }
 
-auto family_of(const std::string& noise, const std::string& family, Index n_nodes, Index n_classes) {
-  const FamilyForNoise made = family_for_noise(noise, family, n_nodes, n_classes);
-  return std::tuple(array_of(made.rule.nodes), array_of(made.rule.weights), made.entropy, made.largest_scale,
-                    made.start.mu, made.start.s);
+using Family = FamilyOfPoints;
+
+Family family_of(const std::string& noise, const std::string& name, Index n_nodes, Index n_classes) {
+  const FamilyForNoise made = family_for_noise(noise, name, n_nodes, n_classes);
+  return family_of_points(name, made.rule.nodes, made.rule.weights, made.entropy, made.largest_scale, made.start);
 }
 
-Array<double> local_bounds(const std::string& noise, const std::string& family, std::span<const float> scores,
-                           std::span<const Index> labels, std::span<const double> nodes,
-                           std::span<const double> weights, double mu, double s, int n_threads) {
+Array<double> local_bounds(const Family& q, const std::string& noise, std::span<const float> scores,
+                           std::span<const Index> labels, int n_threads) {
   auto bounds = empty_array<double>(labels.size());
   const std::span<double> out = mutable_view(bounds);
-  released([&] { best_bounds(noise, family, scores, labels, {nodes, weights}, {mu, s}, n_threads, best_isa(), out); });
+  const Rule rule{q.of.nodes, q.of.weights};
+  released([&] { best_bounds(noise, q.name, scores, labels, rule, q.start, n_threads, best_isa(), out); });
   return bounds;
+}
+
+py::tuple fields_of(const Family& q) {
+  return py::make_tuple(q.name, array_of(q.of.nodes), array_of(q.of.weights), q.of.entropy, q.of.largest_scale,
+                        q.start.mu, q.start.s);
+}
+
+void bind_local_family(py::module_& m) {
+  py::class_<Family>(m, "LocalFamily")
+      .def(py::init(&family_of), py::kw_only(), "noise"_a, "name"_a, "n_nodes"_a, "n_classes"_a)
+      .def("best_bounds", local_bounds, "noise"_a, "scores"_a, "labels"_a, "n_threads"_a)
+      .def_readonly("name", &Family::name)
+      .def_property_readonly("nodes", [](const Family& q) { return array_of(q.of.nodes); })
+      .def_property_readonly("weights", [](const Family& q) { return array_of(q.of.weights); })
+      .def_property_readonly("entropy", [](const Family& q) { return q.of.entropy; })
+      .def_property_readonly("largest_scale", [](const Family& q) { return q.of.largest_scale; })
+      .def_property_readonly("mu", [](const Family& q) { return q.start.mu; })
+      .def_property_readonly("s", [](const Family& q) { return q.start.s; })
+      .def("__repr__",
+           [](const Family& q) {
+             const py::str form(
+                 "LocalFamily(name={!r}, nodes={!r}, weights={!r}, entropy={!r}, largest_scale={!r}, mu={!r}, s={!r})");
+             return form.attr("format")(*fields_of(q));
+           })
+      .def(py::pickle([](const Family& q) { return fields_of(q); },
+                      [](const py::tuple& f) {
+                        const auto nodes = f[1].cast<std::vector<double>>(), weights = f[2].cast<std::vector<double>>();
+                        return family_of_points(f[0].cast<std::string>(), nodes, weights, f[3].cast<double>(),
+                                                f[4].cast<double>(), {f[5].cast<double>(), f[6].cast<double>()});
+                      }));
 }
 
 auto bounds_of_utilities(const std::string& noise, const Matrix<const double>& f, std::span<const Index> labels,
@@ -96,10 +128,8 @@ void bind_utilities(py::module_& m) {
   m.def("sampled_utility_log_probabilities", sampled_log_probabilities, py::kw_only(), noise, psi, labels,
         "n_samples"_a, "seed"_a, n_threads, isa);
   m.def("best_local", best_local, py::kw_only(), noise, "d"_a, "counts"_a, nodes, weights, mu, s, n_threads);
-  m.def("best_local_bounds", local_bounds, py::kw_only(), noise, "family"_a, "scores"_a, labels, nodes, weights, mu, s,
-        n_threads);
   m.def("utility_bounds", bounds_of_utilities, py::kw_only(), noise, "f"_a, labels, mu, s);
-  m.def("local_family", family_of, py::kw_only(), noise, "family"_a, "n_nodes"_a, "n_classes"_a);
+  bind_local_family(m);
   m.def(
       "gauss_rule",
       [](const std::string& family, Index n_nodes) {

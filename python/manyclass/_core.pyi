@@ -59,17 +59,6 @@ def reorder_rows(weights: NDArray[np.float32], source: NDArray[np.int32]) -> Non
 # `skip_gram_trainer` and others that take keywords alone.
 fields: dict[str, dict[str, bool]]
 
-class LocalFamily:
-    def __init__(
-        self,
-        *,
-        name: str,
-        nodes: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        entropy: float,
-        largest_scale: float,
-    ) -> None: ...
-
 class Plan:
     def __init__(
         self,
@@ -416,18 +405,6 @@ def best_local(
     s: float,
     n_threads: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def best_local_bounds(
-    *,
-    noise: str,
-    family: str,
-    scores: NDArray[np.float32],
-    labels: NDArray[np.int32],
-    nodes: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    mu: float,
-    s: float,
-    n_threads: int,
-) -> NDArray[np.float64]: ...
 def utility_bounds(
     *,
     noise: str,
@@ -436,9 +413,29 @@ def utility_bounds(
     mu: NDArray[np.float64],
     s: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
-def local_family(
-    *, noise: str, family: str, n_nodes: int, n_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float, float, float]: ...
+
+class LocalFamily:
+    def __init__(self, *, noise: str, name: str, n_nodes: int, n_classes: int) -> None: ...
+    def best_bounds(
+        self, noise: str, scores: NDArray[np.float32], labels: NDArray[np.int32], n_threads: int
+    ) -> NDArray[np.float64]: ...
+    def __getstate__(self, /) -> tuple[Any, ...]: ...
+    def __setstate__(self, arg0: tuple[Any, ...]) -> None: ...
+    @property
+    def nodes(self) -> NDArray[np.float64]: ...
+    @property
+    def weights(self) -> NDArray[np.float64]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def entropy(self) -> float: ...
+    @property
+    def largest_scale(self) -> float: ...
+    @property
+    def mu(self) -> float: ...
+    @property
+    def s(self) -> float: ...
+
 def gauss_rule(*, family: str, n_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def utility_probabilities(
     *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_ndtr, logit, logsumexp, ndtri_exp, wrightomega
 
-from manyclass.training.local_family import LocalFamily
+from manyclass import _core
 from reference.epoch import Fit, Training
 from reference.rng import Rng
 from reference.steps import Answer, Floats, Point, _root
@@ -87,7 +87,7 @@ class Setting:
     solver: str
     local_step: str
     floor: float
-    family: LocalFamily | None
+    family: _core.LocalFamily | None
     gain: float = 1.0
     gain_power: float = 0.9
 
@@ -186,7 +186,7 @@ class BoundTraining(Training):
         o = self.options
         family = None
         if o.noise != "gumbel":
-            family = LocalFamily.of(o.noise, o.local_family, o.n_nodes, n_classes)
+            family = _core.LocalFamily(noise=o.noise, name=o.local_family, n_nodes=o.n_nodes, n_classes=n_classes)
             self.carried[:] = family.mu
             self.scales = np.full(len(labels), family.s)
         natural = o.local_step == "natural"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
-from manyclass.training.local_family import LocalFamily
+from manyclass import _core
 from reference.augment_reduce import LAWS
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,9 @@ def best_member(
     return mu, s
 
 
-def best_bounds(noise: str, scores: NDArray[np.float32], labels: NDArray[np.int32], family: LocalFamily) -> Floats:
+def best_bounds(
+    noise: str, scores: NDArray[np.float32], labels: NDArray[np.int32], family: _core.LocalFamily
+) -> Floats:
     """Return the largest bound of each point's log-probability, all classes in it, in nats.
 
     The best q by the family's own rule; its bound, which is one for every q, by a rule of 41 nodes.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.training.local_family import LocalFamily
+from manyclass import _core
 from reference.augment_reduce import LAWS, draw
 from reference.rng import VISIT_ORDER, Rng, shuffled
 from reference.selections import Choice, uniform
@@ -34,7 +34,7 @@ def gumbel_terms(d: Floats, alpha: Floats, u: Floats, gain: float) -> tuple[Term
 
 
 def utility_terms(
-    noise: str, family: LocalFamily, d: Floats, alpha: Floats, mu: Floats, s: Floats, gain: float
+    noise: str, family: _core.LocalFamily, d: Floats, alpha: Floats, mu: Floats, s: Floats, gain: float
 ) -> tuple[Terms, Floats, Floats]:
     """Terms at the new q = (mu, s) of each point, and that q."""
     law, nodes, weights = LAWS[noise], family.nodes, family.weights
@@ -68,7 +68,7 @@ class Posterior:
     labels: NDArray[np.int64]
     n_classes: int
     noise: str
-    family: LocalFamily | None
+    family: _core.LocalFamily | None
     n_negatives: int
     alpha: float
     batch: int

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import figures
 from manyclass.choosing.choice import Chosen, Taking, told
@@ -19,7 +20,6 @@ from manyclass.parts import Given, Part, part_name, resolve_part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, search_name
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
-from manyclass.training.local_family import LocalFamily
 from manyclass.training.pairs import OFFSET, ROUNDING
 from manyclass.training.plan import (
     AnyPlan,
@@ -231,7 +231,7 @@ def points_plan(choice: Choice) -> Planned:
     return planned(choice, plan, told(choice, given, of_solver, linear_model(choice.chosen)))
 
 
-def utility_plan(choice: Choice, noise: str, local: Part, family: LocalFamily | None) -> PointsPlan:
+def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFamily | None) -> PointsPlan:
     """Return the plan of an AugmentReduceClassifier, with this local step and family."""
     given = Taking.of(choice, "noise", "local_step", "posterior")
     fields, of_solver = _point_fields(choice, given)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
@@ -30,7 +31,6 @@ from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, P
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.incremental import Call
-from manyclass.training.local_family import TIGHTEST, LocalFamily
 from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
@@ -42,6 +42,10 @@ from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import LARGEST
 
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
+# The family with the tightest bound, where that is not the noise's own. Gaps in nats at equal scores of 2, 10 and 1,000
+# classes, normal noise: .002, .013, .045 with normal q; logistic noise: .024, .002, .000 with Gumbel q and .014, .083,
+# .143 with the paper's logistic q.
+TIGHTEST = {"logistic": "gumbel"}
 GAINS = ("gain", "gain_power", "floor")  # of local steps
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
 if TYPE_CHECKING:  # as `solvers.SolverName`
@@ -62,7 +66,7 @@ class ChosenUtility:
     posterior: Part | None
 
 
-def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
+def family_of(parameters: Parameters, n_classes: int) -> _core.LocalFamily:
     """Return the family of q; there is none to choose for Gumbel noise."""
     noise = parameters["noise"]
     local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
@@ -70,7 +74,7 @@ def family_of(parameters: Parameters, n_classes: int) -> LocalFamily:
     auto = TIGHTEST.get(noise, noise) if local.name == "natural" else noise
     name = auto if asked["family"] == "auto" else asked["family"]
     n_nodes = 0 if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
-    return LocalFamily.of(noise, name, n_nodes, n_classes)
+    return _core.LocalFamily(noise=noise, name=name, n_nodes=n_nodes, n_classes=n_classes)
 
 
 class UtilityPlanner(Planner):

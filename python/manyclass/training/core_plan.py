@@ -54,5 +54,5 @@ def core_plan(plan: PointsPlan, n_classes: int, **more: Any) -> _core.Plan:
     utility = plan.utility
     if utility is not None:
         made |= {name: getattr(utility, name) for name in ("noise", "local_step", "gain", "floor")}
-        made |= {"power": utility.gain_power, "family": utility.family and utility.family.core}
+        made |= {"power": utility.gain_power, "family": utility.family}
     return _core.Plan(**made, **more)

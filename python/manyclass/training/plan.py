@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import _core
-from manyclass.training.local_family import LocalFamily
 from manyclass.weights.arrays import Ids
 
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
@@ -156,14 +155,16 @@ class Utility:
         The noise of the utilities.
     local_step : str
     family : LocalFamily or None
-        The family of q; none for Gumbel noise.
+        The family of q, its rule for expectations and where points start; none for Gumbel noise. The latent variable
+        is the noise e of the label's utility, q(e) its approximate posterior given the label: e = mu + s v with v
+        standard normal, logistic or Gumbel (Ruiz et al. 2018, eq. 6-7).
     gain, gain_power, floor : float
         The gain of the local step, its power, and its least value.
     """
 
     noise: str
     local_step: str
-    family: LocalFamily | None
+    family: _core.LocalFamily | None
     gain: float
     gain_power: float
     floor: float
