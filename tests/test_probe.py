@@ -10,9 +10,9 @@ from reference.problems import planted
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from manyclass import AugmentReduceClassifier, SoftmaxClassifier, solvers
+from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.choosing import figures, planning
-from manyclass.training.core_training import FEWEST, FREE, MOST, SHARE, Probe, Signs
+from manyclass.training.core_training import Probe, Signs
 from manyclass.training.plan import Labels
 
 
@@ -82,6 +82,8 @@ def test_it_is_told_of_random_utilities(seed):
 
 # Which points and passes
 
+FREE, FEWEST, MOST, SHARE = int(_core.Probe.free_pairs), 16, 256, _core.Probe.share
+
 
 def probe(n_points, n_classes, **parameters):
     max_iter = parameters.pop("max_iter", 20)
@@ -105,7 +107,7 @@ def probe(n_points, n_classes, **parameters):
 def test_looks_are_as_many_as_training_hides(n_points, n_classes, parameters, size, after):
     found = probe(n_points, n_classes, **parameters)
     assert len(found.labels) == found.x.shape[0] == size
-    assert found.after == after
+    assert set(found.core.passes) == after
     rows = found.x[:, 0].astype(int)
     np.testing.assert_array_equal(found.labels.ids, rows % n_classes)  # the points' own labels
     assert len(set(rows)) == size
@@ -237,9 +239,9 @@ def test_a_ridge_is_a_part_of_what_may_rise(seed):
 )
 def test_verdicts(looks, told):
     found = probe(20, 5)
-    assert found.least_rise == 0.25 * 2.0
-    found.looks = looks
-    verdict = found.verdict()
+    assert found.core.least_rise == 0.25 * 2.0
+    found.core.looks = looks
+    verdict = found.core.verdict()
     assert verdict is None if told is None else told in verdict
 
 
@@ -250,7 +252,7 @@ def test_a_look_is_the_exact_loss_and_stops_what_is_no_number(seed):
     losses = logsumexp(z.astype(float), axis=1) - z[np.arange(40), found.labels.ids]
     state = SimpleNamespace(log_losses=lambda x, labels: losses)
     assert not found.look(state, 3)
-    assert found.looks == {3: (pytest.approx(losses.mean()), pytest.approx(losses.std() / np.sqrt(40)))}
+    assert found.core.looks == {3: (pytest.approx(losses.mean()), pytest.approx(losses.std() / np.sqrt(40)))}
     for loss, stops in ((50.0, False), (np.nan, True), (np.inf, True)):
         state.log_losses = lambda x, labels, loss=loss: np.full(40, loss)
         assert found.look(state, 4) == stops
@@ -265,5 +267,5 @@ def test_a_look_at_several_labels_is_their_cross_entropy(seed):
     log_p = z - logsumexp(z.astype(float), axis=1, keepdims=True)
     expected = [-log_p[0, [0, 2]].sum(), -log_p[1, 1], -log_p[2, [0, 3, 4]].sum()]
     found.look(SimpleNamespace(scores=lambda x: z), 1)
-    assert found.looks[1][0] == pytest.approx(np.mean(expected), rel=1e-6)
+    assert found.core.looks[1][0] == pytest.approx(np.mean(expected), rel=1e-6)
     assert found.look(SimpleNamespace(scores=lambda x: np.full((3, 5), np.nan, dtype=np.float32)), 2)

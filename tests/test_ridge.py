@@ -64,7 +64,7 @@ def test_a_ridge_is_taken_that_is_clearly_better_than_1_over_n(seed):
 
 def test_a_ridge_that_is_better_by_chance_is_not_taken(seed, monkeypatch):
     X, y = noise(seed)
-    monkeypatch.setattr("manyclass.choosing.planning.standard_error", lambda *_: 1e3)
+    monkeypatch.setattr("manyclass._core.mean_and_error", lambda *_: (0.1, 1e3))
     alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
     assert alpha == figures.PRIOR / 100 != min(tried, key=tried.get)
 

@@ -11,14 +11,16 @@ import scipy.sparse as sp
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import murmurhash3_32
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
 from manyclass.classifiers import memory
-from manyclass.classifiers.memory import Footprint, bytes_from, fitted_in
+from manyclass.classifiers.memory import bytes_from, fitted_in
 from manyclass.datasets import Stream
 from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
-FEW = memory.BESIDE + (1 << 19)  # bytes for which D features of K classes are too many
+# What cpp/manyclass/train/footprint.cpp has.
+BESIDE, LEAST_FEATURES, LEAST_ROWS, ENOUGH_ROWS = 128 << 20, 64, 256, 16_384
+FEW = BESIDE + (1 << 19)  # bytes for which D features of K classes are too many
 
 
 @pytest.fixture
@@ -55,13 +57,18 @@ def test_what_are_no_bytes_is_refused():
             bytes_from(value)
 
 
+def footprint(*values):
+    names = ("n_features", "n_classes", "copies", "dim", "row", "stored", "window")
+    return _core.Footprint(**dict(zip(names, values, strict=True)))
+
+
 def test_what_is_chosen_fits_and_hardly_more_would(seed):
     rng = np.random.default_rng(seed)
     for _ in range(200):
         row, window = float(rng.integers(50, 5000)), int(rng.integers(1, 5))
         shape = int(10 ** rng.uniform(1, 6)), int(10 ** rng.uniform(0.5, 5))
         dim = None if rng.random() < 0.7 else int(rng.integers(1, 300))
-        found = Footprint(*shape, int(rng.integers(1, 4)), dim, row, row / 8, window)
+        found = footprint(*shape, int(rng.integers(1, 4)), dim, row, row / 8, window)
         n_bytes = 10 ** rng.uniform(8.2, 11)
         if n_bytes < found.least():
             with pytest.raises(ValueError, match="max_memory is '9B'; ") as error:
@@ -74,11 +81,11 @@ def test_what_is_chosen_fits_and_hardly_more_would(seed):
         assert 1 <= n_rows <= memory.MOST_ROWS
         assert n_rows == memory.MOST_ROWS or used.total(n_rows + 1) > n_bytes
         if features is not None:
-            assert min(memory.LEAST_FEATURES, found.n_features) <= features < found.n_features
-            room = n_bytes - memory.BESIDE
+            assert min(LEAST_FEATURES, found.n_features) <= features < found.n_features
+            room = n_bytes - BESIDE
             more = found.with_features(features + 1).of_model()
-            assert more > 0.75 * room or more + memory.LEAST_ROWS * found.of_rows() > room
-            assert found.rows_within(n_bytes) < memory.ENOUGH_ROWS
+            assert more > 0.75 * room or more + LEAST_ROWS * found.of_row() > room
+            assert found.rows_within(n_bytes) < ENOUGH_ROWS
 
 
 # Hashing
@@ -179,7 +186,7 @@ def test_partial_fit_begins_hashed_and_goes_on_so(rows):
 def test_names_of_hashed_features_are_compared(rows):
     X, y = rows
     frame = pandas.DataFrame(X[:, :300].toarray(), columns=[f"f{j}" for j in range(300)])
-    found = Footprint(300, K, 2, None, *memory.measured(frame, y), 1)
+    found = footprint(300, K, 2, None, *memory.measured(frame, y), 1)
     enough = found.with_features(150).total(100)
     model = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)
     model.fit(Stream(frame, y, rows=100), classes=np.arange(K), max_memory=int(enough) + 1)

@@ -259,7 +259,7 @@ def test_the_probe_weighs_its_points(seed):
     probe = Probe(np.zeros((40, 1)), labels, 3, Signs(at_zero=1.0, n_drawn=3), 1, weights)
     probe._losses = lambda state: found
     probe.look(None, 1)
-    mean, error = probe.looks[1]
+    mean, error = probe.core.looks[1]
     assert mean == pytest.approx(np.average(found, weights=weights))
     # The delta method for a ratio of means.
     assert error == pytest.approx(np.sqrt(np.sum(weights**2 * (found - mean) ** 2)) / weights.sum())

@@ -35,7 +35,9 @@ PYBIND11_MODULE(_core, m) {
   bind_losses(m);
   bind_math(m);
   bind_parts(m);
+  bind_plans(m);
   bind_postings(m);
+  bind_probe(m);
   bind_search(m);
   bind_skip_gram(m);
 }

@@ -25,30 +25,58 @@ OwnedSupport rows_of_features(const CsrView& x) {
   return found;
 }
 
-}  // namespace
-
-OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count) {
+// Calls f(feature, classes, counts) for each feature that `wanted` is true of, with the sorted classes that rows with it
+// have and how many rows have each, by class.
+template <class Wanted, class F>
+void for_each_feature(const CsrView& x, const Excluded& labels, Index n_classes, const Wanted& wanted, const F& f) {
   check(labels, static_cast<std::size_t>(x.n_rows()), static_cast<std::size_t>(n_classes), "labels");
-  if (min_count < 1) throw std::invalid_argument("min_count must be at least 1");
   const OwnedSupport rows = rows_of_features(x);
-  OwnedSupport support;
-  support.indptr = {0};
   std::vector<Index> counts(static_cast<std::size_t>(n_classes)), seen;
   for (Index j = 0; j < x.n_cols; ++j) {
+    if (!wanted(j)) continue;
     for (const Index i : Excluded{rows.indptr, rows.classes}.of(static_cast<std::size_t>(j))) {
       for (const Index k : labels.of(static_cast<std::size_t>(i))) {
         if (counts[static_cast<std::size_t>(k)]++ == 0) seen.push_back(k);
       }
     }
     std::ranges::sort(seen);
-    for (const Index k : seen) {
-      if (counts[static_cast<std::size_t>(k)] >= min_count) support.classes.push_back(k);
-      counts[static_cast<std::size_t>(k)] = 0;
-    }
+    f(j, seen, counts);
+    for (const Index k : seen) counts[static_cast<std::size_t>(k)] = 0;
     seen.clear();
-    support.indptr.push_back(static_cast<Offset>(support.classes.size()));
   }
+}
+
+}  // namespace
+
+OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count) {
+  if (min_count < 1) throw std::invalid_argument("min_count must be at least 1");
+  OwnedSupport support;
+  support.indptr = {0};
+  for_each_feature(
+      x, labels, n_classes, [](Index) { return true; },
+      [&](Index, const std::vector<Index>& seen, const std::vector<Index>& counts) {
+        for (const Index k : seen) {
+          if (counts[static_cast<std::size_t>(k)] >= min_count) support.classes.push_back(k);
+        }
+        support.indptr.push_back(static_cast<Offset>(support.classes.size()));
+      });
   return support;
+}
+
+std::vector<std::int64_t> weights_met(const CsrView& x, const Excluded& labels, Index n_classes,
+                                      std::span<const std::int64_t> times, std::span<const Index> least) {
+  if (times.size() != static_cast<std::size_t>(x.n_cols)) throw std::invalid_argument("times must have all features");
+  std::vector<std::int64_t> found(least.size());
+  for_each_feature(
+      x, labels, n_classes, [&](Index j) { return times[static_cast<std::size_t>(j)] != 0; },
+      [&](Index j, const std::vector<Index>& seen, const std::vector<Index>& counts) {
+        for (std::size_t l = 0; l < least.size(); ++l) {
+          const auto n =
+              std::ranges::count_if(seen, [&](Index k) { return counts[static_cast<std::size_t>(k)] >= least[l]; });
+          found[l] += times[static_cast<std::size_t>(j)] * n;
+        }
+      });
+  return found;
 }
 
 }  // namespace manyclass

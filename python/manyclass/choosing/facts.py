@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.checks import made_once
+from manyclass import _core
+from manyclass.checks import csr_parts, made_once
 from manyclass.choosing import figures
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Matrix, as_csr, row_norms_sq
@@ -124,15 +125,10 @@ def weights_met(
     if csr.nnz == 0:
         return dict.fromkeys(counts, 0.0)
     drawn = csr.indices[np.random.default_rng(0).integers(0, csr.nnz, n_drawn)]
-    features, times = np.unique(drawn, return_counts=True)
-    some = csr[:, features]
-    ones = sp.csr_array((np.ones(some.nnz, np.int32), some.indices, some.indptr), shape=some.shape)
-    lists = sp.csr_array(
-        (np.ones(len(labels.ids), np.int32), labels.ids, labels.indptr), shape=(len(labels), n_classes)
-    )
-    together = sp.csc_array(lists.T @ ones)
-    weight = np.repeat(times, np.diff(together.indptr)) / n_drawn * csr.nnz / len(labels)
-    return {least: float(weight[together.data >= least].sum()) for least in counts}
+    times = np.bincount(drawn, minlength=csr.shape[1])
+    given = (csr_parts(csr), csr.shape[1], labels.indptr, labels.ids, n_classes, times)
+    met = _core.weights_met(*given, list(counts))
+    return {least: n / n_drawn * csr.nnz / len(labels) for least, n in zip(counts, met, strict=True)}
 
 
 def least_count(met: Mapping[int, float]) -> int | None:

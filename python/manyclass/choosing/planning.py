@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import full_plan, hybrid_plan, pairs_plan, points_plan, softmax_batches_plan
@@ -37,14 +38,14 @@ from manyclass.choosing.trials import (
 )
 from manyclass.models import MODELS
 from manyclass.parts import Parameters
-from manyclass.training.core_training import Watch, standard_error
+from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import AnyPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
 from manyclass.training.progress import progress_bar
 from manyclass.training.state import Points
 from manyclass.training.validation import fork
 from manyclass.training.weighting import some_of
-from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 # Models are compared on two draws, since each has few held-out rows, whose losses are averaged together. They are not
@@ -251,7 +252,8 @@ def cross_validated_ridge(
                 break
     best = min(tried, key=lambda alpha: tried[alpha])
     gain = losses[prior] - losses[best]
-    chosen = best if np.average(gain, weights=r) > standard_error(gain, r) else prior
+    mean, error = _core.mean_and_error(gain, NO_DOUBLES if r is None else r)
+    chosen = best if mean > error else prior
     trials.choose("alpha", chosen)
     return chosen, tried
 

@@ -288,24 +288,6 @@ def with_rate(plan: PointsPlan, factor: float, *, u_follows: bool) -> PointsPlan
     )
 
 
-# Passes of which each is summed; what millions of more passes add to it is found by their means, to a part in 500.
-SUMMED = 1000
-
-
-def sum_of_steps(plan: PointsPlan) -> float:
-    """Return the sum of the step sizes of all passes, that of the first being 1."""
-
-    def step(n_pass: int) -> float:
-        return _core.step_size(plan.schedule.name, 1.0, plan.schedule.decay, n_pass)
-
-    total, first = sum(step(n_pass) for n_pass in range(min(SUMMED, plan.max_iter))), SUMMED
-    while first < plan.max_iter:
-        last = min(first + first // 10, plan.max_iter)
-        total += (last - first) * (step(first) + step(last - 1)) / 2
-        first = last
-    return total
-
-
 def best_rate(
     trials: Trials,
     plan: PointsPlan,
@@ -377,7 +359,8 @@ def best_rate(
     chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
     trials.choose("learning_rate", *chosen, lines=lines)
     best = (min(good) + max(good)) / 2
-    return with_rate(plan, factor(best) * min(1.0, figures.SUM_OF_STEPS / sum_of_steps(plan)), u_follows=u_follows)
+    sum_of_steps = _core.sum_of_steps(plan.schedule.name, plan.schedule.decay, plan.max_iter)
+    return with_rate(plan, factor(best) * min(1.0, figures.SUM_OF_STEPS / sum_of_steps), u_follows=u_follows)
 
 
 def best_ridge(

@@ -33,26 +33,20 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.datasets.csr import is_sparse
-from manyclass.weights.arrays import LINE
 
 UNITS = {"": 1, "B": 1}
 UNITS |= {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}
 UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
 
-BESIDE = 128 << 20
-AT_ONCE, LONGER = 3, 1.5  # windows in memory; rows against the mean of the first ones
-OF_VALUE, OF_ROW, OF_FEATURE, OF_CLASS = 64, 128, 64, 64
-MOST_ROWS, ENOUGH_ROWS, LEAST_ROWS = 1 << 20, 1 << 14, 1 << 8
-LEAST_FEATURES = 64  # of hashed ones: with fewer nothing is told apart
-CARRIED, FOR_CARRIED = 8, 0.125
-FOR_WINDOWS = 0.25  # of the memory, where features are hashed
+MOST_ROWS = 1 << 20
+CARRIED, FOR_CARRIED = 8, 0.125  # bytes of what a row carries, and their share of the memory
 
 
 def bytes_from(given: int | str) -> int:
@@ -80,75 +74,6 @@ def bytes_from(given: int | str) -> int:
     return int(found)
 
 
-@dataclass(frozen=True)
-class Footprint:
-    """What the bytes of a training depend on.
-
-    Attributes
-    ----------
-    n_features, n_classes : int
-    copies : int
-        Of the model.
-    dim : int or None
-        Length of embeddings; None: a linear model.
-    row, stored : float
-        Bytes and stored values of a row of X and its labels, in the mean.
-    window : int
-        Parts that are read at once.
-    """
-
-    n_features: int
-    n_classes: int
-    copies: int
-    dim: int | None
-    row: float
-    stored: float
-    window: int
-
-    def of_model(self) -> float:
-        """Return the bytes of the model."""
-        if self.dim is None:
-            matrices = max(self.n_features * _padded(self.n_classes), self.n_classes * _padded(self.n_features + 1))
-        else:
-            matrices = (self.n_features + self.n_classes) * _padded(self.dim + 1)
-        return 4.0 * self.copies * matrices + OF_FEATURE * self.n_features + OF_CLASS * self.n_classes
-
-    def of_rows(self) -> float:
-        """Return the bytes that each row of a part takes."""
-        return AT_ONCE * self.window * self.row * LONGER + OF_VALUE * self.stored + OF_ROW
-
-    def total(self, rows: int) -> float:
-        """Return all bytes, of parts of so many rows."""
-        return self.of_model() + rows * self.of_rows() + BESIDE
-
-    def with_features(self, n_features: int) -> Footprint:
-        """Return it with another number of features."""
-        return replace(self, n_features=n_features)
-
-    def least(self, rows: int = LEAST_ROWS) -> float:
-        """Return the bytes below which nothing can be trained: few hashed features, and parts of so many rows."""
-        model = self.with_features(min(self.n_features, LEAST_FEATURES)).of_model()
-        return BESIDE + max(model + rows * self.of_rows(), model / (1 - FOR_WINDOWS))
-
-    def rows_within(self, n_bytes: float) -> int:
-        """Return the rows of a part that there is room for; none or less: the model alone is too large."""
-        return int((n_bytes - self.of_model() - BESIDE) // self.of_rows())
-
-    def features_within(self, n_bytes: float, rows: int = LEAST_ROWS) -> int:
-        """Return how many hashed features there is room for beside windows, of parts of so many rows at least."""
-        room = n_bytes - BESIDE
-        room -= max(FOR_WINDOWS * room, rows * self.of_rows())
-        low, high = 0, self.n_features  # by bisection, since `of_model` has steps
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.with_features(middle).of_model() <= room else (low, middle - 1)
-        return low
-
-
-def _padded(n: int) -> int:
-    return -(-n // LINE) * LINE
-
-
 def measured(X: Any, y: Any) -> tuple[float, float]:
     """Return bytes and stored values of a row, in the mean over the rows of a part."""
     n = max(1, X.shape[0])
@@ -164,7 +89,7 @@ def _measured(X: Any) -> tuple[float, float]:
 
 
 def fitted_in(
-    found: Footprint, n_bytes: float, rows: int, given: int | str, *, may_hash: bool
+    found: _core.Footprint, n_bytes: float, rows: int, given: int | str, *, may_hash: bool
 ) -> tuple[int, int | None]:
     """Return the rows of a part, at most `rows`, and how many features there are to be after hashing; None: all.
 
@@ -173,17 +98,12 @@ def fitted_in(
     ValueError
         If there is too little memory, with what was `given` and the least that works.
     """
-    fit, least_rows = min(found.rows_within(n_bytes), rows), min(LEAST_ROWS, rows)
-    if fit >= min(ENOUGH_ROWS, rows) or (not may_hash and fit >= least_rows):
-        return fit, None
-    least = found.least(least_rows) if may_hash else found.total(least_rows)
-    if n_bytes < least:
+    fit = found.within(n_bytes, rows, may_hash)
+    if fit is None:
+        least = math.ceil(found.needed(rows, may_hash) / 2**20)
         raise ValueError(
             f"max_memory is {given!r}; {found.n_classes} classes"
-            f"{'' if may_hash else f' and {found.n_features} features'} need at least {math.ceil(least / 2**20)}MiB "
+            f"{'' if may_hash else f' and {found.n_features} features'} need at least {least}MiB "
             "(help(manyclass.classifiers.memory) has the formula)"
         )
-    features = found.features_within(n_bytes, least_rows)
-    if features == found.n_features:
-        return fit, None
-    return min(found.with_features(features).rows_within(n_bytes), rows), features
+    return fit

@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.choosing import figures
-from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, Footprint, bytes_from, fitted_in, measured
+from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, find_positions, sorted_classes
@@ -263,7 +264,9 @@ def within_memory(
     dim = _dim(parameters, state, several=is_sparse(y))
     hashing = None if state is None else state.hashing
     n_features = X.n_features if hashing is None else hashing.n_rows
-    found = Footprint(n_features, n_classes, copies, dim, *measured(some, y), X.window)
+    row, stored = measured(some, y)
+    shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "dim": dim, "copies": copies}
+    found = _core.Footprint(**shape, row=row, stored=stored, window=X.window)
     most = X.rows if X.rows_given else MOST_ROWS // X.window
     for_rows = CARRIED * (X.n_rows or 0)
     keeps = 0 < for_rows <= FOR_CARRIED * n_bytes and n_bytes - for_rows >= found.least()

@@ -26,25 +26,9 @@ from manyclass.training.passes import drive, warn_user
 from manyclass.training.plan import FullBatchPlan, Labels, Plan
 from manyclass.training.squares import Squares
 from manyclass.training.validation import UNUSED_SCALE, Validation
-from manyclass.training.weighting import taken
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
-
-# All looks but the last take at most SHARE of the multiplications of the training itself or, where that is more, score
-# FREE pairs of a point and a class, which takes a few hundredths of a second.
-SHARE = 0.02
-FREE = 1_000_000
-FEWEST, MOST = 16, 256  # points
-# A look at probabilities of random utilities is an integral over the noise at this many nodes or more.
-COST_OF_NOISE = 100
-# In units of the loss of W = 0 and beyond twice the standard error: a loss so high or a rise by so much is no noise of
-# steps that learn. (Where labels are random, steps of the default size end at up to 1.09.)
-TOO_HIGH, TOO_MUCH = 1.1, 0.25
-# Where the log-loss is what steps of single points make smaller, a rise of the objective is told if it is more than
-# twice its own standard error and RISE nats; in plans of fewer than LONG passes, which end while steps are large, more
-# than RISE_OF_FEW in the unit of the loss of W = 0: fits of some ten or hundred rows rise by up to .14.
-RISE, LONG, RISE_OF_FEW = 0.05, 50, 0.15
 
 
 @dataclass
@@ -158,14 +142,6 @@ class Watch:
         return None if self.checkpoints is None else self.checkpoints.stage(replace(plan, n_threads=1, verbose=0))
 
 
-def standard_error(values: Doubles, weights: Doubles | None) -> float:
-    """Return the standard error of the weighted mean, which is a ratio of two means."""
-    if weights is None:
-        return float(np.std(values) / np.sqrt(len(values)))
-    away = values - np.average(values, weights=weights)
-    return float(np.sqrt(np.sum(np.square(weights * away))) / weights.sum())
-
-
 @dataclass(frozen=True)
 class Signs:
     """By what a training shows that it diverges.
@@ -211,69 +187,33 @@ class Probe:
 
     Attributes
     ----------
-    looks : dict of int to (float, float)
-        The mean loss, and ridge / 2 |W|^2 beside it, and its standard error, by pass; 0: before the first.
-    after : frozenset of int
-        Passes after which to look, beside the last one.
-    least_rise : float
-        The rise above the least mean, in nats, from which on it shows divergence.
+    core : _core.Probe
+        What it has seen, after which passes it looks, and by what a divergence shows.
     """
 
     def __init__(
         self, x: Matrix, labels: Labels, n_classes: int, signs: Signs, max_iter: int, weights: Doubles | None = None
     ) -> None:
         assert signs.n_drawn is not None
-        n_points = len(labels)
-        passes = [2**k for k in range(max_iter.bit_length()) if 2**k < max_iter]
-        cost = n_classes * (COST_OF_NOISE if signs.noise != "gumbel" else 1)
-        affordable = int(max(SHARE * n_points * (min(signs.n_drawn, n_classes) + 1) * max_iter, FREE) / cost)
-        if affordable < FEWEST * (len(passes) + 1):
-            passes = []
-        size = min(n_points, MOST, max(FEWEST, affordable // (len(passes) + 1)))
-        rows = np.sort(np.random.default_rng(0).choice(n_points, size, replace=False))
-        self.x, self.labels, self.weights = x[rows], labels.of(rows), taken(weights, rows)
-        self.signs, self.after = signs, frozenset(passes)
-        self.looks: dict[int, tuple[float, float]] = {}
-        of_few = RISE if max_iter >= LONG else RISE_OF_FEW * signs.at_zero
-        self.least_rise = of_few if signs.minimised else TOO_MUCH * signs.at_zero
-        self._left = max(0.0, 1 - size / n_points)  # how much of all points are others
-        self._best: Doubles | None = None
-        self._rise_error: float | None = None
+        self.core = _core.Probe(
+            n_points=len(labels),
+            n_classes=n_classes,
+            n_passes=max_iter,
+            n_drawn=signs.n_drawn,
+            at_zero=signs.at_zero,
+            minimised=signs.minimised,
+            has_integrals=signs.noise != "gumbel",
+        )
+        rows = np.sort(np.random.default_rng(0).choice(len(labels), self.core.n_points, replace=False))
+        self.x, self.labels, self.ridge = x[rows], labels.of(rows), signs.ridge
+        self._weights = NO_DOUBLES if weights is None else weights[rows]
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
-        """Note the loss of the iterate after pass n_iter; return whether it is no number, so that training is to stop.
-
-        A high one is no reason: large steps may begin above W = 0 and come down as they fall.
-        """
-        with np.errstate(invalid="ignore", over="ignore"):
-            found = self._losses(state)
-            if self.signs.ridge > 0:
-                found = found + self.signs.ridge / 2 * state.squared_norm()
-            mean = float(np.average(found, weights=self.weights))
-            error = standard_error(found, self.weights)
-            if all(mean < before for before, _ in self.looks.values()):
-                self._best, self._rise_error = found, None
-            elif self.signs.minimised and self._best is not None:
-                self._rise_error = standard_error(found - self._best, self.weights) * float(np.sqrt(self._left))
-        self.looks[n_iter] = (mean, error)
-        return not np.isfinite(mean)
-
-    def verdict(self) -> str | None:
-        """How the looks show divergence; None if they do not."""
-        if not self.looks:
-            return None
-        where = f"of {len(self.labels)} training points"
-        best = min(self.looks, key=lambda n_iter: self.looks[n_iter][0])
-        last = max(self.looks)
-        (low, _), (high, error) = self.looks[best], self.looks[last]
-        before, _ = self.looks.get(0, (0.0, 0.0))  # of a model that goes on, to which new classes are improbable
-        if not high - 2 * error <= TOO_HIGH * max(self.signs.at_zero, before):
-            return f"the exact loss {where} after pass {last}, {high:.4g}, is above that of W = 0"
-        if self._rise_error is not None:
-            error = self._rise_error
-        if high - 2 * error <= low + self.least_rise:
-            return None
-        return f"the exact loss {where} rose from {low:.4g} after pass {best} to {high:.4g} after pass {last}"
+        """Note the loss after pass n_iter; return whether it is no number, so that training is to stop."""
+        found = self._losses(state)
+        if self.ridge > 0:
+            found = found + self.ridge / 2 * state.squared_norm()
+        return self.core.look(n_iter, found, self._weights)
 
     def _losses(self, state: TrainingState) -> Doubles:
         if len(self.labels.ids) == len(self.labels):
@@ -349,13 +289,11 @@ class CoreTraining(ABC):
 
     def best_look(self) -> tuple[float, int]:
         """Return the least exact loss that was seen, and after which pass; infinity where nothing looked."""
-        looks = {} if self._probe is None else self._probe.looks
-        return min(((mean, n) for n, (mean, _) in looks.items() if math.isfinite(mean)), default=(math.inf, 0))
+        return (math.inf, 0) if self._probe is None else self._probe.core.best()
 
     def last_look(self) -> float:
         """Return the exact loss that was seen last; minus infinity where nothing looked."""
-        looks = {} if self._probe is None else self._probe.looks
-        return looks[max(looks)][0] if looks else -math.inf
+        return -math.inf if self._probe is None else self._probe.core.last()
 
     # What differs from training to training
 
@@ -405,7 +343,7 @@ class CoreTraining(ABC):
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a whole pass; return its mean loss, and whether training is done."""
         done = self.after_pass(n_pass + 1)
-        if self._probe is not None and n_pass + 1 in self._probe.after:
+        if self._probe is not None and n_pass + 1 in self._probe.core.passes:
             done = self._probe.look(self.state, n_pass + 1) or done
         mean = self.loss / self.n_visits
         if not math.isfinite(mean):
@@ -418,13 +356,13 @@ class CoreTraining(ABC):
             return f"the loss of the last pass, {last_loss:.4g}, is above that of W = 0"
         if self._probe is None:
             return None
-        if self.state.n_iter not in self._probe.looks:
+        if self.state.n_iter not in self._probe.core.looks:
             self._probe.look(self.as_model(), self.state.n_iter)
-        return self._probe.verdict()
+        return self._probe.core.verdict()
 
     def numbers(self) -> dict[str, Any]:
         """Return own numbers, the running loss, and what the probe has seen."""
-        looks = [] if self._probe is None else [(n, *found) for n, found in self._probe.looks.items()]
+        looks = [] if self._probe is None else [(n, *found) for n, found in self._probe.core.looks.items()]
         updates = self.state.class_updates
         return {"training": self.own_numbers(), "loss": self.loss, "class_updates": updates, "looks": looks}
 
@@ -434,7 +372,7 @@ class CoreTraining(ABC):
         self.restore_own(replace(saved, numbers=numbers["training"]))
         self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
         if self._probe is not None:
-            self._probe.looks.update({n: (float(mean), float(error)) for n, mean, error in numbers["looks"]})
+            self._probe.core.looks = {int(n): (mean, error) for n, mean, error in numbers["looks"]}
 
 
 P = TypeVar("P", bound=Plan)

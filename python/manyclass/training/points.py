@@ -23,7 +23,7 @@ from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import core_plan, core_state, first_carried
-from manyclass.training.core_training import LONG, CoreTraining, Signs, Trained, TrainingState, Watch, trained
+from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import alike
@@ -372,7 +372,7 @@ def fit_points(
         n_drawn=n_drawn,
         noise=plan.utility.noise if plan.utility else "gumbel",
         # One pass over few new rows may end above a model that knew them, an average of few passes above an iterate.
-        minimised=seen is None and (plan.averaging == "none" or plan.max_iter >= LONG),
+        minimised=seen is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
         ridge=plan.alpha,
     )
     training, rate = trained(made, plan, watch, signs)

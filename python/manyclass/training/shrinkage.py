@@ -11,12 +11,11 @@ came before is trained in stretches, so that one call ends where ten do.
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
+from manyclass import _core
 from manyclass.training.incremental import Before
 from manyclass.training.plan import PointsPlan
 from manyclass.training.state import Points
-from manyclass.weights.arrays import Doubles
 from manyclass.weights.weights import Weights
 
 # Rows of a call that are looked at: some thousand scores of all classes take hundredths of a second, and those of the
@@ -55,24 +54,9 @@ def shrink(weights: Weights, points: Points, plan: PointsPlan, before: Before) -
     ):
         return 1.0
     rows = rows[np.linspace(0, len(rows) - 1, n_rows).astype(np.int64)]
-    scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], plan.n_threads)]).astype(np.float64)
-    intercept = weights.intercept.astype(np.float64)
-    scores -= intercept
-    of_label = np.arange(n_rows), points.labels.ids[rows]
-
-    def losses(s: float) -> Doubles:
-        z = s * scores
-        z += intercept
-        z -= z[of_label][:, np.newaxis]
-        most = z.max(axis=1)
-        found: Doubles = np.log(np.exp(z - most[:, np.newaxis]).sum(axis=1)) + most
-        return found
-
-    found = minimize_scalar(
-        lambda s: losses(s).mean(), bounds=(LEAST_FACTOR, 1.0), method="bounded", options={"xatol": 0.01}
-    )
-    gains = losses(1.0) - losses(found.x)
-    if not gains.mean() > 2 * gains.std() / np.sqrt(n_rows):
-        return 1.0
-    weights.matrix[:] *= np.float32(found.x)
-    return float(found.x)
+    scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], plan.n_threads)])
+    intercept = np.ascontiguousarray(weights.intercept)
+    factor = _core.shrinking_factor(scores, intercept, points.labels.ids[rows], LEAST_FACTOR)
+    if factor != 1:
+        weights.matrix[:] *= np.float32(factor)
+    return factor
