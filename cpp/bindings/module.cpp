@@ -32,6 +32,7 @@ PYBIND11_MODULE(_core, m) {
   bind_utilities(m);
   bind_choice(m);
   bind_gradient(m);
+  bind_label_sets(m);
   bind_losses(m);
   bind_math(m);
   bind_parts(m);

@@ -8,6 +8,7 @@ namespace manyclass {
 void bind_choice(pybind11::module_& m);
 void bind_interrupts(pybind11::module_& m);
 void bind_io(pybind11::module_& m);
+void bind_label_sets(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
 void bind_weights(pybind11::module_& m);

@@ -16,13 +16,13 @@ chance.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.labels import as_labels, written
 from manyclass.training.state import SetRule
@@ -42,29 +42,12 @@ def before_and_rank(log_probabilities: LogProbabilities, x: Matrix, labels: Ids,
 
     Labels of -1, which are no classes, come behind all: both numbers are infinite.
     """
-    found = np.full((x.shape[0], 2), np.inf)
-    step = max(1, BLOCK_NUMBERS // n_classes)
+    found, step = np.full((x.shape[0], 2), np.inf), max(1, BLOCK_NUMBERS // n_classes)
     for first in range(0, x.shape[0], step):
         rows = first + np.flatnonzero(labels[first : first + step] >= 0)
-        if not len(rows):
-            continue
-        p, at = np.exp(log_probabilities(x[rows])), labels[rows][:, np.newaxis]
-        own = np.take_along_axis(p, at, axis=1)
-        ahead = (p > own) | ((p == own) & (np.arange(n_classes) < at))
-        found[rows] = np.column_stack([(p * ahead).sum(axis=1), 1 + ahead.sum(axis=1)])
+        if len(rows):
+            found[rows] = _core.label_stands(log_probabilities(x[rows]), labels[rows])
     return found
-
-
-def scores_of(before: Doubles, rank: NDArray[Any], penalty: float, free_rank: int) -> Doubles:
-    """Return the conformal scores of labels by what is before them."""
-    beyond = penalty * np.maximum(rank - free_rank, 0) if penalty else 0.0
-    return np.asarray(before + beyond, dtype=np.float64)
-
-
-def threshold_of(scores: Doubles, coverage: float) -> float:
-    """Return the ceil((n + 1) coverage)-th smallest score; infinite where n is too small."""
-    at = math.ceil((len(scores) + 1) * coverage)
-    return float(np.sort(scores)[at - 1]) if at <= len(scores) else np.inf
 
 
 def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes: int, seed: int) -> SetRule:
@@ -79,23 +62,23 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
     order = np.random.default_rng(seed).permutation(len(stands))
     n_chosen = int(SHARE_TO_CHOOSE * len(order))
     chosen, others = np.sort(order[:n_chosen]), np.sort(order[n_chosen:])
-    free_rank = threshold_of(stands[chosen, 1], coverage)
-    best = SetRule(coverage, 0.0, n_classes, np.inf)
+    free_rank = _core.conformal_threshold(np.repeat(stands[chosen, 1:], 2, axis=1), coverage)  # that of the ranks
+    penalty, free = 0.0, n_classes
     if np.isfinite(free_rank):
-        tried = []
-        for penalty in PENALTIES:
-            limit = threshold_of(scores_of(stands[chosen, 0], stands[chosen, 1], penalty, int(free_rank)), coverage)
-            rule = SetRule(coverage, penalty, int(free_rank), limit)
-            tried.append((np.diff(positions_in_sets(top_k, x[chosen], rule, n_classes)[0]).mean(), rule))
-        best = min(tried, key=lambda one: one[0])[1]
-    limit = threshold_of(scores_of(stands[others, 0], stands[others, 1], best.penalty, best.free_rank), coverage)
+        free, sizes = int(free_rank), list[float]()
+        for one in PENALTIES:
+            limit = _core.conformal_threshold(stands[chosen], coverage, one, free)
+            indptr, _ = positions_in_sets(top_k, x[chosen], SetRule(coverage, one, free, limit), n_classes)
+            sizes.append(float(np.diff(indptr).mean()))
+        penalty = PENALTIES[int(np.argmin(sizes))]
+    limit = _core.conformal_threshold(stands[others], coverage, penalty, free)
     if not np.isfinite(limit):
         n_unseen = int(np.isinf(stands[:, 1]).sum())
         raise ValueError(
             f"coverage is {coverage}, for which {len(stands)} rows, {n_unseen} of them of labels that the model has "
             "not seen, are too few; give more rows, or a lower coverage"
         )
-    return SetRule(coverage, best.penalty, best.free_rank, limit)
+    return SetRule(coverage, penalty, free, limit)
 
 
 def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
@@ -103,16 +86,14 @@ def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> 
     sets: list[Ids] = [np.zeros(0, np.int32)] * x.shape[0]
     left, k = np.arange(x.shape[0]), min(FIRST_K, n_classes)
     while len(left):
-        step, again = max(1, BLOCK_NUMBERS // k), []
+        step, again = max(1, BLOCK_NUMBERS // k), [left[:0]]
         for first in range(0, len(left), step):
             rows = left[first : first + step]
             positions, log_p = top_k(x[rows], k)
-            before = np.cumsum(np.exp(log_p, dtype=np.float64), axis=1)
-            before = np.concatenate([np.zeros((len(rows), 1)), before[:, :-1]], axis=1)
-            inside = scores_of(before, np.arange(1, k + 1), rule.penalty, rule.free_rank) <= rule.threshold
-            for row, some, n in zip(rows, positions, inside.sum(axis=1), strict=True):
-                sets[row] = some[: max(1, n)]
-            again.append(rows[inside[:, -1]] if k < n_classes else rows[:0])
+            sizes = _core.set_sizes(log_p, rule.penalty, rule.free_rank, rule.threshold, k == n_classes)
+            for row, some, n in zip(rows, positions, np.abs(sizes), strict=True):
+                sets[row] = some[:n]
+            again.append(rows[sizes < 0])
         left, k = np.concatenate(again), min(GROWTH * k, n_classes)
     return np.concatenate([[0], np.cumsum([*map(len, sets)])]), np.concatenate(sets)
 
@@ -134,34 +115,19 @@ class Hierarchy:
 
     def __init__(self, parents: Mapping[Any, Any], classes: NDArray[Any]) -> None:
         own = classes.tolist()
-        nodes = [*own, *(node for node in {**parents, **dict.fromkeys(parents.values())} if node not in {*own})]
+        known = {*own}
+        nodes = [*own, *(node for node in {**parents, **dict.fromkeys(parents.values())} if node not in known)]
         number = {node: at for at, node in enumerate(nodes)}
-        self.nodes = np.empty(len(nodes), dtype=object)
-        self.nodes[:] = nodes
-        above = np.array([number[parents[node]] if node in parents else -1 for node in nodes])
-        self.depth = np.zeros(len(nodes), dtype=np.int64)
-        pairs: list[tuple[int, int]] = []
-        for at in range(len(nodes)):
-            path, node = [at], int(above[at])
-            while node >= 0:
-                if node in path:
-                    shown = ", ".join(written(as_labels([str(nodes[one]) for one in path])))
-                    raise ValueError(f"parents have a circle: {shown}")
-                path.append(node)
-                node = int(above[node])
-            self.depth[at] = len(path)
-            pairs += [(at, node) for node in path if at < len(own)]
-        self._class, self._node = np.array(pairs).T
+        self.nodes = np.empty(len(nodes) + 1, dtype=object)  # the last one is None
+        self.nodes[:-1] = nodes
+        self._core = _core.Hierarchy([number[parents[node]] if node in parents else -1 for node in nodes], len(own))
+        if circle := self._core.circle():
+            shown = ", ".join(written(as_labels([str(nodes[one]) for one in circle])))
+            raise ValueError(f"parents have a circle: {shown}")
 
     def deepest(self, p: Doubles, least: float) -> tuple[NDArray[Any], Doubles]:
         """Return the deepest node whose classes have together this probability, and what they have; of several as deep
         the most probable one; None, with 1, where there is none.
         """
-        of_nodes = np.zeros((len(self.nodes), len(p)))
-        np.add.at(of_nodes, self._node, p[:, self._class].T)
-        # Sums of classes may be above 1 by rounding, and a node is as sure as the only one below it.
-        key = np.where(of_nodes >= least, self.depth[:, np.newaxis] + np.minimum(of_nodes, 1) / 2, -1)
-        best = key.argmax(axis=0)
-        there = key[best, np.arange(len(p))] >= 0
-        labels: NDArray[Any] = np.where(there, self.nodes[best], np.array(None))
-        return labels, np.where(there, np.minimum(of_nodes[best, np.arange(len(p))], 1), 1.0)
+        found, probabilities = self._core.deepest(p, least)
+        return self.nodes[found], probabilities

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 import manyclass.metrics._ranking as _ranking
+from manyclass import _core
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.data import by_name, indicator_lists
@@ -95,14 +96,11 @@ class LabelAnswers(Answers):
 
     def _above(self, state: State, x: Matrix, threshold: float, *, with_best: bool) -> sp.csr_array:
         """The classes of larger probability or score than the threshold and, where asked for, the best one."""
-        parts = []
+        by_softmax, n_classes = self._scores_are_log_odds(state), state.weights.n_classes
+        limit, parts = _log_limit(state, threshold) if by_softmax else threshold, []
         for _, scores in state.weights.score_tiles(x, n_threads_from(self.n_jobs)):
-            above = scores > threshold
-            if self._scores_are_log_odds(state):
-                above = _log_softmax(scores) > _log_limit(state, threshold)
-            if with_best:
-                above[np.arange(len(scores)), scores.argmax(axis=1)] = True
-            parts.append(sp.csr_array(above, dtype=np.int64))
+            indptr, ids = _core.labels_above(scores, limit, by_softmax, with_best)
+            parts.append(sp.csr_array((np.ones(len(ids), np.int64), ids, indptr), shape=(len(scores), n_classes)))
         return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
@@ -154,14 +152,6 @@ def _embedded(weights: Weights) -> Weights:
     if not weights.embeddings.size:
         raise AttributeError("the model has no embeddings; fit it with model='embedding'")
     return weights
-
-
-def _log_softmax(scores: Floats) -> Floats:
-    """Log-probabilities of all classes; ties share theirs, however large the scores are."""
-    with np.errstate(over="ignore"):  # a score at either end of single precision
-        below: Floats = scores - scores.max(axis=1, keepdims=True)
-    below -= np.log(np.exp(below).sum(axis=1, keepdims=True, dtype=np.float64)).astype(np.float32)
-    return below
 
 
 def _log_limit(state: State, threshold: float) -> float:

@@ -39,7 +39,6 @@ from manyclass.training.train import First, train
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
-from manyclass.weights.weights import LARGEST
 
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 # The family with the tightest bound, where that is not the noise's own. Gaps in nats at equal scores of 2, 10 and 1,000
@@ -438,11 +437,7 @@ class AugmentReduceClassifier(LinearClassifier):
     def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         if state.variances is None:
             return state.weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
-        classes, found = [], []
-        for _, log_p in self._predictive(state, x):
-            best = np.argsort(-log_p, axis=1, kind="stable")[:, :k]
-            classes.append(best.astype(np.int32))
-            found.append(np.maximum(np.take_along_axis(log_p, best, axis=1), -LARGEST).astype(np.float32))
+        classes, found = zip(*(_core.best_classes(log_p, k) for _, log_p in self._predictive(state, x)), strict=True)
         return np.concatenate(classes), np.concatenate(found)  # -inf is for a label too few
 
     def _not_softmax(self, state: State) -> str:

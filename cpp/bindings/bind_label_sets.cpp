@@ -1,0 +1,54 @@
+// Sets of labels, and ancestors of classes.
+#include "bindings/arrays.hpp"
+#include "bindings/module.hpp"
+#include "manyclass/evaluate/label_sets.hpp"
+
+namespace manyclass {
+
+void bind_label_sets(py::module_& m) {
+  m.def(
+      "label_stands",
+      [](const Matrix<const double>& log_p, std::span<const Index> labels) {
+        return matrix_of<double>(released([&] { return stands_of(log_p.data, log_p.width(), labels); }), 2);
+      },
+      "log_p"_a, "labels"_a);
+  m.def(
+      "conformal_threshold",
+      [](const Matrix<const double>& stands, double coverage, double penalty, std::size_t free_rank) {
+        return conformal_threshold(stands.data, {penalty, free_rank}, coverage);
+      },
+      "stands"_a, "coverage"_a, "penalty"_a = 0.0, "free_rank"_a = 1);
+  m.def(
+      "set_sizes",
+      [](const Matrix<const float>& log_p, double penalty, std::size_t free_rank, double threshold, bool all_classes) {
+        return array_of(set_sizes(log_p.data, log_p.width(), {penalty, free_rank, threshold}, all_classes));
+      },
+      "log_p"_a, "penalty"_a, "free_rank"_a, "threshold"_a, "all_classes"_a);
+  m.def(
+      "labels_above",
+      [](const Matrix<const float>& scores, float limit, bool by_softmax, bool with_best) {
+        const LabelsAbove found =
+            released([&] { return labels_above(scores.data, scores.width(), limit, by_softmax, with_best); });
+        return std::pair(array_of(found.indptr), array_of(found.classes));
+      },
+      "scores"_a, "limit"_a, "by_softmax"_a, "with_best"_a);
+  m.def(
+      "best_classes",
+      [](const Matrix<const double>& log_p, std::size_t k) {
+        const BestClasses found = released([&] { return best_classes(log_p.data, log_p.width(), k); });
+        return std::pair(matrix_of<Index>(found.classes, k), matrix_of<float>(found.log_p, k));
+      },
+      "log_p"_a, "k"_a);
+  py::class_<Hierarchy>(m, "Hierarchy")
+      .def(py::init<std::vector<Index>, std::size_t>(), "parents"_a, "n_classes"_a)
+      .def("circle", &Hierarchy::circle)
+      .def(
+          "deepest",
+          [](const Hierarchy& self, const Matrix<const double>& p, double least) {
+            const auto found = released([&] { return self.deepest(p.data, least); });
+            return std::pair(array_of(found.first), array_of(found.second));
+          },
+          "p"_a, "least"_a);
+}
+
+}  // namespace manyclass
