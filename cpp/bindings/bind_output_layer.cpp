@@ -1,4 +1,4 @@
-// Sampled gradients of a last layer.
+// Gradients of a last layer, by sampled and by all classes.
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/train/output_layer.hpp"
@@ -64,6 +64,34 @@ py::dict layer_gradient(const Sampler& sampler, const LayerCall& call) {
                   "du"_a = array_of(found.u_slopes));
 }
 
+struct ExactCall {
+  Matrix<const float> x, weights;
+  std::span<const float> intercept;
+  std::span<const Index> labels;
+  std::span<float> dW, db, dX;
+  int n_threads = 1;
+  Isa isa = best_isa();
+};
+
+Fields<ExactCall> exact_fields() {
+  using Of = ExactCall;
+  Fields<Of> fields("exact_layer_gradient");
+  fields.needs<&Of::x, &Of::weights, &Of::intercept, &Of::labels, &Of::dW, &Of::db, &Of::dX, &Of::n_threads>();
+  return fields.takes<&Of::isa>();
+}
+
+Array<double> exact(const ExactCall& call) {
+  const Matrix<const float>& weights = call.weights;
+  if (!call.intercept.empty() && call.intercept.size() != static_cast<std::size_t>(weights.rows)) {
+    throw std::invalid_argument("the intercepts do not fit the weights");
+  }
+  const OutputLayer layer{weights.data, call.intercept, weights.rows, weights.cols};
+  auto u = empty_array<double>(call.labels.size());
+  const ExactLayerGradient out{call.dW, call.db, call.dX, mutable_view(u)};
+  released([&] { exact_gradient(dense_view(call.x), call.labels, layer, call.n_threads, call.isa, out); });
+  return u;
+}
+
 }  // namespace
 
 void bind_output_layer(py::module_& m) {
@@ -71,6 +99,7 @@ void bind_output_layer(py::module_& m) {
   samplers.def(py::init(&sampler_of), "selection"_a, py::kw_only(), "n_classes"_a, "n_negatives"_a, "options"_a,
                "labels"_a);
   bind_method(m, samplers, layer_fields(), layer_gradient);
+  bind_function(m, exact_fields(), exact);
 }
 
 }  // namespace manyclass

@@ -393,6 +393,19 @@ class Sampler:
         isa: str = "auto",
     ) -> dict[str, Any]: ...
 
+def exact_layer_gradient(
+    *,
+    x: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    dW: NDArray[np.float32],
+    db: NDArray[np.float32],
+    dX: NDArray[np.float32],
+    n_threads: int,
+    isa: str = "auto",
+) -> NDArray[np.float64]: ...
+
 # bind_utilities
 
 def best_local(

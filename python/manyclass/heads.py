@@ -26,12 +26,10 @@ The theory is that of linear models: nothing in the double sum says where x come
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 
 from manyclass import _core
 from manyclass.checks import check_flag, check_number, checked_ids, n_threads_from, seed_from
@@ -46,7 +44,6 @@ Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 N_NEGATIVES = 16
-SCORES_AT_A_TIME = 1 << 22  # 16 MB of them: the exact loss scores so many, never n x K
 
 # A search and heads follow rows of W through training, which is the estimators' work.
 _SAMPLERS = {name: part for name, part in SAMPLERS.items() if name not in ("search", "head_tail")}
@@ -119,7 +116,7 @@ class SoftmaxHead:
     random_state : int, RandomState or None, default=None
         Seed of the draws. A draw is named by it, the step and the example's id, whatever else is in the batch.
     n_jobs : int or None, default=None
-        Threads of `sampled` (-1: all cores). Results do not depend on it.
+        Threads (-1: all cores). Results do not depend on it.
 
     Attributes
     ----------
@@ -187,26 +184,19 @@ class SoftmaxHead:
             If the arguments do not fit.
         """
         x, labels = self._batch(X, y)
-        n = len(x)
-        W = self.coef_
-        dW, dx, db = np.zeros_like(W), np.zeros_like(x), np.zeros_like(self.intercept_)
-        log_z = np.full(n, -np.inf)
-        for _, z in self._score_blocks(x):
-            log_z = np.logaddexp(log_z, logsumexp(z.astype(np.float64), axis=1))
-        own = np.empty(n)
-        for block, z in self._score_blocks(x):
-            mine = np.flatnonzero((labels >= block.start) & (labels < block.stop))
-            own[mine] = z[mine, labels[mine] - block.start]
-            p = np.exp(z - log_z[:, np.newaxis]).astype(np.float32)
-            p[mine, labels[mine] - block.start] -= 1
-            p /= np.float32(n)
-            dW[block] = p.T @ x
-            dx += p @ W[block]
-            if len(db):
-                db[block] = p.sum(axis=0)
-        rows = np.arange(len(W), dtype=np.int32)
-        u = log_z - own
-        return HeadGradient(float(u.mean()), rows, dW, db, dx, np.zeros(0, dtype=np.int64), u, np.zeros(n))
+        dW, db, dX = (np.zeros_like(array) for array in (self.coef_, self.intercept_, x))
+        u = _core.exact_layer_gradient(
+            x=x,
+            labels=labels,
+            weights=self.coef_,
+            intercept=self.intercept_,
+            dW=dW,
+            db=db,
+            dX=dX,
+            n_threads=self._n_threads,
+        )
+        rows = np.arange(len(dW), dtype=np.int32)
+        return HeadGradient(float(u.mean()), rows, dW, db, dX, np.zeros(0, dtype=np.int64), u, np.zeros(len(x)))
 
     def sampled(self, X: ArrayLike, y: ArrayLike, *, step: int, ids: ArrayLike | None = None) -> HeadGradient:
         r"""The sampled mean loss and its gradients, from the labels and m drawn classes for each example.
@@ -283,14 +273,6 @@ class SoftmaxHead:
             self.intercept_[gradient.rows] -= rate * gradient.db
         if len(gradient.ids):
             self.u_[gradient.ids] = gradient.u - u_learning_rate * len(gradient.du) * gradient.du
-
-    def _score_blocks(self, x: Floats) -> Iterator[tuple[slice, Floats]]:
-        """Scores of all rows by blocks of classes."""
-        width = max(1, SCORES_AT_A_TIME // max(len(x), 1))
-        for first in range(0, len(self.coef_), width):
-            block = slice(first, min(first + width, len(self.coef_)))
-            z = x @ self.coef_[block].T
-            yield block, z + self.intercept_[block] if len(self.intercept_) else z
 
     def _batch(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, NDArray[np.int32]]:
         """X and y as the core takes them."""

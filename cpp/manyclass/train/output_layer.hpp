@@ -1,4 +1,4 @@
-// The last layer of any network by sampled classes: its loss, with gradients in its weights and in its input.
+// The last layer of any network by sampled or by all classes: its loss, with gradients in its weights and its input.
 //
 // For points x_i with labels y_i and numbers u_i, and classes S_i that a selection draws with weights alpha,
 //
@@ -54,5 +54,18 @@ struct LayerGradient {
 // The result depends on no number of threads. Throws std::invalid_argument where the parts of the batch do not fit.
 LayerGradient sampled_gradient(const LayerBatch& batch, const AnySelect& select, const OutputLayer& layer,
                                int n_threads, Isa isa);
+
+// Where the gradients of the mean log-loss over all classes go; they are added to what is there.
+struct ExactLayerGradient {
+  std::span<float> weights;    // K x D
+  std::span<float> intercept;  // K, or empty: there are none
+  std::span<float> x;          // n x D
+  std::span<double> u;         // n, overwritten: the log-loss of each point
+};
+
+// Takes 4 n K D multiplications, the scores being made twice. The result depends on no number of threads. Throws
+// std::invalid_argument where sizes do not fit or a label is out of range.
+void exact_gradient(const DenseView& x, std::span<const Index> labels, const OutputLayer& layer, int n_threads, Isa isa,
+                    const ExactLayerGradient& out);
 
 }  // namespace manyclass
