@@ -266,16 +266,33 @@ def test_calibrated_models_and_activations_keep_what_they_have():
         np.testing.assert_array_equal(small.intercept_, model.intercept_)
 
 
-def test_some_columns_are_those_of_scipy(seed):
+def test_phi_is_a_sum_over_the_features_that_have_embeddings(seed):
     rng = np.random.default_rng(seed)
     some = sp.random_array((9, 20), density=0.3, rng=rng, dtype=np.float32).tocsr()
+    none = np.zeros(0, dtype=np.float32)
     for n, m in ((1, 9), (7, 9), (20, 9), (7, 2)):
         X = some[:m]  # of nine rows, more numbers than there are columns
         columns = np.sort(rng.permutation(20)[:n]).astype(np.int32)
-        indptr, indices, data = _core.some_columns(csr_parts(X), 20, columns)
-        found = sp.csr_array((data, indices, indptr), shape=(m, n))
-        np.testing.assert_array_equal(found.toarray(), X.toarray()[:, columns])
-        assert found.has_sorted_indices
+        embeddings = rng.normal(size=(n, 16)).astype(np.float32)
+        weights = _core.Weights(
+            rows=np.ones((2, 16), np.float32),
+            row_scales=none,
+            by_feature=False,
+            indptr=np.zeros(0, np.int64),
+            classes=np.zeros(0, np.int32),
+            values=none,
+            value_scales=none,
+            intercept=np.zeros(2, np.float32),
+            n_features=20,
+            coded=True,
+            mixture=_core.CountMixture(),
+            embeddings=embeddings,
+            features=columns,
+            n_hidden=16,
+        )
+        expected = X.toarray()[:, columns] @ embeddings
+        # Sums of up to 20 products of about 1 in single precision.
+        np.testing.assert_allclose(weights.phi(csr_parts(X), 1), expected, rtol=0, atol=20 * 2.0**-22)
 
 
 def test_the_core_refuses_arrays_that_do_not_fit():

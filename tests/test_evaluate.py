@@ -10,7 +10,6 @@ from scipy.special import logsumexp
 from manyclass import SoftmaxClassifier
 from manyclass.checks import csr_parts
 from manyclass.weights.arrays import NO_FLOATS
-from manyclass.weights.storage import NOTHING
 from manyclass.weights.weights import Weights
 
 # Not multiples of 16; more than one chunk of classes (4096 at most) and more than one bite of points (512).
@@ -106,14 +105,14 @@ def test_a_rank_is_the_place_in_the_top_k(storage, seed):
 def test_thread_counts_and_instruction_sets_agree(storage, seed):
     weights, X, y = random_model(seed, 1300, 9, 50, storage)
     data = as_storage(X, storage)
-    points = (csr_parts(data), NOTHING) if storage == "sparse" else (None, data)
+    points = csr_parts(data) if storage == "sparse" else data
     asked = weights._in_core
-    one, ranks = asked.log_losses(*points, y, NO_FLOATS, 1)
-    two, ranks_of_two = asked.log_losses(*points, y, NO_FLOATS, 2)
+    one, ranks = asked.log_losses(points, y, NO_FLOATS, 1)
+    two, ranks_of_two = asked.log_losses(points, y, NO_FLOATS, 2)
     assert np.array_equal(one, two)  # a point is evaluated by one thread at a time, chunks in order
     assert np.array_equal(ranks, ranks_of_two)
     for isa in isas():
-        other, _ = asked.log_losses(*points, y, NO_FLOATS, 2, isa)
+        other, _ = asked.log_losses(points, y, NO_FLOATS, 2, isa)
         _, error = in_float64(weights, X)
         assert (np.abs(other - one) <= 4 * error.max(axis=1) + 2.0**-20).all()
 
@@ -200,19 +199,19 @@ def test_the_core_refuses_arrays_that_do_not_fit(seed):
     indptr, indices, data = csr_parts(sp.csr_array(X))
     good = (indptr, indices, data)
     with pytest.raises(ValueError, match="a label is out of range"):
-        asked.log_losses(good, NOTHING, y + np.int32(18), NO_FLOATS, 1)
+        asked.log_losses(good, y + np.int32(18), NO_FLOATS, 1)
     with pytest.raises(ValueError, match="X and y differ in length"):
-        asked.log_losses(good, NOTHING, y[:-1].copy(), NO_FLOATS, 1)
+        asked.log_losses(good, y[:-1].copy(), NO_FLOATS, 1)
     with pytest.raises(ValueError, match=r"feature 9 is outside \[0, 4\)"):
-        asked.scores((indptr, np.full_like(indices, 9), data), NOTHING, NO_FLOATS, 1)
+        asked.scores((indptr, np.full_like(indices, 9), data), NO_FLOATS, 1)
     with pytest.raises(ValueError, match="indptr decreases at row 1"):
-        asked.scores((np.array([0, 4, 2, len(data)]), indices, data), NOTHING, NO_FLOATS, 1)
+        asked.scores((np.array([0, 4, 2, len(data)]), indices, data), NO_FLOATS, 1)
     with pytest.raises(ValueError, match="do not describe one CSR matrix"):
-        asked.scores((indptr[:-1].copy(), indices, data), NOTHING, NO_FLOATS, 1)
+        asked.scores((indptr[:-1].copy(), indices, data), NO_FLOATS, 1)
     with pytest.raises(ValueError, match="one value for each class"):
-        asked.scores(good, NOTHING, short, 1)
+        asked.scores(good, short, 1)
     with pytest.raises(TypeError, match="must be a tuple"):
-        asked.scores(X, NOTHING, NO_FLOATS, 1)
+        asked.scores(X, NO_FLOATS, 1)
     dense, phi, _ = random_model(seed, 10, 4, 18, "dense")
     with pytest.raises(ValueError, match="do not fit the data"):
-        dense._in_core.scores(None, phi[:, :3].copy(), NO_FLOATS, 1)
+        dense._in_core.scores(phi[:, :3].copy(), NO_FLOATS, 1)

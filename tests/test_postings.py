@@ -18,7 +18,6 @@ from manyclass.checks import csr_parts, seed_from
 from manyclass.classifiers.answers import with_state
 from manyclass.solvers import Adagrad
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS
-from manyclass.weights.storage import NOTHING
 from manyclass.weights.weights import Weights
 
 N, D, K = 40, 12, 9
@@ -251,10 +250,10 @@ def test_every_instruction_set_gives_the_same_scores(isa, seed):
     X, P = some_rows(seed)
     model = SoftmaxClassifier(model="sparse", random_state=seed).fit(X, indicator(P))
     weights, x = model._weights._in_core, csr_parts(sp.csr_array(X))
-    expected = weights.scores(x, NOTHING, NO_FLOATS, 1, isa="baseline")
+    expected = weights.scores(x, NO_FLOATS, 1, isa="baseline")
     # Fused multiply-adds: an ulp of a partial sum at each of ten features.
     atol = 10 * 2**-23 * np.abs(expected).max()
-    np.testing.assert_allclose(weights.scores(x, NOTHING, NO_FLOATS, 1, isa=isa), expected, rtol=0, atol=atol)
+    np.testing.assert_allclose(weights.scores(x, NO_FLOATS, 1, isa=isa), expected, rtol=0, atol=atol)
 
 
 def test_exclude_and_predictions_of_several_labels(seed):

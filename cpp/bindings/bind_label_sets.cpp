@@ -1,11 +1,26 @@
-// Sets of labels, and ancestors of classes.
+// Labels of rows: the best without some, sets of them, and ancestors of classes.
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/evaluate/best_but.hpp"
 #include "manyclass/evaluate/label_sets.hpp"
 
 namespace manyclass {
 
+namespace {
+
+auto not_excluded(std::span<const Index> rows, const Matrix<const Index>& found, std::span<const float> scores,
+                  std::span<const Offset> indptr, std::span<const Index> excluded, Index k) {
+  Array<Index> classes({found.rows, k});
+  Array<float> values({found.rows, k});
+  best_but({rows, found.data, scores, found.width()}, {indptr, excluded}, static_cast<std::size_t>(k),
+           mutable_view(classes), mutable_view(values));
+  return std::pair(classes, values);
+}
+
+}  // namespace
+
 void bind_label_sets(py::module_& m) {
+  m.def("best_but", not_excluded, py::kw_only(), "rows"_a, "classes"_a, "values"_a, "indptr"_a, "excluded"_a, "k"_a);
   m.def(
       "label_stands",
       [](const Matrix<const double>& log_p, std::span<const Index> labels) {

@@ -1,25 +1,22 @@
-// Weights of any kind and storage, the questions put to them, and the scales of features.
+// Weights of any kind and storage, and the questions put to them.
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <variant>
+#include <vector>
 
-#include "bindings/arrays.hpp"
+#include "bindings/bound_weights.hpp"
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/evaluate/best_but.hpp"
-#include "manyclass/evaluate/label_mixtures.hpp"
 #include "manyclass/evaluate/tiles.hpp"
 #include "manyclass/evaluate/weights.hpp"
 #include "manyclass/utility/model.hpp"
-#include "manyclass/weights/encode.hpp"
-#include "manyclass/weights/feature_scaling.hpp"
-#include "manyclass/weights/label_scores.hpp"
 
 namespace manyclass {
 
 namespace {
 
 using Values = std::variant<std::span<const float>, std::span<const std::uint16_t>, std::span<const std::int8_t>>;
-using Phi = Matrix<const float>;
 using Scale = std::span<const float>;
 
 AnyCodes codes_of(const Values& values, Scale scales) {
@@ -31,206 +28,190 @@ AnyCodes codes_of(const Values& values, Scale scales) {
       values);
 }
 
-// The weights, and how many columns x has.
-struct BoundWeights : Weights {
-  Index n_features;
-
-  BoundWeights(const Values& rows, Scale row_scales, bool by_feature, std::span<const Offset> indptr,
-               const AnyIds& classes, const Values& values, Scale value_scales, std::span<const float> intercept,
-               py::ssize_t n_columns, bool coded, const CountMixture& mixture)
-      : Weights(codes_of(rows, row_scales), by_feature, indptr, classes, codes_of(values, value_scales), intercept,
-                as_index(n_columns, "the number of features"), coded, mixture),
-        n_features(static_cast<Index>(n_columns)) {}
-
-  AnyPoints points(const py::object& x, const Phi& phi) const {
-    if (!reads_x()) return dense_view(phi);
-    const AnyData data = data_view(x, n_features);
-    const auto* csr = std::get_if<CsrView>(&data);
-    if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
-    if (reads_phi()) return PairedView{*csr, dense_view(phi), csr->n_cols};
-    return *csr;
-  }
+struct WeightsCall {
+  Values rows, values, embeddings;
+  Scale row_scales, value_scales, embedding_scales, intercept;
+  bool by_feature = false, coded = false;
+  std::span<const Offset> indptr;
+  AnyIds classes;
+  py::ssize_t n_features = 0;
+  CountMixture mixture;
+  Phi::Shape phi;
+  std::span<const Index> features;
+  std::size_t block_numbers = std::size_t{1} << 22;  // of phi in hand at once
 };
 
-auto losses_and_ranks(const BoundWeights& w, const py::object& x, const Phi& phi, std::span<const Index> labels,
-                      Scale scale, int n_threads, Isa isa) {
+Fields<WeightsCall> weights_fields() {
+  using Of = WeightsCall;
+  Fields<Of> fields("Weights");
+  fields.needs<&Of::rows, &Of::row_scales, &Of::by_feature, &Of::indptr, &Of::classes, &Of::values, &Of::value_scales,
+               &Of::intercept, &Of::n_features, &Of::coded, &Of::mixture>();
+  fields.takes<&Of::embeddings, &Of::embedding_scales, &Of::features, &Of::block_numbers>();
+  Fields<Phi::Shape> shape("PhiShape");
+  shape.takes<&Phi::Shape::n_hidden, &Phi::Shape::relu>().member_as<&Phi::Shape::intercept>("intercept_column", false);
+  return fields.with<&Of::phi>(shape);
+}
+
+BoundWeights weights_of(const WeightsCall& call) {
+  const Index n_features = as_index(call.n_features, "the number of features");
+  const AnyCodes rows = codes_of(call.rows, call.row_scales);
+  BoundWeights made{{rows, call.by_feature, call.indptr, call.classes, codes_of(call.values, call.value_scales),
+                     call.intercept, n_features, call.coded, call.mixture},
+                    n_features,
+                    std::nullopt,
+                    call.block_numbers};
+  if (!made.reads_phi()) return made;
+  Phi::Shape shape = call.phi;
+  shape.width = std::visit([](const auto& some) { return some.size(); }, call.rows) / call.intercept.size();
+  if (shape.n_hidden == 0) shape.n_hidden = shape.width;
+  made.phi.emplace(shape, n_features, codes_of(call.embeddings, call.embedding_scales), call.coded, call.features);
+  return made;
+}
+
+AnyData data_for(const BoundWeights& w, const py::object& x) {
+  const AnyData data = data_view(x, w.n_features);
+  if (w.reads_x() && !std::holds_alternative<CsrView>(data)) {
+    throw py::type_error("the data must be a tuple (indptr, indices, data)");
+  }
+  return data;
+}
+
+AnyData rows_of(const AnyData& x, std::size_t first, std::size_t n) {
+  return std::visit([&](const auto& data) { return AnyData(data.rows_from(first, n)); }, x);
+}
+
+// Without the GIL: calls f(points, first, n) with all points, or with some of them at a time where phi is to be made.
+template <class F>
+void ask(const BoundWeights& w, const AnyData& x, const Asked& asked, const F& f) {
+  released([&] {
+    const auto n = static_cast<std::size_t>(n_rows(x));
+    const auto* csr = std::get_if<CsrView>(&x);
+    if (!w.phi) return f(AnyPoints(std::get<CsrView>(x)), std::size_t{0}, n);
+    if (n_cols(x) != w.n_features) throw std::invalid_argument("the weights do not fit the data");
+    if (csr == nullptr && w.phi->is_identity()) return f(AnyPoints(std::get<DenseView>(x)), std::size_t{0}, n);
+    const std::size_t width = w.phi->width(), step = std::max(w.block_numbers / width, std::size_t{1});
+    std::vector<float> room(std::min(step, n) * width);
+    for (std::size_t first = 0; first < n; first += step) {
+      const std::size_t size = std::min(step, n - first);
+      const std::span<float> phi = std::span(room).first(size * width);
+      const AnyData some = rows_of(x, first, size);
+      w.phi->write(some, asked.n_threads, asked.isa, phi);
+      const DenseView made{phi, static_cast<Index>(size), static_cast<Index>(width)};
+      if (w.reads_x()) {
+        f(AnyPoints(PairedView{std::get<CsrView>(some), made, w.n_features}), first, size);
+      } else {
+        f(AnyPoints(made), first, size);
+      }
+    }
+  });
+}
+
+void check_labels(std::span<const Index> labels, const AnyData& x) {
+  if (labels.size() != static_cast<std::size_t>(n_rows(x))) throw std::invalid_argument("X and y differ in length");
+}
+
+auto losses_and_ranks(const BoundWeights& w, const py::object& x, std::span<const Index> labels, Scale scale,
+                      int n_threads, Isa isa) {
+  const AnyData data = data_for(w, x);
+  const Asked asked{scale, n_threads, isa};
+  check_labels(labels, data);
   auto losses = empty_array<double>(labels.size());
   auto ranks = empty_array<Index>(labels.size());
-  const AnyPoints points = w.points(x, phi);
-  released([&] { w.log_losses(points, labels, {scale, n_threads, isa}, mutable_view(losses), mutable_view(ranks)); });
+  const std::span<double> out = mutable_view(losses);
+  const std::span<Index> out_ranks = mutable_view(ranks);
+  ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
+    w.log_losses(points, labels.subspan(first, n), asked, out.subspan(first, n), out_ranks.subspan(first, n));
+  });
   return std::pair(losses, ranks);
 }
 
-auto normalizers(const BoundWeights& w, const py::object& x, const Phi& phi, Scale scale, int n_threads, Isa isa) {
-  const AnyPoints points = w.points(x, phi);
-  Array<double> out(n_rows(points));
-  released([&] { w.log_normalizers(points, {scale, n_threads, isa}, mutable_view(out)); });
-  return out;
+auto normalizers(const BoundWeights& w, const py::object& x, Scale scale, int n_threads, Isa isa) {
+  const AnyData data = data_for(w, x);
+  const Asked asked{scale, n_threads, isa};
+  Array<double> found(n_rows(data));
+  const std::span<double> out = mutable_view(found);
+  ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
+    w.log_normalizers(points, asked, out.subspan(first, n));
+  });
+  return found;
 }
 
-auto best(const BoundWeights& w, const py::object& x, const Phi& phi, Index k, Scale scale, int n_threads, Isa isa) {
-  const AnyPoints points = w.points(x, phi);
-  Array<Index> classes({n_rows(points), k});
-  Array<float> log_p({n_rows(points), k});
-  released([&] { w.top_k(points, k, {scale, n_threads, isa}, mutable_view(classes), mutable_view(log_p)); });
+auto best(const BoundWeights& w, const py::object& x, Index k, Scale scale, int n_threads, Isa isa) {
+  const AnyData data = data_for(w, x);
+  const Asked asked{scale, n_threads, isa};
+  Array<Index> classes({n_rows(data), k});
+  Array<float> log_p({n_rows(data), k});
+  const std::span<Index> out = mutable_view(classes);
+  const std::span<float> out_log_p = mutable_view(log_p);
+  const auto width = static_cast<std::size_t>(k);
+  ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
+    w.top_k(points, k, asked, out.subspan(first * width, n * width), out_log_p.subspan(first * width, n * width));
+  });
   return std::pair(classes, log_p);
 }
 
-auto best_wrong(const BoundWeights& w, const py::object& x, const Phi& phi, std::span<const Index> labels,
-                std::span<Index> classes, Scale scale, int n_threads, Isa isa) {
-  const AnyPoints points = w.points(x, phi);
-  released([&] { w.top_wrong(points, labels, {scale, n_threads, isa}, classes); });
+void best_wrong(const BoundWeights& w, const py::object& x, std::span<const Index> labels, const Matrix<Index>& classes,
+                Scale scale, int n_threads, Isa isa) {
+  const AnyData data = data_for(w, x);
+  const Asked asked{scale, n_threads, isa};
+  check_labels(labels, data);
+  const std::size_t width = classes.width();
+  if (classes.data.size() != labels.size() * width)
+    throw std::invalid_argument("classes must have a row for each point");
+  ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
+    w.top_wrong(points, labels.subspan(first, n), asked, classes.data.subspan(first * width, n * width));
+  });
 }
 
-auto scores(const BoundWeights& w, const py::object& x, const Phi& phi, Scale scale, int n_threads, Isa isa) {
-  const AnyPoints points = w.points(x, phi);
-  Array<float> out({n_rows(points), w.n_classes()});
-  released([&] { w.scores(points, {scale, n_threads, isa}, mutable_view(out)); });
-  return out;
+auto scores(const BoundWeights& w, const py::object& x, Scale scale, int n_threads, Isa isa) {
+  const AnyData data = data_for(w, x);
+  const Asked asked{scale, n_threads, isa};
+  Array<float> found({n_rows(data), w.n_classes()});
+  const std::span<float> out = mutable_view(found);
+  const auto width = static_cast<std::size_t>(w.n_classes());
+  ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
+    w.scores(points, asked, out.subspan(first * width, n * width));
+  });
+  return found;
 }
 
-auto log_probabilities(const BoundWeights& w, const py::object& x, const Phi& phi, const std::string& noise,
+auto log_probabilities(const BoundWeights& w, const py::object& x, const std::string& noise,
                        const Matrix<const Index>& classes, Scale scale, int n_threads, Isa isa) {
-  const AnyPoints points = w.points(x, phi);
+  const AnyData data = data_for(w, x);
+  const Asked asked{scale, n_threads, isa};
   const bool all = classes.cols == 0;
-  if (!all && classes.rows != n_rows(points)) {
+  if (!all && classes.rows != n_rows(data)) {
     throw std::invalid_argument("classes must be of shape (N, m), a row for each point");
   }
-  const Index width = all ? w.n_classes() : classes.cols;
-  Array<double> out({n_rows(points), width});
-  released([&] {
-    utility_log_probabilities(noise_named(noise), w, points, classes.data, static_cast<std::size_t>(width),
-                              {scale, n_threads, isa}, mutable_view(out));
+  const NoiseKind kind = noise_named(noise);
+  Array<double> found({n_rows(data), all ? w.n_classes() : classes.cols});
+  const std::span<double> out = mutable_view(found);
+  const auto width = static_cast<std::size_t>(all ? w.n_classes() : classes.cols);
+  ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
+    const auto own = all ? std::span<const Index>() : classes.data.subspan(first * width, n * width);
+    utility_log_probabilities(kind, w, points, own, width, asked, out.subspan(first * width, n * width));
   });
-  return out;
+  return found;
 }
 
-auto not_excluded(std::span<const Index> rows, const Matrix<const Index>& found, std::span<const float> scores,
-                  std::span<const Offset> indptr, std::span<const Index> excluded, Index k) {
-  Array<Index> classes({found.rows, k});
-  Array<float> values({found.rows, k});
-  best_but({rows, found.data, scores, found.width()}, {indptr, excluded}, static_cast<std::size_t>(k),
-           mutable_view(classes), mutable_view(values));
-  return std::pair(classes, values);
+// See Phi::feature_weights.
+Array<double> weights_of_features(const BoundWeights& w, Index k, std::span<const Index> features,
+                                  std::span<const double> values) {
+  if (!values.empty() && values.size() != features.size())
+    throw std::invalid_argument("values do not fit the features");
+  std::vector<double> found(features.size());
+  if (w.phi) found = w.phi->feature_weights(w, k, features, values);
+  for (std::size_t c = 0; c < features.size() && w.reads_x(); ++c) found[c] += w.feature_weight(features[c], k);
+  return array_of(found);
 }
 
-PaddedRows padded_rows(std::span<const float> numbers, std::size_t width, std::size_t stride) {
-  if (width > stride || (stride == 0 ? !numbers.empty() : numbers.size() % stride != 0)) {
-    throw std::invalid_argument("the numbers are not rows of this width");
-  }
-  return {numbers, width, stride};
-}
-
-auto kept_numbers(std::span<const float> numbers, std::size_t width, std::size_t stride, std::uint32_t bar) {
-  const PaddedRows rows = padded_rows(numbers, width, stride);
-  const KeptNumbers kept = released([&] { return reaching(rows, bar); });
-  return std::tuple(array_of(kept.indptr), array_of(kept.columns), array_of(kept.values));
-}
-
-auto byte_codes(std::span<const float> numbers, std::span<const Offset> starts) {
-  auto codes = empty_array<std::int8_t>(numbers.size());
-  auto scales = empty_array<float>(starts.empty() ? 0 : starts.size() - 1);
-  const std::span<std::int8_t> out = mutable_view(codes);
-  const std::span<float> out_scales = mutable_view(scales);
-  released([&] { encode_bytes(numbers, starts, out, out_scales); });
-  return std::pair(codes, scales);
-}
-
-auto feature_scaling(const py::object& x, py::ssize_t n_features, std::span<const double> row_weights, bool centre,
-                     bool first_rows) {
-  const AnyData data = data_view(x, n_features);
-  const auto* sparse = std::get_if<CsrView>(&data);
-  const FeatureScaling found = released([&] {
-    return first_rows && sparse != nullptr ? scaling_of_first_rows(*sparse) : scaling_of(data, row_weights, centre);
-  });
-  return std::pair(array_of(found.shift), array_of(found.scale));
-}
-
-Array<float> scaled_features(const py::object& x, py::ssize_t n_features, std::span<const double> shift,
-                             std::span<const double> scale) {
-  const AnyData data = data_view(x, n_features);
-  const auto* sparse = std::get_if<CsrView>(&data);
-  auto out = sparse != nullptr ? empty_array<float>(sparse->data.size()) : Array<float>({n_rows(data), n_cols(data)});
-  released([&] { scale_features(data, {shift, scale}, mutable_view(out)); });
-  return out;
-}
-
-template <auto turn>
-void turned(std::span<const double> shift, std::span<const double> scale, const Matrix<float>& matrix,
-            std::span<float> intercept, bool by_feature) {
-  released([&] { turn(ScalingView{shift, scale}, LinearWeights{matrix.data, matrix.width(), intercept, by_feature}); });
-}
-
-auto scores_of_labels(const py::object& x, std::span<const Index> labels, const Matrix<const float>& matrix,
-                      std::span<const float> intercept, bool by_feature, py::ssize_t n_features) {
-  const AnyData data = data_view(x, n_features);
-  auto out = empty_array<double>(labels.size());
-  const ConstLinearWeights weights{matrix.data, matrix.width(), intercept, by_feature};
-  released([&] { label_scores(data, labels, weights, mutable_view(out)); });
-  return out;
-}
-
-auto columns_of(const py::object& x, py::ssize_t n_features, std::span<const Index> columns) {
-  const AnyData data = data_view(x, n_features);
-  const auto* csr = std::get_if<CsrView>(&data);
-  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
-  const OwnedCsr found = released([&] { return some_columns(*csr, columns); });
-  return std::tuple(array_of(found.indptr), array_of(found.indices), array_of(found.data));
-}
-
-LabelMixtures label_mixtures(const BoundWeights& w, const py::object& x, std::span<const Index> labels,
-                             std::span<const double> weights) {
+Array<float> phi_of(const BoundWeights& w, const py::object& x, int n_threads, Isa isa) {
   const AnyData data = data_view(x, w.n_features);
-  const auto* csr = std::get_if<CsrView>(&data);
-  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
-  return released([&] { return LabelMixtures(w, *csr, labels, weights); });
-}
-
-Fields<MixtureKind> kind_fields(const char* name) {
-  return Fields<MixtureKind>(name)
-      .needs<&MixtureKind::shrinkage, &MixtureKind::has_own, &MixtureKind::counts_own, &MixtureKind::power>();
-}
-
-// A mixture's numbers by name, whether repeats are mixed in, and the loss.
-py::tuple as_tuple(const FoundMixture& found) {
-  using namespace py::literals;
-  return py::make_tuple(
-      py::dict("share"_a = found.share, "shrinkage"_a = found.kind.shrinkage, "counts_own"_a = found.kind.counts_own,
-               "repeats"_a = found.repeats, "power"_a = found.kind.power),
-      found.kind.has_own, found.loss);
-}
-
-void bind_label_mixtures(py::module_& m) {
-  const Fields<MixtureKind> kind = kind_fields("LabelMixtures.best_shares"),
-                            of_loss = kind_fields("LabelMixtures.loss");
-  list_fields(m, kind);
-  list_fields(m, of_loss);
-  py::class_<LabelMixtures>(m, "LabelMixtures")
-      .def(py::init(&label_mixtures), "weights"_a, "x"_a, "labels"_a, "sample_weight"_a)
-      .def(
-          "add_scores",
-          [](LabelMixtures& self, std::size_t first, const Matrix<const float>& scores) {
-            released([&] { self.add_scores(first, scores.data); });
-          },
-          "first"_a, "scores"_a)
-      .def(
-          "loss",
-          [of_loss](const LabelMixtures& self, double share, double repeats, const py::kwargs& given) {
-            const std::vector<double> shares{share, repeats};
-            std::vector<double> slopes(2);
-            const double loss = self.loss(of_loss.of(given), shares, slopes);
-            return std::pair(loss, slopes);
-          },
-          "share"_a, "repeats"_a)
-      .def("best_shares",
-           [kind](const LabelMixtures& self, const py::kwargs& given) {
-             const MixtureKind own = kind.of(given);
-             return as_tuple(released([&] { return self.best_shares(own); }));
-           })
-      .def("best", [](const LabelMixtures& self) -> py::object {
-        const auto found = released([&] { return self.best(); });
-        return found ? py::object(as_tuple(*found)) : py::none();
-      });
+  if (!w.phi) throw std::invalid_argument("the weights have no rows of classes");
+  Array<float> found({n_rows(data), static_cast<Index>(w.phi->width())});
+  const std::span<float> out = mutable_view(found);
+  released([&] { w.phi->write(data, n_threads, isa, out); });
+  return found;
 }
 
 }  // namespace
@@ -241,38 +222,20 @@ void bind_weights(py::module_& m) {
                &CountMixture::shrinkage, &CountMixture::counts_own, &CountMixture::repeats, &CountMixture::power>();
   // Weights check it, when they are made of it.
   bind_struct(m, fields, [](const CountMixture&) {});
-  const auto x = "x"_a, phi = "phi"_a, labels = "labels"_a, scale = "scale"_a, n_threads = "n_threads"_a;
+  const auto x = "x"_a, labels = "labels"_a, scale = "scale"_a, n_threads = "n_threads"_a;
   const auto isa = "isa"_a = "auto";
+  const Fields<WeightsCall> arrays = weights_fields();
+  list_fields(m, arrays);
   py::class_<BoundWeights>(m, "Weights")
-      .def(py::init<const Values&, Scale, bool, std::span<const Offset>, const AnyIds&, const Values&, Scale,
-                    std::span<const float>, py::ssize_t, bool, const CountMixture&>(),
-           py::kw_only(), "rows"_a, "row_scales"_a, "by_feature"_a, "indptr"_a, "classes"_a, "values"_a,
-           "value_scales"_a, "intercept"_a, "n_features"_a, "coded"_a, "mixture"_a, KeepAll())
-      .def("log_losses", &losses_and_ranks, x, phi, labels, scale, n_threads, isa)
-      .def("log_normalizers", &normalizers, x, phi, scale, n_threads, isa)
-      .def("top_k", &best, x, phi, "k"_a, scale, n_threads, isa)
-      .def("top_wrong", &best_wrong, x, phi, labels, "classes"_a, scale, n_threads, isa)
-      .def("scores", &scores, x, phi, scale, n_threads, isa)
-      .def("log_probabilities", &log_probabilities, x, phi, "noise"_a, "classes"_a, scale, n_threads, isa);
-  bind_label_mixtures(m);
-  m.def("best_but", not_excluded, py::kw_only(), "rows"_a, "classes"_a, "values"_a, "indptr"_a, "excluded"_a, "k"_a);
-  m.def(
-      "magnitude_bar",
-      [](std::span<const float> numbers, std::size_t width, std::size_t stride, std::size_t n_kept) {
-        const PaddedRows rows = padded_rows(numbers, width, stride);
-        return released([&] { return magnitude_bar(rows, n_kept); });
-      },
-      py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "n_kept"_a);
-  m.def("reaching", kept_numbers, py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "bar"_a);
-  m.def("byte_codes", byte_codes, "numbers"_a, "starts"_a);
-  const auto shift = "shift"_a, factors = "scale"_a, matrix = "matrix"_a, intercept = "intercept"_a;
-  m.def("label_scores", scores_of_labels, x, labels, matrix, intercept, "by_feature"_a, "n_features"_a);
-  m.def("some_columns", columns_of, x, "n_features"_a, "columns"_a);
-  m.def("feature_scaling", feature_scaling, x, "n_features"_a, py::kw_only(), "row_weights"_a, "centre"_a,
-        "first_rows"_a);
-  m.def("scaled_features", scaled_features, x, "n_features"_a, shift, factors);
-  m.def("fold_scaling", turned<fold>, shift, factors, matrix, intercept, "by_feature"_a);
-  m.def("unfold_scaling", turned<unfold>, shift, factors, matrix, intercept, "by_feature"_a);
+      .def(py::init([arrays](const py::kwargs& given) { return weights_of(arrays.of(given)); }), KeepAll())
+      .def("log_losses", &losses_and_ranks, x, labels, scale, n_threads, isa)
+      .def("log_normalizers", &normalizers, x, scale, n_threads, isa)
+      .def("top_k", &best, x, "k"_a, scale, n_threads, isa)
+      .def("top_wrong", &best_wrong, x, labels, "classes"_a, scale, n_threads, isa)
+      .def("scores", &scores, x, scale, n_threads, isa)
+      .def("log_probabilities", &log_probabilities, x, "noise"_a, "classes"_a, scale, n_threads, isa)
+      .def("feature_weights", &weights_of_features, "k"_a, "features"_a, "values"_a)
+      .def("phi", &phi_of, x, n_threads, isa);
   m.def(
       "n_held", [] { return n_held(); },
       "Questions of this thread so far with a score that was not finite, for which another one was taken.");

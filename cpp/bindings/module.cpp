@@ -27,7 +27,9 @@ PYBIND11_MODULE(_core, m) {
   bind_interrupts(m);
   bind_io(m);
   bind_train(m);
+  bind_weight_arrays(m);
   bind_weights(m);
+  bind_label_mixtures(m);
   bind_output_layer(m);
   bind_utilities(m);
   bind_choice(m);

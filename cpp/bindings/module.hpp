@@ -8,9 +8,11 @@ namespace manyclass {
 void bind_choice(pybind11::module_& m);
 void bind_interrupts(pybind11::module_& m);
 void bind_io(pybind11::module_& m);
+void bind_label_mixtures(pybind11::module_& m);
 void bind_label_sets(pybind11::module_& m);
 void bind_losses(pybind11::module_& m);
 void bind_train(pybind11::module_& m);
+void bind_weight_arrays(pybind11::module_& m);
 void bind_weights(pybind11::module_& m);
 void bind_output_layer(pybind11::module_& m);
 void bind_utilities(pybind11::module_& m);

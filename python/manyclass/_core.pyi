@@ -267,32 +267,26 @@ class Weights:
         n_features: int,
         coded: bool,
         mixture: CountMixture,
+        embeddings: NDArray[np.float32] | _Halves | _Bytes = ...,
+        embedding_scales: NDArray[np.float32] = ...,
+        features: NDArray[np.int32] | None = ...,
+        n_hidden: int = ...,
+        intercept_column: bool = ...,
+        relu: bool = ...,
+        block_numbers: int = ...,
     ) -> None: ...
     def log_losses(
-        self,
-        x: _Csr | None,
-        phi: NDArray[np.float32],
-        labels: NDArray[np.int32],
-        scale: NDArray[np.float32],
-        n_threads: int,
-        isa: str = "auto",
+        self, x: _Data, labels: NDArray[np.int32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
     ) -> tuple[NDArray[np.float64], NDArray[np.int32]]: ...
     def log_normalizers(
-        self, x: _Csr | None, phi: NDArray[np.float32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
+        self, x: _Data, scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
     ) -> NDArray[np.float64]: ...
     def top_k(
-        self,
-        x: _Csr | None,
-        phi: NDArray[np.float32],
-        k: int,
-        scale: NDArray[np.float32],
-        n_threads: int,
-        isa: str = "auto",
+        self, x: _Data, k: int, scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
     def top_wrong(
         self,
-        x: _Csr | None,
-        phi: NDArray[np.float32],
+        x: _Data,
         labels: NDArray[np.int32],
         classes: NDArray[np.int32],
         scale: NDArray[np.float32],
@@ -300,28 +294,22 @@ class Weights:
         isa: str = "auto",
     ) -> None: ...
     def scores(
-        self, x: _Csr | None, phi: NDArray[np.float32], scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
+        self, x: _Data, scale: NDArray[np.float32], n_threads: int, isa: str = "auto"
     ) -> NDArray[np.float32]: ...
     def log_probabilities(
         self,
-        x: _Csr | None,
-        phi: NDArray[np.float32],
+        x: _Data,
         noise: str,
         classes: NDArray[np.int32],
         scale: NDArray[np.float32],
         n_threads: int,
         isa: str = "auto",
     ) -> NDArray[np.float64]: ...
+    def feature_weights(
+        self, k: int, features: NDArray[np.int32], values: NDArray[np.float64]
+    ) -> NDArray[np.float64]: ...
+    def phi(self, x: _Data, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
 
-def best_but(
-    *,
-    rows: NDArray[np.int32],
-    classes: NDArray[np.int32],
-    values: NDArray[np.float32],
-    indptr: NDArray[np.int64],
-    excluded: NDArray[np.int32],
-    k: int,
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def magnitude_bar(*, numbers: NDArray[np.float32], width: int, stride: int, n_kept: int) -> int: ...
 def reaching(
     *, numbers: NDArray[np.float32], width: int, stride: int, bar: int
@@ -337,7 +325,6 @@ def label_scores(
     by_feature: bool,
     n_features: int,
 ) -> NDArray[np.float64]: ...
-def some_columns(x: _Csr, n_features: int, columns: NDArray[np.int32]) -> _Csr: ...
 def feature_scaling(
     x: _Csr | NDArray[np.float32],
     n_features: int,
@@ -678,6 +665,15 @@ class DrawnSums:
 
 # bind_label_sets
 
+def best_but(
+    *,
+    rows: NDArray[np.int32],
+    classes: NDArray[np.int32],
+    values: NDArray[np.float32],
+    indptr: NDArray[np.int64],
+    excluded: NDArray[np.int32],
+    k: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def label_stands(log_p: NDArray[np.float64], labels: NDArray[np.int32]) -> NDArray[np.float64]: ...
 def conformal_threshold(
     stands: NDArray[np.float64], coverage: float, penalty: float = 0.0, free_rank: int = 1
@@ -1205,7 +1201,6 @@ def support(
     n_classes: int,
     min_count: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
-
 def weights_met(
     x: _Csr,
     n_features: int,

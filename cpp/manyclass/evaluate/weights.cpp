@@ -1,10 +1,13 @@
 // Weights of any kind: see the header.
 #include "manyclass/evaluate/weights.hpp"
 
+#include <algorithm>
 #include <stdexcept>
+#include <type_traits>
 
 #include "manyclass/evaluate/log_loss.hpp"
 #include "manyclass/evaluate/top_k.hpp"
+#include "manyclass/weights/coded_lines.hpp"
 
 namespace manyclass {
 
@@ -16,6 +19,16 @@ std::size_t size_of(const AnyCodes& codes) {
 
 std::size_t n_scales(const AnyCodes& codes) {
   return std::visit([](const auto& some) { return some.scales.size(); }, codes);
+}
+
+// Number `at` of the row-th row.
+double number(const AnyCodes& codes, std::size_t at, std::size_t row) {
+  return std::visit(
+      [&](const auto& some) {
+        const float value = value_of(some.values[at]);
+        return static_cast<double>(some.scales.empty() ? value : value * some.scales[row]);
+      },
+      codes);
 }
 
 std::span<const float> floats_of(const AnyCodes& codes) { return std::get<Codes<float>>(codes).values; }
@@ -71,6 +84,31 @@ Weights::Weights(const AnyCodes& rows, bool by_feature, std::span<const Offset> 
   const bool plain = std::holds_alternative<Codes<float>>(rows) && std::holds_alternative<Codes<float>>(values) &&
                      std::holds_alternative<std::span<const Index>>(classes) && n_scales(rows) + n_scales(values) == 0;
   if (!coded && !plain) throw std::invalid_argument("weights that are not coded must be floats without scales");
+}
+
+double Weights::feature_weight(Index j, Index k) const {
+  if (j < 0 || j >= n_features_ || k < 0 || k >= n_classes()) throw std::invalid_argument("there is no such weight");
+  const auto feature = static_cast<std::size_t>(j), column = static_cast<std::size_t>(k);
+  if (by_feature_ && width_ > 0) return number(rows_, feature * width_ + column, feature);
+  if (indptr_.empty()) return 0;
+  const auto begin = static_cast<std::size_t>(indptr_[feature]), end = static_cast<std::size_t>(indptr_[feature + 1]);
+  return std::visit(
+      [&](const auto& classes) {
+        using Id = typename std::remove_cvref_t<decltype(classes)>::value_type;
+        const auto own = classes.subspan(begin, end - begin);
+        const auto found = std::ranges::lower_bound(own, static_cast<Id>(k));
+        if (found == own.end() || *found != static_cast<Id>(k)) return 0.0;
+        return number(values_, begin + static_cast<std::size_t>(found - own.begin()), feature);
+      },
+      classes_);
+}
+
+void Weights::class_row(Index k, std::span<double> out) const {
+  if (!reads_phi() || k < 0 || k >= n_classes() || out.size() != width_) {
+    throw std::invalid_argument("there is no such row of a class");
+  }
+  const auto row = static_cast<std::size_t>(k);
+  for (std::size_t h = 0; h < width_; ++h) out[h] = number(rows_, row * width_ + h, row);
 }
 
 template <class F>

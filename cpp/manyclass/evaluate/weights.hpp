@@ -54,6 +54,11 @@ class Weights {
 
   const CountMixture& counts() const { return counts_; }
 
+  // What a unit of feature j adds to the score of class k by itself: its weight in the rows of features or on the pair.
+  double feature_weight(Index j, Index k) const;
+  // The row of class k over phi, where there are rows of classes; `out` has as many numbers as it.
+  void class_row(Index k, std::span<double> out) const;
+
   // See evaluate/log_loss.hpp and evaluate/top_k.hpp. All throw std::invalid_argument where the points are not what the
   // weights read.
   void scores(const AnyPoints& points, const Asked& asked, std::span<float> out) const;

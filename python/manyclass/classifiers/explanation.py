@@ -65,41 +65,10 @@ def names_of(state: State) -> NDArray[Any]:
     return np.arange(state.features.n) if names is None else names
 
 
-class _Rows:
-    """The weights of some classes, of which each is asked for several rows, as w_kj."""
-
-    def __init__(self, state: State) -> None:
-        weights = state.weights
-        self.relu = weights.relu
-        self.pairs = weights.pairs_alone.coef.tocsr() if weights.has_pairs else None
-        self.rows = weights.class_rows if weights.has_phi else None
-        self.embedding = weights.embedding if weights.embeddings.size else None
-        self.linear = None if weights.has_pairs or weights.has_phi else weights.coef
-
-    def of_class(self, k: int, columns: NDArray[Any] | slice, values: Doubles | None = None) -> Doubles:
-        """Return w_kj of some features; behind a "relu" those of a row with these values, or of each by itself."""
-        if self.linear is not None:
-            return np.asarray(self.linear[k, columns], np.float64)
-        found: Any = 0.0
-        if self.pairs is not None:
-            found = self.pairs[[k]].toarray()[0, columns].astype(np.float64)
-        if self.rows is None:
-            return np.asarray(found)
-        row = self.rows[k].astype(np.float64)
-        if self.embedding is None:
-            return np.asarray(found + row[columns])
-        embedding = self.embedding[columns]
-        if self.relu and values is None:
-            embedding = np.maximum(embedding, 0)
-        elif self.relu and values is not None:
-            row = row * (values @ embedding > 0)
-        return np.asarray(found + embedding @ row)
-
-
 def top_features(state: State, position: int, k: int) -> tuple[NDArray[Any], Doubles]:
     """Return the features of largest weight for a class, and these weights; see `Answers.top_features`."""
     names = names_of(state)
-    weights = _Rows(state).of_class(position, slice(None))
+    weights = state.weights.feature_weights(position, np.arange(state.weights.n_features, dtype=np.int32))
     best = np.argsort(-weights, kind="stable")[:k]
     return names[best], weights[best]
 
@@ -116,20 +85,20 @@ def explanations(
         Positions of classes.
     k, n_threads : int
     """
-    names, rows = names_of(state), _Rows(state)
+    names, weights_of = names_of(state), state.weights.feature_weights
     bias = state.weights.intercept.astype(np.float64)
     given: list[Explanation] = []
     columns: NDArray[Any]
     for i, label in enumerate(labels):
         if isinstance(x, sp.csr_array):
             at = slice(x.indptr[i], x.indptr[i + 1])
-            columns, values = x.indices[at], x.data[at].astype(np.float64)
+            columns, values = x.indices[at].astype(np.int32), x.data[at].astype(np.float64)
         else:
-            columns = np.flatnonzero(x[i])
+            columns = np.flatnonzero(x[i]).astype(np.int32)
             values = x[i, columns].astype(np.float64)
-        added, intercept, counts = values * rows.of_class(label, columns, values), bias[label], 0.0
+        added, intercept, counts = values * weights_of(label, columns, values), bias[label], 0.0
         if others is not None:
-            added = added - values * rows.of_class(others[i], columns, values)
+            added = added - values * weights_of(others[i], columns, values)
             intercept = intercept - bias[others[i]]
         if state.weights.mixture.is_on:
             scores = state.weights.scores(x[i : i + 1], n_threads)[0].astype(np.float64)

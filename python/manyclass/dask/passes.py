@@ -24,7 +24,7 @@ from manyclass.training.plan import BatchesPlan
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.arrays import BLOCK_NUMBERS, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
 # Points whose log-normalisers tell how far merges have moved those of all: the standard error of the mean is a tenth of
@@ -369,7 +369,9 @@ class BatchPasses(Passes):
         n_labels = np.diff(lists.indptr)
         shares = np.repeat(1 / n_labels, n_labels).astype(np.float32)
         own = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
-        found = [np.einsum("ij,ij->i", phi, own[at] @ weights.matrix) for at, _, phi in weights.blocks(shard.x)]
+        step = max(1, BLOCK_NUMBERS // max(1, weights.matrix.shape[1]))
+        blocks = (slice(first, first + step) for first in range(0, len(shard), step))
+        found = [np.einsum("ij,ij->i", weights.phi(shard.x[at]), own[at] @ weights.matrix) for at in blocks]
         return np.concatenate(found).astype(np.float64)
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,13 +43,11 @@ class Weights(StoredWeights):
     def check(self) -> None:
         """Raise ValueError where arrays do not fit each other, or the classes of a feature are not sorted."""
         _ = self._in_core
-        if self.codes is not None and self.embeddings.size:
-            _ = self._embeddings_in_core
 
     @made_once
     def _in_core(self) -> _core.Weights:
         """The core's object: its checks take 16 ms for 5 million pairs, so that it is made once."""
-        rows, values = self._coded("matrix"), self._coded("values")
+        rows, values, embeddings = (self._coded(name) for name in ("matrix", "values", "embeddings"))
         return _core.Weights(
             rows=rows.of_core(),
             row_scales=rows.scales,
@@ -59,86 +56,48 @@ class Weights(StoredWeights):
             classes=self.classes,
             values=values.of_core(),
             value_scales=values.scales,
+            embeddings=embeddings.of_core(),
+            embedding_scales=embeddings.scales,
+            features=self.features,
             intercept=self.bias,
             n_features=self.n_features,
+            n_hidden=self.n_hidden,
+            intercept_column=self.intercept_column,
+            relu=self.relu,
             coded=self.codes is not None,
             mixture=_core.CountMixture(counts=self.counts, totals=self.totals, own=self.own, **vars(self.mixture)),
+            block_numbers=BLOCK_NUMBERS,
         )
-
-    @made_once
-    def _embeddings_in_core(self) -> _core.Weights:
-        """Compressed embeddings, as the core's weights of `n_hidden` classes."""
-        return core_rows(self._coded("embeddings"), by_feature=True, n_outputs=self.n_hidden)
 
     def phi(self, X: Matrix, n_threads: int = 1) -> Floats:
         """Return what rows of classes are multiplied with: (phi, 1), padded as they are.
 
         A sum of huge features beyond single precision is the largest number there.
         """
-        if not self.has_phi or (self.codes is not None and not self.embeddings.size):
-            return np.ascontiguousarray(X.toarray() if isinstance(X, sp.csr_array) else X)
-        if self.codes is not None:
-            x = csr_parts(as_csr(X))
-            if self.features is not None:
-                x = _core.some_columns(x, self.n_features, self.features)
-            found: Floats = self._embeddings_in_core.scores(x, NOTHING, NO_FLOATS, n_threads)
-            return np.maximum(found, 0, out=found) if self.relu else found
-        phi = np.zeros((X.shape[0], self.matrix.shape[1]), dtype=np.float32)
-        if self.embeddings.size:
-            with np.errstate(over="ignore", invalid="ignore"):
-                phi[:] = X @ self.embeddings
-            if not np.isfinite(phi).all():
-                check_maps(self)
-                np.nan_to_num(phi, copy=False, posinf=LARGEST, neginf=-LARGEST)
-            if self.relu:
-                np.maximum(phi, 0, out=phi)
-        else:
-            phi[:, : self.n_hidden] = X.toarray() if isinstance(X, sp.csr_array) else X
-        if self.intercept_column:
-            phi[:, self.n_hidden] = 1
-        return phi
+        found: Floats = self._answer("phi", X, n_threads=n_threads)
+        return found
 
     def transform(self, X: Matrix) -> Floats:
         """Return phi without the 1, (n_samples, n_hidden), float32."""
         return self.phi(X)[:, : self.n_hidden]
 
-    def blocks(self, X: Matrix, n_threads: int = 1) -> Iterator[tuple[slice, Any, Floats]]:
-        """Some rows of X at a time, as the core takes them: their places, their stored values, and their phi."""
-        if self.kind in ("feature_major", "pairs"):
-            yield slice(0, X.shape[0]), csr_parts(as_csr(X)), NOTHING
-            return
-        rows: Any = as_csr(X) if self.has_pairs else X
-        step = max(1, BLOCK_NUMBERS // max(1, self.matrix.shape[1]))
-        for first in range(0, max(1, X.shape[0]), step):
-            at = slice(first, first + step)
-            some = rows if step >= X.shape[0] else rows[at]
-            yield at, csr_parts(some) if self.has_pairs else None, self.phi(some, n_threads)
-
-    def _answers(
-        self,
-        question: str,
-        X: Matrix,
-        n_threads: int,
-        scale: Floats | None = None,
-        by_row: Mapping[str, NDArray[Any]] = MappingProxyType({}),
-        **more: Any,
-    ) -> Any:
-        """What the core answers for all rows, of which it is told something `by_row`, some of them at a time.
+    def _answer(self, question: str, X: Matrix, **more: Any) -> Any:
+        """What the core answers for all rows.
 
         Raises ValueError where a score was no number, and a file that is mapped holds such.
         """
-        parts: list[Any] = []
-        n_held, ask, own = _core.n_held(), getattr(self._in_core, question), NO_FLOATS if scale is None else scale
-        for at, x, phi in self.blocks(X, n_threads):
-            some = {name: np.ascontiguousarray(array[at]) for name, array in by_row.items()}
-            parts.append(ask(x=x, phi=phi, scale=own, n_threads=n_threads, **some, **more))
+        n_held = _core.n_held()
+        if self.sparse or (self.codes is not None and self.embeddings.size):
+            X = as_csr(X)
+        x = core_data(X if isinstance(X, sp.csr_array) else np.ascontiguousarray(X))
+        found = getattr(self._in_core, question)(x, **more)
         if _core.n_held() != n_held:
             check_maps(self)
-        if len(parts) == 1 or parts[0] is None:
-            return parts[0]
-        if isinstance(parts[0], tuple):
-            return tuple(np.concatenate(some) for some in zip(*parts, strict=True))
-        return np.concatenate(parts)
+        return found
+
+    def _answers(self, question: str, X: Matrix, n_threads: int, scale: Floats | None = None, **more: Any) -> Any:
+        """What the core answers for all rows, the scores of class k being taken times scale[k]."""
+        return self._answer(question, X, n_threads=n_threads, scale=NO_FLOATS if scale is None else scale, **more)
 
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), those of class k times scale[k] but for the intercepts."""
@@ -155,7 +114,7 @@ class Weights(StoredWeights):
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
         """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
-        losses, ranks = self._answers("log_losses", X, n_threads, scale, {"labels": labels})
+        losses, ranks = self._answers("log_losses", X, n_threads, scale, labels=labels)
         if noise != "gumbel":  # classes rank as under the softmax; probabilities need all scores of a point
             losses = -self.log_probabilities(X, noise, n_threads, labels[:, np.newaxis], scale).ravel()
         return losses, ranks
@@ -172,15 +131,13 @@ class Weights(StoredWeights):
         self, X: Matrix, noise: str, n_threads: int, classes: Ids | None = None, scale: Floats | None = None
     ) -> Doubles:
         """Return the log-probabilities of all classes, or of some of each point, when scores have this noise."""
-        if classes is None:
-            found: Doubles = self._answers("log_probabilities", X, n_threads, scale, noise=noise, classes=NO_IDS)
-            return found
-        found = self._answers("log_probabilities", X, n_threads, scale, {"classes": classes}, noise=noise)
-        return found  # noqa: RET504 - its type
+        own = NO_IDS if classes is None else np.ascontiguousarray(classes)
+        found: Doubles = self._answers("log_probabilities", X, n_threads, scale, noise=noise, classes=own)
+        return found
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
-        self._answers("top_wrong", X, n_threads, scale, {"labels": labels, "classes": classes})
+        self._answers("top_wrong", X, n_threads, scale, labels=labels, classes=classes)
 
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
@@ -199,6 +156,10 @@ class Weights(StoredWeights):
         """Return the score of one class of each point, of a linear model."""
         given = (np.asarray(labels, np.int32), self.matrix, self.bias, self.by_feature, self.n_features)
         return _core.label_scores(core_data(X), *given)
+
+    def feature_weights(self, k: int, features: Ids, values: Doubles = NO_DOUBLES) -> Doubles:
+        """Return w_kj of some features, float64; behind a "relu" those of a row with these values, or of each alone."""
+        return self._in_core.feature_weights(k, features, values)
 
     # Other weights
 

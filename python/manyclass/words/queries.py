@@ -110,7 +110,7 @@ class CodedTable:
         """Products of all rows with a vector, by the core, from the codes."""
         own = core_rows(Codes(np.ascontiguousarray(self.codes.values), np.ascontiguousarray(self.codes.scales)))
         phi = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-        products: Floats = own.scores(None, phi, NO_FLOATS, 1)[0]
+        products: Floats = own.scores(phi, NO_FLOATS, 1)[0]
         return products
 
 
