@@ -38,6 +38,7 @@ PYBIND11_MODULE(_core, m) {
   bind_postings(m);
   bind_search(m);
   bind_skip_gram(m);
+  bind_word_pairs(m);
 }
 
 }  // namespace manyclass

@@ -1,5 +1,5 @@
 # The extension module manyclass._core; one section per bind_<stage>.cpp.
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -996,8 +996,18 @@ def _find_root(
 class TextReader:
     def __init__(self) -> None: ...
     def add(self, text: bytes, last: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
-    def words(self) -> list[bytes]: ...
-    def counts(self) -> NDArray[np.int64]: ...
+    def add_lists(
+        self, sentences: Iterator[Iterable[str]], most: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], bool]: ...
+    def vocabulary(
+        self, least: int, known: dict[str, int]
+    ) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int32], int]: ...
+    @property
+    def n_words(self) -> int: ...
+
+def word_rows(
+    body: bytes, n_words: int, dim: int, name: str, binary: bool
+) -> tuple[list[bytes], NDArray[np.float32]]: ...
 
 class SkipGramText:
     def __init__(
@@ -1046,17 +1056,6 @@ def group_rows(
     most: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32]]: ...
 def group_lists(found: NDArray[np.int32], order: NDArray[np.int32]) -> dict[str, NDArray[Any]]: ...
-def tree_losses(
-    *,
-    input: NDArray[np.float32],
-    output: NDArray[np.float32],
-    rows: NDArray[np.int32],
-    observed: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]],
-    starts: NDArray[np.int64],
-    nodes: NDArray[np.int32],
-    signs: NDArray[np.float32],
-    n_threads: int,
-) -> NDArray[np.float64]: ...
 def skip_gram_trainer(
     *,
     text: SkipGramText,
@@ -1149,3 +1148,77 @@ def postings_trainer(
     shuffle: bool,
     isa: str,
 ) -> Trainer: ...
+
+# word_pairs
+
+class PairShares:
+    @property
+    def contexts(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+    @property
+    def centres(self) -> NDArray[np.float64]: ...
+    @property
+    def words_as_contexts(self) -> NDArray[np.float64]: ...
+    @property
+    def n_pairs(self) -> float: ...
+    @property
+    def n_spilled(self) -> int: ...
+    def __init__(
+        self, contexts: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]], centres: NDArray[np.float64]
+    ) -> None: ...
+    @staticmethod
+    def count(*, text: SkipGramText, seed: int, n_threads: int, memory: int, folder: str) -> PairShares: ...
+    def losses(
+        self, input: NDArray[np.float32], output: NDArray[np.float32], rows: NDArray[np.int32], n_threads: int
+    ) -> NDArray[np.float64]: ...
+    def tree_losses(
+        self,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        rows: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        n_threads: int,
+    ) -> NDArray[np.float64]: ...
+    def objective(
+        self,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        *,
+        n_draws: int,
+        seed: int,
+        n_threads: int,
+        tree_counts: NDArray[np.int64] | None,
+    ) -> float: ...
+
+def word_log_normalizers(
+    input: NDArray[np.float32], output: NDArray[np.float32], n_threads: int
+) -> NDArray[np.float64]: ...
+def draw_pairs(text: SkipGramText, n: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
+def losses_of_pairs(
+    input: NDArray[np.float32], output: NDArray[np.float32], centres: NDArray[np.int32], contexts: NDArray[np.int32]
+) -> NDArray[np.float64]: ...
+
+class WordDescent:
+    output_rate: float
+    def __init__(
+        self,
+        pairs: PairShares,
+        *,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        input_rates: NDArray[np.float64],
+        output_rate: float,
+        found: str,
+        budget: int,
+        dim: int,
+        group: int,
+        seed: int,
+        n_threads: int,
+    ) -> None: ...
+    def search_in(self, index: ClusterIndex | DecomposedIndex, n_probe: int) -> None: ...
+    def step(self) -> float: ...
+    def move_input(self) -> None: ...
+    def follow(self) -> None: ...
+    def input_gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+    def output_gradient(self) -> tuple[float, NDArray[np.float32]]: ...
+    def losses(self) -> NDArray[np.float64]: ...
+    def value(self) -> float: ...
