@@ -45,6 +45,27 @@ def end_posterior_pass(
 ) -> float: ...
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
 def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
+def multiply_by_ways(
+    matrix: NDArray[np.float32],
+    *,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    curvatures: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    coupling: float,
+    least: float,
+    moved_least: float,
+    n_moved: NDArray[np.float32],
+    settled: bool,
+) -> None: ...
+def coupling_of(n_shards: int, together: float, furthest: float) -> float: ...
+def add_changes(
+    rows: NDArray[np.int32],
+    matrix: NDArray[np.float32],
+    shares: NDArray[np.float32],
+    total: NDArray[np.float32],
+    n_moved: NDArray[np.float32],
+) -> None: ...
 def accumulate(
     total: NDArray[np.float32],
     weights: NDArray[np.float32],
