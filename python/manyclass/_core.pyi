@@ -833,6 +833,18 @@ class ClusterIndex:
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...
+    def best_classes(
+        self,
+        x: _Data,
+        *,
+        k: int,
+        n_head: int,
+        n_tail: int,
+        n_probe: int,
+        seed: int,
+        first: int,
+        n_threads: int,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]: ...
     def fill_heads(
         self,
         x: NDArray[np.float32],
@@ -841,6 +853,15 @@ class ClusterIndex:
         heads: NDArray[np.int32],
         n_threads: int,
     ) -> None: ...
+    def rows_by_rank(
+        self,
+        x: NDArray[np.float32],
+        *,
+        k: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+    ) -> NDArray[np.int64]: ...
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def sizes(self) -> NDArray[np.int32]: ...
@@ -892,6 +913,15 @@ class DecomposedIndex:
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...
+    def rows_by_rank(
+        self,
+        x: NDArray[np.float32],
+        *,
+        k: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+    ) -> NDArray[np.int64]: ...
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def loss_and_gradient(
