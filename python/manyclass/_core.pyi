@@ -457,6 +457,23 @@ def utility_bounds(
     mu: NDArray[np.float64],
     s: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def block_bounds(
+    f: NDArray[np.float64], labels: NDArray[np.int32], blocks: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def bouchard_bounds(
+    f: NDArray[np.float64], labels: NDArray[np.int32], a: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def bouchard_locations(f: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def weighted_one_vs_each(
+    f: NDArray[np.float64], labels: NDArray[np.int32], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def one_vs_each_proposal(f: NDArray[np.float64], labels: NDArray[np.int32], uniform: float) -> NDArray[np.float64]: ...
+def one_vs_each_variances(
+    f: NDArray[np.float64], labels: NDArray[np.int32], p: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def tangent_slopes(
+    f: NDArray[np.float64], labels: NDArray[np.int32], u: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def local_family(
     *, noise: str, family: str, n_nodes: int, n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float, float, float, float]: ...
@@ -478,23 +495,6 @@ def sampled_utility_log_probabilities(
     isa: str = "auto",
 ) -> NDArray[np.float64]: ...
 
-def block_bounds(
-    f: NDArray[np.float64], labels: NDArray[np.int32], blocks: NDArray[np.int32]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def bouchard_bounds(
-    f: NDArray[np.float64], labels: NDArray[np.int32], a: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
-def bouchard_locations(f: NDArray[np.float64]) -> NDArray[np.float64]: ...
-def weighted_one_vs_each(
-    f: NDArray[np.float64], labels: NDArray[np.int32], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def one_vs_each_proposal(f: NDArray[np.float64], labels: NDArray[np.int32], uniform: float) -> NDArray[np.float64]: ...
-def one_vs_each_variances(
-    f: NDArray[np.float64], labels: NDArray[np.int32], p: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def tangent_slopes(
-    f: NDArray[np.float64], labels: NDArray[np.int32], u: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 # bind_gradient
 
 def loss_and_gradient(
@@ -975,6 +975,71 @@ def read_xmc(
     NDArray[np.int64],
     NDArray[np.int32],
 ]: ...
+def xmc_header(line: bytes, name: str, header: bool | None) -> tuple[int, int, int] | None: ...
+
+class XmcBlocks:
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_labels(self) -> int: ...
+    def __init__(
+        self,
+        name: str,
+        header: bool | None,
+        zero_based: bool,
+        n_features: int | None,
+        n_labels: int | None,
+        longest_line: int,
+        n_threads: int,
+    ) -> None: ...
+    def add(
+        self, piece: bytes
+    ) -> tuple[
+        int,
+        int,
+        NDArray[np.int64],
+        NDArray[np.int32],
+        NDArray[np.float32],
+        NDArray[np.int64],
+        NDArray[np.int32],
+    ]: ...
+
+class CsvReader:
+    def __init__(self, name: str, delimiter: str, decimal: str, longest_line: int, most_blank: int) -> None: ...
+    def add(self, piece: bytes) -> None: ...
+    def header(self) -> list[str] | None: ...
+    def take(
+        self,
+        numbers: Sequence[int],
+        cells: Sequence[int],
+        size: int,
+        all_counted: bool,
+        name: str,
+        names: Sequence[str],
+    ) -> tuple[NDArray[np.float32], list[list[str]]] | None: ...
+
+def recency_rows(
+    items: NDArray[np.int32], begins: NDArray[np.int64], ends: NDArray[np.int64], n_last: int, decay: float
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def best_decay(
+    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    *,
+    n_last: int,
+    n_items: int,
+    decays: NDArray[np.float64],
+    fewest_told: int,
+    most_told: int,
+    most_counted: int,
+    shrinkage: float,
+) -> int: ...
+def draw_from_softmax(
+    patterns: NDArray[np.int32],
+    value: float,
+    weights: NDArray[np.float64],
+    pattern_of_row: NDArray[np.int64],
+    uniforms: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]: ...
 def is_canonical(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.float32], n_features: int
 ) -> bool: ...
