@@ -32,6 +32,10 @@ WordRows rows_for(std::size_t n_words, std::size_t dim, std::size_t bytes_of_num
   return rows;
 }
 
+[[noreturn]] void refuse(const std::string& name, std::size_t word, const std::string& what) {
+  throw std::invalid_argument(name + ", line " + std::to_string(word + 2) + ": " + what);
+}
+
 }  // namespace
 
 WordRows word_rows_of_text(std::string_view text, std::size_t n_words, std::size_t dim, const std::string& name) {
@@ -44,9 +48,6 @@ WordRows word_rows_of_text(std::string_view text, std::size_t n_words, std::size
   WordRows rows = rows_for(n_words, dim, 2, text.size(), name);  // a number has a space before it
   std::size_t at = 0;
   for (std::size_t i = 0; i < n_words; ++i) {
-    const auto refuse = [&](const std::string& what) {
-      throw std::invalid_argument(name + ", line " + std::to_string(i + 2) + ": " + what);
-    };
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line = text.substr(at, end - at);
     line = line.substr(0, line.find_last_not_of(spaces) + 1);
@@ -60,11 +61,11 @@ WordRows word_rows_of_text(std::string_view text, std::size_t n_words, std::size
       const std::string_view cell = line.substr(begin, space == std::string_view::npos ? space : space - begin);
       const Decimal number = read_decimal(cell.data(), cell.data() + cell.size());
       if (number.end != cell.data() + cell.size() || number.overflow)
-        refuse("'"s.append(cell) + "' is no finite number");
+        refuse(name, i, "'"s.append(cell).append("' is no finite number"));
       if (n_numbers++ < dim) rows.vectors.push_back(number.value);
     }
     if (n_numbers != dim) {
-      refuse(std::to_string(n_numbers) + " numbers; its first line promises " + std::to_string(dim));
+      refuse(name, i, std::to_string(n_numbers) + " numbers; its first line promises " + std::to_string(dim));
     }
   }
   return rows;
