@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.message_passing import best_wrong, block_scores, loss_named, message_passing
+from reference.word_pairs import WordDescent, centres_of, contexts_of, pair_shares
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical
 
@@ -11,9 +12,10 @@ from manyclass import SkipGram, _core
 from manyclass.cli import main
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.interrupts import time_limit
 from manyclass.words import objectives
-from manyclass.words.collapsed import Collapsed, Tables
-from manyclass.words.descent import Descent, ExactGradients, MaskedGradients, SampledGradients, index_for
+from manyclass.words.passes import Tables
+from manyclass.words.training import index_for
 
 DIM = 8
 
@@ -25,7 +27,7 @@ def random_counts(rng, n_words=120):
     counts[:, 5:9] = 0
     rows = counts.sum(axis=1)
     share = sp.csr_array((counts / np.maximum(rows, 1)[:, None]).astype(np.float32))
-    return Collapsed(share, rows / rows.sum(), float(rows.sum()), 0)
+    return pair_shares(share, rows / rows.sum())
 
 
 def random_tables(rng, n_words=120, scale=0.7):
@@ -40,14 +42,11 @@ def copied(tables):
     return Tables(tables.input.copy(), tables.output.copy())
 
 
-def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs=1):
+def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs=1, **options):
     index = index_for(search, seed=3, n_jobs=n_jobs)
-    if rest == "mask":
-        messages = search == "messages"
-        gradients = MaskedGradients(collapsed, index, budget, DIM, messages=messages, n_threads=n_jobs)
-    else:
-        gradients = SampledGradients(collapsed, index, budget, DIM, 3, n_threads=n_jobs)
-    return Descent(gradients, tables, 1.0)
+    found = "messages" if search == "messages" else rest
+    given = {"found": found, "index": index, "budget": budget, "dim": DIM, "n_threads": n_jobs, "seed": 3}
+    return WordDescent(collapsed, tables, **{**given, **options})
 
 
 @pytest.mark.parametrize("rest", ["sample", "mask"])
@@ -56,13 +55,13 @@ def test_a_search_that_finds_all_words_descends_as_without_one(search, rest, see
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng)
     exact, searched = copied(tables), copied(tables)
-    reference = Descent(ExactGradients(collapsed), exact, 1.0)
+    reference = WordDescent(collapsed, exact)
     ours = descent(collapsed, searched, search, rest=rest, budget=120)
     for _ in range(3):
         # Sums of 120 single-precision terms of size 1, in another order: 120 ulp; twice as much for each later step.
         assert ours.step() == pytest.approx(reference.step(), rel=1e-4)
     np.testing.assert_array_equal(ours.input_rates[collapsed.centres > 0], reference.input_rates[collapsed.centres > 0])
-    assert ours.output_rate == reference.output_rate
+    assert ours.core.output_rate == reference.core.output_rate
     np.testing.assert_allclose(searched.input, exact.input, atol=3e-4)
     np.testing.assert_allclose(searched.output, exact.output, atol=3e-4)
 
@@ -71,20 +70,25 @@ def test_a_search_that_finds_all_words_descends_as_without_one(search, rest, see
 def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng)
-    masked = MaskedGradients(collapsed, index_for(search, seed=0, n_jobs=1), 12, DIM)
-    masked.follow(tables)
-    active = collapsed.contexts.toarray() > 0
+    masked = descent(collapsed, tables, search, rest="mask", budget=12)
+    masked.follow()
+    contexts, rows = contexts_of(collapsed), centres_of(collapsed)
+    active = contexts.toarray() > 0
     n_active = active.sum(axis=1)
-    for rows, _, found in masked.found(tables):
-        active[rows] |= found.toarray() != 0
+    options = {"answer": "active"} if search == "decomposed" else {}
+    queries = tables.input[rows, :DIM]
+    found = masked.index.loss_and_gradient(
+        queries, contexts[rows], "cross_entropy", budget=12, tolerance=0.0, **options
+    ).gradients
+    active[rows] |= found.toarray() != 0
     assert (active.sum(axis=1)[collapsed.centres > 0] >= n_active[collapsed.centres > 0] + 12).all()
 
     def objective(h, v):
         z = h.astype(np.float64) @ v.astype(np.float64).T
         log_z = np.log(np.where(active, np.exp(z), 0).sum(axis=1), where=active.any(axis=1), out=np.zeros(len(z)))
-        return collapsed.centres @ (log_z - (collapsed.contexts.toarray() * z).sum(axis=1))
+        return collapsed.centres @ (log_z - (contexts.toarray() * z).sum(axis=1))
 
-    of_input, of_output = masked.input_gradient(tables), masked.output_gradient(tables)
+    of_input, of_output = masked.core.input_gradient(), masked.core.output_gradient()
     for value in (collapsed.centres @ of_input[0], of_output[0]):
         assert value == pytest.approx(objective(tables.input, tables.output), rel=1e-5)  # single-precision scores
     h, v = tables.input.astype(np.float64), tables.output.astype(np.float64)
@@ -100,23 +104,22 @@ def test_the_masked_gradients_are_those_of_the_masked_objective(search, seed):
         assert ours == pytest.approx(slope, abs=1e-5)
 
 
-def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed, monkeypatch):
-    monkeypatch.setattr("manyclass.words.descent.GROUP", 8)
+def test_the_mean_of_sampled_gradients_is_the_exact_gradient(seed):
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng), random_tables(rng, scale=0.3)
-    whole = ExactGradients(collapsed)
-    losses, gradient = whole.input_gradient(tables)
-    exact = [(collapsed.centres @ losses, gradient), whole.output_gradient(tables)]
-    sampled = SampledGradients(collapsed, index_for("mips", seed=0, n_jobs=1), 30, DIM, seed)
-    sampled.follow(tables)
+    whole = WordDescent(collapsed, tables).core
+    losses, gradient = whole.input_gradient()
+    exact = [(collapsed.centres @ losses, gradient), whole.output_gradient()]
+    sampled = descent(collapsed, tables, budget=30, group=8, seed=seed)
+    sampled.search()
     n = 300
     found = []
     for _ in range(n):
-        sampled.draw(tables)
-        losses, gradient = sampled.input_gradient(tables)
-        np.testing.assert_allclose(sampled.losses(tables), losses, rtol=1e-5, atol=1e-5)
-        found.append(((collapsed.centres @ losses, gradient), sampled.output_gradient(tables)))
-        assert found[-1][1][0] == pytest.approx(sampled.value(tables), rel=1e-5)
+        sampled.core.follow()
+        losses, gradient = sampled.core.input_gradient()
+        np.testing.assert_allclose(sampled.core.losses(), losses, rtol=1e-5, atol=1e-5)
+        found.append(((collapsed.centres @ losses, gradient), sampled.core.output_gradient()))
+        assert found[-1][1][0] == pytest.approx(sampled.core.value(), rel=1e-5)
     for i, weights in enumerate((collapsed.centres, collapsed.words_as_contexts)):
         assert np.mean([f[i][0] for f in found]) == pytest.approx(exact[i][0], rel=0.01)
         scale = np.sqrt(weights)[:, np.newaxis]
@@ -177,15 +180,15 @@ def test_masked_descent_moves_both_tables_and_comes_near_the_optimum_of_a_text(s
 def test_messages_are_passed_as_the_twin_of_algorithm_2_passes_them(seed):
     rng = np.random.default_rng(seed)
     collapsed, tables = random_counts(rng, 60), random_tables(rng, 60)
-    index = index_for("messages", seed=0, n_jobs=1)
-    masked = MaskedGradients(collapsed, index, 9, DIM, messages=True)
-    masked.follow(tables)
-    losses, gradient = masked.input_gradient(tables)
+    masked = descent(collapsed, tables, "messages", budget=9)
+    masked.follow()
+    losses, gradient = masked.core.input_gradient()
+    contexts = contexts_of(collapsed)
     v = tables.output[:, :DIM].astype(np.float64)
     for x in np.flatnonzero(collapsed.centres)[:10]:
-        q = collapsed.contexts[[x]].toarray()[0].astype(np.float64)
+        q = contexts[[x]].toarray()[0].astype(np.float64)
         P, h = np.flatnonzero(q), tables.input[x, :DIM].astype(np.float64)
-        parts = block_scores(v, h, index.n_blocks)
+        parts = block_scores(v, h, masked.index.n_blocks)
         found = np.array([best_wrong(scores, P, 9) for scores in parts])
         # T = 1 with the step 2 / (t + 2) and tau_2 = 0.001; gradients below this share of all are not listed.
         said = message_passing(
@@ -204,6 +207,17 @@ def test_messages_are_passed_as_the_twin_of_algorithm_2_passes_them(seed):
         shift = (np.isin(np.arange(60), P) / len(P) - q) @ v
         np.testing.assert_allclose(gradient[x, :DIM], said.gradient @ v / len(P) + shift, atol=2e-3)
         assert losses[x] == pytest.approx(said.loss / len(P) + h @ shift, abs=1e-3)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05])
+def test_a_step_that_is_interrupted_is_taken_back(seconds, seed):
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng, 1500), random_tables(rng, 1500)
+    before, moving = copied(tables), WordDescent(collapsed, tables, 1e6)  # so long that it is halved again and again
+    with pytest.raises(_core.TimeIsUpError), time_limit(seconds):
+        moving.step()
+    np.testing.assert_array_equal(tables.input, before.input)
+    np.testing.assert_array_equal(tables.output, before.output)
 
 
 def test_a_template_is_copied_and_keeps_its_seed(seed):

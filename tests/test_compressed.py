@@ -104,8 +104,8 @@ def test_lines_without_rows_take_no_memory_however_many_there_are(blanks, tmp_pa
 
 
 def test_a_line_longer_than_any_row_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(compressed, "LONGEST_LINE", 1 << 16)
-    monkeypatch.setattr("manyclass.datasets.xmc.LONGEST_LINE", 1 << 16)
+    for module in ("compressed", "datasets.xmc", "datasets.tables"):
+        monkeypatch.setattr(f"manyclass.{module}.LONGEST_LINE", 1 << 16)
     monkeypatch.setattr("manyclass.datasets.xmc.BLOCK", 1 << 12)
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(b"1 1:1\n" + b" " * (1 << 20)))
     sizes = {"n_features": 3, "n_labels": 3}

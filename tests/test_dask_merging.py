@@ -12,8 +12,8 @@ pytest.importorskip("distributed")
 
 from reference.dask_simulation import plan_of, simulate
 
-from manyclass import SoftmaxClassifier, solvers
-from manyclass.dask.merging import FURTHEST, Curvature, coupling_of, settle, weigh
+from manyclass import SoftmaxClassifier, _core, solvers
+from manyclass.dask.merging import FURTHEST, Curvature, settle, weigh
 from manyclass.dask.shards import Shard, Whole
 from manyclass.datasets import load_multiclass
 
@@ -57,7 +57,7 @@ def test_the_coupling_is_the_least_that_keeps_merges_from_going_too_far(n_shards
         ways = -np.expm1(-50 / coupling * a) * -np.expm1(-n_shards * a) / -np.expm1(-a)
         return ways.max()
 
-    found = coupling_of(n_shards, 50.0)
+    found = _core.coupling_of(n_shards, 50.0, FURTHEST)
     assert 1 <= found <= 50
     assert furthest(found) <= FURTHEST * 1.001
     assert found == 1 or furthest(found * 0.98) > FURTHEST

@@ -25,8 +25,7 @@ def test_the_pool_has_as_many_patterns_as_asked():
     assert len(np.unique(data.X.toarray(), axis=0)) == 40
 
 
-def test_stated_losses_are_those_of_the_true_weights(monkeypatch):
-    monkeypatch.setattr("manyclass.datasets.planted._BLOCK", 100)  # several blocks
+def test_stated_losses_are_those_of_the_true_weights():
     data = make_planted(4000, 30, 6, random_state=3)
     for X, y, stated in ((data.X, data.y, data.log_loss), (data.X_test, data.y_test, data.test_log_loss)):
         log_p = log_softmax(X @ data.W_true.T, axis=1)

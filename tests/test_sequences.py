@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.histories import log_losses
 
-from manyclass import SoftmaxClassifier, load, models
+from manyclass import SoftmaxClassifier, _core, load, models
 from manyclass.datasets import SequenceEncoder
 from manyclass.metrics import coverage_at_k, mrr_at_k
 
@@ -58,6 +59,33 @@ def test_rows_and_next_items_are_those_of_the_definition(kind, n_last, decay, mi
     np.testing.assert_array_equal(
         encoder.transform([sequences[3]]).toarray(), encoder.transform(sequences)[[3]].toarray()
     )
+
+
+@pytest.mark.parametrize("most_counted", [10**6, 150])
+def test_the_decay_has_the_least_log_loss_by_counts(most_counted, seed):
+    rng = np.random.default_rng(seed)
+    starts = np.cumsum([0, *rng.integers(0, 9, size=120)])
+    codes = rng.integers(0, 11, size=starts[-1]).astype(np.int32)
+    codes[1:][rng.random(starts[-1] - 1) < 0.5] = 3  # so that some decays are better than others
+    decays = np.array([0.0, 0.7, 3.0])
+    n_told = min(40, int((np.diff(starts) >= 3).sum()) // 2)
+    losses = log_losses(codes, starts, 4, 11, decays, n_told, most_counted, 2.0)
+    found = [
+        _core.best_decay(
+            codes,
+            starts,
+            n_last=4,
+            n_items=11,
+            decays=decays[order],
+            fewest_told=5,
+            most_told=40,
+            most_counted=most_counted,
+            shrinkage=2.0,
+        )
+        for order in (np.arange(3), np.arange(3)[::-1].copy())
+    ]
+    assert found[0] == int(np.argmin(losses))
+    assert 2 - found[1] == found[0]
 
 
 @pytest.mark.parametrize(("memory", "decays"), [(1, [2.0]), (20, [0.0, 0.5])])

@@ -94,8 +94,8 @@ def test_a_sample_of_centres_estimates_the_objective(seed):
     exact = model.objective_value()
     trained = states[-1].model
     collapsed = trained.collapsed
-    rows = np.flatnonzero(collapsed.centres)
-    spread = np.sqrt(collapsed.centres[rows] @ (collapsed.losses(trained.tables, rows) - exact) ** 2)
+    rows = np.flatnonzero(collapsed.centres).astype(np.int32)
+    spread = np.sqrt(collapsed.centres[rows] @ (collapsed.losses(*trained.tables, rows, 1) - exact) ** 2)
     assert model.objective_value(sample=5000) == pytest.approx(exact, abs=5 * spread / np.sqrt(5000) + 1e-9)
 
 

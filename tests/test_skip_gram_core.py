@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from reference.core_step import isas
 from reference.skip_gram import Text, Training, corpus_objective
+from reference.word_pairs import WordDescent, centres_of, contexts_of
 from scipy.special import log_expit
 
 from manyclass import _core
 from manyclass.weights.arrays import aligned_zeros
-from manyclass.words.collapsed import Collapsed, Tables, Tree, log_normalizers
-from manyclass.words.descent import Descent, ExactGradients
+from manyclass.words.passes import Tables
 
 V, DIM = 23, 18
 
@@ -47,13 +47,15 @@ def random_tables(rng, n_output=V, scale=0.5):
     return Tables(h, v)
 
 
-def collapsed_of(text, seed, *, n_threads=1, memory=1 << 20):
-    unit = text.window if text.shrink else 1
-    return Collapsed.count(core_text(text), unit, seed=seed, n_threads=n_threads, memory=memory)
+@pytest.fixture
+def collapsed_of(tmp_path):
+    return lambda text, seed: _core.PairShares.count(
+        text=core_text(text), seed=seed, n_threads=1, memory=1 << 20, folder=str(tmp_path)
+    )
 
 
 @pytest.mark.parametrize("shrink", [True, False])
-def test_counts_are_those_of_all_pairs_of_the_corpus_one_by_one(shrink, seed):
+def test_counts_are_those_of_all_pairs_of_the_corpus_one_by_one(shrink, seed, collapsed_of):
     text = random_text(np.random.default_rng(seed), shrink=shrink)
     expected = np.zeros((V, V))
     for x, y, weight in text.counted_pairs(seed):
@@ -61,7 +63,7 @@ def test_counts_are_those_of_all_pairs_of_the_corpus_one_by_one(shrink, seed):
     found = collapsed_of(text, seed)
     assert found.n_pairs == pytest.approx(expected.sum(), rel=1e-12)
     np.testing.assert_allclose(found.centres, expected.sum(axis=1) / expected.sum(), rtol=1e-12)
-    joint = found.contexts.toarray() * found.centres[:, np.newaxis]
+    joint = contexts_of(found).toarray() * found.centres[:, np.newaxis]
     np.testing.assert_allclose(joint, expected / expected.sum(), rtol=1e-6)  # q_{y|x} are floats
 
 
@@ -106,35 +108,39 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("shrink", [True, False])
-def test_the_collapsed_objective_is_the_mean_over_the_pairs_of_the_corpus(shrink, seed):
+def test_the_collapsed_objective_is_the_mean_over_the_pairs_of_the_corpus(shrink, seed, collapsed_of):
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng, shrink=shrink), random_tables(rng)
     collapsed = collapsed_of(text, seed)
-    rows = np.flatnonzero(collapsed.centres)
-    value = float(collapsed.centres[rows] @ collapsed.losses(tables, rows))
+    rows = centres_of(collapsed)
+    value = float(collapsed.centres[rows] @ collapsed.losses(*tables, rows, 1))
+    assert value == pytest.approx(
+        collapsed.objective(*tables, n_draws=0, seed=0, n_threads=1, tree_counts=None), rel=1e-14
+    )
     expected = corpus_objective(text, tables.input.astype(float), tables.output.astype(float), seed)
     # Scores and exponentials are floats: some ulp of scores of a few nats.
     assert value == pytest.approx(expected, abs=2e-6)
     z = tables.input.astype(float) @ tables.output.T.astype(float)
-    np.testing.assert_allclose(log_normalizers(tables), np.log(np.exp(z).sum(axis=1)), atol=2e-6)
+    np.testing.assert_allclose(_core.word_log_normalizers(*tables, 1), np.log(np.exp(z).sum(axis=1)), atol=2e-6)
 
 
-def test_gradients_are_finite_differences_of_the_objective(seed):
+def test_gradients_are_finite_differences_of_the_objective(seed, collapsed_of):
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng), random_tables(rng)
     collapsed = collapsed_of(text, seed)
-    rows = np.flatnonzero(collapsed.centres)
-    joint = collapsed.contexts.toarray().astype(float) * collapsed.centres[:, np.newaxis]
+    rows = centres_of(collapsed)
+    joint = contexts_of(collapsed).toarray().astype(float) * collapsed.centres[:, np.newaxis]
 
     def value(h, v):
         z = h @ v.T
         return float(collapsed.centres @ np.log(np.exp(z).sum(axis=1)) - (joint * z).sum())
 
     h, v = tables.input.astype(float), tables.output.astype(float)
-    losses, g_input = ExactGradients(collapsed).input_gradient(tables)
+    exact = WordDescent(collapsed, tables).core
+    losses, g_input = exact.input_gradient()
     f_input = collapsed.centres @ losses
-    np.testing.assert_allclose(losses[rows], collapsed.losses(tables, rows), rtol=1e-6)
-    f_output, g_output = ExactGradients(collapsed).output_gradient(tables)
+    np.testing.assert_allclose(losses[rows], collapsed.losses(*tables, rows, 1), rtol=1e-6)
+    f_output, g_output = exact.output_gradient()
     assert f_input == pytest.approx(value(h, v), abs=2e-6)
     assert f_output == pytest.approx(f_input, abs=1e-6)
     step = 1e-5
@@ -148,32 +154,31 @@ def test_gradients_are_finite_differences_of_the_objective(seed):
         assert g_output[k, j] * collapsed.words_as_contexts[k] == pytest.approx(d_output, abs=1e-6)
 
 
-def test_descent_goes_down_to_the_entropy_where_vectors_are_long_enough(seed):
+def test_descent_goes_down_to_the_entropy_where_vectors_are_long_enough(seed, collapsed_of):
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng), random_tables(rng)
     collapsed = collapsed_of(text, seed)
-    descent = Descent(ExactGradients(collapsed), tables, 1e3)  # far too long: halved until it goes down
+    descent = WordDescent(collapsed, tables, 1e3)  # far too long: halved until it goes down
     values = [descent.step() for _ in range(400)]
     assert all(b <= a for a, b in pairwise(values))
-    q = collapsed.contexts.toarray().astype(float)
+    q = contexts_of(collapsed).toarray().astype(float)
     entropy = -float(collapsed.centres @ np.where(q > 0, q * np.log(np.where(q > 0, q, 1)), 0).sum(axis=1))
     # 18 dimensions hold nearly all that 23 words have to say; the zeros of q are reached only in the limit.
     assert entropy < values[-1] < entropy + 0.1
 
 
-def test_a_step_that_is_too_long_for_one_centre_is_taken_back_for_that_one_only(seed):
+def test_a_step_that_is_too_long_for_one_centre_is_taken_back_for_that_one_only(seed, collapsed_of):
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng), random_tables(rng)
     collapsed = collapsed_of(text, seed)
-    rows = np.flatnonzero(collapsed.centres)
+    rows = centres_of(collapsed)
     before = tables.input.copy()
-    exact = ExactGradients(collapsed)
-    losses, gradient = exact.input_gradient(tables)
-    descent = Descent(exact, tables, 1e-3)
+    descent = WordDescent(collapsed, tables, 1e-3)
+    losses, _ = descent.core.input_gradient()
     descent.input_rates[rows[0]] = -1e-3  # uphill
-    descent._move_input(losses, gradient)
+    descent.core.move_input()
     np.testing.assert_array_equal(tables.input[rows[0]], before[rows[0]])
-    assert (collapsed.losses(tables, rows[1:]) < losses[rows[1:]]).all()
+    assert (collapsed.losses(*tables, rows[1:], 1) < losses[rows[1:]]).all()
     np.testing.assert_allclose(descent.input_rates[rows], [-5e-4, *[1.1e-3] * (len(rows) - 1)])
 
 
@@ -231,12 +236,9 @@ def test_softmaxes_of_groups_of_rows_are_those_of_their_definition(seed):
 def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):
     rng = np.random.default_rng(seed)
     counts = np.sort(rng.integers(1, 1000, size=57))[::-1].astype(np.int64)
-    tree = Tree.of(counts)
+    starts, nodes, signs = _core.huffman_tree(counts)
     z = rng.normal(scale=3, size=56)
-    log_p = [
-        log_expit(tree.signs[a:b] * z[tree.nodes[a:b]]).sum()
-        for a, b in zip(tree.starts[:-1], tree.starts[1:], strict=True)
-    ]
+    log_p = [log_expit(signs[a:b] * z[nodes[a:b]]).sum() for a, b in pairwise(starts)]
     assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-12)
     heap, bits = counts.tolist(), 0
     heapq.heapify(heap)
@@ -244,20 +246,24 @@ def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):
         joined = heapq.heappop(heap) + heapq.heappop(heap)
         bits += joined
         heapq.heappush(heap, joined)
-    assert np.diff(tree.starts) @ counts == bits
-    assert set(tree.nodes[tree.starts[:-1]]) == {55}  # every path begins at the root, the last node made
+    assert np.diff(starts) @ counts == bits
+    assert set(nodes[starts[:-1]]) == {55}  # every path begins at the root, the last node made
 
 
-def test_the_objective_of_the_tree_is_the_mean_of_its_log_probabilities(seed):
+def test_the_objective_of_the_tree_is_the_mean_of_its_log_probabilities(seed, collapsed_of):
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng), random_tables(rng, V - 1)
-    collapsed, tree = collapsed_of(text, seed), Tree.of(np.sort(counts_of(text))[::-1].copy())
+    collapsed, counts = collapsed_of(text, seed), np.sort(counts_of(text))[::-1].copy()
+    starts, nodes, signs = _core.huffman_tree(counts)
     z = tables.input.astype(float) @ tables.output.T.astype(float)
-    paths = [slice(a, b) for a, b in zip(tree.starts[:-1], tree.starts[1:], strict=True)]
-    log_p = np.array([[log_expit(tree.signs[p] * z[x, tree.nodes[p]]).sum() for p in paths] for x in range(V)])
-    rows = np.flatnonzero(collapsed.centres)
-    expected = -(collapsed.contexts.toarray() * log_p).sum(axis=1)[rows]
-    np.testing.assert_allclose(collapsed.tree_losses(tables, rows, tree), expected, rtol=1e-6)  # q_{y|x} are floats
+    paths = [slice(a, b) for a, b in pairwise(starts)]
+    log_p = np.array([[log_expit(signs[p] * z[x, nodes[p]]).sum() for p in paths] for x in range(V)])
+    rows = centres_of(collapsed)
+    expected = -(contexts_of(collapsed).toarray() * log_p).sum(axis=1)[rows]
+    found = collapsed.tree_losses(*tables, rows, counts, 1)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)  # q_{y|x} are floats
+    of_all = collapsed.objective(*tables, n_draws=0, seed=0, n_threads=1, tree_counts=counts)
+    assert of_all == pytest.approx(collapsed.centres[rows] @ found, rel=1e-14)
 
 
 SOLVERS = ["negative_sampling", "hierarchical", "implicit", "umax", "ema", "sgd", "ove", "nce", "css"]

@@ -12,7 +12,6 @@ from test_skip_gram import small, topical
 from manyclass import SkipGram
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.words import objectives
-from manyclass.words.descent import ExactGradients
 from manyclass.words.objectives import (
     NCE,
     OBJECTIVES,
@@ -223,22 +222,3 @@ def test_ctrl_c_ends_training_with_the_vectors_reached_so_far(objective, seed):
         model = small(objective=objective).fit(topical(seed, 100), callback=interrupt)
     assert model.n_iter_ == len(model.loss_curve_) == 3
     assert model.objective_value() == reached[-1]
-
-
-def test_ctrl_c_within_a_step_of_descent_takes_it_back(monkeypatch, seed):
-    text = topical(seed, 100)
-    expected = small(objective="descent", max_iter=1).fit(text).vectors_
-    n_calls = 0
-
-    def losses(self, tables):
-        raise KeyboardInterrupt
-
-    def watch(state):
-        nonlocal n_calls
-        n_calls += 1
-        if n_calls == 2:
-            monkeypatch.setattr(ExactGradients, "losses", losses)
-
-    with pytest.warns(UserWarning, match="training was interrupted"):
-        model = small(objective="descent", max_iter=4).fit(text, callback=watch)
-    np.testing.assert_array_equal(model.vectors_, expected)

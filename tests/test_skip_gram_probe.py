@@ -6,23 +6,25 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from test_skip_gram import small, topical
 
-from manyclass.words.collapsed import Tables, divergence, pair_losses, some_pairs
-from manyclass.words.corpus import Corpus
+from manyclass import _core
 from manyclass.words.objectives import OBJECTIVES, SampledSoftmax
+from manyclass.words.passes import Tables, divergence
 
 
-def text(lengths, n_words=9, seed=0):
-    tokens = np.random.default_rng(seed).integers(n_words, size=sum(lengths)).astype(np.int32)
+def text(lengths, window, n_words=9, tokens=None):
+    if tokens is None:
+        tokens = np.random.default_rng(0).integers(n_words, size=sum(lengths))
     ends = np.append(0, np.cumsum(lengths)).astype(np.int64)
-    return Corpus(tokens, ends, [f"w{i}" for i in range(n_words)], np.bincount(tokens, minlength=n_words))
+    return _core.SkipGramText(
+        tokens=tokens.astype(np.int32), sentences=ends, keep=np.ones(n_words), window=window, shrink=False
+    )
 
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_pairs_are_all_of_a_place_and_a_word_in_its_window(window, seed):
-    corpus = text([4, 1, 7, 2], n_words=14)
-    corpus.tokens[:] = np.arange(14)  # a word tells its place
+    corpus = text([4, 1, 7, 2], window, n_words=14, tokens=np.arange(14))  # a word tells its place
     sentence = np.repeat(np.arange(4), [4, 1, 7, 2])
-    centres, contexts = some_pairs(corpus, window, 4000, seed)
+    centres, contexts = _core.draw_pairs(corpus, 4000, seed)
     near = (np.abs(np.subtract.outer(np.arange(14), np.arange(14))) <= window) & ~np.eye(14, dtype=bool)
     possible = near & (sentence[:, np.newaxis] == sentence)
     found = np.zeros((14, 14))
@@ -38,19 +40,18 @@ def test_losses_are_those_of_the_softmax(seed):
     centres, contexts = rng.integers(9, size=(2, 30)).astype(np.int32)
     z = h[centres].astype(float) @ v.T.astype(float)
     expected = logsumexp(z, axis=1) - z[np.arange(30), contexts]
-    np.testing.assert_allclose(pair_losses(Tables(h, v), centres, contexts), expected, rtol=1e-5)
+    np.testing.assert_allclose(_core.losses_of_pairs(h, v, centres, contexts), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [1e20, np.inf, np.nan])
 def test_scores_that_overflow_are_told_without_a_warning(bad):
-    corpus = text([50])
     h = np.full((9, 16), bad, dtype=np.float32)
-    assert "of equal probabilities, 2.197" in divergence(corpus, Tables(h, -h), 2, 0)
+    assert "of equal probabilities, 2.197" in divergence(text([50], 2), Tables(h, -h), 0)
 
 
 def test_a_text_without_pairs_shows_nothing():
     tables = Tables(np.ones((9, 16), np.float32), np.ones((9, 16), np.float32))
-    assert divergence(text([1] * 20), tables, 5, 0) is None
+    assert divergence(text([1] * 20, 5), tables, 0) is None
 
 
 def test_a_divergence_that_the_running_loss_hides_is_told():

@@ -235,6 +235,35 @@ def test_quotes_hold_delimiters_lines_and_quotes(tmp_path):
         Stream(path)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_pieces_of_any_size_are_the_same_table(end, tmp_path, monkeypatch):
+    """Cuts fall within numbers, characters of several bytes, quotes and ends of lines."""
+    path = tmp_path / "t.csv"
+    rows = ["f§g§label", "1§-2.5e-1§größe", '"3"§4§"a§""b""' + end + 'c"', "5§6§x", '7§8§"y"z']
+    path.write_bytes(("\ufeff" + end * 2 + end.join(rows) + end).encode())
+    for size in (1, 2, 3, 5, 8, 1000):
+        monkeypatch.setattr("manyclass.datasets.tables.PIECE_BYTES", size)
+        parts = list(Stream(path, delimiter="§", rows=2, shuffle=False))
+        assert [len(y) for _, y in parts] == [2, 2]
+        X, y = joined(parts)
+        assert X.columns.tolist() == ["f", "g"]
+        np.testing.assert_array_equal(X.to_numpy(), np.array([[1, -0.25], [3, 4], [5, 6], [7, 8]], np.float32))
+        assert y.tolist() == ["größe", f'a§"b"{end}c', "x", "yz"]
+    monkeypatch.setattr("manyclass.datasets.tables.PIECE_BYTES", 3)
+    for bad, told in [
+        (b"f,label\n1,x\n2,gr\xf6sse\n", r"t.csv:3: byte 0xf6 is not UTF-8 text; if it is LATIN1, convert it"),
+        (b"f,label\n1,\xed\xa0\x80\n", r"t.csv:2: byte 0xed is not UTF-8"),  # half of a surrogate pair
+        (b"f,label\n1,\xc0\x80\n", r"t.csv:2: byte 0xc0 is not UTF-8"),  # an encoding that is too long
+        (b"f,label\n1,\xf4\x90\x80\x80\n", r"t.csv:2: byte 0xf4 is not UTF-8"),  # beyond the last character
+        ("f,label\n1,x\n".encode("utf-16"), r"t.csv:1: byte 0xff is not UTF-8 text; if it is UTF-16, convert it"),
+    ]:
+        path.write_bytes(bad)
+        with pytest.raises(ValueError, match=told):
+            Stream(path)
+    path.write_text("f,label\n1,\U0010ffff\n2,\ud7ff\n3,\ue000\n", encoding="utf-8")
+    assert joined(list(Stream(path, shuffle=False)))[1].tolist() == ["\U0010ffff", "\ud7ff", "\ue000"]
+
+
 def test_mistakes_are_told_at_once(rows, tmp_path):
     X, Y = rows
     text = written(tmp_path / "rows.txt", X, Y)

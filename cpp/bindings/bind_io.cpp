@@ -1,10 +1,14 @@
-// Text files of sparse data, and whether arrays are such data.
+// Text files of sparse data and tables, histories as rows, drawn classes, and whether arrays are such data.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/io/csv_reader.hpp"
+#include "manyclass/io/histories.hpp"
 #include "manyclass/io/xmc_reader.hpp"
+#include "manyclass/select/softmax_draws.hpp"
 
 namespace manyclass {
 
@@ -19,16 +23,82 @@ py::array_t<T> to_array(Buffer<T> buffer) {
   return py::array_t<T>(static_cast<py::ssize_t>(buffer.size), data, owner);
 }
 
-py::tuple read_xmc_arrays(const Array<std::uint8_t>& text, const std::string& name, std::optional<bool> header,
-                          bool zero_based, std::optional<Index> n_features, std::optional<Index> n_labels,
-                          int n_threads) {
-  const std::span<const char> characters(reinterpret_cast<const char*>(text.data()),
-                                         static_cast<std::size_t>(text.size()));
-  XmcData data =
-      released([&] { return read_xmc(characters, name, {header, zero_based, n_features, n_labels}, n_threads); });
+py::tuple arrays_of(XmcData data) {
   return py::make_tuple(data.n_features, data.n_labels, to_array(std::move(data.x_indptr)),
                         to_array(std::move(data.x_indices)), to_array(std::move(data.x_data)),
                         to_array(std::move(data.y_indptr)), to_array(std::move(data.y_indices)));
+}
+
+std::span<const char> characters(const py::bytes& text) {
+  const auto view = static_cast<std::string_view>(text);
+  return {view.data(), view.size()};
+}
+
+py::tuple read_xmc_arrays(const Array<std::uint8_t>& text, const std::string& name, std::optional<bool> header,
+                          bool zero_based, std::optional<Index> n_features, std::optional<Index> n_labels,
+                          int n_threads) {
+  const std::span<const char> all(reinterpret_cast<const char*>(text.data()), static_cast<std::size_t>(text.size()));
+  return arrays_of(
+      released([&] { return read_xmc(all, name, {header, zero_based, n_features, n_labels}, n_threads); }));
+}
+
+std::optional<std::tuple<Offset, Offset, Offset>> header_of(const py::bytes& line, const std::string& name,
+                                                            std::optional<bool> header) {
+  const std::optional<XmcHeader> found = xmc_header(characters(line), name, header);
+  if (!found) return std::nullopt;
+  return std::tuple(found->n_rows, found->n_features, found->n_labels);
+}
+
+py::list texts_of(const std::vector<std::string>& cells) {
+  py::list texts(cells.size());
+  for (std::size_t i = 0; i < cells.size(); ++i) texts[i] = py::str(cells[i]);
+  return texts;
+}
+
+// The cells of the first line; None: more text is needed.
+py::object header_cells(CsvReader& reader) {
+  const std::optional<std::vector<std::string>> found = released([&] { return reader.header(); });
+  return found ? py::object(texts_of(*found)) : py::none();
+}
+
+// Rows as numbers, (n, columns of numbers), and a list of cells for each other column; None: more text is needed.
+py::object take_rows(CsvReader& reader, const std::vector<std::size_t>& numbers, const std::vector<std::size_t>& cells,
+                     std::size_t size, bool all_counted, const std::string& name, const py::sequence& names) {
+  std::optional<CsvRows> rows;
+  try {
+    rows = released([&] { return reader.take({numbers, cells, all_counted}, size); });
+  } catch (const NotANumber& fault) {
+    throw py::value_error(py::str("{}:{}: {!r} in column {!r} is not a finite number")
+                              .format(name, fault.line, fault.cell, names[fault.column])
+                              .cast<std::string>());
+  }
+  if (!rows) return py::none();
+  Array<float> values({rows->n_rows, numbers.size()});
+  std::ranges::copy(rows->numbers, values.mutable_data());
+  py::list texts;
+  for (const std::vector<std::string>& column : rows->cells) texts.append(texts_of(column));
+  return py::make_tuple(values, texts);
+}
+
+auto history_rows(std::span<const Index> items, std::span<const Offset> begins, std::span<const Offset> ends,
+                  std::size_t n_last, double decay) {
+  const HistoryRows rows = released([&] { return recency_rows({items, begins, ends, n_last}, decay); });
+  return std::tuple(array_of(rows.indptr), array_of(rows.indices), array_of(rows.data));
+}
+
+int decay_of(std::span<const Index> items, std::span<const Offset> starts, std::size_t n_last, std::size_t n_items,
+             std::span<const double> decays, std::size_t fewest_told, std::size_t most_told, std::size_t most_counted,
+             double shrinkage) {
+  return released([&] {
+    return best_decay(items, starts, n_last, n_items, decays, {fewest_told, most_told, most_counted, shrinkage});
+  });
+}
+
+auto softmax_draws(const Matrix<const Index>& patterns, double value, const Matrix<const double>& weights,
+                   std::span<const Offset> pattern_of_row, std::span<const double> uniforms) {
+  const PatternPool pool{patterns.data, patterns.width(), value, weights.data, weights.width()};
+  const SoftmaxDraws draws = released([&] { return draw_from_softmax(pool, pattern_of_row, uniforms); });
+  return std::tuple(array_of(draws.classes), array_of(draws.log_p), array_of(draws.entropies));
 }
 
 }  // namespace
@@ -38,6 +108,44 @@ void bind_io(py::module_& m) {
         py::arg("zero_based"), py::arg("n_features").none(true), py::arg("n_labels").none(true), py::arg("n_threads"),
         "Parse a text in the XMC repository's form. Returns n_features, n_labels, the arrays indptr, indices, "
         "data of X and indptr, indices of Y.");
+  m.def("xmc_header", header_of, "line"_a, "name"_a, "header"_a.none(true),
+        "Return the numbers (N, D, L) of a first line that is a header, or None.");
+  py::class_<XmcBlocks>(m, "XmcBlocks")
+      .def(py::init([](std::string name, std::optional<bool> header, bool zero_based, std::optional<Index> n_features,
+                       std::optional<Index> n_labels, std::size_t longest_line, int n_threads) {
+             const XmcOptions options{header, zero_based, n_features, n_labels};
+             return XmcBlocks(std::move(name), options, longest_line, n_threads);
+           }),
+           "name"_a, "header"_a.none(true), "zero_based"_a, "n_features"_a.none(true), "n_labels"_a.none(true),
+           "longest_line"_a, "n_threads"_a)
+      .def(
+          "add",
+          [](XmcBlocks& self, const py::bytes& piece) {
+            const std::span<const char> text = characters(piece);
+            return arrays_of(released([&] { return self.add(text); }));
+          },
+          "piece"_a)
+      .def_property_readonly("n_features", &XmcBlocks::n_features)
+      .def_property_readonly("n_labels", &XmcBlocks::n_labels);
+  py::class_<CsvReader>(m, "CsvReader")
+      .def(py::init([](std::string name, std::string delimiter, char decimal, std::size_t longest_line,
+                       std::size_t most_blank) {
+             return CsvReader({std::move(name), std::move(delimiter), decimal, longest_line, most_blank});
+           }),
+           "name"_a, "delimiter"_a, "decimal"_a, "longest_line"_a, "most_blank"_a)
+      .def(
+          "add",
+          [](CsvReader& self, const py::bytes& piece) {
+            const auto text = static_cast<std::string_view>(piece);
+            released([&] { self.add(text); });
+          },
+          "piece"_a)
+      .def("header", header_cells)
+      .def("take", take_rows, "numbers"_a, "cells"_a, "size"_a, "all_counted"_a, "name"_a, "names"_a);
+  m.def("recency_rows", history_rows, "items"_a, "begins"_a, "ends"_a, "n_last"_a, "decay"_a);
+  m.def("best_decay", decay_of, "items"_a, "starts"_a, py::kw_only(), "n_last"_a, "n_items"_a, "decays"_a,
+        "fewest_told"_a, "most_told"_a, "most_counted"_a, "shrinkage"_a);
+  m.def("draw_from_softmax", softmax_draws, "patterns"_a, "value"_a, "weights"_a, "pattern_of_row"_a, "uniforms"_a);
   m.def(
       "is_canonical",
       [](std::span<const Offset> indptr, std::span<const Index> indices, std::span<const float> data,

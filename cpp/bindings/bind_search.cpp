@@ -3,8 +3,10 @@
 #include "bindings/module.hpp"
 #include "manyclass/search/approximate_losses.hpp"
 #include "manyclass/search/byte_rows.hpp"
+#include "manyclass/search/class_search.hpp"
 #include "manyclass/search/heads.hpp"
 #include "manyclass/search/log_normalizer.hpp"
+#include "manyclass/search/recall.hpp"
 #include "manyclass/search/results.hpp"
 #include "manyclass/search/spherical_kmeans.hpp"
 
@@ -118,6 +120,15 @@ auto normalizers(const ClusterIndex& index, const py::object& x, std::span<const
   return std::pair(values, errors);
 }
 
+// (ids, log-probabilities, standard deviations of the logarithms of normalisers) of the best classes of each query.
+auto classes_of(const ClusterIndex& index, const py::object& x, std::size_t k, std::size_t n_head, std::size_t n_tail,
+                std::size_t n_probe, std::uint64_t seed, std::uint64_t first, int n_threads) {
+  const Queries queries = data_view(x, static_cast<py::ssize_t>(index.n_features()));
+  const ClassSearch search{k, n_head, n_tail, n_probe, seed, first, n_threads, best_isa()};
+  const ClassesFound found = released([&] { return best_classes(index, queries, search); });
+  return std::tuple(matrix_of<Index>(found.ids, k), matrix_of<float>(found.log_p, k), array_of(found.std));
+}
+
 // What is asked of an index about losses of queries with labels.
 struct LossQuestion {
   Matrix<const float> x;
@@ -169,11 +180,23 @@ void update(AnyIndex& index, std::span<const Index> ids, const Matrix<const floa
   });
 }
 
+template <class AnyIndex>
+auto by_rank(const AnyIndex& index, const Matrix<const float>& x, Index k, std::span<const Offset> excluded_indptr,
+             std::span<const Index> excluded_ids, int n_threads) {
+  if (k < 1) throw std::invalid_argument("k is out of range");
+  return array_of(released([&] {
+    return rows_by_rank(index, dense_view(x), static_cast<std::size_t>(k), {excluded_indptr, excluded_ids}, n_threads,
+                        best_isa());
+  }));
+}
+
 // What both indexes have.
 template <class AnyIndex>
 py::class_<AnyIndex> bind_index(py::module_& m, const std::string& name) {
   py::class_<AnyIndex> made(m, name.c_str());
   made.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
+      .def("rows_by_rank", by_rank<AnyIndex>, "x"_a, py::kw_only(), "k"_a, "excluded_indptr"_a, "excluded_ids"_a,
+           "n_threads"_a)
       .def("rows", [](const AnyIndex& index) {
         const std::span<const float> all(index.rows().data, index.n_rows() * index.n_features());
         return matrix_of(all, index.n_features());
@@ -234,6 +257,8 @@ void bind_search(py::module_& m) {
            n_threads, isa)
       .def("log_normalizers", normalizers, x, py::kw_only(), "scores"_a, "ids"_a, "sample_size"_a, "seed"_a, "first"_a,
            n_threads, isa)
+      .def("best_classes", classes_of, x, py::kw_only(), "k"_a, "n_head"_a, "n_tail"_a, n_probe, "seed"_a, "first"_a,
+           n_threads)
       .def(
           "fill_heads",
           [](const ClusterIndex& index, const Matrix<const float>& points, std::span<const Index> labels,

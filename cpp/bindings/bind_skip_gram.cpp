@@ -1,10 +1,13 @@
 // Word vectors: reading text, counting pairs, the Huffman tree, training; exact softmaxes of rows over rows.
+#include <algorithm>
+
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/exact/row_groups.hpp"
 #include "manyclass/exact/row_softmax.hpp"
 #include "manyclass/text/cooccurrence.hpp"
-#include "manyclass/text/reader.hpp"
+#include "manyclass/text/vocabulary.hpp"
+#include "manyclass/text/word2vec.hpp"
 #include "manyclass/train/sentences.hpp"
 
 namespace manyclass {
@@ -22,10 +25,63 @@ auto add_text(TextReader& reader, const py::bytes& text, bool last) {
   return std::pair(array_of(tokens), array_of(ends));
 }
 
-py::list words_of(const TextReader& reader) {
-  py::list words;
-  for (std::size_t i = 0; i < reader.n_words(); ++i) words.append(py::bytes(std::string(reader.word(i))));
-  return words;
+// The UTF-8 of a str, in which halves of surrogate pairs stay what they are.
+std::string letters_of(py::handle word) {
+  const auto bytes = py::reinterpret_steal<py::bytes>(PyUnicode_AsEncodedString(word.ptr(), "utf-8", "surrogatepass"));
+  if (!bytes) throw py::error_already_set();
+  return static_cast<std::string>(bytes);
+}
+
+// Reads up to `most` sentences, lists of words, of an iterator; also says whether it has no more.
+auto add_lists(TextReader& reader, const py::iterator& sentences, std::size_t most) {
+  std::vector<Index> tokens;
+  std::vector<Offset> ends;
+  std::vector<std::string> words;
+  bool is_over = false;
+  for (std::size_t n = 0; n < most && !is_over; ++n) {
+    const auto sentence = py::reinterpret_steal<py::object>(PyIter_Next(sentences.ptr()));
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    is_over = !sentence;
+    if (is_over) break;
+    if (py::isinstance<py::str>(sentence) || py::isinstance<py::bytes>(sentence)) {
+      throw py::type_error(py::str("a sentence is {!r}; it must be a list of words, such as {!r}")
+                               .format(sentence, sentence.attr("split")())
+                               .cast<std::string>());
+    }
+    words.clear();
+    for (const py::handle word : py::iter(sentence)) {
+      if (!py::isinstance<py::str>(word)) {
+        throw py::type_error(py::str("a word is {!r}; it must be a str").format(word).cast<std::string>());
+      }
+      words.push_back(letters_of(word));
+    }
+    reader.add_sentence(words, tokens, ends);
+  }
+  return std::tuple(array_of(tokens), array_of(ends), is_over);
+}
+
+py::list bytes_of(const std::vector<std::string>& words) {
+  py::list made;
+  for (const std::string& word : words) made.append(py::bytes(word));
+  return made;
+}
+
+// (words as bytes, counts, the row of each number, how many words of the text have a row)
+auto vocabulary(const TextReader& reader, Offset least, const py::dict& known) {
+  std::vector<std::pair<std::string, Offset>> before;
+  for (const auto& [word, count] : known) before.emplace_back(letters_of(word), count.cast<Offset>());
+  const Vocabulary made = released([&] { return vocabulary_of(reader, least, before); });
+  return std::tuple(bytes_of(made.words), array_of(made.counts), array_of(made.rows), made.n_found);
+}
+
+auto word_rows(const py::bytes& body, std::size_t n_words, std::size_t dim, const std::string& name, bool binary) {
+  const auto text = static_cast<std::string_view>(body);
+  const WordRows rows = released([&] {
+    return binary ? word_rows_of_bytes(text, n_words, dim, name) : word_rows_of_text(text, n_words, dim, name);
+  });
+  Array<float> vectors({n_words, dim});
+  std::ranges::copy(rows.vectors, vectors.mutable_data());
+  return std::pair(bytes_of(rows.words), vectors);
 }
 
 auto count_pairs(const SkipGramText& text, std::uint64_t seed, int n_threads, std::size_t memory,
@@ -95,24 +151,10 @@ void row_softmax(const RowSoftmaxCall& call) {
   released([&] { add_row_softmax(question, call.sums); });
 }
 
-auto losses_of_tree(const Matrix<const float>& input, const Matrix<const float>& output, std::span<const Index> rows,
-                    const py::object& observed, std::span<const Offset> starts, std::span<const Index> nodes,
-                    std::span<const float> signs, int n_threads) {
-  RowSoftmax question;
-  question.groups.rows = rows;
-  question.n_threads = n_threads;
-  question = of_tables(question, input, output);
-  const AnyData words = data_view(observed, static_cast<py::ssize_t>(starts.size()) - 1);
-  auto losses = empty_array<double>(rows.size());
-  const std::span<double> out = mutable_view(losses);
-  released([&] { tree_losses(question, {starts, nodes, signs}, std::get<CsrView>(words), out); });
-  return losses;
-}
-
 auto grouped_rows(const Matrix<const float>& table, std::size_t width, std::span<const Index> rows,
                   std::span<const Index> clusters, std::size_t most) {
   const GroupedRows groups =
-      released([&] { return group_rows({table.data, table.width(), width, rows, clusters}, most); });
+      released([&] { return groups_of_clusters({table.data, table.width(), width, rows, clusters}, most); });
   return std::tuple(array_of(groups.rows), array_of(groups.starts), matrix_of<float>(groups.means, width));
 }
 
@@ -128,10 +170,10 @@ void bind_skip_gram(py::module_& m) {
   py::class_<TextReader>(m, "TextReader")
       .def(py::init<>())
       .def("add", add_text, "text"_a, "last"_a)
-      .def("words", words_of)
-      .def("counts", [](const TextReader& self) {
-        return array_of(std::vector<Offset>(self.counts().begin(), self.counts().end()));
-      });
+      .def("add_lists", add_lists, "sentences"_a, "most"_a)
+      .def("vocabulary", vocabulary, "least"_a, "known"_a)
+      .def_property_readonly("n_words", &TextReader::n_words);
+  m.def("word_rows", word_rows, "body"_a, "n_words"_a, "dim"_a, "name"_a, "binary"_a);
 
   m.def(
       "renumber",
@@ -157,8 +199,6 @@ void bind_skip_gram(py::module_& m) {
   bind_function(m, row_softmax_fields(), row_softmax);
   m.def("group_rows", grouped_rows, py::kw_only(), "table"_a, "width"_a, "rows"_a, "clusters"_a, "most"_a);
   m.def("group_lists", lists_of_groups, "found"_a, "order"_a);
-  m.def("tree_losses", losses_of_tree, py::kw_only(), "input"_a, "output"_a, "rows"_a, "observed"_a, "starts"_a,
-        "nodes"_a, "signs"_a, "n_threads"_a);
   const Fields<SkipGramTraining> fields = training_fields();
   list_fields(m, fields);
   m.def(

@@ -12,6 +12,7 @@
 #include "manyclass/train/problem.hpp"
 #include "manyclass/weights/accumulate.hpp"
 #include "manyclass/weights/reorder.hpp"
+#include "manyclass/weights/shard_merges.hpp"
 
 namespace manyclass {
 
@@ -273,6 +274,24 @@ void bind_train(py::module_& m) {
   m.def(
       "class_order", [](Index n_classes, std::uint64_t seed) { return array_of(class_order(n_classes, seed)); },
       "n_classes"_a, "seed"_a);
+  m.def(
+      "multiply_by_ways",
+      [](std::span<float> matrix, std::span<const Offset> indptr, std::span<const Index> indices,
+         std::span<const double> curvatures, std::span<const double> rates, double coupling, double least,
+         double moved_least, std::span<const float> n_moved, bool settled) {
+        const Ways ways{{indptr, indices, curvatures}, rates, coupling, least, moved_least, n_moved};
+        released([&] { multiply_by_ways(matrix, ways, settled); });
+      },
+      "matrix"_a, py::kw_only(), "indptr"_a, "indices"_a, "curvatures"_a, "rates"_a, "coupling"_a, "least"_a,
+      "moved_least"_a, "n_moved"_a, "settled"_a);
+  m.def("coupling_of", coupling_of, "n_shards"_a, "together"_a, "furthest"_a);
+  m.def(
+      "add_changes",
+      [](std::span<const Index> rows, std::span<const float> matrix, std::span<const float> shares,
+         const Matrix<float>& total, std::span<float> n_moved) {
+        released([&] { add_changes({rows, matrix, shares}, total.data, n_moved, total.width()); });
+      },
+      "rows"_a, "matrix"_a, "shares"_a, "total"_a, "n_moved"_a);
   m.def(
       "accumulate",
       [](std::span<float> total, const Matrix<const float>& weights, std::span<const float> scale, bool of_columns,

@@ -43,6 +43,7 @@ PYBIND11_MODULE(_core, m) {
   bind_probe(m);
   bind_search(m);
   bind_skip_gram(m);
+  bind_word_pairs(m);
 }
 
 }  // namespace manyclass

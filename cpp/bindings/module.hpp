@@ -25,5 +25,6 @@ void bind_parts(pybind11::module_& m);
 void bind_registry(pybind11::module_& m);
 void bind_search(pybind11::module_& m);
 void bind_skip_gram(pybind11::module_& m);
+void bind_word_pairs(pybind11::module_& m);
 
 }  // namespace manyclass

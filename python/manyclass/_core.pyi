@@ -1,5 +1,5 @@
 # The extension module manyclass._core; one section per bind_<stage>.cpp.
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,27 @@ def end_posterior_pass(
 def step_size(schedule: str, eta_0: float, decay: float, epoch: int) -> float: ...
 def sum_of_steps(schedule: str, decay: float, n_passes: int) -> float: ...
 def class_order(n_classes: int, seed: int) -> NDArray[np.int32]: ...
+def multiply_by_ways(
+    matrix: NDArray[np.float32],
+    *,
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    curvatures: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    coupling: float,
+    least: float,
+    moved_least: float,
+    n_moved: NDArray[np.float32],
+    settled: bool,
+) -> None: ...
+def coupling_of(n_shards: int, together: float, furthest: float) -> float: ...
+def add_changes(
+    rows: NDArray[np.int32],
+    matrix: NDArray[np.float32],
+    shares: NDArray[np.float32],
+    total: NDArray[np.float32],
+    n_moved: NDArray[np.float32],
+) -> None: ...
 def accumulate(
     total: NDArray[np.float32],
     weights: NDArray[np.float32],
@@ -414,6 +435,23 @@ def utility_bounds(
     mu: NDArray[np.float64],
     s: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def block_bounds(
+    f: NDArray[np.float64], labels: NDArray[np.int32], blocks: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def bouchard_bounds(
+    f: NDArray[np.float64], labels: NDArray[np.int32], a: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def bouchard_locations(f: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def weighted_one_vs_each(
+    f: NDArray[np.float64], labels: NDArray[np.int32], weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def one_vs_each_proposal(f: NDArray[np.float64], labels: NDArray[np.int32], uniform: float) -> NDArray[np.float64]: ...
+def one_vs_each_variances(
+    f: NDArray[np.float64], labels: NDArray[np.int32], p: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def tangent_slopes(
+    f: NDArray[np.float64], labels: NDArray[np.int32], u: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 class LocalFamily:
     def __init__(self, *, noise: str, name: str, n_nodes: int, n_classes: int) -> None: ...
@@ -851,6 +889,18 @@ class ClusterIndex:
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...
+    def best_classes(
+        self,
+        x: _Data,
+        *,
+        k: int,
+        n_head: int,
+        n_tail: int,
+        n_probe: int,
+        seed: int,
+        first: int,
+        n_threads: int,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64]]: ...
     def fill_heads(
         self,
         x: NDArray[np.float32],
@@ -859,6 +909,15 @@ class ClusterIndex:
         heads: NDArray[np.int32],
         n_threads: int,
     ) -> None: ...
+    def rows_by_rank(
+        self,
+        x: NDArray[np.float32],
+        *,
+        k: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+    ) -> NDArray[np.int64]: ...
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def sizes(self) -> NDArray[np.int32]: ...
@@ -910,6 +969,15 @@ class DecomposedIndex:
     def update(
         self, ids: NDArray[np.int32], rows: NDArray[np.float32], *, n_threads: int, isa: str = "auto"
     ) -> None: ...
+    def rows_by_rank(
+        self,
+        x: NDArray[np.float32],
+        *,
+        k: int,
+        excluded_indptr: NDArray[np.int64],
+        excluded_ids: NDArray[np.int32],
+        n_threads: int,
+    ) -> NDArray[np.int64]: ...
     def rows(self) -> NDArray[np.float32]: ...
     def labels(self) -> NDArray[np.int32]: ...
     def loss_and_gradient(
@@ -963,6 +1031,71 @@ def read_xmc(
     NDArray[np.int64],
     NDArray[np.int32],
 ]: ...
+def xmc_header(line: bytes, name: str, header: bool | None) -> tuple[int, int, int] | None: ...
+
+class XmcBlocks:
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def n_labels(self) -> int: ...
+    def __init__(
+        self,
+        name: str,
+        header: bool | None,
+        zero_based: bool,
+        n_features: int | None,
+        n_labels: int | None,
+        longest_line: int,
+        n_threads: int,
+    ) -> None: ...
+    def add(
+        self, piece: bytes
+    ) -> tuple[
+        int,
+        int,
+        NDArray[np.int64],
+        NDArray[np.int32],
+        NDArray[np.float32],
+        NDArray[np.int64],
+        NDArray[np.int32],
+    ]: ...
+
+class CsvReader:
+    def __init__(self, name: str, delimiter: str, decimal: str, longest_line: int, most_blank: int) -> None: ...
+    def add(self, piece: bytes) -> None: ...
+    def header(self) -> list[str] | None: ...
+    def take(
+        self,
+        numbers: Sequence[int],
+        cells: Sequence[int],
+        size: int,
+        all_counted: bool,
+        name: str,
+        names: Sequence[str],
+    ) -> tuple[NDArray[np.float32], list[list[str]]] | None: ...
+
+def recency_rows(
+    items: NDArray[np.int32], begins: NDArray[np.int64], ends: NDArray[np.int64], n_last: int, decay: float
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def best_decay(
+    items: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    *,
+    n_last: int,
+    n_items: int,
+    decays: NDArray[np.float64],
+    fewest_told: int,
+    most_told: int,
+    most_counted: int,
+    shrinkage: float,
+) -> int: ...
+def draw_from_softmax(
+    patterns: NDArray[np.int32],
+    value: float,
+    weights: NDArray[np.float64],
+    pattern_of_row: NDArray[np.int64],
+    uniforms: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]: ...
 def is_canonical(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], data: NDArray[np.float32], n_features: int
 ) -> bool: ...
@@ -1052,8 +1185,18 @@ def _find_root(
 class TextReader:
     def __init__(self) -> None: ...
     def add(self, text: bytes, last: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
-    def words(self) -> list[bytes]: ...
-    def counts(self) -> NDArray[np.int64]: ...
+    def add_lists(
+        self, sentences: Iterator[Iterable[str]], most: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], bool]: ...
+    def vocabulary(
+        self, least: int, known: dict[str, int]
+    ) -> tuple[list[bytes], NDArray[np.int64], NDArray[np.int32], int]: ...
+    @property
+    def n_words(self) -> int: ...
+
+def word_rows(
+    body: bytes, n_words: int, dim: int, name: str, binary: bool
+) -> tuple[list[bytes], NDArray[np.float32]]: ...
 
 class SkipGramText:
     def __init__(
@@ -1102,17 +1245,6 @@ def group_rows(
     most: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32]]: ...
 def group_lists(found: NDArray[np.int32], order: NDArray[np.int32]) -> dict[str, NDArray[Any]]: ...
-def tree_losses(
-    *,
-    input: NDArray[np.float32],
-    output: NDArray[np.float32],
-    rows: NDArray[np.int32],
-    observed: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]],
-    starts: NDArray[np.int64],
-    nodes: NDArray[np.int32],
-    signs: NDArray[np.float32],
-    n_threads: int,
-) -> NDArray[np.float64]: ...
 def skip_gram_trainer(
     *,
     text: SkipGramText,
@@ -1275,3 +1407,77 @@ def postings_trainer(
     shuffle: bool,
     isa: str,
 ) -> Trainer: ...
+
+# word_pairs
+
+class PairShares:
+    @property
+    def contexts(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+    @property
+    def centres(self) -> NDArray[np.float64]: ...
+    @property
+    def words_as_contexts(self) -> NDArray[np.float64]: ...
+    @property
+    def n_pairs(self) -> float: ...
+    @property
+    def n_spilled(self) -> int: ...
+    def __init__(
+        self, contexts: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]], centres: NDArray[np.float64]
+    ) -> None: ...
+    @staticmethod
+    def count(*, text: SkipGramText, seed: int, n_threads: int, memory: int, folder: str) -> PairShares: ...
+    def losses(
+        self, input: NDArray[np.float32], output: NDArray[np.float32], rows: NDArray[np.int32], n_threads: int
+    ) -> NDArray[np.float64]: ...
+    def tree_losses(
+        self,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        rows: NDArray[np.int32],
+        counts: NDArray[np.int64],
+        n_threads: int,
+    ) -> NDArray[np.float64]: ...
+    def objective(
+        self,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        *,
+        n_draws: int,
+        seed: int,
+        n_threads: int,
+        tree_counts: NDArray[np.int64] | None,
+    ) -> float: ...
+
+def word_log_normalizers(
+    input: NDArray[np.float32], output: NDArray[np.float32], n_threads: int
+) -> NDArray[np.float64]: ...
+def draw_pairs(text: SkipGramText, n: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
+def losses_of_pairs(
+    input: NDArray[np.float32], output: NDArray[np.float32], centres: NDArray[np.int32], contexts: NDArray[np.int32]
+) -> NDArray[np.float64]: ...
+
+class WordDescent:
+    output_rate: float
+    def __init__(
+        self,
+        pairs: PairShares,
+        *,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        input_rates: NDArray[np.float64],
+        output_rate: float,
+        found: str,
+        budget: int,
+        dim: int,
+        group: int,
+        seed: int,
+        n_threads: int,
+    ) -> None: ...
+    def search_in(self, index: ClusterIndex | DecomposedIndex, n_probe: int) -> None: ...
+    def step(self) -> float: ...
+    def move_input(self) -> None: ...
+    def follow(self) -> None: ...
+    def input_gradient(self) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
+    def output_gradient(self) -> tuple[float, NDArray[np.float32]]: ...
+    def losses(self) -> NDArray[np.float64]: ...
+    def value(self) -> float: ...

@@ -10,7 +10,7 @@
 
 namespace manyclass {
 
-GroupedRows group_rows(const ClusteredRows& of, std::size_t most) {
+GroupedRows groups_of_clusters(const ClusteredRows& of, std::size_t most) {
   if (of.clusters.size() != of.rows.size() || of.width > of.stride || most == 0) {
     throw std::invalid_argument("the clusters are not those of the rows, or a group would have none");
   }

@@ -25,7 +25,7 @@ struct GroupedRows {
 
 // Cuts each cluster, its rows in the order given, into groups of at most `most`. Throws std::invalid_argument where rows
 // are out of the table or sizes do not fit.
-GroupedRows group_rows(const ClusteredRows& of, std::size_t most);
+GroupedRows groups_of_clusters(const ClusteredRows& of, std::size_t most);
 
 struct GroupLists {
   std::vector<Offset> starts;

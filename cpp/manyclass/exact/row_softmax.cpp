@@ -194,9 +194,9 @@ void tree_losses(const RowSoftmax& q, const TreePaths& tree, const CsrView& obse
   const std::span<const Index> rows = q.groups.rows;
   check_starts(tree.starts, static_cast<std::size_t>(observed.n_cols), tree.nodes.size());
   check_ids(tree.nodes, q.n_outputs());
-  if (static_cast<std::size_t>(observed.n_rows()) != rows.size() || losses.size() != rows.size() ||
+  if (static_cast<std::size_t>(observed.n_rows()) != q.n_inputs() || losses.size() != rows.size() ||
       tree.signs.size() != tree.nodes.size()) {
-    refuse("the rows, their observations and the tree do not fit each other");
+    refuse("the rows, what is observed and the tree do not fit each other");
   }
   parallel_for(q.n_threads, rows.size(), [&](std::size_t i) {
     std::vector<double> z(q.n_outputs());
@@ -205,7 +205,7 @@ void tree_losses(const RowSoftmax& q, const TreePaths& tree, const CsrView& obse
       const float* const v = q.output.data() + k * q.width;
       for (std::size_t j = 0; j < q.width; ++j) z[k] += static_cast<double>(h[j]) * static_cast<double>(v[j]);
     }
-    const SparseRow words = observed.row(static_cast<Index>(i));
+    const SparseRow words = observed.row(rows[i]);
     double loss = 0;
     for (std::size_t w = 0; w < words.indices.size(); ++w) {
       const auto word = static_cast<std::size_t>(words.indices[w]);

@@ -38,18 +38,18 @@ struct RowSoftmax {
 
 // Where the results are added to; no numbers: not asked for.
 struct RowSums {
-  std::span<double> log_z;            // log Z_x of each row of h that is in a group
-  std::span<float> input_gradient;    // sum_y p_xy v_y, added to the row of x
-  std::span<const double> weights;    // q_x, one for each row of h
-  std::span<double> output_gradient;  // sum_x q_x p_xy h_x, added to the row of y, for the y that were found
-  Excluded left_out;  // rows of v that get nothing of x in `output_gradient`, a list for each of groups.rows
+  std::span<double> log_z{};            // log Z_x of each row of h that is in a group
+  std::span<float> input_gradient{};    // sum_y p_xy v_y, added to the row of x
+  std::span<const double> weights{};    // q_x, one for each row of h
+  std::span<double> output_gradient{};  // sum_x q_x p_xy h_x, added to the row of y, for the y that were found
+  Excluded left_out{};  // rows of v that get nothing of x in `output_gradient`, a list for each of groups.rows
 };
 
 // Throws std::invalid_argument where rows are out of range or sizes do not fit. Numbers that overflow give NaN.
 void add_row_softmax(const RowSoftmax& question, const RowSums& sums);
 
 // -sum_y q_y log p(y | h_x) of some rows of h, p being that of a binary tree with the vectors v at its inner nodes. The
-// path to y passes the nodes [starts[y], starts[y + 1]), each with sign +1 or -1. q of the i-th row is observed.row(i).
+// path to y passes the nodes [starts[y], starts[y + 1]), each with sign +1 or -1. q of the row x of h is observed.row(x).
 struct TreePaths {
   std::span<const Offset> starts;
   std::span<const Index> nodes;

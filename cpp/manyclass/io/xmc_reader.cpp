@@ -37,12 +37,6 @@ struct Chunk {
   const char* fault_begin = nullptr;
 };
 
-struct Header {
-  Offset n_rows;
-  Offset n_features;
-  Offset n_labels;
-};
-
 // Where a line ends, and where the next one begins.
 struct Line {
   const char* end;
@@ -67,7 +61,7 @@ bool looks_like_header(const char* p, const char* end) {
   return p == end;
 }
 
-Header parse_header(const char* p, const char* end) {
+XmcHeader parse_header(const char* p, const char* end) {
   const std::string expected = "expected the header 'N D L', three integers, found ";
   Offset sizes[3];
   for (Offset& size : sizes) {
@@ -203,35 +197,33 @@ std::invalid_argument error_at(const std::string& name, std::size_t line, const 
                                ": " + fault.what);
 }
 
-}  // namespace
+// The lines of [begin, end), which come behind `n_before` others.
+struct Lines {
+  const char* begin;
+  const char* end;
+  std::size_t n_before;
+  bool blank_is_row;
+};
 
-XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcOptions& options, int n_threads) {
-  const auto refuse = [&](const std::string& what) { throw std::invalid_argument(name + ": " + what); };
-  const char* begin = text.data();
-  const char* const end = begin + text.size();
-  if (text.empty()) refuse("the file is empty");
+struct Largest {
+  Index feature = -1, label = -1;
+};
 
-  std::optional<Header> header;
-  const Line first = line_at(begin, end);
-  if (options.header.value_or(looks_like_header(begin, first.end))) {
-    try {
-      header = parse_header(begin, first.end);
-    } catch (const Fault& fault) {
-      throw error_at(name, 1, begin, fault);
-    }
-    begin = first.next;
-  }
-
+XmcLimits limits_of(const XmcOptions& options, const std::optional<XmcHeader>& header) {
   const Index base = options.zero_based ? 0 : 1;
-  const XmcLimits limits{.first_feature = base,
-                         .feature_limit = base + (options.n_features ? *options.n_features
-                                                  : header           ? header->n_features
-                                                                     : max_index),
-                         .label_limit = options.n_labels ? *options.n_labels
-                                        : header         ? header->n_labels
-                                                         : max_index};
+  return {.first_feature = base,
+          .feature_limit = base + (options.n_features ? *options.n_features
+                                   : header           ? header->n_features
+                                                      : max_index),
+          .label_limit = options.n_labels ? *options.n_labels
+                         : header         ? header->n_labels
+                                          : max_index};
+}
 
-  std::vector<Chunk> chunks = cut(begin, end, options.piece);
+// Parses lines into arrays, without the numbers of columns.
+XmcData parse_lines(const Lines& lines, const std::string& name, const XmcLimits& limits, std::ptrdiff_t piece,
+                    int n_threads, Largest& largest) {
+  std::vector<Chunk> chunks = cut(lines.begin, lines.end, piece);
   parallel_for(n_threads, chunks.size(),
                [&](std::size_t c) { chunks[c].room = count(chunks[c].begin, chunks[c].end); });
   Counts room;
@@ -253,7 +245,7 @@ XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcO
   std::atomic<std::size_t> first_fault{chunks.size()};
   parallel_for(n_threads, chunks.size(), [&](std::size_t c) {
     if (c > first_fault) return;
-    fill(chunks[c], limits, header.has_value(), data);
+    fill(chunks[c], limits, lines.blank_is_row, data);
     if (!chunks[c].fault) return;
     std::size_t known = first_fault;
     while (c < known && !first_fault.compare_exchange_weak(known, c)) {
@@ -262,28 +254,104 @@ XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcO
   if (first_fault < chunks.size()) {
     const Chunk& chunk = chunks[first_fault];
     const Fault& fault = chunk.fault.value();
-    throw error_at(name, chunk.at.lines + chunk.fault_line + (header ? 2 : 1), chunk.fault_begin, fault);
+    throw error_at(name, lines.n_before + chunk.at.lines + chunk.fault_line + 1, chunk.fault_begin, fault);
   }
-
   close_up(chunks, data);
-  if (header) drop_blank_tail(data, static_cast<std::size_t>(header->n_rows));
-  const auto n_rows = static_cast<Offset>(data.x_indptr.size - 1);
-  if (header && n_rows != header->n_rows) {
-    refuse("the header promises " + std::to_string(header->n_rows) + " rows, the file has " + std::to_string(n_rows));
-  }
-  if (!header && n_rows == 0) refuse("the file has no rows");
-  if (n_rows > max_index) refuse("the file has more than " + std::to_string(max_index) + " rows");
-
-  Index largest_feature = -1;
-  Index largest_label = -1;
   for (const Chunk& chunk : chunks) {
-    largest_feature = std::max(largest_feature, chunk.largest_feature);
-    largest_label = std::max(largest_label, chunk.largest_label);
+    largest.feature = std::max(largest.feature, chunk.largest_feature);
+    largest.label = std::max(largest.label, chunk.largest_label);
   }
-  const bool bounded_features = options.n_features || header;
-  const bool bounded_labels = options.n_labels || header;
-  data.n_features = bounded_features ? static_cast<Index>(limits.feature_limit - base) : largest_feature + 1;
-  data.n_labels = bounded_labels ? static_cast<Index>(limits.label_limit) : largest_label + 1;
+  return data;
+}
+
+Offset n_rows_of(const XmcData& data) { return static_cast<Offset>(data.x_indptr.size) - 1; }
+
+// The numbers of columns: those that are told, or the largest number found + 1.
+void set_columns(const XmcOptions& options, const std::optional<XmcHeader>& header, const XmcLimits& limits,
+                 const Largest& largest, Index& n_features, Index& n_labels) {
+  const bool has_features = options.n_features || header, has_labels = options.n_labels || header;
+  n_features = has_features ? static_cast<Index>(limits.feature_limit - limits.first_feature) : largest.feature + 1;
+  n_labels = has_labels ? static_cast<Index>(limits.label_limit) : largest.label + 1;
+}
+
+[[noreturn]] void refuse(const std::string& name, const std::string& what) {
+  throw std::invalid_argument(name + ": " + what);
+}
+
+void refuse_too_few(const std::string& name, Offset promised, Offset n_rows) {
+  refuse(name, "the header promises " + std::to_string(promised) + " rows, the file has " + std::to_string(n_rows));
+}
+
+}  // namespace
+
+std::optional<XmcHeader> xmc_header(std::span<const char> text, const std::string& name, std::optional<bool> header) {
+  const char* const begin = text.data();
+  const Line first = text.empty() ? Line{begin, begin} : line_at(begin, begin + text.size());
+  if (!header.value_or(looks_like_header(begin, first.end))) return std::nullopt;
+  try {
+    return parse_header(begin, first.end);
+  } catch (const Fault& fault) {
+    throw error_at(name, 1, begin, fault);
+  }
+}
+
+XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcOptions& options, int n_threads) {
+  const char* begin = text.data();
+  const char* const end = begin + text.size();
+  if (text.empty()) refuse(name, "the file is empty");
+  const std::optional<XmcHeader> header = xmc_header(text, name, options.header);
+  if (header) begin = line_at(begin, end).next;
+
+  const XmcLimits limits = limits_of(options, header);
+  Largest largest;
+  XmcData data =
+      parse_lines({begin, end, header ? 1U : 0U, header.has_value()}, name, limits, options.piece, n_threads, largest);
+  if (header) drop_blank_tail(data, static_cast<std::size_t>(header->n_rows));
+  const Offset n_rows = n_rows_of(data);
+  if (header && n_rows != header->n_rows) refuse_too_few(name, header->n_rows, n_rows);
+  if (!header && n_rows == 0) refuse(name, "the file has no rows");
+  if (n_rows > max_index) refuse(name, "the file has more than " + std::to_string(max_index) + " rows");
+  set_columns(options, header, limits, largest, data.n_features, data.n_labels);
+  return data;
+}
+
+XmcData XmcBlocks::add(std::span<const char> piece) {
+  const bool is_last = piece.empty();
+  text_.append(piece.begin(), piece.end());
+  // The last line of the text need not have an end.
+  std::size_t size = is_last ? text_.size() : text_.rfind('\n') + 1;
+  if (text_.size() - size > longest_line_) {
+    refuse(name_,
+           "a line behind line " +
+               std::to_string(n_lines_ + static_cast<std::size_t>(std::count(text_.begin(), text_.end(), '\n'))) +
+               " is longer than " + std::to_string(longest_line_) + " bytes");
+  }
+  const char* begin = text_.data();
+  if (!has_begun_ && (size > 0 || is_last)) {
+    has_begun_ = true;
+    header_ = xmc_header({begin, size}, name_, options_.header);
+    if (header_) {
+      begin = line_at(begin, begin + size).next;
+      n_lines_ = 1;
+    }
+  }
+  const XmcLimits limits = limits_of(options_, header_);
+  const char* const end = text_.data() + size;
+  Largest largest{options_.n_features || header_ ? -1 : widths_.features - 1,
+                  options_.n_labels || header_ ? -1 : widths_.labels - 1};
+  XmcData data =
+      parse_lines({begin, end, n_lines_, header_.has_value()}, name_, limits, options_.piece, n_threads_, largest);
+  if (header_) {
+    const Offset n_left = header_->n_rows - n_rows_;
+    drop_blank_tail(data, static_cast<std::size_t>(n_left));
+    if (n_rows_of(data) > n_left) refuse(name_, "the file has more rows than its header promises");
+  }
+  n_lines_ += static_cast<std::size_t>(std::count(begin, end, '\n'));
+  n_rows_ += n_rows_of(data);
+  text_.erase(0, size);
+  if (is_last && header_ && n_rows_ < header_->n_rows) refuse_too_few(name_, header_->n_rows, n_rows_);
+  set_columns(options_, header_, limits, largest, widths_.features, widths_.labels);
+  set_columns(options_, header_, limits, {max_index - 1, max_index - 1}, data.n_features, data.n_labels);
   return data;
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "manyclass/core/types.hpp"
 
@@ -46,5 +47,47 @@ struct XmcData {
 // number of threads, or with "name: " if the file as a whole is wrong. Nothing is skipped silently. It takes the memory
 // of the resulting arrays, and 4 bytes for each line without labels.
 XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcOptions& options, int n_threads);
+
+struct XmcHeader {
+  Offset n_rows;
+  Offset n_features;
+  Offset n_labels;
+};
+
+// The header that a text begins with, where it has one: see XmcOptions::header. Throws as read_xmc does.
+std::optional<XmcHeader> xmc_header(std::span<const char> text, const std::string& name, std::optional<bool> header);
+
+// Rows of a file whose text comes in pieces, as many at once as a piece has whole lines of.
+class XmcBlocks {
+ public:
+  // A line, without its end, may have `longest_line` characters.
+  XmcBlocks(std::string name, XmcOptions options, std::size_t longest_line, int n_threads)
+      : name_(std::move(name)), options_(options), longest_line_(longest_line), n_threads_(n_threads) {}
+
+  // Takes the next piece of the text, an empty one at its end, and returns the rows that have become whole. Columns that
+  // nothing tells are the most that there can be. Throws as read_xmc does; a file without rows is none, but for one whose
+  // header promises some.
+  XmcData add(std::span<const char> piece);
+
+  // Columns of X and Y: those that are told, or the largest number so far + 1.
+  Index n_features() const { return widths_.features; }
+  Index n_labels() const { return widths_.labels; }
+
+ private:
+  struct Widths {
+    Index features = 0, labels = 0;
+  };
+
+  std::string name_;
+  XmcOptions options_;
+  std::size_t longest_line_;
+  int n_threads_;
+  std::string text_;  // behind the last whole line
+  bool has_begun_ = false;
+  std::optional<XmcHeader> header_;
+  std::size_t n_lines_ = 0;  // before text_
+  Offset n_rows_ = 0;
+  Widths widths_;
+};
 
 }  // namespace manyclass

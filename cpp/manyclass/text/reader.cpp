@@ -48,6 +48,12 @@ void TextReader::add(std::string_view text, std::vector<Index>& tokens, std::vec
 
 void TextReader::finish(std::vector<Index>& tokens, std::vector<Offset>& ends) { add("\n", tokens, ends); }
 
+void TextReader::add_sentence(std::span<const std::string> words, std::vector<Index>& tokens,
+                              std::vector<Offset>& ends) {
+  for (const std::string& word : words) tokens.push_back(number(word));
+  end_line(ends);
+}
+
 void TextReader::end_line(std::vector<Offset>& ends) {
   if (n_tokens_ > last_end_) ends.push_back(n_tokens_);
   last_end_ = n_tokens_;

@@ -24,6 +24,9 @@ class TextReader {
   // Says that the text is over, so that its last word and line end here.
   void finish(std::vector<Index>& tokens, std::vector<Offset>& ends);
 
+  // Appends the numbers of the words of one sentence, each of which may hold anything, and the end of one that has some.
+  void add_sentence(std::span<const std::string> words, std::vector<Index>& tokens, std::vector<Offset>& ends);
+
   std::size_t n_words() const { return counts_.size(); }
   std::string_view word(std::size_t i) const {
     return std::string_view(letters_).substr(starts_[i], starts_[i + 1] - starts_[i]);

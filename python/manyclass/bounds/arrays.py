@@ -1,4 +1,4 @@
-"""What all bounds share: their results, the checks on scores and classes, and sums over the other classes."""
+"""What all bounds share: their results, and the checks on scores and classes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from manyclass.weights.arrays import Ids
 
 Array = NDArray[np.float64]
 Classes = NDArray[np.intp]
@@ -92,28 +94,6 @@ def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Array,
     )
 
 
-def split(f: Array, k: Classes) -> tuple[Array, Array]:
-    """Return the score of class k, shape (..., 1), and all scores with -inf in its place, so that e^score drops it."""
-    own = np.take_along_axis(f, k[..., None], axis=-1)
-    others = f.copy()
-    np.put_along_axis(others, k[..., None], -np.inf, axis=-1)
-    return own, others
-
-
-def scores_gradient(slopes: Array, k: Classes) -> Array:
-    """Return the gradient of a bound that depends on f_k - f_m alone: -slope at the others, their sum at k.
-
-    `slopes` are the derivatives with respect to f_k - f_m, 0 at m = k. It is overwritten.
-    """
-    total = slopes.sum(axis=-1, keepdims=True)
-    np.negative(slopes, out=slopes)
-    np.put_along_axis(slopes, k[..., None], total, axis=-1)
-    return slopes
-
-
-def log_odds(own: Array, others: Array) -> Array:
-    """Return log sum_m e^{f_m - f_k} over the other classes, shape (...). Then log A = log(1 + e^this)."""
-    top = others.max(axis=-1, keepdims=True)
-    total: Array = np.exp(others - top).sum(axis=-1)
-    odds: Array = (top - own)[..., 0] + np.log(total)
-    return odds
+def in_core(f: Array, k: Classes) -> tuple[Array, Ids]:
+    """Return checked scores and classes as the core takes them: a row of scores for each point."""
+    return np.ascontiguousarray(f).reshape(-1, f.shape[-1]), k.ravel().astype(np.int32)

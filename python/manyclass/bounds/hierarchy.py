@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, log_expit
 
-from manyclass.bounds.arrays import Array, Bound, Classes, checked, class_array, log_odds, scores_gradient, split
+from manyclass import _core
+from manyclass.bounds.arrays import Array, Bound, Classes, checked, class_array, in_core
+from manyclass.weights.arrays import Ids
 
 Blocks = Sequence[ArrayLike]
 
@@ -44,11 +45,7 @@ def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
     F, labels, _ = checked(f, k)
-    own, others = split(F, labels)
-    odds = log_odds(own, others)
-    # p(m) = P(not k) P(m | not k), with both factors in (0, 1): nothing overflows.
-    slopes = expit(odds)[..., None] * np.exp(others - own - odds[..., None])
-    return Bound(log_expit(-odds), scores_gradient(slopes, labels))
+    return _of_blocks(F, labels, np.zeros(F.shape[-1], dtype=np.int32))
 
 
 def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
@@ -78,9 +75,7 @@ def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
     F, labels, _ = checked(f, k)
-    own, others = split(F, labels)
-    margins = own - others
-    return Bound(log_expit(margins).sum(axis=-1), scores_gradient(expit(-margins), labels))
+    return _of_blocks(F, labels, np.arange(F.shape[-1], dtype=np.int32))
 
 
 def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
@@ -119,13 +114,10 @@ def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
         C = np.broadcast_to(C, (*labels.shape, C.shape[-1]))
     except ValueError:
         raise ValueError(f"block has shape {C.shape}; without its last axis it must fit {labels.shape}") from None
-    own, others = split(F, labels)
-    inside = np.zeros(F.shape, dtype=bool)
-    np.put_along_axis(inside, C, True, axis=-1)
-    margins = own - np.where(inside, -np.inf, others)
-    # -inf for the class k leaves the block with a member of weight 0, so that the sum below is never empty.
-    joint, joint_slopes = _compare(own, np.where(inside, others, -np.inf), np.zeros(1, dtype=np.intp))
-    return Bound(joint + log_expit(margins).sum(axis=-1), scores_gradient(expit(-margins) + joint_slopes, labels))
+    blocks = np.tile(np.arange(F.shape[-1], dtype=np.int32), (*labels.shape, 1))
+    # The block has the number of one of its classes; k, which counts for nothing in it, has one of its own.
+    np.put_along_axis(blocks, C, C[..., :1].astype(np.int32), axis=-1)
+    return _of_blocks(F, labels, blocks)
 
 
 def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
@@ -160,12 +152,7 @@ def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
         a class or leave one out.
     """
     F, labels, _ = checked(f, k)
-    order, starts = _layout(blocks, labels, F.shape[-1])
-    own, others = split(F, labels)
-    value, sorted_slopes = _compare(own, others[..., order], starts)
-    slopes = np.zeros(F.shape)  # 0 stays at a k that stands in no block
-    slopes[..., order] = sorted_slopes
-    return Bound(value, scores_gradient(slopes, labels))
+    return _of_blocks(F, labels, _numbers(blocks, labels, F.shape[-1]))
 
 
 def merge(blocks: Blocks, i: int, j: int) -> list[Classes]:
@@ -238,8 +225,8 @@ def _class_list(name: str, value: ArrayLike, n_classes: int) -> Classes:
     return class_array(name, array.astype(np.intp) if array.size == 0 else array, n_classes)
 
 
-def _layout(blocks: Blocks, k: Classes, n_classes: int) -> tuple[Classes, Classes]:
-    """Return the classes in the order of the blocks, and where each block that is not empty starts."""
+def _numbers(blocks: Blocks, k: Classes, n_classes: int) -> Ids:
+    """Return the number of the block of each class; that of a k that stands in none is any."""
     lists = [_class_list(f"block {j}", block, n_classes).ravel() for j, block in enumerate(blocks)]
     order = np.concatenate([np.empty(0, dtype=np.intp), *lists])
     counts = np.bincount(order, minlength=n_classes)
@@ -248,22 +235,13 @@ def _layout(blocks: Blocks, k: Classes, n_classes: int) -> tuple[Classes, Classe
     for m in np.flatnonzero(counts == 0)[:2]:  # of two missing classes one is not k
         if (k != m).any():
             raise ValueError(f"class {m} stands in no block; every class but k must stand in one")
-    sizes = np.array([block.size for block in lists if block.size], dtype=np.intp)
-    return order, np.cumsum(sizes) - sizes
+    filled = [block for block in lists if block.size]
+    numbers = np.zeros(n_classes, dtype=np.int32)
+    numbers[order] = np.repeat(np.arange(len(filled)), [block.size for block in filled])
+    return numbers
 
 
-def _compare(own: Array, members: Array, starts: Classes) -> tuple[Array, Array]:
-    """Return the sum over blocks of log P(k | k or block), and its derivatives with respect to f_k - f_m.
-
-    Members lie block after block, each block from its start; a member at -inf counts for nothing.
-    """
-    sizes = np.diff(starts, append=members.shape[-1])
-    top = np.maximum.reduceat(members, starts, axis=-1)
-    top[np.isneginf(top)] = 0  # a block of k alone: its weights below are e^(-inf - 0) = 0, not e^(-inf + inf)
-    weights = np.exp(members - np.repeat(top, sizes, axis=-1))
-    total = np.add.reduceat(weights, starts, axis=-1)
-    with np.errstate(divide="ignore"):
-        odds = top - own + np.log(total)
-    # P(m | k or block) = P(block | k or block) e^{f_m} / sum over the block; total >= 1 unless it is 0.
-    share = expit(odds) / np.maximum(total, 1)
-    return log_expit(-odds).sum(axis=-1), weights * np.repeat(share, sizes, axis=-1)
+def _of_blocks(F: Array, labels: Classes, blocks: Ids) -> Bound:
+    """Return the bound that compares each block jointly with k; see the core's evaluate/softmax_bounds.hpp."""
+    value, gradient = _core.block_bounds(*in_core(F, labels), blocks.ravel())
+    return Bound(value.reshape(labels.shape)[()], gradient.reshape(F.shape))

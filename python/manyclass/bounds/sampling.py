@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import expit, log_expit, logsumexp
 
-from manyclass.bounds.arrays import Array, Bound, Classes, checked, class_array, real_array, scores_gradient, split
+from manyclass import _core
+from manyclass.bounds.arrays import Array, Bound, Classes, checked, class_array, in_core, real_array
 from manyclass.checks import check_number
 
 
@@ -63,12 +63,7 @@ def one_vs_each_proposal(f: ArrayLike, k: ArrayLike, *, uniform: float = 0.0) ->
     """
     check_number("uniform", uniform, low=0, high=1)
     F, labels, _ = checked(f, k)
-    own, others = split(F, labels)
-    log_slopes = log_expit(others - own)
-    proposal: Array = (1 - uniform) * np.exp(log_slopes - logsumexp(log_slopes, axis=-1, keepdims=True))
-    proposal += uniform / (F.shape[-1] - 1)
-    np.put_along_axis(proposal, labels[..., None], 0.0, axis=-1)
-    return proposal
+    return _core.one_vs_each_proposal(*in_core(F, labels), float(uniform)).reshape(F.shape)
 
 
 def sampled_one_vs_each(f: ArrayLike, k: ArrayLike, drawn: ArrayLike, proposal: ArrayLike) -> Bound:
@@ -114,10 +109,8 @@ def sampled_one_vs_each(f: ArrayLike, k: ArrayLike, drawn: ArrayLike, proposal: 
     times = (classes[..., None] == np.arange(F.shape[-1])).sum(axis=-2)
     with np.errstate(invalid="ignore"):  # 0 / 0 at k
         weights = np.where(times > 0, times / (r * p), 0.0)
-    own, others = split(F, labels)
-    margins = own - others
-    value = (weights * np.where(times > 0, log_expit(margins), 0.0)).sum(axis=-1)
-    return Bound(value, scores_gradient(weights * expit(-margins), labels))
+    value, gradient = _core.weighted_one_vs_each(*in_core(F, labels), weights.ravel())
+    return Bound(value.reshape(labels.shape)[()], gradient.reshape(F.shape))
 
 
 def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike, n_draws: int = 1) -> SamplingVariance:
@@ -150,15 +143,8 @@ def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike
     """
     check_number("n_draws", n_draws, low=1, integer=True)
     F, labels, p = _with_proposal(f, k, proposal)
-    own, others = split(F, labels)
-    margins = own - others
-    s = expit(-margins)
-    a = np.where(p > 0, log_expit(margins), 0.0)
-    p = np.where(p > 0, p, 1.0)  # at k, where a and s are 0
-    of_value = (a**2 / p).sum(axis=-1) - a.sum(axis=-1) ** 2
-    of_gradient = (2 * s**2 / p - s**2).sum(axis=-1) - s.sum(axis=-1) ** 2
-    # Where the proposal is the best one for two classes both are 0 but for rounding.
-    return SamplingVariance(np.maximum(of_value, 0.0) / n_draws, np.maximum(of_gradient, 0.0) / n_draws)
+    found = _core.one_vs_each_variances(*in_core(F, labels), np.ascontiguousarray(p).ravel())
+    return SamplingVariance(*(of_one.reshape(labels.shape)[()] / n_draws for of_one in found))
 
 
 def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[Array, Classes, Array]:

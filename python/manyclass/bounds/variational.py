@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, expit, gammaln, log_expit
+from scipy.special import digamma, gammaln
 
 from manyclass import _core
-from manyclass.bounds.arrays import Array, Classes, VariationalBound, checked, log_odds, scores_gradient, split
+from manyclass.bounds.arrays import Array, Classes, VariationalBound, checked, in_core
 from manyclass.checks import check_choice
 
 
@@ -43,14 +43,9 @@ def bouchard(f: ArrayLike, k: ArrayLike, a: ArrayLike | None = None) -> Variatio
         If f has fewer than 2 classes, f or a is not finite, k is not a class, or the shapes do not fit.
     """
     F, labels, (A,) = checked(f, k, a=bouchard_location(f) if a is None else a)
-    own, others = split(F, labels)
-    at = A[..., None]
-    # f_k - a - log(1 + e^{f_k - a}) = log sigma(f_k - a): a sum of terms of one sign, so nothing cancels.
-    value = log_expit(own - at)[..., 0] + log_expit(at - others).sum(axis=-1)
-    weights = expit(F - at)
-    gradient = -weights
-    np.put_along_axis(gradient, labels[..., None], expit(at - own), axis=-1)
-    return VariationalBound(value, gradient, weights.sum(axis=-1) - 1)
+    value, gradient, slope = _core.bouchard_bounds(*in_core(F, labels), A.ravel())
+    lead = labels.shape
+    return VariationalBound(value.reshape(lead)[()], gradient.reshape(F.shape), slope.reshape(lead)[()])
 
 
 def bouchard_location(f: ArrayLike) -> Array:
@@ -71,44 +66,8 @@ def bouchard_location(f: ArrayLike) -> Array:
     ValueError
         If f has fewer than 2 classes or is not finite.
     """
-    # With the best score f_1 apart, the root is that of
-    #
-    #   G(a) = log sum_{m != 1} sigma(f_m - a) - log sigma(a - f_1),
-    #
-    # which unlike the sum stays sloped where sigmoids saturate. -G' = E[sigma(a - f_m)] + sigma(f_1 - a), a mean over
-    # m != 1 weighted by sigma(f_m - a): each term is below 1, and one is at least 1/2 (the second where a <= f_1, the
-    # first where a >= f_1 >= f_m). So the root lies between a + G/2 and a + 2 G, for any a. At the mean of the two
-    # best scores, 0 <= G <= log(K - 1).
-    F, _, _ = checked(f, 0)
-    first, others = split(F, F.argmax(axis=-1))
-    second = others.max(axis=-1)
-    a: Array = first[..., 0] / 2 + second / 2
-    small = 4 * np.finfo(np.float64).eps * np.maximum(1, np.maximum(np.abs(first[..., 0]), np.abs(second)))
-    low, high, step = np.full_like(a, -np.inf), np.full_like(a, np.inf), np.full_like(a, np.inf)
-    while True:
-        G, slope = _saturation(a, first, others)
-        low, high = np.maximum(low, a + np.minimum(G / 2, 2 * G)), np.minimum(high, a + np.maximum(G / 2, 2 * G))
-        newton = a - G / slope
-        # Newton inside the bracket while its steps halve, else the middle: either the step or the bracket is halved
-        # each time, so this ends. (Rounding of G may leave low above high; the root is then between them.)
-        good = (newton >= low) & (newton <= high) & (np.abs(newton - a) <= step / 2)
-        target = np.where(good, newton, low + (high - low) / 2)
-        step = np.abs(target - a)
-        a = target
-        if ((step <= small) | (high - low <= small)).all():
-            return a
-
-
-def _saturation(a: Array, first: Array, others: Array) -> tuple[Array, Array]:
-    """Return G of `bouchard_location` and its derivative G', shape (...)."""
-    at = a[..., None]
-    logs = log_expit(others - at)
-    top = logs.max(axis=-1, keepdims=True)
-    weights = np.exp(logs - top)
-    total = weights.sum(axis=-1)
-    G = top[..., 0] + np.log(total) - log_expit(at - first)[..., 0]
-    slope = -(weights * expit(at - others)).sum(axis=-1) / total - expit(first - at)[..., 0]
-    return G, slope
+    F, labels, _ = checked(f, 0)
+    return _core.bouchard_locations(in_core(F, labels)[0]).reshape(labels.shape)[()]
 
 
 def log_concavity(f: ArrayLike, k: ArrayLike, u: ArrayLike | None = None) -> VariationalBound:
@@ -143,13 +102,16 @@ def log_concavity(f: ArrayLike, k: ArrayLike, u: ArrayLike | None = None) -> Var
         If f has fewer than 2 classes, f or u is not finite, k is not a class, or the shapes do not fit.
     """
     F, labels, (U,) = checked(f, k, u=0.0 if u is None else u)
-    own, others = split(F, labels)
-    log_A = np.logaddexp(0, log_odds(own, others))
-    U = log_A if u is None else U
+    log_A, gradient = _tangent(F, labels, np.zeros(0) if u is None else U)
     with np.errstate(over="ignore"):
-        excess = np.expm1(log_A - U)
-        slopes = np.exp(others - own - U[..., None])
-    return VariationalBound(-U - excess, scores_gradient(slopes, labels), excess)
+        excess = np.expm1(log_A - (log_A if u is None else U))
+    return VariationalBound(-(log_A if u is None else U) - excess, gradient, excess)
+
+
+def _tangent(F: Array, labels: Classes, u: Array) -> tuple[Array, Array]:
+    """Return log A and the gradient of -e^-u A, u being log A where it is empty."""
+    log_A, gradient = _core.tangent_slopes(*in_core(F, labels), np.ascontiguousarray(u).ravel())
+    return log_A.reshape(labels.shape)[()], gradient.reshape(F.shape)
 
 
 MAX_SCALE = 1000.0  # the number of quadrature nodes grows with the scale; posteriors have scales of about 1
@@ -222,11 +184,10 @@ def augment_reduce(
 
 def _gumbel(f: Array, k: Classes, mu: Array, s: Array) -> VariationalBound:
     # E eps = mu + gamma s, E e^-eps = e^-mu Gamma(1 + s), entropy = log s + gamma + 1.
-    own, others = split(f, k)
     rate = gammaln(1 + s) - mu
+    log_A, gradient = _tangent(f, k, -rate)
     with np.errstate(over="ignore"):
-        expected = np.exp(np.logaddexp(0, log_odds(own, others)) + rate)
-        slopes = np.exp(others - own + rate[..., None])
+        expected = np.exp(log_A + rate)
         value = 1 - mu + np.euler_gamma * (1 - s) + np.log(s) - expected
         parameters = np.stack([expected - 1, 1 / s - np.euler_gamma - expected * digamma(1 + s)], axis=-1)
-    return VariationalBound(value, scores_gradient(slopes, k), parameters)
+    return VariationalBound(value, gradient, parameters)

@@ -18,19 +18,20 @@ of a feature and a class that occur together. A ridge adds :math:`\alpha` a row.
 Weights do not move one by one: the features of a row push a score together. Along a direction in which m of them do,
 the curvature is up to m times that of each weight, and a sum that is right for single weights goes too far along it.
 So curvatures are multiplied by the smallest number for which, whatever they are, the merge goes at most FURTHEST times
-as far as the optimum: `coupling_of`.
+as far as the optimum: `coupling_of` of the core's weights/shard_merges.hpp.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.dask.shards import Shard, Whole
+from manyclass import _core
+from manyclass.dask.shards import Shard, Whole, nothing
 from manyclass.weights.arrays import Doubles, Floats
 
 # Twice as far as the optimum of a parabola is as far from it as before.
@@ -75,51 +76,50 @@ class Curvature:
 
 def weigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
-    _multiply(matrix, intercept, curvature, eta, alpha, lambda a: a / -np.expm1(-a))
+    _of_points(matrix, intercept, curvature, eta, alpha, settled=False)
 
 
 def settle(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _multiply(matrix, intercept, curvature, eta, alpha, lambda a: -np.expm1(-a) / a)
+    _of_points(matrix, intercept, curvature, eta, alpha, settled=True)
 
 
-def _multiply(
-    matrix: Floats,
-    intercept: Floats,
-    curvature: Curvature,
-    eta: float,
-    alpha: float,
-    factor: Callable[[Any], Any],
+def _of_points(
+    matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, settled: bool
 ) -> None:
-    ridge, pairs = max(SMALLEST, eta * alpha * curvature.n_rows), curvature.pairs
-    if isinstance(pairs, sp.csr_array):
-        base = factor(ridge)
-        rows = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-        matrix[rows, pairs.indices] *= (factor(curvature.coupling[0] * eta * pairs.data + ridge) / base).astype(
-            np.float32
-        )
-        matrix *= np.float32(base)
-    else:
-        matrix *= factor(curvature.coupling[0] * eta * pairs + ridge).astype(np.float32)
+    ridge = max(SMALLEST, eta * alpha * curvature.n_rows)
+    multiply_by_ways(matrix, curvature, np.full(len(matrix), eta), least=ridge, settled=settled)
     if len(intercept):
-        intercept *= factor(curvature.coupling[1] * eta * curvature.counts + SMALLEST).astype(np.float32)
+        of_classes = Curvature(curvature.counts, curvature.counts, curvature.n_rows, (curvature.coupling[1], 1.0))
+        multiply_by_ways(intercept, of_classes, np.full(len(intercept), eta), settled=settled)
 
 
-def coupling_of(n_shards: int, together: float) -> float:
-    r"""Return what curvatures are to be multiplied by, where up to `together` weights push a score together.
-
-    Of n equal shards with a curvature a / n each, the merge goes along a direction of `together` times that
-    curvature :math:`(1 - e^{-ma/n\kappa}) (1 - e^{-a}) / (1 - e^{-a/n})` times as far as the optimum, a standing for
-    the product with the result :math:`\kappa`; it is the smallest one for which this is at most FURTHEST for all a.
-    """
-    a = np.geomspace(1e-6, 50, 2000)
-    sums = np.expm1(-n_shards * a) / np.expm1(-a)
-    low, high = 1.0, max(1.0, together)
-    for _ in range(40):
-        middle = (low + high) / 2
-        further = float((-np.expm1(-together / middle * a) * sums).max())
-        low, high = (low, middle) if further <= FURTHEST else (middle, high)
-    return high if high > 1 + 1e-6 else 1.0
+def multiply_by_ways(
+    matrix: Floats,
+    curvature: Curvature,
+    rates: Doubles,
+    *,
+    settled: bool,
+    least: float = SMALLEST,
+    moved_least: float = 0.0,
+    n_moved: Floats | None = None,
+) -> None:
+    """Multiply each weight of a change, or of a sum of them, by what its way counts (the core's shard_merges.hpp)."""
+    pairs, indptr, indices = curvature.pairs, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+    if isinstance(pairs, sp.csr_array):
+        indptr, indices, pairs = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
+    _core.multiply_by_ways(
+        matrix,
+        indptr=indptr,
+        indices=indices,
+        curvatures=np.ascontiguousarray(pairs, dtype=np.float64),
+        rates=rates,
+        coupling=curvature.coupling[0],
+        least=least,
+        moved_least=moved_least,
+        n_moved=nothing() if n_moved is None else n_moved,
+        settled=settled,
+    )
 
 
 def size_of(shard: Shard) -> tuple[int, int, float]:
@@ -135,4 +135,6 @@ def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -
     """
     rows, stored, square = (sum(one) for one in zip(*sizes, strict=True))
     length = square / rows + fit_intercept
-    return coupling_of(len(sizes), length * stored / max(square, 1e-30)), coupling_of(len(sizes), length)
+    together = length * stored / max(square, 1e-30), length
+    of_weights, of_intercepts = (_core.coupling_of(len(sizes), some, FURTHEST) for some in together)
+    return of_weights, of_intercepts

@@ -6,7 +6,7 @@ several labels a row, Adagrad. They do not know of Dask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.dask.merging import SMALLEST, Curvature, settle, weigh
+from manyclass.dask.merging import Curvature, multiply_by_ways, settle, weigh
 from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
 from manyclass.registry import parts as parts_of
 from manyclass.training import seen as before
@@ -34,7 +34,6 @@ STAND_FOR_ALL = 128
 # that is good with 4 and 16 shards: less is nearer to a sum, which runs away, more to a mean, which is slow
 # (bench/decisions.md). Log-losses have none: a mean of theirs is far too slow.
 FLOOR = {"margin": 1.0, "triplet": 1.0}
-CELLS = 1 << 20  # numbers in double precision at once
 
 
 @dataclass(frozen=True)
@@ -390,10 +389,7 @@ class BatchPasses(Passes):
         for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
             change, own = after.matrix - part.matrix, curvature.part(self.whole, number)
             rates = _rates(self.plan, eta, after.squares, len(change))
-            for some in _some_rows(change):
-                a = floor * (change[some] != 0) + SMALLEST
-                _add_ways(a, own, some, rates[some])
-                change[some] *= a / -np.expm1(-a)
+            multiply_by_ways(change, own, rates, settled=False, moved_least=floor)
             rows = np.flatnonzero(change.any(axis=1)).astype(np.int32)
             more = after.squares - part.squares
             changes.append((rows, Part(change[rows], squares=more[rows] if len(more) else more)))
@@ -410,15 +406,9 @@ class BatchPasses(Passes):
         total, n_moved = np.zeros_like(part.matrix), np.zeros_like(part.matrix if floor else part.matrix[:0])
         for rows, change in changes:
             own = part.squares[rows] + change.squares if len(squares) else squares
-            shares = (rates[rows] / _rates(plan, eta, own, len(rows))).astype(np.float32)[:, np.newaxis]
-            total[rows] += shares * change.matrix
-            if floor:
-                n_moved[rows] += shares * (change.matrix != 0)
-        for some in _some_rows(total):
-            a = floor * n_moved[some].astype(np.float64) if floor else np.zeros(total[some].shape)
-            a += SMALLEST
-            _add_ways(a, curvature, some, rates[some])
-            total[some] *= -np.expm1(-a) / a
+            shares = (rates[rows] / _rates(plan, eta, own, len(rows))).astype(np.float32)
+            _core.add_changes(rows.astype(np.int32), change.matrix, shares, total, n_moved)
+        multiply_by_ways(total, curvature, rates, settled=True, moved_least=floor, n_moved=n_moved)
         total += part.matrix
         return Part(total, squares=squares)
 
@@ -436,16 +426,3 @@ def _rates(plan: BatchesPlan, eta: float, squares: Floats, n_rows: int) -> Doubl
         return np.full(n_rows, eta)
     rates: Doubles = eta / np.sqrt(np.maximum(squares.astype(np.float64), np.finfo(np.float32).tiny))
     return rates
-
-
-def _add_ways(a: Doubles, curvature: Curvature, rows: slice, rates: Doubles) -> None:
-    """Add to a how far the curvatures of some rows of W, and these step sizes, make a pass go."""
-    pairs = curvature.pairs[rows]
-    at = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
-    a[at, pairs.indices] += curvature.coupling[0] * rates[at] * pairs.data
-
-
-def _some_rows(matrix: Floats) -> Iterator[slice]:
-    """Rows of a matrix, some at a time."""
-    step = max(1, CELLS // matrix.shape[1])
-    return (slice(first, first + step) for first in range(0, len(matrix), step))

@@ -9,12 +9,10 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import log_softmax
 from sklearn.utils import check_random_state
 
+from manyclass import _core
 from manyclass.datasets.csr import csr_from_core
-
-_BLOCK = 1 << 22  # entries of a block of rows x classes, 32 MB
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,8 @@ def make_planted(
 
     patterns = _patterns(rng, n_patterns, n_features, nnz)
     pattern_of_row = rng.randint(len(patterns), size=n_samples + n_test)
-    classes, log_p, entropies = _draw_classes(rng, _rows_of(patterns, n_features), pattern_of_row, W)
+    uniforms = rng.random_sample(n_samples + n_test)
+    classes, log_p, entropies = _core.draw_from_softmax(patterns, float(_value(nnz)), W, pattern_of_row, uniforms)
 
     X = _rows_of(patterns[pattern_of_row], n_features)
     return Planted(
@@ -164,30 +163,6 @@ def _check_at_least(**numbers: tuple[float, int]) -> None:
             raise ValueError(f"{name} is {value}; it must be at least {least}")
 
 
-def _draw_classes(
-    rng: np.random.RandomState, pool: sparse.csr_array, pattern_of_row: NDArray[np.int_], W: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Draw the class of each row; return the classes, their log-probabilities, and the entropy of each pattern."""
-    n_classes, n_patterns = len(W), pool.shape[0]
-    classes = np.empty(len(pattern_of_row), np.int64)
-    log_p = np.empty(len(pattern_of_row))
-    entropies = np.empty(n_patterns)
-    by_pattern = np.argsort(pattern_of_row, kind="stable")
-    first_row = np.searchsorted(pattern_of_row[by_pattern], np.arange(n_patterns + 1))
-    block = max(1, _BLOCK // n_classes)
-    for start in range(0, n_patterns, block):
-        log_probabilities = log_softmax(pool[start : start + block] @ W.T, axis=1)
-        probabilities = np.exp(log_probabilities)
-        entropies[start : start + block] = -np.sum(probabilities * log_probabilities, axis=1)
-        for i, cumulative in enumerate(np.cumsum(probabilities, axis=1), start):
-            rows = by_pattern[first_row[i] : first_row[i + 1]]
-            # Draws are scaled by the last sum, which rounding leaves beside 1, so that each lies below it.
-            draws = np.searchsorted(cumulative, rng.random_sample(len(rows)) * cumulative[-1], side="right")
-            classes[rows] = draws
-            log_p[rows] = log_probabilities[i - start, draws]
-    return classes, log_p, entropies
-
-
 def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz: int) -> NDArray[np.int32]:
     """Draw distinct subsets of nnz features, one a row, sorted."""
     if comb(n_features, nnz) <= n_patterns:
@@ -199,8 +174,13 @@ def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz:
     return np.array(list(chosen), np.int32)
 
 
+def _value(nnz: int) -> np.float32:
+    """Each value of a row of unit length."""
+    return np.float32(1 / np.sqrt(nnz))
+
+
 def _rows_of(patterns: NDArray[np.int32], n_features: int) -> sparse.csr_array:
     n_rows, nnz = patterns.shape
-    values = np.full(n_rows * nnz, 1 / np.sqrt(nnz), np.float32)
+    values = np.full(n_rows * nnz, _value(nnz))
     indptr = np.arange(n_rows + 1, dtype=np.int64) * nnz
     return csr_from_core(values, patterns.ravel(), indptr, (n_rows, n_features))

@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.datasets.preprocessing import l2_normalize
+from manyclass.datasets.csr import csr_from_core
 from manyclass.labels import as_labels, check_kind, find_positions, joined_labels, sorted_classes, written
 
 Ids = NDArray[np.int32]
@@ -134,7 +135,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
         self.items_ = found[kept]
         codes, begins, _ = self._known(items, starts)
-        self.decay_ = _best_decay(codes, begins, self.n_last, kept.sum()) if self.decay == "auto" else float(self.decay)
+        self.decay_ = (
+            _best_decay(codes, begins, self.n_last, int(kept.sum())) if self.decay == "auto" else float(self.decay)
+        )
         return self
 
     def partial_fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
@@ -175,7 +178,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         csr_array of shape (n_sequences, n_items), float32
         """
         codes, starts, _ = self._known(*_flat(sequences))
-        return l2_normalize(self._rows(codes, starts[:-1], starts[1:]))
+        return self._rows(codes, starts[:-1], starts[1:])
 
     def next_items(self, sequences: Iterable[ArrayLike], *, n_first: ArrayLike = 1) -> NextItems:
         """Return each beginning of the sequences as a row, with the item that came next.
@@ -203,7 +206,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         sequence = np.repeat(np.arange(len(starts) - 1), np.diff(begins))
         is_label = places - starts[sequence] >= np.broadcast_to(first, len(starts) - 1)[sequence]
         after = np.flatnonzero(is_label & (np.arange(len(codes)) > begins[sequence]))
-        X = l2_normalize(self._rows(codes, begins[sequence[after]], after))
+        X = self._rows(codes, begins[sequence[after]], after)
         return NextItems(X, codes[after].astype(np.int64), sequence[after])
 
     keeps_terms = True  # columns have names
@@ -311,7 +314,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         return np.where(at >= 0, column[at], -1).astype(np.int32)
 
     def _rows(self, codes: Ids, begin: NDArray[np.int64], end: NDArray[np.int64]) -> sp.csr_array:
-        return _recent(codes, begin, end, self.n_last, self.decay_, len(self.items_))
+        """Rows of recency weights of the last items of codes[begin:end], of unit length."""
+        indptr, indices, data = _core.recency_rows(codes, begin, end, self.n_last, self.decay_)
+        return csr_from_core(data, indices, indptr, (len(begin), len(self.items_)))
 
     @staticmethod
     def sequences_of(
@@ -359,48 +364,20 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         return np.split(what[order], at), names[user[np.concatenate([[0], at])]]
 
 
-def _recent(
-    codes: Ids, begin: NDArray[np.int64], end: NDArray[np.int64], n_last: int, decay: float, n_items: int
-) -> sp.csr_array:
-    """Rows of recency weights of the last items of codes[begin:end], for each row."""
-    lengths = np.minimum(end - begin, n_last)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    back = np.arange(indptr[-1]) - np.repeat(indptr[:-1], lengths)  # steps from the last item
-    columns = codes[np.repeat(end, lengths) - 1 - back]
-    weights = ((1.0 + back) ** -decay).astype(np.float32)
-    rows = sp.csr_array((weights, columns, indptr), shape=(len(lengths), n_items))
-    rows.sum_duplicates()
-    return rows
-
-
 def _best_decay(codes: Ids, begins: NDArray[np.int64], n_last: int, n_items: int) -> float:
     """Return the decay that is best for the last items of some sequences, by counts of what came after what."""
-    long = np.flatnonzero(np.diff(begins) >= 3)
-    if len(long) < FEWEST_TOLD:
-        return DEFAULT_DECAY
-    told = long[np.linspace(0, len(long) - 1, min(MOST_TOLD, len(long) // 2)).astype(np.int64)]
-    last = begins[told + 1] - 1
-    sequence = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
-    is_counted = np.arange(len(codes)) > begins[sequence]
-    is_counted[last] = False
-    at = np.flatnonzero(is_counted)
-    at = at[sequence[at] % (1 + len(at) // MOST_COUNTED) == 0]  # all items of some sequences
-    y, counts = codes[last], np.bincount(codes[at], minlength=n_items) + 0.1
-    shares = counts / counts.sum()
-    labels = sp.csr_array((np.ones(len(at)), (np.arange(len(at)), codes[at])), shape=(len(at), n_items))
-
-    def shares_of(begin: NDArray[np.int64], end: NDArray[np.int64], decay: float) -> sp.csr_array:
-        rows = _recent(codes, begin, end, n_last, decay, n_items)
-        return sp.csr_array(sp.diags_array(1 / rows.sum(axis=1)) @ rows)
-
-    def log_loss(decay: float) -> float:
-        C = sp.csc_array(shares_of(begins[sequence[at]], at, decay).T @ labels)
-        totals = C.sum(axis=1)
-        a = sp.csr_array(shares_of(begins[told], last, decay) @ sp.diags_array(1 / (totals + SHRINKAGE)))
-        p = a.multiply(C[:, y].T).sum(axis=1) + (1 - a @ totals) * shares[y]
-        return -float(np.log(p).mean())
-
-    return min(DECAYS, key=log_loss)
+    best = _core.best_decay(
+        codes,
+        begins,
+        n_last=n_last,
+        n_items=n_items,
+        decays=np.array(DECAYS),
+        fewest_told=FEWEST_TOLD,
+        most_told=MOST_TOLD,
+        most_counted=MOST_COUNTED,
+        shrinkage=SHRINKAGE,
+    )
+    return DECAYS[best] if best >= 0 else DEFAULT_DECAY
 
 
 def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:

@@ -1,14 +1,13 @@
-"""Tables: CSV and TSV, whose cells NumPy parses, and Parquet by pyarrow; numeric features, and a column of labels."""
+"""Tables: CSV and TSV by the core, and Parquet by pyarrow; numeric features, and a column of labels."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import importlib
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -16,17 +15,16 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import check_choice
-from manyclass.compressed import MOST_BLANK_LINES, opened, text_lines
+from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES, opened
 from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 LOOKED_AT = 1000  # labels at once, to tell whether all are integers
-LARGEST = float(np.finfo(np.float32).max)
-_BLANK = ("\n", "\r\n", "\r")
-_CLOSES = re.compile(r'[^"]*(?:""[^"]*)*"(?!")')  # the rest of a cell in quotes, in which two of them are one
+PIECE_BYTES = 1 << 20  # of text read at a time
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # integers that are written in one way, and fit into 64 bits
 
 
@@ -86,49 +84,31 @@ class Cells:
     """
 
     def __init__(self, file: IO[bytes], name: str, marks: Marks) -> None:
-        pandas, delimiter = library("pandas"), marks.delimiter
-        self._name, self._delimiter, self._decimal = name, delimiter, marks.decimal
-        self._taken: list[str] = []  # lines since the last block
-        self._n_before = 0  # lines before these
-        self._quoted = False  # whether they end within a cell in quotes
-        self._n_quoted = 0  # lines of that cell so far
-        self._opens = re.compile(f'(?:^|{re.escape(delimiter)})"')
-        self._lines = self._read(file)
-        self.columns: list[str] = []
-        if next(csv.reader(self._lines, delimiter=delimiter), None) is None:
-            raise ValueError(f"{name}: it is empty; the first line must name the columns")
-        header = pandas.read_csv(io.StringIO("".join(self._taken)), sep=delimiter, nrows=0)
-        self.columns = header.columns.tolist()
+        pandas = library("pandas")
+        self._file, self._name = file, name
+        self._reader = _core.CsvReader(name, marks.delimiter, marks.decimal, LONGEST_LINE, MOST_BLANK_LINES)
+        first = io.StringIO()
+        csv.writer(first).writerow(self._next(self._reader.header))
+        self.columns: list[str] = pandas.read_csv(io.StringIO(first.getvalue()), nrows=0).columns.tolist()
         if len(self.columns) == 1 and (other := re.search("[;\t|]", self.columns[0])):
             raise ValueError(f"{name}: the first line is one cell, {self.columns[0]!r}; set delimiter to {other[0]!r}")
-        self._forget()
 
-    def _read(self, file: IO[bytes]) -> Iterator[str]:
-        """The lines; blank ones may stand before the first and behind the last row, and in quotes."""
-        blank = 0
-        for line in _with_any_end(text_lines(file, self._name), self._name):
-            here = self._n_before + len(self._taken) + 1
-            if line in _BLANK and not self._quoted:
-                blank = blank or (here if self.columns else 0)
-                self._n_before += 1
-                continue
-            if blank:
-                raise ValueError(f"{self._name}:{blank}: the line is blank; it must have a cell for each column")
-            if self._quoted or '"' in line:
-                self._follow_quotes(line)
-            self._n_quoted = self._n_quoted + 1 if self._quoted else 0
-            if self._n_quoted > MOST_BLANK_LINES:
-                first = here - self._n_quoted + 1
-                raise ValueError(f"{self._name}:{first}: a cell in quotes has more than {MOST_BLANK_LINES} lines")
-            self._taken.append(line)
-            yield line
+    def _next(self, ask: Callable[[], Any]) -> Any:
+        """What the core says once it has enough text."""
+        while (found := ask()) is None:
+            self._reader.add(self._file.read(PIECE_BYTES))
+        return found
 
-    def _follow_quotes(self, line: str) -> None:
-        """Note whether a line ends within a cell in quotes; a quote that begins no cell is a letter."""
-        found = (_CLOSES.match if self._quoted else self._opens.search)(line)
-        while found:
-            self._quoted = not self._quoted
-            found = (_CLOSES.match if self._quoted else self._opens.search)(line, found.end())
+    def _rows(
+        self, numbers: Sequence[int], cells: Sequence[int], size: int, *, all_counted: bool
+    ) -> Iterator[tuple[NDArray[np.float32], list[list[str]]]]:
+        while True:
+            X, texts = self._next(
+                lambda: self._reader.take(numbers, cells, size, all_counted, self._name, self.columns)
+            )
+            if not len(X):
+                return
+            yield X, texts
 
     def blocks(self, numeric: Sequence[str], size: int) -> Iterator[tuple[NDArray[np.float32], dict[str, list[str]]]]:
         """Yield at most `size` rows at once: numbers of shape (n, len(numeric)), and the cells of all other columns.
@@ -139,83 +119,15 @@ class Cells:
             If a row has more or fewer cells than the table has columns, or a cell is not a finite number, with the file
             and the line.
         """
-        fields, has_point = {name: f"c{at}" for at, name in enumerate(self.columns)}, self._decimal == "."
-        kinds = dict.fromkeys(self.columns, object) | dict.fromkeys(numeric if has_point else (), np.float64)
-        types = np.dtype([(fields[name], kind) for name, kind in kinds.items()])
-        for table in self._parsed(size, numeric, dtype=types):
-            X = np.empty((len(table), len(numeric)), np.float64)
-            for at, name in enumerate(numeric):
-                cells = table[fields[name]]
-                X[:, at] = cells if has_point else [self._number(cell) for cell in cells]
-            if not (np.abs(X) <= LARGEST).all():
-                self._check(numeric)
-                raise ValueError(f"{self._name}, behind line {self._n_before}: a number is not finite")
-            self._forget()
-            yield X.astype(np.float32), {name: table[fields[name]].tolist() for name in fields if name not in numeric}
-
-    def _number(self, cell: str) -> float:
-        """What a cell is as a number, NaN where it is none; 1.234,5 is none, as nothing tells what its point means."""
-        number = cell if self._decimal == "." else cell.replace(".", "_").replace(self._decimal, ".")
-        try:
-            return float(number) if number.isascii() and "_" not in number else np.nan
-        except ValueError:
-            return np.nan
+        numbers = [self.columns.index(name) for name in numeric]
+        others = [at for at in range(len(self.columns)) if at not in numbers]
+        for X, texts in self._rows(numbers, others, size, all_counted=True):
+            yield X, {self.columns[at]: cells for at, cells in zip(others, texts, strict=True)}
 
     def column(self, name: str, size: int) -> Iterator[list[str]]:
         """Yield the cells of a column, at most `size` at once; no other column is looked at."""
-        for table in self._parsed(size, (), dtype=object, usecols=self.columns.index(name)):
-            self._forget()
-            yield table.tolist()
-
-    def _parsed(self, size: int, numeric: Sequence[str], **options: Any) -> Iterator[NDArray[Any]]:
-        """NumPy's arrays of at most `size` rows, of which `_taken` has the lines."""
-        while (first := next(self._lines, None)) is not None:
-            lines = itertools.chain([first], self._lines)
-            options |= {"comments": None, "delimiter": self._delimiter, "quotechar": '"', "ndmin": 1}
-            try:
-                table = np.loadtxt(lines, max_rows=size, **options)
-            except ValueError as error:
-                if not str(error).startswith(self._name):
-                    self._check(numeric)
-                    raise ValueError(f"{self._name}, behind line {self._n_before}: {error}") from error
-                raise
-            if self._quoted:
-                raise ValueError(f"{self._name}: a cell in quotes behind line {self._n_before} does not end")
-            yield table
-
-    def _forget(self) -> None:
-        self._n_before += len(self._taken)
-        self._taken.clear()
-
-    def _check(self, numeric: Sequence[str]) -> None:
-        """Raise ValueError for the first of the lines since the last block in which something is wrong."""
-        line = self._n_before + 1
-        reader = csv.reader(self._taken, delimiter=self._delimiter)
-        with contextlib.suppress(csv.Error):  # it refuses cells of more than 131,072 characters
-            for row in reader:
-                where = f"{self._name}:{line}"
-                if len(row) != len(self.columns):
-                    raise ValueError(f"{where}: there are {len(row)} cells; the columns are {len(self.columns)}")
-                for name in numeric:
-                    cell = row[self.columns.index(name)]
-                    if not abs(self._number(cell)) <= LARGEST:
-                        raise ValueError(f"{where}: {cell!r} in column {name!r} is not a finite number")
-                line = self._n_before + reader.line_num + 1
-
-
-def _with_any_end(lines: Iterable[str], name: str) -> Iterator[str]:
-    """The same lines, which may end with a carriage return alone, too."""
-    for line in lines:
-        if "\r" in line.removesuffix("\n").removesuffix("\r"):
-            ended = (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+$", line))
-            blank = 0
-            for one in ended:
-                blank = blank + 1 if one in _BLANK else 0
-                if blank > MOST_BLANK_LINES:
-                    raise ValueError(f"{name}: more than {MOST_BLANK_LINES} lines one after the other are blank")
-                yield one
-        else:
-            yield line
+        for _, texts in self._rows([], [self.columns.index(name)], size, all_counted=False):
+            yield texts[0]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,6 @@ Rows = tuple[sparse.csr_array, sparse.csr_array]
 
 CACHE_SUFFIX = ".csr.safetensors"
 MOST_COLUMNS = 2**31 - 1  # what an index of 32 bits can tell apart
-_COMMENT = re.compile(rb"^[^\S\n]*#", re.MULTILINE)  # a line that is no row
-_ROW = re.compile(rb"^[^\S\n]*[^\s#]", re.MULTILINE)
 BLOCK = 1 << 23  # bytes of text that are parsed at once: 8 MB, some hundredths of a second
 
 
@@ -149,8 +146,10 @@ def _read(path: Path, layout: Layout) -> Rows:
     """Parse a file: a plain one through a map of it, others in blocks, so that their whole text is never in memory."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or is_compressed(path):  # a pipe cannot be mapped
-        parts = list(_blocks(path, layout))
-        X, Y = (_stacked([part[i] for part in parts]) for i in (0, 1))
+        reader = _reader(path, layout)
+        parts = list(_blocks(path, reader))
+        widths = reader.n_features, reader.n_labels
+        X, Y = (_stacked([part[i] for part in parts], width) for i, width in enumerate(widths))
         X.has_canonical_format = True
         return X, Y
     # An empty map does not exist.
@@ -158,11 +157,11 @@ def _read(path: Path, layout: Layout) -> Rows:
     return parse_xmc(text, str(path), layout)
 
 
-def _stacked(parts: list[sparse.csr_array]) -> sparse.csr_array:
-    """One matrix of the rows of several, as wide as their largest index needs where the width was not known."""
+def _stacked(parts: list[sparse.csr_array], width: int) -> sparse.csr_array:
+    """One matrix of the rows of several, of which none has a larger index than the width allows."""
+    if not parts:
+        return sparse.csr_array(np.empty((0, width), np.float32))
     whole = parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts, format="csr"))
-    known = whole.shape[1] < MOST_COLUMNS
-    width = whole.shape[1] if known else int(whole.indices.max(initial=-1)) + 1
     return sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
 
 
@@ -187,16 +186,22 @@ def parse_xmc(text: NDArray[np.uint8], name: str, layout: Layout) -> Rows:
     ValueError
         As `load_xmc` does for a malformed text.
     """
-    header = None if layout.header == "auto" else layout.header
-    width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = _core.read_xmc(
-        text, name, header, layout.zero_based, layout.n_features, layout.n_labels, layout.n_threads
-    )
+    sizes = layout.zero_based, layout.n_features, layout.n_labels, layout.n_threads
+    return _matrices(_core.read_xmc(text, name, _header(layout.header), *sizes))
+
+
+def _header(header: Header) -> bool | None:
+    """Whether there is a header, as the core takes it."""
+    return None if header == "auto" else header
+
+
+def _matrices(found: tuple[Any, ...]) -> Rows:
+    width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = found
     n_samples = len(x_indptr) - 1
     X = csr_from_core(x_data, x_indices, x_indptr, (n_samples, width))
     X.has_canonical_format = True
     ones = np.ones(len(y_indices), np.float32)
-    Y = csr_from_core(ones, y_indices, y_indptr, (n_samples, n_classes))
-    return X, Y
+    return X, csr_from_core(ones, y_indices, y_indptr, (n_samples, n_classes))
 
 
 @dataclass(frozen=True)
@@ -244,74 +249,25 @@ class XmcFiles:
     def blocks(self, size: int) -> Iterator[Rows]:
         """Yield the rows of all files, as many at once as a block of text has; `size` is for other sources."""
         for file in self.files:
-            yield from _blocks(file, self.layout)
+            yield from _blocks(file, _reader(file, self.layout))
 
 
 def _first_header(path: Path, header: Header) -> tuple[int, int, int] | None:
     with opened(path) as file:
-        return _header(file.readline(LONGEST_LINE), header, path)
+        return _core.xmc_header(file.readline(LONGEST_LINE), str(path), _header(header))
 
 
-def _header(line: bytes, header: Header, path: Path) -> tuple[int, int, int] | None:
-    """The numbers of a first line `N D L`, where it is one."""
-    words = line.split()
-    if header is False or len(words) != 3 or not all(word.isdigit() for word in words):
-        if header is True:
-            raise ValueError(f"{path}:1:1: expected the header 'N D L', three integers, found {line[:40]!r}")
-        return None
-    n, d, k = map(int, words)
-    return n, d, k
+def _reader(path: Path, layout: Layout) -> _core.XmcBlocks:
+    sizes = layout.zero_based, layout.n_features, layout.n_labels
+    return _core.XmcBlocks(str(path), _header(layout.header), *sizes, LONGEST_LINE, layout.n_threads)
 
 
-def _blocks(path: Path, layout: Layout) -> Iterator[Rows]:
+def _blocks(path: Path, reader: _core.XmcBlocks) -> Iterator[Rows]:
     """The rows of a file, as many at once as a block of text has; columns that nothing tells are `MOST_COLUMNS`."""
     with opened(path) as file:
-        first = file.readline(LONGEST_LINE)
-        found = _header(first, layout.header, path)
-        left = found[0] if found else None  # rows that the header promises and that have not come
-        _, *told = found or (0, None, None)
-        choices = ((layout.n_features, told[0], MOST_COLUMNS), (layout.n_labels, told[1], MOST_COLUMNS))
-        d, k = (next(size for size in sizes if size is not None) for sizes in choices)
-        layout = Layout(found is not None, layout.zero_based, d, k, layout.n_threads)
-        yield _no_rows(d), _no_rows(k)
-        before, rest = (1, b"") if found else (0, first)
-        while block := file.read(BLOCK) or rest:
-            last = block is rest
-            text, _, rest = (block, b"", b"") if last else (rest + block).rpartition(b"\n")
-            if len(rest) > LONGEST_LINE:
-                raise ValueError(f"{path}: a line behind line {before} is longer than {LONGEST_LINE} bytes")
-            if text:
-                text += b"" if last else b"\n"
-                X, Y = _block(text, path, layout, before, left)
-                before, left = before + text.count(b"\n"), None if left is None else left - X.shape[0]
+        block = None
+        while block != b"":
+            block = file.read(BLOCK)
+            X, Y = _matrices(reader.add(block))
+            if X.shape[0]:
                 yield X, Y
-    if found and left:
-        raise ValueError(f"{path}: the header promises {found[0]} rows, the file has {found[0] - left}")
-
-
-def _block(text: bytes, path: Path, layout: Layout, before: int, left: int | None) -> Rows:
-    """Parse a block that comes behind `before` lines and of which `left` lines can be rows; None: without a header.
-
-    A blank line is a row only in a file with a header, so that there the block gets one of its own.
-    """
-    extra = 0
-    if left is not None:
-        n = text.count(b"\n") + (not text.endswith(b"\n")) - sum(1 for _ in _COMMENT.finditer(text))
-        text, extra = f"{min(n, left)} {layout.n_features} {layout.n_labels}\n".encode() + text, 1
-    elif _ROW.search(text) is None:
-        return _no_rows(layout.n_features), _no_rows(layout.n_labels)
-    try:
-        return parse_xmc(np.frombuffer(text, np.uint8), str(path), layout)
-    except ValueError as error:
-        raise ValueError(_placed(str(error), str(path), before - extra)) from error
-
-
-def _placed(told: str, name: str, before: int) -> str:
-    """An error of a block as one of its file."""
-    if told.startswith(f"{name}: the header promises"):
-        return f"{name}: the file has more rows than its header promises"
-    return re.sub(rf"^{re.escape(name)}:(\d+):", lambda at: f"{name}:{int(at[1]) + before}:", told, count=1)
-
-
-def _no_rows(n_columns: int | None) -> sparse.csr_array:
-    return sparse.csr_array(np.empty((0, n_columns or 0), np.float32))

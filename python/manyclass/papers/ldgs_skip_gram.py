@@ -23,10 +23,10 @@ from manyclass.papers.data import find_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
-from manyclass.words.descent import MESSAGES, N_BLOCKS, UNION, default_budget
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.skip_gram import SkipGram
+from manyclass.words.training import N_BLOCKS, default_budget
 
 NAME = "ldgs-skip-gram"
 SUMMARY = "Yen et al. 2018: skip-gram's exact objective by descent with and without search (Figure 3)"
@@ -41,6 +41,12 @@ METHODS: dict[str, dict[str, Any]] = {
     "GD-Decomp-MIPS (rest sampled)": {"name": "descent", "search": "decomposed", "rest": "sample"},
     "Word2vec-Neg": {"name": "negative_sampling"},
     "Word2vec-HS": {"name": "hierarchical"},
+}
+# What a masked search does with the finds of its blocks: the options of exact/table_gradients.cpp, for the report.
+RULES: dict[str, dict[str, Any]] = {
+    "mips": {},
+    "decomposed": {"tolerance": 0.0, "answer": "active"},
+    "messages": {"n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"},
 }
 SAME = {"dim": 100, "window": 8, "min_count": 5, "sample": 1e-4, "sample_rule": "sqrt"}
 LINES = {"novels100": 24_000, "yso-titles": 200_000}  # a vocabulary of 10^4 words: a pass of GD takes seconds
@@ -94,7 +100,7 @@ def _joined(objective: Mapping[str, Any], n_words: int) -> dict[str, Any]:
     if search is None:
         return {}
     blocks = {} if search == "mips" else {"blocks": N_BLOCKS}
-    rule = {"mips": {}, "decomposed": UNION, "messages": MESSAGES}[search] if objective.get("rest") == "mask" else {}
+    rule = RULES[search] if objective.get("rest") == "mask" else {}
     return {"found": default_budget(n_words), **blocks, **rule}
 
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import outer_level
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
-from manyclass.search.exact import below_best, fewest_probes
+from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import queries_of
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
@@ -173,33 +173,16 @@ class ClassIndex:
         """
         self._index.set_params(n_jobs=n_threads)
         n_probe = self._probes_for(x, k, recall)
-        parts = [
-            self._block(x[first : first + BLOCK_ROWS], k, n_probe, first, n_threads)
-            for first in range(0, x.shape[0], BLOCK_ROWS)
-        ]
-        classes, log_p, std = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return classes.astype(np.int32), log_p.astype(np.float32), std
-
-    def _block(
-        self, x: Matrix, k: int, n_probe: int, first: int, n_threads: int
-    ) -> tuple[NDArray[np.int64], Doubles, Doubles]:
         index, n_classes = self._index, self._index.n_rows_
-        Q = queries(x, index.n_features_in_)
-        width = min(n_classes, max(k, HEAD))
-        scores, ids = index.query(Q, width, n_probe=n_probe)
-        short = np.flatnonzero(ids[:, k - 1] < 0)  # the probed clusters have fewer than k rows
-        if len(short):
-            scores[short], ids[short] = index.query(Q[short], width, n_probe=index.n_clusters_)
-        log_z, std = index._index.log_normalizers(
-            queries_of(Q, index.n_features_in_)[0],
-            scores=scores,
-            ids=ids,
-            sample_size=min(n_classes, max(TAIL, 2 * width)),
-            seed=self._seed,
-            first=first,
-            n_threads=n_threads,
-        )
-        return ids[:, :k], below_best(scores[:, :k]) - log_z[:, np.newaxis], std
+        n_head = min(n_classes, max(k, HEAD))
+        options = {"k": k, "n_head": n_head, "n_tail": min(n_classes, max(TAIL, 2 * n_head)), "n_probe": n_probe}
+        parts = []
+        for first in range(0, x.shape[0], BLOCK_ROWS):
+            Q = queries_of(queries(x[first : first + BLOCK_ROWS], index.n_features_in_), index.n_features_in_)[0]
+            some = index.core.best_classes(Q, **options, seed=self._seed, first=first, n_threads=n_threads)
+            parts.append(some)
+        classes, log_p, std = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return classes, log_p, std
 
     def probes(self, k: int, recall: float) -> int | None:
         """Clusters that are searched for k classes at this recall, if that is known."""

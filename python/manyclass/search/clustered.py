@@ -301,6 +301,15 @@ class ClusteredRows(BaseEstimator, ABC):
         """Numbers of n rows that are to be queries, or of all where there are fewer."""
         return np.random.default_rng(self._seed).choice(self.n_rows_, min(n, self.n_rows_), replace=False)
 
+    def _recall_curve(self, Q: Rows, k: int, exclude: Exclude) -> NDArray[np.float64]:
+        """Share of the k best rows of all queries (of a block of columns) that 1, 2, ... clusters find."""
+        check_number("k", k, low=1, high=self.n_rows_, integer=True)
+        n, single = queries_of(Q, self.n_features_in_)[1:]
+        indptr, ids = exclusions(exclude, n, single, self.n_rows_)
+        given = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
+        counts = self._fitted().rows_by_rank(dense_queries(Q, self.n_features_in_), k=int(k), **given)
+        return np.asarray(np.cumsum(counts) / max(counts.sum(), 1))
+
     def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, int, bool, dict[str, Any]]:
         """Queries as the core takes them, how many, whether there is one as a vector, and what all queries have."""
         queries, n, single = queries_of(Q, self.n_features_in_)

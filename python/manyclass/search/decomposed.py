@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run, default_budget
-from manyclass.search.exact import exact_search, fewest_probes, probes_needed
+from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import Labels, Rows
 from manyclass.search.report import ApproximateLosses
 
@@ -241,12 +241,5 @@ class DecomposedIndex(ClusteredRows):
         if self.n_clusters_ == 1:
             return 1
         sample = self._sample_of_rows(RECALL_QUERIES)
-        counts = np.zeros(self.n_clusters_, dtype=np.int64)
-        blocks = zip(self._blocks(rows), self._blocks(self.cluster_centers_), self.labels_, strict=True)
-        for block, centers, labels in blocks:
-            queries = block[sample]
-            _, best = exact_search(
-                block, queries, min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]), block_rows=RECALL_QUERIES
-            )
-            counts += probes_needed(queries, centers, labels, best)
-        return fewest_probes(np.cumsum(counts) / max(counts.sum(), 1), AUTO_RECALL)
+        curve = self._recall_curve(rows[sample], min(RECALL_K, self.n_rows_), list(sample[:, None]))
+        return fewest_probes(curve, AUTO_RECALL)

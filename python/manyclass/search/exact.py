@@ -15,27 +15,6 @@ def fewest_probes(curve: NDArray[np.float64], recall: float) -> int:
     return int(np.argmax(curve >= min(recall, curve[-1]) - 1e-12)) + 1
 
 
-def probes_needed(
-    queries: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32], found: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Count, over all queries, the rows found that stand in the nearest cluster, the second nearest and so on.
-
-    Parameters
-    ----------
-    queries, centers : ndarray of shape (n, D) and (C, D)
-    labels : ndarray of shape (K,)
-        The cluster of each row.
-    found : ndarray of shape (n, k)
-        Rows, -1 where there is none.
-
-    Returns
-    -------
-    ndarray of shape (C,)
-    """
-    ranks = np.argsort(np.argsort(-queries @ centers.T, axis=1, kind="stable"), axis=1)
-    return np.bincount(np.take_along_axis(ranks, labels[found], axis=1)[found >= 0], minlength=len(centers))
-
-
 def below_best(scores: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the scores of each row less its first one, the best: what normalisers that are told so are taken from."""
     exact = scores.astype(np.float64)

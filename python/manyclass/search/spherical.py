@@ -31,8 +31,8 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run
-from manyclass.search.exact import fewest_probes, probes_needed
-from manyclass.search.inputs import Exclude, Labels, Rows, dense_queries
+from manyclass.search.exact import fewest_probes
+from manyclass.search.inputs import Exclude, Labels, Rows
 from manyclass.search.report import ApproximateLosses
 from manyclass.weights.tensor_file import TensorFile
 
@@ -248,14 +248,7 @@ class SphericalClusterIndex(ClusteredRows):
         ndarray of shape (C,)
             Share of the k best rows of all queries that n_probe = 1, ..., C clusters find.
         """
-        _, ids = self.query(Q, k, n_probe=self.n_clusters_, exclude=exclude)
-        counts = probes_needed(
-            dense_queries(Q, self.n_features_in_),
-            self.cluster_centers_[:, : self.n_features_in_],
-            self.labels_,
-            np.atleast_2d(ids),
-        )
-        return np.asarray(np.cumsum(counts) / max(counts.sum(), 1))
+        return self._recall_curve(Q, k, exclude)
 
     @property
     def imbalance_(self) -> float:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.compressed import split_words
 from manyclass.weights.tensor_file import PathLike, check_regular, replacing
 
 MOST_HEADER = 1000  # characters of the first line, two numbers
+MOST_PROMISED = 2**62  # of words or dimensions: larger numbers are refused as this one is
 
 
 def write_word2vec(path: PathLike, words: Sequence[str], vectors: NDArray[np.float32], *, binary: bool) -> None:
@@ -41,48 +43,10 @@ def read_word2vec(name: str, *, binary: bool) -> tuple[list[str], NDArray[np.flo
         header = file.readline(MOST_HEADER).split()
         if len(header) != 2 or not all(field.isdigit() for field in header):
             raise ValueError(f"{name} begins with {header!r}; it must be the numbers of words and dimensions")
-        n_words, dim = (int(field) for field in header)
+        n_words, dim = (min(int(field), MOST_PROMISED) for field in header)
         body = file.read()
-    words, vectors = (_from_binary if binary else _from_text)(body, n_words, dim, name)
-    if not np.isfinite(vectors).all():
-        word = words[int(np.argmin(np.isfinite(vectors).all(axis=1)))]
-        raise ValueError(f"{name}: the vector of {word!r} has a number that is not finite")
-    return words, vectors
-
-
-def _check_room(n_bytes: int, body: bytes, name: str) -> None:
-    """Let a file ask for no more memory than it fills."""
-    if n_bytes > len(body):
-        raise ValueError(f"{name} ends early: its first line promises {n_bytes} bytes, and {len(body)} follow")
-
-
-def _from_text(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
-    lines = body.rstrip(b"\n").split(b"\n") if body else []
-    if len(lines) < n_words:
-        raise ValueError(f"{name} has {len(lines)} words; its first line promises {n_words}")
-    _check_room(n_words * dim * 2, body, name)  # a number has a space before it
-    words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
-    for i, line in enumerate(lines[:n_words]):
-        word, *numbers = line.rstrip().decode().split(" ")
-        if len(numbers) != dim:
-            raise ValueError(f"{name}, line {i + 2}: {len(numbers)} numbers; its first line promises {dim}")
-        words.append(word)
-        vectors[i] = numbers
-    return words, vectors
-
-
-def _from_binary(body: bytes, n_words: int, dim: int, name: str) -> tuple[list[str], NDArray[np.float32]]:
-    _check_room(n_words * dim * 4, body, name)
-    words, vectors = [], np.empty((n_words, dim), dtype=np.float32)
-    at = 0
-    for i in range(n_words):
-        end = body.find(b" ", at)
-        if end < 0 or end + 1 + 4 * dim > len(body):
-            raise ValueError(f"{name} ends in word {i + 1}; its first line promises {n_words} words")
-        words.append(body[at:end].lstrip(b"\n").decode())  # word2vec ends rows with a newline, others do not
-        vectors[i] = np.frombuffer(body, dtype="<f4", count=dim, offset=end + 1)
-        at = end + 1 + 4 * dim
-    return words, vectors
+    words, vectors = _core.word_rows(body, n_words, dim, name, binary)
+    return [word.decode() for word in words], vectors
 
 
 Pairs = Sequence[tuple[str, str, float]]

@@ -1,10 +1,15 @@
-"""What `SkipGram` trains, a text and two tables of vectors; and passes over the text, or of descent over the tables."""
+"""What `SkipGram` trains, a text and two tables of vectors; and passes over the text, or of descent over the tables.
+
+The exact loss of some pairs of a text shows a divergence that the running loss hides: that one is of the drawn words,
+and the logarithm of a sampled sum lies below that of the whole (Jensen).
+"""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,12 +17,22 @@ from manyclass import _core
 from manyclass.checks import check_number, made_once
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.weights.arrays import LINE, Doubles, Floats, aligned_zeros
-from manyclass.words.collapsed import Collapsed, Tables, Tree, divergence, log_normalizers
 from manyclass.words.corpus import NO_PAIRS, Corpus
-from manyclass.words.descent import Descent
-from manyclass.words.objectives import Objective
+from manyclass.words.objectives import Index, Objective
 
 COUNTING_BYTES = 1 << 28  # of memory for counting pairs
+GROUP = 64  # centres that share a search: a dense product is fast with as many, and their best words are much the same
+# The pairs whose exact losses tell of a divergence, and the scores that these may take: a fraction of a second of work.
+MOST_PAIRS, MOST_SCORES = 256, 1 << 24
+# In units of log V, the loss of equal probabilities, beyond twice the standard error: no noise of steps that learn.
+TOO_HIGH = 1.1
+
+
+class Tables(NamedTuple):
+    """h_x and v_y, rows padded with zeros to whole cache lines."""
+
+    input: Floats
+    output: Floats
 
 
 def core_text(
@@ -77,28 +92,31 @@ class TextModel:
         self.tables.output[rows, : self.dim] = context_vectors
 
     @made_once
-    def collapsed(self) -> Collapsed:
-        """The counts of pairs, made when they are first asked for."""
-        # Shrinking windows have a word with some probability, so that pairs are counted in parts of 1 / window.
-        unit = self.window if self.shrinks else 1
-        return Collapsed.count(self.text, unit, seed=self.seed, n_threads=self.n_threads, memory=COUNTING_BYTES)
+    def collapsed(self) -> _core.PairShares:
+        """The shares of pairs in the text, counted when they are first asked for."""
+        with tempfile.TemporaryDirectory() as folder:
+            pairs = _core.PairShares.count(
+                text=self.text,
+                seed=self.seed,
+                n_threads=self.n_threads,
+                memory=COUNTING_BYTES,
+                folder=folder,
+            )
+        if pairs.n_pairs == 0:
+            raise ValueError(NO_PAIRS)
+        return pairs
 
     def objective_value(self, sample: int | None = None) -> float:
         """Evaluate the objective, see `SkipGram.objective_value`."""
         if sample is not None:
             check_number("sample", sample, low=1, integer=True)
-        collapsed = self.collapsed
-        if sample is None:
-            rows = np.flatnonzero(collapsed.centres)
-            weights = collapsed.centres[rows]
-        else:
-            drawn = np.random.default_rng(self.seed).choice(len(collapsed.centres), sample, p=collapsed.centres)
-            rows, times = np.unique(drawn, return_counts=True)
-            weights = times / sample
-        if self.has_tree:
-            tree = Tree.of(self.corpus.counts)
-            return float(weights @ collapsed.tree_losses(self.tables, rows, tree, self.n_threads))
-        return float(weights @ collapsed.losses(self.tables, rows, self.n_threads))
+        return self.collapsed.objective(
+            *self.tables,
+            n_draws=sample or 0,
+            seed=self.seed,
+            n_threads=self.n_threads,
+            tree_counts=self.corpus.counts if self.has_tree else None,
+        )
 
 
 def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> Tables:
@@ -233,7 +251,9 @@ class TextPasses(_Passes):
         super().__init__(state, n_passes)
         model, n_words = state.model, len(state.model.corpus.counts)
         self._carried = (
-            log_normalizers(model.tables, model.n_threads) if objective.carries_normalizers else np.zeros(n_words)
+            _core.word_log_normalizers(*model.tables, model.n_threads)
+            if objective.carries_normalizers
+            else np.zeros(n_words)
         )
         self._trainer = _core.skip_gram_trainer(
             text=model.text,
@@ -313,7 +333,7 @@ class TextPasses(_Passes):
         if not last_loss <= self._worst_loss:
             return f"the loss of the last pass is {last_loss:.4g} nats"
         model = self.state.model
-        return divergence(model.corpus, model.tables, model.window, model.seed) if self._is_softmax else None
+        return divergence(model.text, model.tables, model.seed) if self._is_softmax else None
 
     def arrays(self) -> Arrays:
         """Both tables, and the normalisers that words carry."""
@@ -321,27 +341,42 @@ class TextPasses(_Passes):
 
 
 class DescentPasses(_Passes):
-    """Passes of descent over both tables, each one visit; descent finds its own step sizes."""
+    """Passes of descent over both tables, each one visit; descent finds its own step sizes.
+
+    An index, where there is one, follows the output table from pass to pass.
+    """
 
     n_visits = length = 1
     unit = "passes"
     own = ("output_rate",)  # an index follows from the tables
 
-    def __init__(self, state: SkipGramState, descent: Descent, n_passes: int) -> None:
+    def __init__(
+        self, state: SkipGramState, n_passes: int, learning_rate: float, index: Index | None, *, found: str, budget: int
+    ) -> None:
         super().__init__(state, n_passes)
-        self.descent = self.owner = descent
-        self._value = np.nan
+        model = state.model
+        self._index, self._value = index, np.nan
+        self._input_rates = np.full(len(model.tables.input), learning_rate)
+        self.descent = self.owner = _core.WordDescent(
+            model.collapsed,
+            input=model.tables.input,
+            output=model.tables.output,
+            input_rates=self._input_rates,
+            output_rate=learning_rate,
+            found=found,
+            budget=budget,
+            dim=model.dim,
+            group=GROUP,
+            seed=model.seed,
+            n_threads=model.n_threads,
+        )
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
-        """Make a step, or none at all if Ctrl-C comes meanwhile: a step on trial may be a bad one."""
-        tables = self.descent.tables
-        before = tables.input.copy(), tables.output.copy()
-        try:
-            with np.errstate(over="ignore", invalid="ignore"):  # a step on trial that overflows is taken back
-                self._value = self.descent.step()
-        except KeyboardInterrupt:
-            tables.input[:], tables.output[:] = before
-            raise
+        """Make a step, or none at all if Ctrl-C comes meanwhile."""
+        model = self.state.model
+        if self._index is not None:
+            self.descent.search_in(*followed(self._index, model.tables.output[:, : model.dim]))
+        self._value = self.descent.step()
         return 1, 1
 
     def describe(self, last: int) -> str:
@@ -359,4 +394,29 @@ class DescentPasses(_Passes):
 
     def arrays(self) -> Arrays:
         """Both tables, and the step size of each row of the first."""
-        return {**super().arrays(), "input_rates": self.descent.input_rates}
+        return {**super().arrays(), "input_rates": self._input_rates}
+
+
+def followed(index: Index, table: Floats) -> tuple[Any, int]:
+    """Fit an index to a table, or take over the rows as they are now; return its core and what a search probes."""
+    rows = np.ascontiguousarray(table)
+    if hasattr(index, "n_rows_"):
+        index.update(np.arange(len(rows)), rows)
+    else:
+        index.fit(rows)
+    return index.core, index.n_probe_
+
+
+def divergence(text: _core.SkipGramText, tables: Tables, seed: int) -> str | None:
+    """Say if the exact loss of some pairs is above that of equal probabilities; None if it is not."""
+    n_words = len(tables.input)
+    pairs = _core.draw_pairs(text, min(MOST_PAIRS, max(1, MOST_SCORES // n_words)), seed)
+    losses = _core.losses_of_pairs(*tables, *pairs)
+    if not len(losses):
+        return None
+    with np.errstate(all="ignore"):
+        mean, error = float(np.mean(losses)), float(np.std(losses) / np.sqrt(len(losses)))
+    of_equal = np.log(n_words)
+    if mean - 2 * error <= TOO_HIGH * of_equal:
+        return None
+    return f"the exact loss of {len(losses)} pairs, {mean:.4g}, is above that of equal probabilities, {of_equal:.4g}"

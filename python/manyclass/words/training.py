@@ -10,17 +10,11 @@ import numpy as np
 
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.parts import resolve_part
+from manyclass.search.decomposed import DecomposedIndex
+from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.passes import drive
-from manyclass.words.descent import (
-    Descent,
-    ExactGradients,
-    MaskedGradients,
-    SampledGradients,
-    default_budget,
-    index_for,
-)
-from manyclass.words.objectives import OBJECTIVES, Objective
+from manyclass.words.objectives import OBJECTIVES, Index, Objective
 from manyclass.words.objectives import Descent as DescentObjective
 from manyclass.words.passes import Callback, DescentPasses, SkipGramState, TextPasses
 
@@ -28,6 +22,8 @@ N_NEGATIVES = 5
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
 SAMPLE_RULES = ("word2vec", "sqrt")
 WARM_UP_RATE = 0.025
+SHARE = 20  # a search finds one in twenty words (Yen et al. 2018, section 5.3)
+N_BLOCKS = 4
 
 
 @dataclass(frozen=True)
@@ -157,24 +153,32 @@ def train(
             return curve, state.seconds
     state.objective, text_seconds = objective.name, state.seconds
     if isinstance(objective, DescentObjective):
-        return curve + made(DescentPasses(state, _descent(plan, objective, state), plan.max_iter))[0], text_seconds
+        return curve + made(_descent(plan, objective, state))[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
     return curve + made(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
 
 
-def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> Descent:
-    model = state.model
-    n_threads = model.n_threads
-    gradients = ExactGradients(model.collapsed, n_threads)
-    if not isinstance(objective.search, str) or objective.search != "exact":
-        index = index_for(objective.search, seed=model.seed, n_jobs=n_threads)
-        n_words = len(model.tables.output)
-        budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
-        if objective.masks:
-            messages = objective.passes_messages
-            gradients = MaskedGradients(
-                model.collapsed, index, budget, model.dim, messages=messages, n_threads=n_threads
-            )
-        else:
-            gradients = SampledGradients(model.collapsed, index, budget, model.dim, model.seed, n_threads=n_threads)
-    return Descent(gradients, model.tables, plan.learning_rate)
+def default_budget(n_words: int) -> int:
+    """Return the words that a search finds unless it is told, one in twenty, rounded up."""
+    return -(-n_words // SHARE)
+
+
+def index_for(search: str | Index, *, seed: int, n_jobs: int | None) -> Index:
+    """Return a new index for the name of a search, or a copy of a template, which keeps its own seed and threads."""
+    made: Index
+    if isinstance(search, str):
+        made = SphericalClusterIndex(recluster="never") if search == "mips" else DecomposedIndex(N_BLOCKS)
+    else:
+        made = type(search)(**search.get_params())
+    own = {"random_state": seed % 2**32, "n_jobs": n_jobs}
+    made.set_params(**{name: value for name, value in own.items() if getattr(made, name) is None})
+    return made
+
+
+def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> DescentPasses:
+    model, search = state.model, objective.search
+    n_words, exact = len(model.corpus.words), isinstance(search, str) and search == "exact"
+    index = None if exact else index_for(search, seed=model.seed, n_jobs=model.n_threads)
+    found = "all" if exact else "messages" if objective.passes_messages else "mask" if objective.masks else "sample"
+    budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
+    return DescentPasses(state, plan.max_iter, plan.learning_rate, index, found=found, budget=budget)

@@ -1,0 +1,43 @@
+// Histories of items as sparse rows, in which the last items weigh the most.
+//
+// The value of an item is the sum of (1 + s)^-decay over the steps s back from the end of its history at which it stands,
+// 0 being the last one.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "manyclass/core/types.hpp"
+
+namespace manyclass {
+
+// Items of all histories, one behind the other, by number; history i is [begins[i], ends[i]).
+struct Histories {
+  std::span<const Index> items;
+  std::span<const Offset> begins, ends;
+  std::size_t n_last = 0;  // items at the end of a history that count
+};
+
+// Rows in the form of CSR, columns increasing.
+struct HistoryRows {
+  std::vector<Offset> indptr;
+  std::vector<Index> indices;
+  std::vector<float> data;
+};
+
+// Rows of unit length. Throws std::invalid_argument where a history is not within the items.
+HistoryRows recency_rows(const Histories& histories, double decay);
+
+struct DecayTrial {
+  std::size_t fewest_told = 0, most_told = 0;  // sequences whose last items tell the decay; fewer than so many do not
+  std::size_t most_counted = 0;                // items that are counted
+  double shrinkage = 0;                        // of the counts, in rows
+};
+
+// The place among `decays` of the one with which counts of what came after what have the least log-loss for the last
+// items of some sequences, -1 where these are too few. Sequence i is items[starts[i]:starts[i + 1]]; items are in
+// [0, n_items).
+int best_decay(std::span<const Index> items, std::span<const Offset> starts, std::size_t n_last, std::size_t n_items,
+               std::span<const double> decays, const DecayTrial& trial);
+
+}  // namespace manyclass
