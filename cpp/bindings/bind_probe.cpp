@@ -28,11 +28,13 @@ void bind_probe(py::module_& m) {
       .def_readonly_static("free_pairs", &LossProbe::free_pairs)
       .def_readonly_static("share", &LossProbe::share);
   m.def(
-      "shrinking_factor",
-      [](std::span<const float> scores, std::span<const float> intercept, std::span<const Index> labels, double least) {
-        return released([&] { return shrinking_factor(scores, intercept, labels, least); });
+      "shrinking_gains",
+      [](std::span<const float> scores, std::span<const float> intercept, std::span<const Index> labels,
+         std::span<const double> factors) {
+        const ShrinkingGains gains = released([&] { return shrinking_gains(scores, intercept, labels, factors); });
+        return std::pair(array_of(gains.sums), array_of(gains.squares));
       },
-      "scores"_a, "intercept"_a, "labels"_a, "least"_a);
+      "scores"_a, "intercept"_a, "labels"_a, "factors"_a);
   m.def("mean_and_error", &mean_and_error, "values"_a, "weights"_a);
 }
 

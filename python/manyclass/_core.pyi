@@ -1318,9 +1318,12 @@ class Probe:
     def least_rise(self) -> float: ...
     looks: dict[int, tuple[float, float]]
 
-def shrinking_factor(
-    scores: NDArray[np.float32], intercept: NDArray[np.float32], labels: NDArray[np.int32], least: float
-) -> float: ...
+def shrinking_gains(
+    scores: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    factors: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def mean_and_error(values: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]: ...
 
 # bind_postings

@@ -5,7 +5,6 @@
 #include <stdexcept>
 
 #include "check.hpp"
-#include "manyclass/math/bounded_minimum.hpp"
 #include "manyclass/math/lbfgs.hpp"
 #include "manyclass/math/line_search.hpp"
 
@@ -90,14 +89,6 @@ void lbfgs_ends_where_rounding_hides_the_descent() {
   CHECK(search.value() < 1e-20);
 }
 
-void a_minimum_on_an_interval_is_found() {
-  const auto valley = [](double t) { return (t - 0.3) * (t - 0.3) * (1 + t * t); };
-  CHECK(std::fabs(bounded_minimum(valley, -1, 2, 1e-6).at - 0.3) < 1e-6);
-  CHECK(std::fabs(bounded_minimum([](double t) { return std::fabs(t - 0.7); }, 0, 1, 1e-4).at - 0.7) < 1e-4);
-  const auto rises = [](double t) { return std::exp(t); };
-  CHECK(bounded_minimum(rises, 0.1, 1, 0.01).at < 0.11);  // at an end
-}
-
 }  // namespace
 }  // namespace manyclass::testing
 
@@ -107,6 +98,5 @@ int main() {
   lbfgs_finds_the_bottom_of_a_bent_valley();
   what_a_function_throws_leaves_the_iterate();
   lbfgs_ends_where_rounding_hides_the_descent();
-  a_minimum_on_an_interval_is_found();
   return report();
 }
