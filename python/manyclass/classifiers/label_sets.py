@@ -86,7 +86,7 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
         for penalty in PENALTIES:
             limit = threshold_of(scores_of(stands[chosen, 0], stands[chosen, 1], penalty, int(free_rank)), coverage)
             rule = SetRule(coverage, penalty, int(free_rank), limit)
-            tried.append((np.diff(positions_in_sets(top_k, x[chosen], rule, n_classes)[0]).mean(), rule))
+            tried.append((np.diff(ranked_in_sets(top_k, x[chosen], rule, n_classes)[0]).mean(), rule))
         best = min(tried, key=lambda one: one[0])[1]
     limit = threshold_of(scores_of(stands[others, 0], stands[others, 1], best.penalty, best.free_rank), coverage)
     if not np.isfinite(limit):
@@ -98,9 +98,11 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
     return SetRule(coverage, best.penalty, best.free_rank, limit)
 
 
-def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
-    """Return the classes of each row's set, best first, one row after the other, as row pointers and positions."""
-    sets: list[Ids] = [np.zeros(0, np.int32)] * x.shape[0]
+def ranked_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tuple[NDArray[np.int64], Ids, Floats]:
+    """Return the classes of each row's set, best first, one row after the other: row pointers, their positions and
+    log-probabilities.
+    """
+    sets = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * x.shape[0]
     left, k = np.arange(x.shape[0]), min(FIRST_K, n_classes)
     while len(left):
         step, again = max(1, BLOCK_NUMBERS // k), []
@@ -110,11 +112,12 @@ def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> 
             before = np.cumsum(np.exp(log_p, dtype=np.float64), axis=1)
             before = np.concatenate([np.zeros((len(rows), 1)), before[:, :-1]], axis=1)
             inside = scores_of(before, np.arange(1, k + 1), rule.penalty, rule.free_rank) <= rule.threshold
-            for row, some, n in zip(rows, positions, inside.sum(axis=1), strict=True):
-                sets[row] = some[: max(1, n)]
+            for at, row, n in zip(range(len(rows)), rows, np.maximum(1, inside.sum(axis=1)), strict=True):
+                sets[row] = positions[at, :n], log_p[at, :n]
             again.append(rows[inside[:, -1]] if k < n_classes else rows[:0])
         left, k = np.concatenate(again), min(GROWTH * k, n_classes)
-    return np.concatenate([[0], np.cumsum([*map(len, sets)])]), np.concatenate(sets)
+    found, values = zip(*sets, strict=True)
+    return np.concatenate([[0], np.cumsum([*map(len, found)])]), np.concatenate(found), np.concatenate(values)
 
 
 class Hierarchy:
