@@ -98,9 +98,7 @@ def test_scales_have_the_least_loss(planted, seed):
     z[:, -3:] = -3 + 0.5 * alike[:, -3:]
     scores, r = z.astype(np.float32), rng.random(n) + 0.5
     has_text = np.ones(k, bool)
-    indptr = np.arange(n + 1)
-    search = _Search(scores, sp.csr_array(alike), counts, has_text, indptr, ids, r, 1)
-    scales = search.scales()
+    scales = _Search(scores, sp.csr_array(alike), Labels.single(ids), counts, r).scales(has_text)
     found = scales.of_classes
     assert "texts count" in scales.told
 

@@ -22,22 +22,25 @@ I. J. Good, "The population frequencies of species and the estimation of populat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from manyclass import _core
-from manyclass.training.blend import CELLS, DECOUPLED, MEAN_LOG_LOSS
+from manyclass.training.blend import CELLS, MOST_HELD_OUT
+from manyclass.training.plan import Labels
 from manyclass.training.state import Points, State
-from manyclass.weights.arrays import Doubles, Floats, Ids
+from manyclass.weights.arrays import Doubles, Floats
 
 SHRINKAGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)  # c, in rows
 GAIN = 5.0  # nats, of all held-out rows together
 LEAST_UNSEEN = 0.01
-MOST_SCALE, START = 100.0, 5.0
+MOST_SCALE = 100.0
+TINY = 1e-300
 FEWEST_ROWS = 20  # held out
 
 
@@ -89,19 +92,11 @@ class ClassTexts:
                 f"class_text needs {FEWEST_ROWS} rows that are held out to tell how much texts say; there are {n}: "
                 "give more rows"
             )
-        n = min(n, max(FEWEST_ROWS, CELLS // len(self.counts)))
+        n = min(n, MOST_HELD_OUT, max(FEWEST_ROWS, CELLS // len(self.counts)))
         some = held.some(np.linspace(0, len(held.labels) - 1, n).astype(np.int64))
-        search = _Search(
-            state.weights.scores(some.x, n_threads),
-            sp.csr_array(some.x @ self.rows.T),
-            self.counts,
-            np.diff(self.rows.indptr) > 0,
-            some.labels.indptr,
-            some.labels.ids,
-            np.ones(n) if some.weights is None else some.weights,
-            n_threads,
-        )
-        return search.scales()
+        r = np.ones(n) if some.weights is None else some.weights
+        search = _Search(state.weights.scores(some.x, n_threads), some.x @ self.rows.T, some.labels, self.counts, r)
+        return search.scales(np.diff(self.rows.indptr) > 0)
 
     def _others(self, points: Points) -> NDArray[np.bool_]:
         """Which points are not the very text of a class of theirs, as new rows seldom are."""
@@ -129,30 +124,53 @@ class ClassScales:
         return state if not rows.nnz else replace(state, weights=state.weights.plus_pairs(rows), squares=None)
 
 
-@dataclass(frozen=True)
 class _Search:
-    """Scores of held-out rows, how alike they are to texts, and their labels."""
+    """The loss of held-out rows by the scales of texts, which move the scores of texts that share a term with them.
 
-    scores: Floats
-    alike: sp.csr_array
-    counts: Doubles
-    has_text: NDArray[np.bool_]
-    indptr: NDArray[np.int64]
-    ids: Ids
-    weights: Doubles
-    n_threads: int
+    It is that of the decoupled softmax, whose labels of a row do not compete; of one label a row it is the log-loss.
 
-    def scales(self) -> ClassScales:
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_classes), float32
+        Overwritten.
+    alike : sparse matrix of shape (n_rows, n_classes)
+        Products of rows and texts.
+    labels : Labels
+    counts : ndarray of shape (n_classes,), float64
+        Rows of each class.
+    weights : ndarray of shape (n_rows,), float64
+    """
+
+    def __init__(self, scores: Floats, alike: Any, labels: Labels, counts: Doubles, weights: Doubles) -> None:
+        self._counts, self._ids, self._n_rows = counts, labels.ids, len(labels)
+        n_labels = np.diff(labels.indptr)
+        self._rows = rows = np.repeat(np.arange(len(labels)), n_labels)
+        self._weights = weights[rows] / n_labels[rows]
+        alike = sp.csr_array(alike, dtype=np.float64)
+        self._of_own = np.asarray(alike[rows, labels.ids]).ravel()
+        top = scores.max(axis=1).astype(np.float64)
+        self._top = top[rows]
+        self._own = scores[rows, labels.ids] - self._top
+        scores[rows, labels.ids] = -np.inf  # what is left competes with each label
+        at = np.repeat(np.arange(len(labels)), np.diff(alike.indptr))
+        z = scores[at, alike.indices]
+        others = np.isfinite(z)
+        self._at, self._classes, self._alike = at[others], alike.indices[others], alike.data[others]
+        self._z = z[others] - top[self._at]
+        self._plain = scores[:, counts == 0].astype(np.float64)
+        self._sums = np.exp(scores - top[:, np.newaxis], dtype=np.float64).sum(axis=1)
+
+    def scales(self, has_text: NDArray[np.bool_]) -> ClassScales:
         """See `ClassTexts.scales`."""
-        none = self._searched(np.inf, [0.0], [0.0])[1]
-        loss, scale, shrinkage = min((found[1], found[0][1], c) for c, found in self._tried())
+        none = self._loss(np.zeros(len(self._counts)))
+        loss, scale, shrinkage = min(self._best(c) for c in SHRINKAGES)
         told = "texts do not count"
-        if (none - loss) * len(self.weights) <= GAIN:
+        if (none - loss) * self._n_rows <= GAIN:
             loss, scale = none, 0.0
         else:
             by_rows = "" if np.isinf(shrinkage) else f" x {shrinkage:g} / ({shrinkage:g} + rows)"
             told = f"texts count {scale:.3g}{by_rows}: held-out loss {loss:.4f} for {none:.4f} nats"
-        found, unseen = scale * self._shares(shrinkage), (self.counts == 0) & self.has_text
+        found, unseen = scale * self._shares(shrinkage), (self._counts == 0) & has_text
         if unseen.any():
             found[unseen] = of_unseen = self._best_of_unseen(found, unseen)
             told += f"; {of_unseen:.3g} of {unseen.sum()} classes without rows"
@@ -160,55 +178,51 @@ class _Search:
 
     def _shares(self, shrinkage: float) -> Doubles:
         """What texts count by the rows of classes; 0 of classes without rows."""
-        share = np.ones(len(self.counts)) if np.isinf(shrinkage) else shrinkage / (shrinkage + self.counts)
-        return np.where(self.counts > 0, share, 0.0)
+        share = np.ones(len(self._counts)) if np.isinf(shrinkage) else shrinkage / (shrinkage + self._counts)
+        return np.where(self._counts > 0, share, 0.0)
 
-    def _tried(self) -> list[tuple[float, tuple[list[float], float]]]:
-        return [(c, self._searched(c, [0.0], [MOST_SCALE])) for c in SHRINKAGES]
+    def _best(self, shrinkage: float) -> tuple[float, float, float]:
+        """Return the least loss of scales by a shrinkage, which is convex in their factor, the factor, and that."""
+        shares = self._shares(shrinkage)
+        found = _least(lambda scale: self._loss(scale * shares))
+        return self._loss(found * shares), found, shrinkage
 
-    def _searched(self, shrinkage: float, low: list[float], high: list[float]) -> tuple[list[float], float]:
-        text = (self.alike * self._shares(shrinkage)).toarray().astype(np.float32)
-        return _core.best_scales(
-            terms=[self.scores, np.ascontiguousarray(text)],
-            indptr=self.indptr,
-            ids=self.ids,
-            weights=self.weights,
-            n_threads=self.n_threads,
-            loss=MEAN_LOG_LOSS if len(self.ids) == len(self.weights) else DECOUPLED,
-            start=[1.0, min(START, high[0])],
-            low=[1.0, *low],
-            high=[1.0, *high],
-        )
+    def _others(self, scales: Doubles) -> Doubles:
+        """Return the sum of e^z over what competes with each label."""
+        z = self._z + scales[self._classes] * self._alike
+        moved = np.bincount(self._at, np.exp(z) - np.exp(self._z), minlength=self._n_rows)
+        return np.asarray(np.maximum(self._sums + moved, TINY)[self._rows])
+
+    def _loss(self, scales: Doubles) -> float:
+        own = self._own + scales[self._ids] * self._of_own
+        return float(np.average(np.logaddexp(np.log(self._others(scales)), own) - own, weights=self._weights))
 
     def _best_of_unseen(self, of_seen: Doubles, unseen: NDArray[np.bool_]) -> float:
         """Return the scale of classes without rows; see the head of the file."""
-        rows = np.repeat(np.arange(len(self.weights)), np.diff(self.indptr))
-        r = self.weights[rows] / np.diff(self.indptr)[rows]
-        z = self.scores + (self.alike * of_seen).toarray()
-        top = z.max(axis=1)
-        z -= top[:, np.newaxis]
-        own, sums = z[rows, self.ids], np.exp(z[:, ~unseen]).sum(axis=1)[rows]
-        base, alike = z[:, unseen], sp.csr_array(self.alike[:, np.flatnonzero(unseen)])
-        at = np.repeat(np.arange(alike.shape[0]), np.diff(alike.indptr))
-        of_alike, plain = base[at, alike.indices], np.exp(base).sum(axis=1)
-        constant, slope = _line(alike.data, of_alike + top[at], float(np.mean(base + top[:, np.newaxis])))
-        first, of_own = constant - top[rows], np.asarray(self.alike[rows, self.ids]).ravel()
-        share = max(LEAST_UNSEEN, float((self.counts == 1).sum() / max(1.0, self.counts.sum())))
+        theirs = unseen[self._classes]
+        mean = float(np.mean(self._plain[np.isfinite(self._plain)]))
+        at = np.zeros(self._n_rows)
+        at[self._rows] = self._top
+        constant, slope = _line(self._alike[theirs], self._z[theirs] + at[self._at[theirs]], mean)
+        share = max(LEAST_UNSEEN, float((self._counts == 1).sum() / max(1.0, self._counts.sum())))
 
         def loss(scale: float) -> float:
-            more = np.exp(of_alike + scale * alike.data) - np.exp(of_alike)
-            taken = (plain + np.bincount(at, more, minlength=len(plain)))[rows]
-            as_it_is = np.log(sums + taken) - own
-            new = first + (slope + scale) * of_own
-            as_new = np.log(np.maximum(sums - np.exp(own), 0) + taken + np.exp(new)) - new
-            return float(np.average((1 - share) * as_it_is + share * as_new, weights=r))
+            scales = np.where(unseen, scale, of_seen)
+            own = constant + (slope + scale) * self._of_own - self._top
+            as_new = np.logaddexp(np.log(self._others(scales)), own) - own
+            return (1 - share) * self._loss(scales) + share * float(np.average(as_new, weights=self._weights))
 
-        return float(minimize_scalar(loss, bounds=(0, MOST_SCALE), method="bounded", options={"xatol": 0.01}).x)
+        return _least(loss)
 
 
-def _line(at: Floats, values: Doubles, otherwise: float) -> tuple[float, float]:
+def _least(loss: Callable[[float], float]) -> float:
+    """Return where a loss of a scale is least."""
+    return float(minimize_scalar(loss, bounds=(0, MOST_SCALE), method="bounded", options={"xatol": 0.01}).x)
+
+
+def _line(at: Doubles, values: Doubles, otherwise: float) -> tuple[float, float]:
     """Return constant and slope of the least squares of values over places; a constant alone where these are alike."""
     if len(at) < 2 or np.ptp(at) == 0:
         return (float(np.mean(values)) if len(at) else otherwise), 0.0
-    slope, constant = np.polyfit(at.astype(np.float64), values, 1)
+    slope, constant = np.polyfit(at, values, 1)
     return float(constant), float(slope)
