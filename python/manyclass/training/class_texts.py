@@ -15,6 +15,9 @@ scales, without those that are the very text of their class:
 The fit is made twice: with the texts of all classes as rows, and with those of classes without rows alone. The one with
 the smaller log-loss of held-out rows is taken.
 
+A text counts as a row in `class_count_`. Embeddings alone get weights on pairs beside them, and `partial_fit` does not
+go on with such a sum.
+
 References
 ----------
 I. J. Good, "The population frequencies of species and the estimation of population parameters", Biometrika 40, 1953.
