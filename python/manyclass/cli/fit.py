@@ -22,7 +22,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.answers import with_classes
