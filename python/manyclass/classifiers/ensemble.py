@@ -151,7 +151,8 @@ def _with_texts(parameters: Parameters, points: Points, watch: Watch, run: Run, 
     held = rows_to_hold_out(rows.labels, n_held, fork(parameters["random_state"]))
     again, some = bool(held.mean() > MOST_WITHOUT), rows.some(np.flatnonzero(held))
     ways = [np.ones(len(points.labels), dtype=bool), texts.of_unseen(points)]
-    ways = ways if not ways[1].all() else ways[:1]
+    if ways[1].all() or not texts.share_features(rows):
+        ways = ways[1:]
     runs = _Runs(parameters, watch, run, len(ways) + again)
     best: tuple[ClassScales, State, NDArray[np.bool_]] | None = None
     for way in ways:

@@ -13,7 +13,8 @@ scales, without those that are the very text of their class:
   share of classes of one row among all rows, and at least 1 %.
 
 The fit is made twice: with the texts of all classes as rows, and with those of classes without rows alone. The one with
-the smaller log-loss of held-out rows is taken.
+the smaller log-loss of held-out rows is taken. It is made once where both are the same, or no text shares a feature
+with a row.
 
 A text counts as a row in `class_count_`. Embeddings alone get weights on pairs beside them, and `partial_fit` does not
 go on with such a sum.
@@ -79,6 +80,12 @@ class ClassTexts:
         first = len(kept) - self.n_texts
         kept[first:] = self.counts[points.labels.ids[points.labels.indptr[first:-1]]] == 0
         return kept
+
+    def share_features(self, points: Points) -> bool:
+        """Whether a text has a feature that one of these points has; without, texts say nothing of them."""
+        used = np.zeros(self.rows.shape[1], dtype=bool)
+        used[sp.csr_array(points.x).indices] = True
+        return bool(used[self.rows.indices].any())
 
     def scales(self, state: State, held: Points, n_threads: int) -> ClassScales:
         """Return s_k of each class, by rows that the state was not trained on.
