@@ -3,7 +3,8 @@
 Planted location choice: zones with two features, a taste that depends on the chooser, and a distance; the coefficients
 are known. `off` is the largest distance of an estimate from the truth in its standard errors, `draws` the largest
 standard error that drawn alternatives leave, in the same unit. xlogit (Arteaga et al. 2022) is given the same features
-as columns of a long table, without its graphics processor; it is skipped where it is not installed.
+as columns of a long table, without its graphics processor; it is skipped where it is not installed. Peaks of memory are
+of the process: run one case in each.
 
     python -m pytest bench/bench_choice.py
 """
@@ -22,6 +23,7 @@ from manyclass.datasets import ChoiceSets, choice_sets
 NAMES = ["a", "b", "distance", "x:a", "x:b"]
 TRUTH = np.array([0.8, -0.4, -6.0, 0.3, 0.2])
 SIZES = [(20_000, 10), (20_000, 100), (10_000, 1_000), (200_000, 10_000), (1_000_000, 10_000)]
+SIZES += [(10_000, k) for k in (10, 100, 10_000, 100_000)]
 
 
 def planted(n: int, k: int, seed: int = 0) -> ChoiceSets:
@@ -30,7 +32,7 @@ def planted(n: int, k: int, seed: int = 0) -> ChoiceSets:
     place, Z = rng.uniform(0, 1, (k, 2)), rng.normal(size=(k, 2))
     home, x = np.sort(rng.integers(0, k, n)), rng.integers(0, 2, n) * 2.0 - 1
     chosen, begins = np.empty(n, np.int64), np.searchsorted(home, np.arange(k + 1))
-    for h in range(k):
+    for h in np.unique(home):
         away = np.hypot(*(place - place[h]).T)
         rows = np.arange(begins[h], begins[h + 1])
         for side in (-1.0, 1.0):

@@ -6,6 +6,9 @@ are of `TextVectorizer`, whose seconds are told apart; subjects of test titles t
 Models are `SoftmaxClassifier(model=..., n_models=...)`, and else nothing set:
 
     python -m pytest bench/bench_texts.py --benchmark-save=texts
+
+And what do texts of classes give? `SoftmaxClassifier(random_state=0)` without and with `class_text`, on rows whose
+class training has and on those whose class it has not; of esco-titles a tenth of the classes are left out, too.
 """
 
 import lzma
@@ -98,3 +101,67 @@ def test_texts(timed, rows, what, small):
     figures |= {"hit_10": round(hits, 1), "cpu_s": digits(float(timed.seconds[0])), "columns": X.shape[1]}
     figures |= {"values_a_row": round(X.nnz / X.shape[0], 1), "vectorizer_s": digits(seconds)}
     timed.row("texts", features=name, model=what, **figures)
+
+
+def lines_of(path):
+    """Pairs of what stands before and behind the tab of each line."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        return [line.rstrip("\n").split("\t") for line in file]
+
+
+def esco_titles(folder):
+    """Titles with their occupations, whose names are their texts."""
+    parts = [lines_of(folder / f"{part}.tsv.xz") for part in ("train", "test")]
+    names = {
+        label: label.replace("_", " ") for label in (folder / "labels.txt").read_text("utf-8").split("\n") if label
+    }
+    return *(column for part in parts for column in ([text for _, text in part], [label for label, _ in part])), names
+
+
+def annif_yso(folder):
+    """Titles with their first subjects, whose names are in a vocabulary."""
+    lines = (folder / "vocabulary.tsv").read_text("utf-8").splitlines()
+    parts = [titles(folder / f"{part}.tsv.xz") for part in ("train", "test")]
+    return *(column for part in parts for column in part), dict(line.split("\t", 1) for line in lines)
+
+
+def gloss_word(folder):
+    """Definitions with their words, which are their own texts."""
+    parts = [lines_of(folder / f"{part}.tsv.xz") for part in ("train", "test")]
+    words = {word: word for part in parts for word, _ in part}
+    return *(column for part in parts for column in ([gloss for _, gloss in part], [word for word, _ in part])), words
+
+
+NAMED = {"esco-titles": esco_titles, "annif-yso": annif_yso, "gloss-word": gloss_word}
+
+
+@pytest.mark.parametrize("with_texts", [False, True])
+@pytest.mark.parametrize(
+    ("name", "left_out"), [("esco-titles", 0), ("esco-titles", 0.1), ("annif-yso", 0), ("gloss-word", 0)]
+)
+def test_texts_of_classes(timed, small, name, left_out, with_texts, request):
+    if small and not left_out:
+        pytest.skip("one set of made-up titles is enough")
+    if small:
+        (texts, y), (tested, truth) = made_up(1_000), made_up(200, rng_seed=1)
+        names = {str(k): f"word{2 * k} word{2 * k + 1}" for k in range(40)}
+    else:
+        texts, y, tested, truth, names = NAMED[name](request.getfixturevalue("data_folder") / name)
+    y, truth, seen = np.array(y), np.array(truth), np.unique(y)
+    gone = np.random.default_rng(0).choice(seen, int(left_out * len(seen)), replace=False)
+    kept = np.flatnonzero(~np.isin(y, gone))
+    texts, y = [texts[at] for at in kept], y[kept]
+    model = SoftmaxClassifier(random_state=0, n_jobs=1)
+    timed(lambda: model.fit(texts, y, class_text=names if with_texts else None), clock="processor")
+    hits = model.predict_top_k(tested, 10)[0] == truth[:, np.newaxis]
+    figures = {"cpu_s": digits(float(timed.seconds[0])), "classes": len(model.classes_)}
+    for which, rows in (("seen", np.isin(truth, y)), ("unseen", ~np.isin(truth, y))):
+        some = np.flatnonzero(rows & np.isin(truth, model.classes_))
+        if len(some):
+            found = model.evaluate([tested[at] for at in some], truth[some])
+            figures[f"{which}_log_loss"] = round(found["log_loss"], 3)
+        if rows.any():
+            figures[f"{which}_rows"] = int(rows.sum())
+            figures[f"{which}_accuracy"] = round(100 * float(hits[rows, 0].mean()), 1)
+            figures[f"{which}_hit_10"] = round(100 * float(hits[rows].any(axis=1).mean()), 1)
+    timed.row("class_texts", data=name, left_out=left_out, class_text=with_texts, **figures)

@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 from test_epoch import small_problem
 
 import manyclass
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.datasets import load_multiclass
 from manyclass.papers.data import load
 from manyclass.training import points

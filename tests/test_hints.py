@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SkipGram, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, ChoiceClassifier, MarginClassifier, SkipGram, SoftmaxClassifier
 
 CLASSIFIERS = (AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier)
 
@@ -33,6 +33,10 @@ def test_names_of_other_packages_are_answered_by_those_of_here(kind, name, told)
         (lambda: SoftmaxClassifier(n_negative=3), "'n_negative': did you mean 'n_negatives'?"),
         (lambda: MarginClassifier().fit(np.eye(2), [0, 1], eval_set=1), "SoftmaxClassifier.fit(X, y, eval_set=(X, y))"),
         (lambda: SoftmaxClassifier().fit(np.eye(2), [0, 1], callbacks=[]), "callback=...) calls a function after each"),
+        (lambda: MarginClassifier().fit(np.eye(2), [0, 1], eval_set=1), "stop where a callback of fit returns True"),
+        (lambda: ChoiceClassifier().fit(np.eye(2), [0, 1], eval_set=1), "the maximum of its likelihood"),
+        (lambda: ChoiceClassifier().fit(np.eye(2), [0, 1], callback=print), "'callback': verbose=1 prints the loss"),
+        (lambda: ChoiceClassifier(epochs=1), "passes are max_iter"),
         (lambda: SoftmaxClassifier(quux=1), "'quux': it takes solver, sampler, n_negatives"),
     ],
 )

@@ -88,6 +88,30 @@ def test_workflows_follow_their_schema_and_build_what_the_settings_name(tmp_path
     assert "CIBW_BUILD: cp31[1-4]-${{ matrix.platform }}" in texts["wheels.yml"]
 
 
+def test_the_conda_recipe_is_of_this_project():
+    recipe = ROOT / ".github/conda/recipe.yaml"
+    if not recipe.exists():
+        pytest.skip("an sdist has no recipe")
+    about = pytest.importorskip("ruamel.yaml", reason="check-jsonschema brings it").YAML(typ="safe").load(recipe)
+    project, build = PROJECT["project"], set(PROJECT["build-system"]["requires"])
+    asked = {
+        kind: {name.replace(" ", "") for name in names if isinstance(name, str)}
+        for kind, names in about["requirements"].items()
+    }
+    assert (about["context"]["version"], about["package"]["name"]) == (project["version"], project["name"])
+    assert asked["run"] == {"python", *project["dependencies"]}
+    assert asked["host"] == {"python", "pip", *build}
+    assert f"cmake{PROJECT['tool']['scikit-build']['cmake']['version']}" in asked["build"]
+    entries = [f"{name} = {target}" for name, target in project["scripts"].items()]
+    assert about["build"]["python"]["entry_points"] == entries
+    own = {
+        "summary": project["description"],
+        "license": project["license"],
+        "license_file": project["license-files"][0],
+    }
+    assert about["about"] == own
+
+
 def test_every_command_of_the_package_exists():
     for command in PROJECT["project"]["scripts"].values():
         module, function = command.split(":")

@@ -7,11 +7,12 @@ import pandas
 import pytest
 import scipy.sparse as sp
 from reference import problems
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, solvers
 from manyclass.classifiers.streams import is_stream
-from manyclass.datasets import Stream
+from manyclass.datasets import Stream, TextVectorizer
 
 N, D, K = 400, 24, 8
 STEPS = {"learning_rate": 0.5, "random_state": 0}
@@ -411,3 +412,37 @@ def test_what_needs_all_rows_is_refused(rows):
             model.fit(X, y, **{name: value})
     with pytest.raises(ValueError, match="max_memory is given, which is for a stream"):
         model.partial_fit(X, y, max_memory="1GiB")
+
+
+# Texts
+
+GOODS = ("red apples", "a green pear", "sweet plums", "a fast car", "slow trucks", "the long bus")
+TEXTS, OF_TEXTS = (
+    [f"{GOODS[i % 6]} {i % 7}" for i in range(120)],
+    np.array(["food", "traffic"])[np.arange(120) % 6 // 3],
+)
+
+
+@pytest.mark.parametrize("n_hash", [None, 64])
+@pytest.mark.parametrize("form", [list, iter])
+def test_parts_may_be_texts_whose_terms_the_first_part_tells(tmp_path, n_hash, form):
+    parts = [(TEXTS[at : at + 40], OF_TEXTS[at : at + 40]) for at in (0, 40, 80)]
+    vectorizer = TextVectorizer(n_hash=n_hash)
+    model = SoftmaxClassifier(solver="implicit", max_iter=1, random_state=0)
+    model.fit(form(parts), vectorizer=vectorizer)
+    fitted = clone(vectorizer).fit(parts[0][0])
+    rows = [(fitted.transform(texts), y) for texts, y in parts]
+    assert_same(model, clone(model).fit(form(rows)))
+    model.save(tmp_path / "m")
+    loaded = load(tmp_path / "m")
+    assert loaded.predict(["green apples", "the slow car"]).tolist() == ["food", "traffic"]
+    # Words that nobody has seen are left out, and so they are where a stream goes on.
+    assert_same(loaded.partial_fit(form(parts[1:])), model.partial_fit(form(rows[1:])))
+
+
+def test_a_stream_of_texts_needs_texts_for_its_vectorizer(rows):
+    X, y = rows
+    with pytest.raises(ValueError, match=r"part 1 of the stream: .* vectorizer is TextVectorizer.* list of str"):
+        SoftmaxClassifier().fit([(X, y)], vectorizer=TextVectorizer())
+    with pytest.raises(ValueError, match=r"part 1 of the stream: X is texts.* was not fitted on texts"):
+        SoftmaxClassifier().partial_fit([(TEXTS, OF_TEXTS)])

@@ -45,7 +45,7 @@ MODULES = (
 )
 GUIDES = (
     *("tags_for_texts", "next_item", "learn_every_day", "embeddings", "choice_probabilities", "location_choice"),
-    "word_vectors",
+    *("travel_mode", "word_vectors"),
 )
 
 

@@ -82,7 +82,8 @@ _HINTS = {
     **dict.fromkeys(("sentences", "corpus_file", "corpus_iterable"), "fit(sentences) takes them"),
     **dict.fromkeys(("callbacks", "callback"), "fit(X, y, callback=...) calls a function after each pass"),
     **dict.fromkeys(("eval_set", "validation_data", "valid_sets", "X_val"), "with early_stopping=True, "
-                    "SoftmaxClassifier.fit(X, y, eval_set=(X, y)) stops by the rows of eval_set"),
+                    "linear models of one label a row, SoftmaxClassifier.fit(X, y, eval_set=(X, y)), stop by the rows "
+                    "of eval_set; others stop where a callback of fit returns True"),
     "early_stopping_rounds": "early_stopping=True and n_iter_no_change belong to the constructor of SoftmaxClassifier",
 }  # fmt: skip
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -95,7 +96,12 @@ def hinting(method: Method) -> Method:
     @functools.wraps(method)
     def called(*args: Any, **named: Any) -> Any:
         for name in named.keys() - known.keys():
-            told = _HINTS.get(name) or did_you_mean(name, known).strip(" ()") or f"it takes {', '.join([*known][1:])}"
+            told = (
+                getattr(args[0], "hints", {}).get(name)
+                or _HINTS.get(name)
+                or did_you_mean(name, known).strip(" ()")
+                or f"it takes {', '.join([*known][1:])}"
+            )
             raise TypeError(f"{method.__qualname__}() got an unexpected keyword argument {name!r}: {told}")
         return method(*args, **named)
 

@@ -24,7 +24,7 @@ from manyclass.classifiers.data import Caller, rows_of, some_rows
 from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import Model, unknown_kind, write_model
-from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, positions_in_sets, set_rule
+from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.labels import Unseen, as_labels, find_positions, labels_given, positions_of, seen_positions
 from manyclass.training.calibration import Calibration
@@ -354,13 +354,18 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Return for each row the labels, most probable first, that contain the right one with probability `coverage`,
         which `calibrate_sets` must have been given. See `help(manyclass.classifiers.label_sets)`."""
+        indptr, labels, _ = self._ranked_set(X, coverage)
+        return np.split(labels, indptr[1:-1])
+
+    def _ranked_set(self, X: Data, coverage: float) -> tuple[NDArray[np.int64], NDArray[Any], Floats]:
+        """See `ranked_set`."""
         state, x = self._asked(X)
         rule = next((one for one in state.sets if one.coverage == coverage), None)
         if rule is None:
             known = ", ".join(str(one.coverage) for one in state.sets) or "none"
             raise ValueError(f"coverage is {coverage}; calibrate_sets(X, y, coverage) was given {known}")
-        indptr, positions = positions_in_sets(partial(self._top_k, state), x, rule, len(state.classes))
-        return np.split(state.classes[positions], indptr[1:-1])
+        indptr, positions, log_p = ranked_in_sets(partial(self._top_k, state), x, rule, len(state.classes))
+        return indptr, state.classes[positions], log_p
 
     def predict_ancestor(
         self, X: Data, parents: Mapping[Any, Any], *, min_probability: float = 0.5
@@ -504,6 +509,23 @@ def vectorizer_of(model: Answers) -> Any:
 def has_probabilities(model: Answers) -> bool:
     """Whether a fitted estimator has `predict_proba`; a margin has it where it is calibrated."""
     return model._scores_are_log_odds(model._fitted)
+
+
+def ranked_set(model: Answers, X: Data, coverage: float) -> tuple[NDArray[np.int64], NDArray[Any], Floats]:
+    """Return `predict_set` as row pointers, labels and log-probabilities, one row after the other.
+
+    Parameters
+    ----------
+    model : fitted classifier
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    coverage : float
+
+    Raises
+    ------
+    ValueError
+        If the model's `calibrate_sets` was not given this coverage.
+    """
+    return model._ranked_set(X, coverage)
 
 
 def build_index(model: Answers, X: Data, k: int, recall: float) -> None:

@@ -8,11 +8,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.data import Encoder, encoded, points_of
+from manyclass.classifiers.data import ClassText, Encoder, encoded, encoded_with_classes, points_of
 from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
@@ -79,23 +80,24 @@ class LinearClassifier(Answers):
         classes: ArrayLike | None,
         max_memory: int | str | None,
         vectorizer: Encoder | None,
+        class_text: ClassText | None = None,
     ) -> Self:
         """Fit to X, y and sample_weight.
 
         `given` makes of the points and their encoder what a run is given beside them, of arguments that are `named`.
         """
-        before = self._warm_state()
-        (X, y, sample_weight), encoder = encoded(data, vectorizer, None if before is None else before.encoder)
+        before, (X, y, sample_weight) = self._warm_state(), data
         callback, max_seconds, checkpoint, every, resume = looks
         planner = self._plans()
         planner.check()
         if is_stream(X, y):
             refuse(FOR_ARRAYS, sample_weight=sample_weight, **named, callback=callback, checkpoint=checkpoint)
+            refuse("for texts at once, and not for a stream", class_text=class_text)
             check_can_go_on(planner.parameters)
 
             def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
                 changed = replace(planner, parameters=own)
-                return changed.go_on(before, part, call, classes=classes, hashing=hashing)
+                return changed.go_on(before, part, call, classes=classes, hashing=hashing, vectorizer=vectorizer)
 
             with self._turn():
                 return self._taken(
@@ -104,10 +106,21 @@ class LinearClassifier(Answers):
                     )
                 )
         refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
+        n_texts = 0
+        if class_text is not None:
+            if before is not None or checkpoint is not None:
+                name = "warm_start is True" if before is not None else "checkpoint is given"
+                raise ValueError(f"{name}, which cannot be with class_text; leave out one of them")
+            (X, y, sample_weight), encoder, n_texts = encoded_with_classes(data, vectorizer, class_text)
+        else:
+            (X, y, sample_weight), encoder = encoded(data, vectorizer, None if before is None else before.encoder)
         watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
         points = points_of(
             planner.caller, X, y, sample_weight, self.class_weight, several=planner.several, encoder=encoder
         )
+        if n_texts:  # but for those of classes whose weight is 0
+            kept = np.arange(points.n_given) if points.rows is None else points.rows
+            points = replace(points, n_texts=int(np.sum(kept >= points.n_given - n_texts)))
         if checkpoint is not None:  # who keeps half a training will want to save the whole
             check_labels_can_be_saved(points.classes)
         with self._turn():

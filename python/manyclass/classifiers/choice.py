@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from manyclass.classifiers.choice_files import FORMAT, ChoiceState, read_choice_
 from manyclass.classifiers.choice_inference import COVARIANCES, Covariance, certificate_of, covariance_of
 from manyclass.datasets.choice_tables import choice_sets
 from manyclass.datasets.choices import ChoiceSets
+from manyclass.help_lines import hinting
 from manyclass.labels import as_labels
 from manyclass.registry import names
 from manyclass.training.choice import PARTS, ChoiceForm, ChoiceObjective, Free, fit_drawn, fit_exactly, free_of, kept
@@ -113,7 +114,17 @@ class ChoiceClassifier(ChoiceAnswers):
     """
 
     set_params = set_named
+    hints: ClassVar = {
+        **dict.fromkeys(("callback", "callbacks"), "verbose=1 prints the loss of each iteration or pass"),
+        **dict.fromkeys(
+            ("eval_set", "early_stopping", "validation_data"),
+            "a choice model is fitted to the maximum of its likelihood, which standard errors need",
+        ),
+        **dict.fromkeys(("C", "penalty"), "alpha is the ridge per row of each part"),
+        "avail": "which alternatives there are is told by choice_sets(available=...)",
+    }
 
+    @hinting
     def __init__(
         self,
         *,
@@ -223,6 +234,7 @@ class ChoiceClassifier(ChoiceAnswers):
         if self.nests is not None and self.noise != "gumbel":
             raise ValueError(f"noise is {self.noise!r}; with nests it must be 'gumbel'")
 
+    @hinting
     def fit(self, X: ChoiceSets | ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 

@@ -23,6 +23,17 @@ from manyclass.training.choice import problems_of
 from manyclass.weights.arrays import Doubles
 
 
+def features_by_kind(model: ChoiceAnswers) -> dict[str, tuple[str, ...]]:
+    """Return the names of the features of "choosers", "alternatives" and "pairs" that a model was fitted on.
+
+    Parameters
+    ----------
+    model : ChoiceClassifier
+    """
+    form = model._fitted.form
+    return {"choosers": form.chooser_names, "alternatives": form.alternative_names, "pairs": form.pair_names}
+
+
 class ChoiceAnswers(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
 

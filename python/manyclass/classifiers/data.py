@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -19,6 +20,7 @@ from manyclass.labels import (
     BINARIZER,
     as_labels,
     check_targets,
+    find_positions,
     labels_given,
     labels_to_fit,
     positions_of,
@@ -151,6 +153,78 @@ def encoded(
         raise ValueError(f"{told}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
     made = clone(encoder)
     return made.training_rows(*data, first=True), made
+
+
+ClassText = Mapping[Any, str] | tuple[ArrayLike, Data]
+
+
+def encoded_with_classes(
+    data: tuple[Any, Any, Any], encoder: Encoder | None, class_text: ClassText
+) -> tuple[tuple[Any, Any, Any], Encoder | None, int]:
+    """Return what `encoded` does, the texts of classes being the last rows, and how many these are.
+
+    Where X is rows, class_text is a pair of labels and rows.
+
+    Raises
+    ------
+    ValueError or TypeError
+        If class_text is neither, or not of the kind of X.
+    """
+    X, y, sample_weight = data
+    made = encoder
+    if isinstance(class_text, Mapping):
+        for label, text in class_text.items():
+            if not isinstance(text, str):
+                raise TypeError(f"class_text[{label!r}] is a {type(text).__name__}; it must be a str")
+        if not is_texts(X):
+            raise ValueError(
+                f"class_text has texts, and X is a {type(X).__name__}, which is no list of str; beside rows it must be "
+                "a pair of labels and rows"
+            )
+        labels: Any = [*class_text]
+        (X, _, _), made = encoded(([*X, *class_text.values()], None, None), encoder, None)
+    elif not isinstance(class_text, tuple) or len(class_text) != 2 or is_texts(X):
+        kind = "a mapping of labels to texts" if is_texts(X) else "a pair of labels and rows, as X is no list of str"
+        raise TypeError(f"class_text is a {type(class_text).__name__}; it must be {kind}")
+    else:
+        rows: Any
+        labels, rows = class_text
+        (X, y, sample_weight), made = encoded(data, encoder, None)
+        if np.shape(rows) != (np.shape(labels)[0], np.shape(X)[1]):
+            raise ValueError(
+                f"class_text has {np.shape(labels)[0]} labels and rows of shape {np.shape(rows)}; X has "
+                f"{np.shape(X)[1]} columns"
+            )
+        parts: list[Any] = [sp.csr_array(X), sp.csr_array(rows)]
+        X = sp.csr_array(sp.vstack(parts))
+    n_texts = X.shape[0] - np.shape(y)[0]
+    if len(labels) != n_texts:
+        raise ValueError(f"X has {X.shape[0] - len(labels)} rows, y has shape {np.shape(y)}; they must be as many")
+    if sample_weight is not None:
+        given = np.asarray(sample_weight, dtype=np.float64)
+        sample_weight = np.append(given, np.full(n_texts, given.mean()))
+    return (X, _with_labels(y, labels), sample_weight), made, n_texts
+
+
+def _with_labels(y: Any, labels: Any) -> Any:
+    """Return y with the labels of texts of classes behind it: as a column, or as rows of its matrix."""
+    if not is_indicator(y):
+        own, given = as_labels(y), as_labels(labels)
+        if (own.dtype.kind in "UO") != (given.dtype.kind in "UO"):
+            raise ValueError(f"class_text has the label {given[0]!r}, y such as {own[0]!r}; they must be of one kind")
+        return np.concatenate([own, given])
+    columns = as_labels(y.columns) if hasattr(y, "columns") else np.arange(np.shape(y)[1])
+    order = np.argsort(columns)
+    at = find_positions(as_labels(labels), columns[order], "class_text")
+    if at.min(initial=0) < 0:
+        told = as_labels(labels)[at < 0][:1].tolist()[0]
+        raise ValueError(f"class_text has {told!r}, which is no column of y; add a column of zeros")
+    ones = (np.ones(len(at), np.int8), (np.arange(len(at)), order[at]))
+    more: Any = sp.csr_array(ones, shape=(len(at), len(columns)))
+    if hasattr(y, "columns"):
+        return type(y)(np.concatenate([y.to_numpy(), more.toarray()]), columns=y.columns)
+    parts: list[Any] = [y, more]
+    return sp.csr_array(sp.vstack(parts)) if sp.issparse(y) else np.vstack([y, more.toarray()])
 
 
 def going_on(data: tuple[Any, Any, Any], encoder: Encoder | None) -> tuple[tuple[Any, Any, Any], Encoder | None]:
@@ -380,10 +454,10 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
     """
     if isinstance(eval_set, list) and len(eval_set) == 1:
         (eval_set,) = eval_set
-    if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
-        raise ValueError(
-            f"eval_set is {type(eval_set).__name__} of {np.shape(eval_set)!r:.40}; it must be a pair (X, y)"
-        )
+    is_list = isinstance(eval_set, tuple | list)
+    if not is_list or len(eval_set) != 2 or (isinstance(eval_set[1], tuple) and np.ndim(eval_set[1][0]) == 2):
+        size = f" of {len(eval_set)}" if is_list else ""
+        raise ValueError(f"eval_set is a {type(eval_set).__name__}{size}; it must be a pair (X, y), one set of rows")
     X, y = eval_set
     rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": False}
     x = as_matrix(validated_data(caller.noted(points.features), as_rows(as_numbers(X, encoder)), **rules))

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choosing import figures
 from manyclass.parts import Parameters, part_name
-from manyclass.training.calibration import calibrated, check_calibration, n_held_out, rows_to_hold_out
+from manyclass.training.calibration import Calibration, calibrated, check_calibration, n_held_out, rows_to_hold_out
+from manyclass.training.class_texts import ClassScales, ClassTexts
 from manyclass.training.core_training import Watch
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
@@ -26,6 +27,7 @@ FRACTION = 0.1  # of the rows, which calibration holds out, of estimators withou
 # rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
 # the first fit, which is as good for the second one (bench/decisions.md).
 MOST_WITHOUT = 0.03
+MOST_FOR_TEXTS = 256  # rows that are held out for texts of classes, or this share
 
 Run = Callable[[Parameters, Points, Watch], State]  # makes one run, by parameters that ask for no more
 
@@ -76,7 +78,13 @@ def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **na
 
 
 def fit_runs(
-    parameters: Parameters, points: Points, watch: Watch, run: Run, *, noise: str = "gumbel", warm: bool = False
+    parameters: Parameters,
+    points: Points,
+    watch: Watch,
+    run: Run,
+    *,
+    noise: str = "gumbel",
+    warm: bool = False,
 ) -> tuple[State, Points]:
     """Fit as `n_models` and `calibration` say.
 
@@ -99,6 +107,8 @@ def fit_runs(
     points : Points
         The points that it was trained on.
     """
+    if points.n_texts:
+        return _with_texts(parameters, points, watch, run, noise)
     if not is_composed(parameters):
         state = run(parameters, points, watch)
         if not warm and _leaves_open(parameters):
@@ -106,27 +116,69 @@ def fit_runs(
         return state, points
     if parameters["calibration"] is None:
         return _Runs(parameters, watch, run, 1).mean(points), points
-    n_classes, several = points.n_classes, points.several
-    n_rows = n_held_out(len(points.labels), n_classes, parameters.get("validation_fraction", FRACTION))
+    n_rows = n_held_out(len(points.labels), points.n_classes, parameters.get("validation_fraction", FRACTION))
     held = rows_to_hold_out(points.labels, n_rows, fork(parameters["random_state"]))
     again = bool(held.mean() > MOST_WITHOUT)
     runs = _Runs(parameters, watch, run, 1 + again)
     some, kept = points.some(np.flatnonzero(held)), points.some(np.flatnonzero(~held))
     state = runs.mean(kept)
-    found = calibrated(
-        state.weights,
-        some.x,
-        some.labels,
-        some.weights,
-        n_threads_from(parameters["n_jobs"]),
-        several=several,
-        noise=noise,
-    )
+    found = _calibration(parameters, state, some, noise)
     if again and not runs.ended:
         state, kept = runs.mean(points, state), points
-    if not several:
+    return _calibrated(state, kept, found), kept
+
+
+def _calibration(parameters: Parameters, state: State, some: Points, noise: str) -> Calibration:
+    """Return the calibration of a state by points that it was not trained on."""
+    how: dict[str, Any] = {"several": some.several, "noise": noise}
+    return calibrated(state.weights, some.x, some.labels, some.weights, n_threads_from(parameters["n_jobs"]), **how)
+
+
+def _calibrated(state: State, points: Points, found: Calibration) -> State:
+    if not points.several:
         state.weights.multiply_scores(1 / found.temperature)
-    return replace(_final(state, kept), calibration=found), kept
+    return replace(_final(state, points), calibration=found)
+
+
+def _with_texts(parameters: Parameters, points: Points, watch: Watch, run: Run, noise: str) -> tuple[State, Points]:
+    """Fit to rows and to texts of classes, the last of the points; see `help(manyclass.training.class_texts)`."""
+    texts, n_threads = ClassTexts.of(points), n_threads_from(parameters["n_jobs"])
+    rows = points.some(np.arange(len(points.labels) - points.n_texts))
+    n_rows, calibrates = len(rows.labels), parameters["calibration"] is not None
+    n_held = n_held_out(n_rows, points.n_classes, parameters.get("validation_fraction", FRACTION))
+    if not calibrates:  # so few that the model need not be fitted again, if they are enough for three numbers
+        n_held = min(n_held, max(MOST_FOR_TEXTS, int(MOST_WITHOUT * n_rows)))
+    held = rows_to_hold_out(rows.labels, n_held, fork(parameters["random_state"]))
+    again, some = bool(held.mean() > MOST_WITHOUT), rows.some(np.flatnonzero(held))
+    ways = [np.ones(len(points.labels), dtype=bool), texts.of_unseen(points)]
+    if ways[1].all() or not texts.share_features(rows):
+        ways = ways[1:]
+    runs = _Runs(parameters, watch, run, len(ways) + again)
+    best: tuple[ClassScales, State, NDArray[np.bool_]] | None = None
+    for way in ways:
+        kept = way.copy()
+        kept[:n_rows] = ~held
+        state = runs.mean(points.some(np.flatnonzero(kept)), None if best is None else best[1])
+        scales = texts.scales(state, some, n_threads)
+        if best is None or scales.loss < best[0].loss:
+            best = scales, state, way
+        if runs.ended:
+            break
+    assert best is not None
+    scales, state, way = best
+    told = scales.told if way.all() else scales.told + "; only those of classes without rows are rows, too"
+    state = state.with_told(rules={**state.told.rules, "class_text": told})
+    found = None
+    trained = points.some(np.flatnonzero(way & np.append(~held, np.ones(points.n_texts, dtype=bool))))
+    if again and not runs.ended:
+        if calibrates:
+            found = _calibration(parameters, scales.added_to(state, texts), some, noise)
+        trained = points.some(np.flatnonzero(way))
+        state = runs.mean(trained, state)
+    state = scales.added_to(state, texts)
+    if calibrates and found is None:
+        found = _calibration(parameters, state, some, noise)
+    return _final(state, trained) if found is None else _calibrated(state, trained, found), trained
 
 
 def _final(state: State, points: Points) -> State:

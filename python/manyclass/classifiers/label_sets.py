@@ -68,7 +68,7 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
         free, sizes = int(free_rank), list[float]()
         for one in PENALTIES:
             limit = _core.conformal_threshold(stands[chosen], coverage, one, free)
-            indptr, _ = positions_in_sets(top_k, x[chosen], SetRule(coverage, one, free, limit), n_classes)
+            indptr, _, _ = ranked_in_sets(top_k, x[chosen], SetRule(coverage, one, free, limit), n_classes)
             sizes.append(float(np.diff(indptr).mean()))
         penalty = PENALTIES[int(np.argmin(sizes))]
     limit = _core.conformal_threshold(stands[others], coverage, penalty, free)
@@ -81,9 +81,11 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
     return SetRule(coverage, penalty, free, limit)
 
 
-def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
-    """Return the classes of each row's set, best first, one row after the other, as row pointers and positions."""
-    sets: list[Ids] = [np.zeros(0, np.int32)] * x.shape[0]
+def ranked_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tuple[NDArray[np.int64], Ids, Floats]:
+    """Return the classes of each row's set, best first, one row after the other: row pointers, their positions and
+    log-probabilities.
+    """
+    sets = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * x.shape[0]
     left, k = np.arange(x.shape[0]), min(FIRST_K, n_classes)
     while len(left):
         step, again = max(1, BLOCK_NUMBERS // k), [left[:0]]
@@ -91,11 +93,12 @@ def positions_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> 
             rows = left[first : first + step]
             positions, log_p = top_k(x[rows], k)
             sizes = _core.set_sizes(log_p, rule.penalty, rule.free_rank, rule.threshold, k == n_classes)
-            for row, some, n in zip(rows, positions, np.abs(sizes), strict=True):
-                sets[row] = some[:n]
+            for at, (row, size) in enumerate(zip(rows, np.abs(sizes), strict=True)):
+                sets[row] = positions[at, :size], log_p[at, :size]
             again.append(rows[sizes < 0])
         left, k = np.concatenate(again), min(GROWTH * k, n_classes)
-    return np.concatenate([[0], np.cumsum([*map(len, sets)])]), np.concatenate(sets)
+    found, values = zip(*sets, strict=True)
+    return np.concatenate([[0], np.cumsum([*map(len, found)])]), np.concatenate(found), np.concatenate(values)
 
 
 class Hierarchy:

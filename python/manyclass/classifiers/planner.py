@@ -16,7 +16,7 @@ from manyclass.checks import check_flag, check_number, checked_random, did_you_m
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
-from manyclass.classifiers.data import Caller, Known, going_on, points_of
+from manyclass.classifiers.data import Caller, Encoder, Known, encoded, going_on, points_of
 from manyclass.classifiers.ensemble import check_composed, fit_runs
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
@@ -157,8 +157,9 @@ class Planner(ABC):
         classes: ArrayLike | None = None,
         new_features: NewFeatures = "error",
         hashing: FeatureHash | None = None,
+        vectorizer: Encoder | None = None,
     ) -> State:
-        """Return the state after a call of `partial_fit`.
+        """Return the state after a call of `partial_fit`, or on a part of a stream that `fit` goes through.
 
         Parameters
         ----------
@@ -170,13 +171,19 @@ class Planner(ABC):
         classes, new_features : what `partial_fit` was given
         hashing : FeatureHash or None
             Of the features of a stream that begins.
+        vectorizer : Encoder or None
+            What makes rows of the texts of a stream that `fit` begins; None: `TextVectorizer()`. Its terms are those of
+            the first part.
         """
         own = self.parameters
         self.check()
         if state is not None:
             state.weights.refuse_compressed("partial_fit")
         check_can_go_on(own)
-        (X, y, sample_weight), encoder = going_on(data, None if state is None else state.encoder)
+        if state is None and call.of_fit is not None:
+            (X, y, sample_weight), encoder = encoded(data, vectorizer, None)
+        else:
+            (X, y, sample_weight), encoder = going_on(data, None if state is None else state.encoder)
         if state is not None:
             if self.several:
                 check_same_kind(state, y)

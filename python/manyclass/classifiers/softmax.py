@@ -14,7 +14,7 @@ from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
-from manyclass.classifiers.data import Encoder, evaluated_rows
+from manyclass.classifiers.data import ClassText, Encoder, evaluated_rows
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
@@ -184,6 +184,7 @@ class SoftmaxClassifier(LabelClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         vectorizer: Encoder | None = None,
+        class_text: ClassText | None = None,
         eval_set: tuple[Any, ArrayLike] | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
@@ -206,6 +207,8 @@ class SoftmaxClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of rows, of which only ratios count, default=None
+        class_text : mapping of label to text, of classes with rows or without, default=None; beside rows (labels, rows)
+            Each adds its row to the weights of its class; `help(manyclass.training.class_texts)` says how much.
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
@@ -233,7 +236,14 @@ class SoftmaxClassifier(LabelClassifier):
             return Asked(candidates, start, _tried_rates, _loss_of_fit, evaluated)
 
         return self._fit(
-            (X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory, vectorizer=vectorizer
+            (X, y, sample_weight),
+            asked,
+            looks,
+            named,
+            classes=classes,
+            max_memory=max_memory,
+            vectorizer=vectorizer,
+            class_text=class_text,
         )
 
     def __sklearn_tags__(self) -> Tags:

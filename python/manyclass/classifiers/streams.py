@@ -1,8 +1,11 @@
 """X as a stream of parts, in `fit` and `partial_fit`: which X is one, and how its parts are read and trained on.
 
 X is a stream, where y is None, if it is a `manyclass.datasets.Stream`; an iterator; another iterable that is no array,
-text or mapping; or a list or tuple whose first item is a tuple that begins with a matrix. Its items, the parts, are
-(X, y) or (X, y, sample_weight). Every other X is array-like and needs y.
+text or mapping; or a list or tuple whose first item is a tuple that begins with a matrix or a list of texts. Its items,
+the parts, are (X, y) or (X, y, sample_weight). Every other X is array-like and needs y.
+
+X of a part may be texts, a list of str: `fit` learns the terms of its vectorizer from the first part, so that terms
+which only later parts have are left out; with TextVectorizer(n_hash=...) there are none to learn but their weights.
 
 `partial_fit` makes with each part what it makes of arrays, `n_passes` passes over the part: bit for bit the loop
 
@@ -34,6 +37,7 @@ from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
 from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
+from manyclass.datasets.text import is_texts
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
@@ -63,7 +67,10 @@ def is_stream(X: Any, y: Any) -> bool:
 
 
 def _is_part(item: Any) -> bool:
-    return isinstance(item, tuple | list) and len(item) in (2, 3) and (is_sparse(item[0]) or np.ndim(item[0]) == 2)
+    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+        return False
+    X = item[0]
+    return is_sparse(X) or np.ndim(X) == 2 or (is_texts(X) and not isinstance(X, str))
 
 
 FOR_ARRAYS = "for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
@@ -98,7 +105,8 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Part, NDArray[np.in
                 *given, numbers = given
             if not _is_part(given):
                 raise TypeError(
-                    f"part {place} of X is {_shortly(given)}; it must be (X, y) or (X, y, sample_weight), X a matrix"
+                    f"part {place} of X is {_shortly(given)}; it must be (X, y) or (X, y, sample_weight), X a matrix "
+                    "or a list of texts"
                 )
             last = first + np.shape(given[0])[0]
             numbers = np.arange(first, last) if isinstance(X, Sequence) else numbers

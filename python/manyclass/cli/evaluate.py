@@ -4,9 +4,13 @@ The table has the log-loss in nats, the error and the shares of rows whose label
 precision (P), nDCG and propensity-scored precision (PSP, with --propensities) of the first 1, 3 and 5 labels, and the
 expected calibration error (ECE) of the most probable label. A model of several labels has the ECE of the first five
 labels, and a log-loss per label. A calibrated model also has the ECE without its calibration, which for a margin is
-that of a softmax of its scores. Other margin models have no probabilities, hence neither log-loss nor ECE.
+that of a softmax of its scores. Other margin models have no probabilities, hence neither log-loss nor ECE. With
+--coverage the table has the share of rows whose label is in their set, and the mean number of labels of a set.
 
 Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how many.
+In the share of sets, labels that the model has not seen count as missed.
+
+A choice model has the log-loss and the error of a long table.
 """
 
 from __future__ import annotations
@@ -20,8 +24,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import metrics
+from manyclass.classifiers.choice import ChoiceClassifier
+from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
 from manyclass.cli.messages import print_table
-from manyclass.cli.models import OnMappedModel, as_text, evaluated, expected_by
+from manyclass.cli.models import OnMappedModel, SetOptions, as_text, coverage_of_sets, evaluated, expected_by
 from manyclass.cli.reading import among, labelled_rows, of_first_labels, read
 
 
@@ -49,10 +55,14 @@ class Arguments(OnMappedModel):
     labels: Literal["auto", "first", "all"] = "auto"
     propensities: str | None = None
     n_bins: int = 15
+    sets: SetOptions
+    columns: ChoiceColumns
 
 
 def run(args: Arguments) -> int:
     """Evaluate, and print a table or JSON."""
+    if found := choice_model(args.model, args.reading, args.columns, args.n_jobs):
+        return _evaluate_choices(args, *found)
     model = args.opened()
     expected = expected_by(model, need_label=True)
     which = args.labels if args.labels != "auto" else "all" if expected.several else "first"
@@ -63,7 +73,23 @@ def run(args: Arguments) -> int:
         records = read(args.reading, args.propensities, expected)
         Y = records.Y if which == "all" else of_first_labels(records.Y)
         weights = _propensities(model.classes_, records.labels, Y)
+    coverage = args.sets.prepare(args.reading, model)
     result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
+    if coverage is not None:
+        result |= coverage_of_sets(model, rows, coverage)
+    if args.json:
+        print(dumps(result))
+    else:
+        print_table(as_text(result))
+    return 0
+
+
+def _evaluate_choices(args: Arguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
+    """Evaluate a choice model."""
+    given = {"--labels": args.labels != "auto", "--propensities": args.propensities, "--n-bins": args.n_bins != 15}
+    refuse_for_choices(given | {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration})
+    sets, _ = args.columns.read(args.data, model, notes)
+    result = {**model.evaluate(sets), "n_rows": sets.n_rows}
     if args.json:
         print(dumps(result))
     else:

@@ -17,7 +17,7 @@ import argparse
 import importlib.util
 import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -30,25 +30,28 @@ from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
+from manyclass.cli.choices import LongTable
 from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
-from manyclass.cli.models import expected_by, print_evaluation, takes_several
+from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
 from manyclass.cli.output import check_writable, written
 from manyclass.cli.reading import (
     Expected,
     Reading,
     Streaming,
+    as_classes,
     features,
     indicator,
     labelled,
     labelled_rows,
     labels_in,
     read,
+    read_pairs,
     stream_of,
 )
 from manyclass.cli.records import Histories, Records, next_items
-from manyclass.datasets import ChoiceSets, SequenceEncoder, TextVectorizer, first_label, from_long
-from manyclass.datasets.tables import library
+from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
+from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
 from manyclass.training.interrupts import was_interrupted
@@ -76,59 +79,6 @@ class BoundedStreaming(Streaming):
     max_memory: str | None = None
 
 
-@dataclass(kw_only=True)
-class LongTable:
-    """Long tables of --estimator choice.
-
-    DATA are then a table, .csv, .tsv or .parquet, with a row for each alternative that a chooser may choose. Columns
-    with numbers are features, but for those named here and for person, weight and offset.
-
-    Attributes
-    ----------
-    long : bool
-        DATA are such a table, which --estimator choice needs
-    chooser : NAME
-        column of choosers; rows of one chooser are a choice
-    alternative : NAME
-        column of alternatives
-    chosen : NAME
-        column that is 1 where the alternative was chosen
-    feature : NAME
-        column that is a feature; may be given several times; default: all others that have numbers
-    """
-
-    long: bool = False
-    chooser: str = "chooser"
-    alternative: str = "alternative"
-    chosen: str = "chosen"
-    feature: list[str] | None = None
-
-    def read(self, path: str, like: ChoiceSets | None = None) -> ChoiceSets:
-        """Read a table; with the features and the alternatives of another, if one is given.
-
-        Raises
-        ------
-        ValueError
-            If the file is no such table, or a chooser has not chosen one alternative.
-        """
-        pandas = library("pandas")
-        with waiting(f"reading {path}"):
-            if path.endswith(".parquet"):
-                table = pandas.read_parquet(path)
-            else:
-                table = pandas.read_csv(path, sep="\t" if ".tsv" in path else ",")
-            for name in (self.chooser, self.alternative, self.chosen, *(self.feature or [])):
-                if name not in table.columns:
-                    known = ", ".join(map(str, table.columns))
-                    raise ValueError(f"{path} has no column {name!r}; it has {known}")
-            features: Sequence[str] | Mapping[str, Sequence[str]] | None = self.feature
-            if like is not None:
-                names = (like.chooser_names, like.alternative_names, like.pair_names)
-                features = dict(zip(("choosers", "alternatives", "pairs"), names, strict=True))
-            how = {"chooser": self.chooser, "alternative": self.alternative, "chosen": self.chosen}
-            return from_long(table, **how, features=features, alternatives=None if like is None else like.alternatives)
-
-
 @dataclass
 class Arguments(WithProgress):
     """Arguments of the command.
@@ -154,6 +104,8 @@ class Arguments(WithProgress):
         --estimator margin
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
+    class_text : FILE
+        of texts, one label a row: texts of classes, also of such as no row has: on each line a label, a tab, its text
     parsed : Namespace
         The parameters of the estimator and of the vectorizer among all arguments.
     """
@@ -170,6 +122,7 @@ class Arguments(WithProgress):
     n_features: int | None = None
     checkpoints: CheckpointOptions
     streaming: BoundedStreaming
+    class_text: str | None = None
     long_table: LongTable
     reading: Reading
     parsed: argparse.Namespace
@@ -218,21 +171,20 @@ def _fit_choices(args: Arguments) -> int:
         if value:
             raise ValueError(f"{option} is not for --estimator choice; leave it out")
     long, begin = args.long_table, time.perf_counter()
-    sets = long.read(args.data)
+    sets = long.read_to_fit(args.data)
     seconds, begin = time.perf_counter() - begin, time.perf_counter()
     model.fit(sets)
     table = {"seconds to read": f"{seconds:.2f}", "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     model.verbose = 0
     with waiting(f"writing {args.output}"):
-        model.save(args.output, {"chooser": long.chooser, "alternative": long.alternative, "chosen": long.chosen})
+        model.save(args.output, long.named({}))
     print(model.summary())
     print()
     print_table({**table, "model": written(args.output)})
     for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
-        found = model.evaluate(sets if path == args.data else long.read(path, sets))
+        own = sets if path == args.data else long.read(path, model, long.named({}))[0]
         print()
-        shown = {"log_loss": f"{found['log_loss']:.6f} nats", "error": f"{found['error']:.6f}"}
-        print_table({"evaluated on": path} | shown)
+        print_table({"evaluated on": path, **as_text(model.evaluate(own))})
     return 0
 
 
@@ -245,6 +197,11 @@ def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
     args.checkpoints.checked()
+    if args.class_text and args.estimator != "softmax":
+        raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
+    if args.class_text and (args.streaming.stream or args.checkpoints.checkpoint):
+        option = "--stream" if args.streaming.stream else "--checkpoint"
+        raise ValueError(f"--class-text cannot be with {option}; leave out one of them")
     if args.streaming.stream and args.evaluate:
         raise ValueError("--evaluate reads all rows at once; leave it out with --stream")
     if args.streaming.stream and args.labels == "one":
@@ -284,14 +241,18 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vecto
         None if not isinstance(data.X, list) else SequenceEncoder if isinstance(data.X, Histories) else TextVectorizer
     )
     vectorizer = _of_raw(vectorizers, kind, f"{data.name} is read as {data.form}")
+    texts = dict[str, str]()
     if isinstance(vectorizer, SequenceEncoder):
         data = replace(data, X=data.X.before())
         with waiting(f"counting the items of {len(data.X)} histories"):
             vectorizer.fit(data.X)
         data = next_items(data, vectorizer)
     elif vectorizer is not None:
-        with waiting(f"counting the words of {len(data.X)} texts"):
-            vectorizer.fit(data.X)
+        texts = read_pairs(args.class_text, "label", "text") if args.class_text else texts
+        with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
+            vectorizer.fit([*data.X, *texts.values()])
+    if args.class_text and not isinstance(vectorizer, TextVectorizer):
+        raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
     which = _which_labels(args, data)
     rows = labelled(data, features(args.reading, data.X, vectorizer), which)
     test = None
@@ -311,8 +272,11 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vecto
         "seconds to read": f"{time.perf_counter() - begin:.2f}",
     }
     begin = time.perf_counter()
-    encoder = vectorizer if isinstance(vectorizer, SequenceEncoder) else None
-    is_interrupted = _fit(args, model, rows, encoder, several=which == "all")
+    beside: dict[str, Any] = {"vectorizer": vectorizer} if isinstance(vectorizer, SequenceEncoder) else {}
+    if texts:
+        own = as_classes(rows.labels, as_labels([*texts]))
+        beside["class_text"] = own, features(args.reading, [*texts.values()], vectorizer)
+    is_interrupted = _fit(args, model, rows, beside, several=which == "all")
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     if vectorizer is not None:
         model.vectorizer_ = vectorizer
@@ -327,13 +291,17 @@ def _which_labels(args: Arguments, data: Records) -> str:
     return "all" if several and args.estimator == "margin" else "first"
 
 
-def _fit(args: Arguments, model: Classifier, rows: Records, encoder: SequenceEncoder | None, *, several: bool) -> bool:
-    """Fit the model to rows that the encoder made, if any; return whether Ctrl-C ended it, as it was before."""
-    how = {"max_seconds": args.max_seconds, "vectorizer": encoder, **args.checkpoints.checked()}
+def _fit(args: Arguments, model: Classifier, rows: Records, beside: dict[str, Any], *, several: bool) -> bool:
+    """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
+    how = {"max_seconds": args.max_seconds, **beside, **args.checkpoints.checked()}
     labels = rows.labels
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
     used = labels[np.unique(rows.Y.indices)]
+    if "class_text" in beside:
+        own, texts = beside["class_text"]
+        used, _ = sorted_classes(own, used)
+        how["class_text"] = find_positions(own, used, "class_text"), texts
     is_interrupted = was_interrupted(lambda: model.fit(rows.X, indicator(used, labels, rows.Y), **how))
     # Names instead of the numbers of columns, which are sorted as the names are.
     with_classes(model, used)

@@ -13,11 +13,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import metrics
-from manyclass.classifiers.answers import has_probabilities, uncalibrated_confidence, vectorizer_of
+from manyclass.checks import check_number
+from manyclass.classifiers.answers import (
+    has_probabilities,
+    ranked_set,
+    state_of,
+    uncalibrated_confidence,
+    vectorizer_of,
+)
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli.messages import note, print_table, waiting
-from manyclass.cli.reading import Expected, Reading, features, known_labels, read
+from manyclass.cli.reading import Expected, Reading, as_classes, features, known_labels, labelled_rows, read
 from manyclass.cli.records import Records
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
@@ -79,6 +86,53 @@ class OnMappedModel(OnModel):
         """Read rows, with or without labels, and return what the model takes of them."""
         data = read(self.reading, path, expected_by(model, need_label=False))
         return features(self.reading, data.X, vectorizer_of(model))
+
+
+@dataclass(kw_only=True)
+class SetOptions:
+    """Sets of labels.
+
+    For models with probabilities and one label a row: the set of a row holds its label with a chosen probability,
+    however wrong the model's probabilities are, if the row is of the same kind as those of --calibration.
+
+    Attributes
+    ----------
+    coverage : float
+        the probability that a set holds the label of its row, such as 0.9
+    calibration : FILE
+        labelled rows that the model has not learnt, a hundred or more; default: those of the model's `calibrate_sets`
+    """
+
+    coverage: float | None = None
+    calibration: str | None = None
+
+    def prepare(self, reading: Reading, model: Classifier) -> float | None:
+        """Return the coverage that is asked for, None without one, the model being ready for its sets.
+
+        Raises
+        ------
+        ValueError
+            If there is no coverage for the rows, they are too few, or the model can have no sets.
+        """
+        if self.coverage is None:
+            if self.calibration is not None:
+                raise ValueError(f"--calibration is {self.calibration}, which has no effect without --coverage")
+            return None
+        check_number("coverage", self.coverage, low=0, open_low=True, high=1)
+        if self.calibration is not None:
+            rows = labelled_rows(reading, self.calibration, expected_by(model, need_label=True))
+            with waiting(f"calibrating sets by {rows.X.shape[0]} rows"):
+                model.calibrate_sets(rows.X, labels_of(model, rows), self.coverage)
+        elif all(rule.coverage != self.coverage for rule in state_of(model).sets):
+            raise ValueError(
+                f"--coverage is {self.coverage}, for which the model has no sets; give labelled rows by --calibration"
+            )
+        return self.coverage
+
+
+def labels_of(model: Classifier, rows: Records) -> NDArray[Any]:
+    """Return the label of each row, in the type of the model's labels; raises ValueError where it cannot be one."""
+    return as_classes(model.classes_, rows.labels)[first_label(rows.Y)]
 
 
 def takes_several(model: Classifier) -> bool:
@@ -243,6 +297,14 @@ def _calibration_errors(
         name: metrics.expected_calibration_error(Y, found[:, :k], np.minimum(p, 1), n_bins)
         for name, p in stated.items()
     }
+
+
+def coverage_of_sets(model: Classifier, rows: Records, coverage: float) -> dict[str, float]:
+    """Return the share of rows whose label is in their set, and the mean number of labels of a set."""
+    with waiting(f"making the sets of {rows.X.shape[0]} rows"):
+        indptr, labels, _ = ranked_set(model, rows.X, coverage)
+    right = labels == np.repeat(labels_of(model, rows), np.diff(indptr))
+    return {"set_coverage": float(right.sum() / rows.X.shape[0]), "labels_a_set": float(np.diff(indptr).mean())}
 
 
 def as_text(result: Mapping[str, Any]) -> dict[str, str]:

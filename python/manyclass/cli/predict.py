@@ -7,34 +7,129 @@ row; xmc, score files of the extreme classification repository: a first line `N 
 
 Of a log (--sequences) a row is the history of a user. Rows are in the order of users, whose names stand before the
 labels, or as "user" in jsonl; --exclude-labels leaves out the items of a history.
+
+With --coverage a row has as many labels as its set: those that hold the right one with this probability. With --parents
+a row has one label, the most specific class or node above classes whose probability is at least --min-probability; its
+line is empty where there is none.
+
+Of a choice model DATA are a long table. A row is a chooser, whose name stands before the labels, which are the most
+probable of the alternatives that the table lists for this chooser.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import pairwise
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.classifiers.answers import has_probabilities, vectorizer_of
+from manyclass.classifiers.answers import has_probabilities, ranked_set, vectorizer_of
+from manyclass.classifiers.choice import ChoiceClassifier
 from manyclass.classifiers.saving import Classifier
+from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
 from manyclass.cli.messages import note
-from manyclass.cli.models import RECALL, K, OnMappedModel, check_recall, expected_by
+from manyclass.cli.models import RECALL, K, OnMappedModel, SetOptions, check_recall, expected_by
 from manyclass.cli.options import WithProgress
 from manyclass.cli.output import check_writable, text_output
-from manyclass.cli.reading import features, indicator, read
+from manyclass.cli.reading import Reading, features, indicator, read, read_pairs
 from manyclass.cli.records import Histories, Records
 from manyclass.datasets.csr import rows_of
 from manyclass.labels import readable
 from manyclass.training.progress import progress_bar
 
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
+ROWS = 1024  # at a time, where a row may have many labels
+
+# Labels as printed and scores, one row after the other, and where each row ends.
+Answered = tuple[list[Any], NDArray[np.floating[Any]], list[int]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a model.
+
+    Attributes
+    ----------
+    answer : callable
+        What is printed of some rows.
+    step : int
+        How many rows it takes at a time.
+    n_rows : int
+        How many rows there are.
+    who : dict
+        What stands before the labels of rows: nothing, or under "user" or "chooser" a name for each.
+    """
+
+    answer: Callable[[slice], Answered]
+    step: int
+    n_rows: int
+    who: dict[str, list[Any]]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as they were read, of which a model that is no choice model is asked."""
+
+    reading: Reading
+    model: Classifier
+    data: Records
+
+    def at(self, some: slice) -> Any:
+        """Return the features of some rows."""
+        return features(self.reading, rows_of(self.data.X, some), vectorizer_of(self.model))
+
+    def asked(self, answer: Callable[[slice], Answered], step: int) -> Asked:
+        """Return a question about all rows."""
+        X = self.data.X
+        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        return Asked(answer, step, n_rows, {"user": readable(X.users).tolist()} if isinstance(X, Histories) else {})
+
+
+@dataclass(kw_only=True)
+class AncestorOptions:
+    """Nodes above classes.
+
+    Attributes
+    ----------
+    parents : FILE
+        the hierarchy above the classes: on each line a class or a node, a tab, and its parent
+    min_probability : float
+        with --parents: what the classes below a node must have together; default: 0.5
+    """
+
+    parents: str | None = None
+    min_probability: float | None = None
+
+    def read(self, names: NDArray[Any], classes: NDArray[Any]) -> dict[Any, Any] | None:
+        """Return the parent of each node that has one, None without a file; a class stands there as its label.
+
+        Parameters
+        ----------
+        names, classes : ndarrays of shape (n_classes,)
+            What is printed for each class, as which it stands in the file, and its label.
+
+        Raises
+        ------
+        ValueError
+            If a line is no pair, or a node has two parents.
+        """
+        if self.parents is None:
+            if self.min_probability is not None:
+                raise ValueError("--min-probability is for nodes above classes; name these by --parents")
+            return None
+        label_of = dict(zip(map(str, names.tolist()), classes.tolist(), strict=True))
+        pairs = read_pairs(self.parents, "node", "parent").items()
+        found = {label_of.get(node, node): label_of.get(parent, parent) for node, parent in pairs}
+        if not any(label in found for label in classes.tolist()):
+            raise ValueError(f"{self.parents} has none of the model's classes, such as {next(iter(label_of))!r}")
+        return found
 
 
 @dataclass
@@ -73,65 +168,154 @@ class Arguments(OnMappedModel, WithProgress):
     approximate: bool = False
     recall: float | None = None
     probabilities: bool = False
+    sets: SetOptions
+    ancestors: AncestorOptions
+    columns: ChoiceColumns
 
 
 def run(args: Arguments) -> int:
     """Predict block by block, so that memory does not grow with the number of rows."""
     if args.k is not None:
         check_number("k", args.k, low=1, integer=True)
+    _check_one_answer(args)
     if args.output:
         check_writable(args.output)
     check_recall(args.recall, args.approximate)
+    if found := choice_model(args.model, args.reading, args.columns, args.n_jobs):
+        return _predict_choices(args, *found)
     model = args.opened()
     names = _names(args, model.classes_)
-    k = min(args.k or K, len(names))
-    if k < (args.k or k):
-        note(f"k is {args.k}; the model has {k} classes, and all of them are printed")
+    if (args.k or 0) > len(names):
+        note(f"k is {args.k}; the model has {len(names)} classes, and all of them are printed")
     if args.probabilities and not has_probabilities(model):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
+    parents = args.ancestors.read(names, model.classes_)
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
-    if told := args.reading.given("last", "since"):
+    if (told := args.reading.given("last", "since")) and args.sets.calibration is None:
         raise ValueError(f"--{told[0]} is for fit, learn and evaluate; predict takes whole histories")
+    coverage = args.sets.prepare(args.reading, model)
     data = read(args.reading, args.data, expected_by(model, need_label=False))
     if isinstance(data.X, Histories):
         data = replace(data, X=data.X.of_users())
-    with text_output(args.output) as out:
-        _write(args, model, names, k, data, out)
+    rows = Rows(args.reading, model, data)
+    if coverage is not None:
+        asked = _of_sets(rows, names, coverage)
+    elif parents is not None:
+        asked = _of_ancestors(rows, names, parents, args.ancestors.min_probability)
+    else:
+        asked = _of_best(args, rows, names)
+    _write(args, asked, n_labels=int(names.max()) + 1 if args.output_format == "xmc" else 0)
     return 0
 
 
-def _write(args: Arguments, model: Classifier, names: NDArray[Any], k: int, data: Records, out: IO[str]) -> None:
-    step = max(1, BLOCK_CELLS // k)
-    n_rows, users = data.X.shape[0] if hasattr(data.X, "shape") else len(data.X), None
-    if isinstance(data.X, Histories):
-        users = readable(data.X.users).tolist()
-        if args.output_format == "tsv" and (
-            broken := [name for name in map(str, users) if "\t" in name or "\n" in name]
-        ):
-            raise ValueError(f"the user {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
+def _check_one_answer(args: Arguments) -> None:
+    """Raise ValueError for options of one kind of answer beside another, where they would have no effect."""
+    if args.sets.coverage is not None and args.ancestors.parents is not None:
+        raise ValueError("--coverage and --parents are two kinds of predictions; give one of them")
+    kind = "coverage" if args.sets.coverage is not None else "parents" if args.ancestors.parents is not None else None
+    if kind is None:
+        return
+    given = {"-k": args.k, "--threshold": args.threshold, "--exclude-labels": args.exclude_labels or None}
+    for option, value in {**given, "--approximate": args.approximate or None}.items():
+        if value is not None:
+            raise ValueError(f"{option} has no effect with --{kind}; leave it out")
+    if kind == "parents" and args.output_format == "xmc":
+        raise ValueError("--output-format is xmc, which has no nodes above classes; choose tsv or jsonl")
+
+
+def _of_sets(rows: Rows, names: NDArray[Any], coverage: float) -> Asked:
+    """Ask for the sets of rows."""
+    model = rows.model
+
+    def answer(some: slice) -> Answered:
+        indptr, labels, log_p = ranked_set(model, rows.at(some), coverage)
+        return names[np.searchsorted(model.classes_, labels)].tolist(), log_p, indptr[1:].tolist()
+
+    return rows.asked(answer, ROWS)
+
+
+def _of_ancestors(rows: Rows, names: NDArray[Any], parents: dict[Any, Any], min_probability: float | None) -> Asked:
+    """Ask for the most specific probable node of rows; without one a row has no label."""
+    model = rows.model
+    name_of = dict(zip(model.classes_.tolist(), names.tolist(), strict=True))
+    least = {} if min_probability is None else {"min_probability": min_probability}
+
+    def answer(some: slice) -> Answered:
+        nodes, p = model.predict_ancestor(rows.at(some), parents, **least)
+        found = np.array([node is not None for node in nodes.tolist()], dtype=bool)
+        shown = [name_of.get(node, node) for node in nodes[found].tolist()]
+        return shown, np.log(p[found]), np.cumsum(found).tolist()
+
+    return rows.asked(answer, ROWS)
+
+
+def _of_best(args: Arguments, rows: Rows, names: NDArray[Any]) -> Asked:
+    """Ask for the best labels of rows."""
+    model, data = rows.model, rows.data
+    k = min(args.k or K, len(names))
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
     seen: Any = None
     if args.exclude_labels:
-        seen = "seen" if users is not None else _labels_to_exclude(model.classes_, data)
+        seen = "seen" if isinstance(data.X, Histories) else _labels_to_exclude(model.classes_, data)
     least = _least_score(args.threshold, is_probability=has_probabilities(model))
-    if args.output_format == "xmc":
-        out.write(f"{n_rows} {int(names.max()) + 1}\n")
-    bar = progress_bar(n_rows, unit="row", shown=args.progress and bool(args.output))
-    with contextlib.closing(bar):
-        for first in range(0, n_rows, step):
-            some = slice(first, first + step)
-            rows = features(args.reading, rows_of(data.X, some), vectorizer_of(model))
-            labels, scores = model.predict_top_k(
-                rows, k, **how, exclude=seen if seen is None or users is not None else seen[some]
-            )
-            found = scores > least  # the score of a label that is missing is -inf
-            shown = names[np.searchsorted(model.classes_, labels[found])].tolist()
-            values = (np.exp(scores) if args.probabilities else scores)[found].tolist()
-            ends = np.cumsum(found.sum(axis=1)).tolist()
+
+    def answer(some: slice) -> Answered:
+        own = seen if seen is None or isinstance(seen, str) else seen[some]
+        labels, scores = model.predict_top_k(rows.at(some), k, **how, exclude=own)
+        found = scores > least  # the score of a label that is missing is -inf
+        shown = names[np.searchsorted(model.classes_, labels[found])].tolist()
+        return shown, scores[found], np.cumsum(found.sum(axis=1)).tolist()
+
+    return rows.asked(answer, max(1, BLOCK_CELLS // k))
+
+
+def _predict_choices(args: Arguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
+    """Print the most probable alternatives of each chooser."""
+    given: dict[str, Any] = {
+        "--exclude-labels": args.exclude_labels,
+        "--approximate": args.approximate,
+        "--mmap": args.mmap,
+    }
+    given |= {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration}
+    given |= {"--parents": args.ancestors.parents, "--min-probability": args.ancestors.min_probability}
+    refuse_for_choices({**given, "--recall": args.recall, "--output-format xmc": args.output_format == "xmc"})
+    sets, choosers = args.columns.read(args.data, model, notes, chosen=False)
+    k, names = min(args.k or K, sets.n_alternatives), readable(sets.alternatives)
+    _check_names(args, "label", names)
+    least = np.exp(_least_score(args.threshold, is_probability=True))
+    place = dict(zip(sets.alternatives.tolist(), names.tolist(), strict=True))
+
+    def answer(some: slice) -> Answered:
+        labels, p = model.predict_top_k(sets.take(np.arange(sets.n_rows)[some]), k)
+        found = p > least  # that of what is not available is 0
+        return [place[label] for label in labels[found].tolist()], np.log(p[found]), np.cumsum(found.sum(1)).tolist()
+
+    _write(args, Asked(answer, max(1, BLOCK_CELLS // k), sets.n_rows, {"chooser": readable(choosers).tolist()}))
+    return 0
+
+
+def _write(args: Arguments, asked: Asked, n_labels: int = 0) -> None:
+    for what, of_rows in asked.who.items():
+        _check_names(args, what, np.array(of_rows, dtype=object))
+    bar = progress_bar(asked.n_rows, unit="row", shown=args.progress and bool(args.output))
+    with text_output(args.output) as out, contextlib.closing(bar):
+        if args.output_format == "xmc":
+            out.write(f"{asked.n_rows} {n_labels}\n")
+        for first in range(0, asked.n_rows, asked.step):
+            shown, scores, ends = asked.answer(slice(first, first + asked.step))
+            values = (np.exp(scores) if args.probabilities else scores).tolist()
             for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
-                user = () if users is None else (users[row],)
-                out.write(_line(args.output_format, row, user, shown[begin:end], values[begin:end]) + "\n")
-            bar.update(len(labels))
+                who = {what: of_rows[row] for what, of_rows in asked.who.items()}
+                out.write(_line(args.output_format, row, who, shown[begin:end], values[begin:end]) + "\n")
+            bar.update(len(ends))
+
+
+def _check_names(args: Arguments, what: str, names: NDArray[Any]) -> None:
+    """Raise ValueError for a name that lines with tabs cannot hold, where such are asked for."""
+    if args.output_format == "tsv" and names.dtype.kind in "OU":
+        broken = [name for name in map(str, names.tolist()) if "\t" in name or "\n" in name]
+        if broken:
+            raise ValueError(f"the {what} {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
 
 
 def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
@@ -161,23 +345,15 @@ def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
         names = np.array(lines, dtype=object)[classes]
     if args.output_format == "xmc" and (names.dtype.kind not in "iu" or names[0] < 0):
         raise ValueError(f"the form xmc needs labels that are integers of at least 0; {args.model} has others")
-    if args.output_format == "tsv" and names.dtype.kind in "OU":
-        broken = [name for name in names.tolist() if "\t" in name or "\n" in name]
-        if broken:
-            raise ValueError(f"the label {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
+    _check_names(args, "label", names)
     return names
 
 
-def _line(form: str, row: int, user: tuple[Any, ...], labels: list[Any], values: list[float]) -> str:
-    """Return a line of the output, with six digits of each score, and the user of a history."""
+def _line(form: str, row: int, who: dict[str, Any], labels: list[Any], values: list[float]) -> str:
+    """Return a line of the output, with six digits of each score, and the user or chooser of a row."""
     if form == "jsonl":
-        found = {
-            "row": row,
-            **dict(zip(("user",), user, strict=False)),
-            "labels": labels,
-            "scores": [float(f"{value:.6g}") for value in values],
-        }
+        found = {"row": row, **who, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
         return json.dumps(found, ensure_ascii=False)
     between, behind = (":", " ") if form == "xmc" else ("\t", "\t")
     pairs = [f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True)]
-    return behind.join([*(map(str, user) if form == "tsv" else ()), *pairs])
+    return behind.join([*(map(str, who.values()) if form == "tsv" else ()), *pairs])

@@ -311,6 +311,28 @@ def features(reading: Reading, X: Any, vectorizer: TextVectorizer | SequenceEnco
     return X.div(np.where(lengths > 0, lengths, 1), axis=0).astype(np.float32)
 
 
+def read_pairs(path: str, name: str, value: str) -> dict[str, str]:
+    """Read lines of a name, a tab and its value.
+
+    Raises
+    ------
+    ValueError
+        If a line is no such pair, or a name has two values.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(Source.of(path).lines(), start=1):
+        if not line.strip(BLANKS):
+            continue
+        one, _, other = (part.strip(BLANKS) for part in line.partition("\t"))
+        if not (one and other) or "\t" in other:
+            raise ValueError(f"{path}:{number}: {line!r:.60} is not a {name}, a tab, and its {value}")
+        if found.setdefault(one, other) != other:
+            raise ValueError(f"{path}:{number}: {one!r} has a second {value}, {other!r}")
+    if not found:
+        raise ValueError(f"{path} has no line")
+    return found
+
+
 def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Records:
     """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
     data = read(reading, path, expected)

@@ -160,6 +160,8 @@ class Points:
         What x was hashed by.
     column_labels : ndarray of shape (n_features,) or None
         Labels or names of classes that columns may be.
+    n_texts : int
+        How many points, the last ones, are texts of classes, which tell no scales.
     """
 
     x: Matrix
@@ -174,6 +176,7 @@ class Points:
     n_given: int = 0
     hashing: FeatureHash | None = None
     column_labels: NDArray[Any] | None = None
+    n_texts: int = 0
 
     @property
     def n_classes(self) -> int:
@@ -181,13 +184,14 @@ class Points:
         return len(self.classes)
 
     def some(self, rows: NDArray[np.int64]) -> Points:
-        """Return some of the points."""
+        """Return some of the points, with increasing numbers where some are texts of classes."""
         return replace(
             self,
             x=self.x[rows],
             labels=self.labels.of(rows),
             weights=some_of(self.weights, rows),
             rows=rows if self.rows is None else self.rows[rows],
+            n_texts=int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0,
         )
 
     @classmethod

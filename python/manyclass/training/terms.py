@@ -119,7 +119,8 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     them is left out, and they add 0.
     """
     terms, x, labels = _Terms.of(plan), points.x, points.labels
-    held = _with_their_sequences(plan, points, terms.held_out(len(labels)))
+    drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
+    held = _with_their_sequences(plan, points, drawn)
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
     r = taken(points.weights, rows)

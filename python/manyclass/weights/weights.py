@@ -312,6 +312,27 @@ class Weights(StoredWeights):
                 more["counts"] = both.spread(self.counts) if len(self.counts) else self.counts
         return replace(self, **more)
 
+    def plus_pairs(self, rows: sp.csr_array) -> Weights:
+        """Return these weights with a number added for each pair of a class and a feature.
+
+        Parameters
+        ----------
+        rows : csr_array of shape (n_classes, n_features), float32
+            The matrix of a linear model where rows of features are stored is moved in place; rows over phi alone get
+            weights on pairs beside them.
+        """
+        by_feature = sp.csc_array(rows)
+        by_feature.sort_indices()
+        indptr, classes, more = by_feature.indptr.astype(np.int64), by_feature.indices.astype(np.int32), by_feature.data
+        if self.kind == "feature_major":
+            self.matrix[np.repeat(np.arange(self.n_features), np.diff(indptr)), classes] += more
+            return self
+        if not self.has_pairs:
+            return Weights.on_pairs(indptr, classes, more, np.zeros(self.n_classes, np.float32)).beside(self)
+        everywhere = np.arange(self.n_classes)
+        both = self.new_pairs(self.n_classes, everywhere, indptr, classes)
+        return replace(self.grown(self.n_classes, everywhere, both), values=both.sum(1.0, self.values, 1.0, more))
+
     def widened(self, n_features: int) -> Weights:
         """Return weights for more features, after those of now, that begin at 0: no score changes."""
         more: dict[str, Any] = {"n_features": n_features}
