@@ -297,7 +297,8 @@ def _wrong_in(name: str, array: NDArray[Any]) -> str:
         return "" if np.all(array > 0) else "that are not above 0"
     if not is_finite(array):
         return "that are not finite"
-    return "below 0" if name != "scaling.shift" and array.size and array.min() < 0 else ""
+    signed = name in ("scaling.shift", "squares.told")
+    return "below 0" if not signed and array.size and array.min() < 0 else ""
 
 
 # Objects that are written as text, by what a file calls their type: how one is written, and how it is read again.

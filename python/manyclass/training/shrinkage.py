@@ -2,28 +2,33 @@
 
 The first steps of a stream have a prior variance that nobody knows. Where it is too large, as for labels that are
 hardly predictable, scores are too sure of themselves at first, and later steps are too small to mend it. Before a call
-goes on with rows that are many beside those before, their log-loss is therefore compared with that of the weights times
-a factor below 1, the intercepts staying as they are. Where a factor is better by more than twice the standard error,
-the weights are multiplied by the best one, and the prior variance by its square. A call of one pass over more rows than
-came before is trained in stretches, so that one call ends where ten do.
+goes on, the log-loss of some of its rows is therefore compared with that of the weights times factors below 1, the
+intercepts staying as they are. What calls have told is added up until their rows are a tenth of those before, and at
+least 64 were looked at. Where a factor is then better by more than twice the standard error, the weights are multiplied
+by the best one, and the prior variance by its square. A call of one pass over more rows than came before is trained in
+stretches, so that one call ends where ten or a thousand do.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import replace
 
 import numpy as np
 
 from manyclass import _core
 from manyclass.training.incremental import Before
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import Labels, PointsPlan
+from manyclass.training.squares import FACTORS, Squares
 from manyclass.training.state import Points
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
-# Rows of a call that are looked at: some thousand scores of all classes take hundredths of a second, and those of the
-# fewest rows, where there are at most MOST_CLASSES, a quarter of one. It is done for calls whose rows are at least
-# LEAST_SHARE of those before, so that a stream does it some ten times.
+# Rows that are looked at: some thousand scores of all classes take hundredths of a second, and those of the
+# fewest rows, where there are at most MOST_CLASSES, a quarter of one. So many tell of a share LEAST_SHARE of the rows
+# before, and fewer of smaller calls, so that a stream scores as many by calls of any size.
 FEWEST_ROWS, MOST_ROWS, SCORES, MOST_CLASSES = 64, 512, 300_000, 30_000
 LEAST_SHARE = 0.1
-LEAST_FACTOR = 0.1
 # The share of a call's rows after which weights may shrink first; then it is done whenever there are twice as many.
 FIRST_STRETCH = 1 / 32
 
@@ -40,23 +45,53 @@ def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]
     return ends
 
 
-def shrink(weights: Weights, points: Points, plan: PointsPlan, before: Before) -> float:
-    """Multiply the weights, in place, by the factor that new points ask for; return it, 1 where they ask for none.
+def shrink(
+    weights: Weights, points: Points, plan: PointsPlan, before: Before, squares: Squares
+) -> tuple[Squares, float]:
+    """Multiply the weights, in place, by the factor that new points ask for, once there are enough that were looked at.
 
-    Points of new classes are left out, of which the weights can know nothing.
+    Returns the squares with what is yet to be decided, and the factor, 1 where none is asked for. Points of new classes
+    are left out, of which the weights can know nothing.
     """
+    n_before = before.history.n_counting
+    if not n_before > 0 or points.n_classes > MOST_CLASSES:
+        return squares, 1.0
+    share = len(points.labels) / (LEAST_SHARE * n_before)
+    most = min(MOST_ROWS, max(FEWEST_ROWS, SCORES // points.n_classes))
     rows = np.flatnonzero(before.counts[points.labels.ids] > 0)
-    n_rows = min(len(rows), MOST_ROWS, max(FEWEST_ROWS, SCORES // points.n_classes))
-    if (
-        n_rows < FEWEST_ROWS
-        or points.n_classes > MOST_CLASSES
-        or not len(points.labels) >= LEAST_SHARE * before.history.n_counting > 0
-    ):
-        return 1.0
-    rows = rows[np.linspace(0, len(rows) - 1, n_rows).astype(np.int64)]
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), math.ceil(most * min(1.0, share)))).astype(np.int64)]
+    if not len(rows):
+        return squares, 1.0
     scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], plan.n_threads)])
-    intercept = np.ascontiguousarray(weights.intercept)
-    factor = _core.shrinking_factor(scores, intercept, points.labels.ids[rows], LEAST_FACTOR)
+    intercept, ids = np.ascontiguousarray(weights.intercept), points.labels.ids[rows]
+    if share >= 1 and len(rows) >= FEWEST_ROWS:
+        squares, factor = replace(squares, told=NO_DOUBLES), _core.shrinking_factor(scores, intercept, ids, FACTORS[0])
+    else:
+        squares, factor = _decided(squares, share, _gains(scores, intercept, ids))
     if factor != 1:
         weights.matrix[:] *= np.float32(factor)
-    return factor
+    return squares, factor
+
+
+def _gains(scores: Floats, intercept: Floats, ids: Ids) -> Doubles:
+    """Return by how much each factor makes the log-loss of each point smaller, (n_factors, n_points)."""
+    slopes, labels = scores - intercept, Labels.single(ids)
+
+    def losses(factor: float) -> Doubles:
+        scaled = np.float32(factor) * slopes + intercept
+        return _core.losses(scaled, labels.indptr, labels.ids, loss="cross_entropy")[0]
+
+    return losses(1.0) - np.array([losses(factor) for factor in FACTORS])
+
+
+def _decided(squares: Squares, share: float, gains: Doubles) -> tuple[Squares, float]:
+    """Add up what points of calls have told; return the factor that they ask for, if they are enough, else 1."""
+    told = np.concatenate([[share, gains.shape[1]], gains.sum(axis=1), np.square(gains).sum(axis=1)])
+    told += squares.told if len(squares.told) else 0
+    share, n = told[:2]
+    if share < 1 or n < FEWEST_ROWS:
+        return replace(squares, told=told), 1.0
+    means, squares_of_gains = told[2:].reshape(2, -1) / n
+    best = int(means.argmax())
+    error = np.sqrt(max(0.0, squares_of_gains[best] - means[best] ** 2) / n)
+    return replace(squares, told=NO_DOUBLES), float(FACTORS[best]) if means[best] > 2 * error else 1.0

@@ -18,7 +18,9 @@ from manyclass import _core
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.weights import Weights
 
-DOUBLES = frozenset({"offset", "features", "curvatures", "scales", "precisions"})  # what is kept in double precision
+# What is kept in double precision.
+DOUBLES = frozenset({"offset", "features", "curvatures", "told", "scales", "precisions"})
+FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see shrinkage.py
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Squares:
         Of a linear model that is trained point by point: sums of the features' squares, and the number of rows.
     curvatures : ndarray of shape (n_classes,) or (0,), float64
         Sums of p (1 - p); none after a `fit`, which does not take them.
+    told : ndarray of shape (2 + 2 n_factors,) or (0,), float64
+        What rows have told of the size of the weights of a linear model, since it was looked at last: their number, as
+        a share of those after which it is, and that of those that told it; by factor how much it made their log-losses
+        smaller, summed, and the sum of squares of that.
     scales, precisions : ndarray of shape (n,) or (0,), float64
         What the rows of a stream have told of the scales of its terms: see `Scales` in blend.py.
     """
@@ -49,6 +55,7 @@ class Squares:
     offset: float = 0.0
     features: Doubles = field(default_factory=lambda: NO_DOUBLES)
     curvatures: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    told: Doubles = field(default_factory=lambda: NO_DOUBLES)
     scales: Doubles = field(default_factory=lambda: NO_DOUBLES)
     precisions: Doubles = field(default_factory=lambda: NO_DOUBLES)
 
@@ -117,7 +124,7 @@ class Squares:
 
     def times(self, factor: float) -> Squares:
         """Return a copy times a factor."""
-        names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "precisions")
+        names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "told", "precisions")
         return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
 
     def saved(self) -> dict[str, NDArray[Any]]:
@@ -144,6 +151,7 @@ def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]
         shapes |= dict.fromkeys(("scales", "precisions"), (3 if weights.has_pairs else 1,))
     if weights.is_linear:
         shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}
+        shapes |= {"told": (2 + 2 * len(FACTORS),)}
     if weights.has_pairs:
         shapes |= {"values": weights.values.shape, "intercept": (weights.n_classes,), "offset": (1,)}
     return {f"squares.{name}": (np.float64 if name in DOUBLES else np.float32, shape) for name, shape in shapes.items()}

@@ -295,12 +295,12 @@ def _points_go_on(
     features = Squares.of_features(points.x, points.weights).features
     squares = _squares_of_call(plan, weights, points, features, before)
     each = _each_by_curvature(plan)
-    seen = Seen(weights, counts, before.n_visits, before.goes_on, squares if each else None, features, carried)
     rate: float | None = None
     if plan.by_curvature and plan.utility is None:
-        factor = shrink(weights, points, plan, before)
+        squares, factor = shrink(weights, points, plan, before, squares)
         rate = max(plan.schedule.learning_rate * factor**2, SMALLEST_RATE)
         plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
+    seen = Seen(weights, counts, before.n_visits, before.goes_on, squares if each else None, features, carried)
     passes = passes_of_call(plan, before.history, call, len(points.labels))
     half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
     if half_life is not None and before.weights is not None:
