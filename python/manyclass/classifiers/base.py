@@ -140,6 +140,7 @@ class LinearClassifier(Answers):
         half_life: float | None = None,
         new_classes: Starts | None = None,
         new_features: NewFeatures = "error",
+        n_kept: int | Literal["auto"] = "auto",
         max_memory: int | str | None = None,
     ) -> Self:
         """Go on training with new rows, and return the model: `help(manyclass.classifiers.partial_fit)` has more.
@@ -149,10 +150,12 @@ class LinearClassifier(Answers):
         X, y, classes, max_memory : as in fit; new labels become classes, and classes names those still to come
         sample_weight : array-like of shape (n_samples,), default=None; a row of weight 2 counts as two rows
         n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's. "auto" is
-            one pass; in a stream that began without `fit`, two of weights on pairs and eight of MarginClassifier
+            one pass; two of weights on pairs, and in a stream that began without `fit` eight of MarginClassifier
         half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
+        n_kept : int, rows of a stream that may be kept, so that weights on pairs are fitted to them anew as they become
+            more; 0: none, "auto": 20,000
         """
-        call = checked_call(n_passes, learning_rate, half_life, new_classes)
+        call = checked_call(n_passes, learning_rate, half_life, new_classes, n_kept)
         planner = self._plans()
 
         def step(part: Part, _: Any = None, planner: Planner = planner, hashing: Hashing = None) -> State:

@@ -73,7 +73,7 @@ def compress(
         )
     n_kept = _kept_share(weights, "float16" if dtype == "auto" else dtype, float(prune))
     # Without what only training needs.
-    state = replace(state, squares=None, history=state.history.without_scaling(), sets=())
+    state = replace(state, squares=None, history=state.history.without_scaling(), sets=(), calls=())
     if most is None:
         made = coded(weights, *_smaller("float16" if dtype == "auto" else dtype, weights, n_kept))
     else:

@@ -75,9 +75,9 @@ class MarginPlanner(Planner):
         planned = self.plan(facts_of(points))
         return train(None, points, planned.plan, watch).told_by(planned.told)
 
-    def passes_of_stream(self, plan: AnyPlan) -> int:
+    def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""
-        return PASSES_OF_STREAM
+        return 1 if after_fit else PASSES_OF_STREAM
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""

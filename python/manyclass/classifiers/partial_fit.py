@@ -1,10 +1,18 @@
 """`partial_fit`: training of a fitted or a new model goes on with new rows, which may bring new classes.
 
 A call visits its rows once, or n_passes times, by the steps that `fit` would make; where `fit` makes passes over all
-rows ("lbfgs"), it makes those of "implicit". n_passes="auto" is 1, but more in a stream that began without `fit`, whose
-first rows would have too little of the passes that `fit` makes: 2 of weights on pairs, alone or beside embeddings, and
-8 of a MarginClassifier. In ten calls they end .01 to .14 nats lower and have .05 to .12 less error
-(bench/figures/streams.md). A call begins as follows.
+rows ("lbfgs"), it makes those of "implicit". n_passes="auto" is 1, but 2 of weights on pairs, alone or beside
+embeddings, and 8 of a MarginClassifier in a stream that began without `fit`, whose first rows would have too little of
+the passes that `fit` makes (bench/figures/streams.md).
+
+Weights on pairs, alone or beside embeddings, are fitted anew in a stream that began without `fit`: the model keeps its
+rows, and whenever there are 2,000, and then 1.15 times as many as at the last fit, the call makes a `fit` of all of
+them. All of these fits take as long as eight of the last one. The first one takes the place of the stream if it has
+predicted the rows of the call better. There are none beyond 20,000 rows, or `n_kept`, or after a call with n_passes,
+learning_rate or half_life. The rows are in a pickle of the model, but not in a file of `save`, so that a model that is
+read goes on without them.
+
+A call begins as follows.
 
 - Weights of new classes are 0, or what `new_classes` says. Their intercepts follow from the counts of the classes: they
   are on the line that fits the old intercepts best over the logarithms of the old counts. New features may come by
@@ -21,8 +29,8 @@ first rows would have too little of the passes that `fit` makes: 2 of weights on
   stretches, which double the rows, so that they do.
 - Where a step size was set, and for other models, the step size follows the schedule of `fit`, which is wound back by
   the share of new rows: to its beginning where there are as many as the model has seen, and hardly at all for a few.
-  The passes of the call then go through what is left of the schedule. A stream that began without `fit` keeps the first
-  step size.
+  The passes of the call then go through what is left of the schedule; of weights on pairs, and of embeddings beside
+  them, they go through all of it. A stream that began without `fit` keeps the first step size.
 - u of the double sum begins at its exact value at a row's first visit, for which all classes are scored, where there
   are at most 256. The gradient then has no bias, so that calls whose steps fall end at the optimum as `fit` does. Where
   there are more classes, and for several labels, u begins at the logarithm of the sum that the visit's own draw
@@ -77,18 +85,26 @@ def checked_call(
     learning_rate: float | None,
     half_life: float | None,
     new_classes: Starts | None,
+    n_kept: int | Literal["auto"] = "auto",
 ) -> Call:
     """Return what a call of `partial_fit` was given, checked."""
-    is_open = isinstance(n_passes, str) and n_passes == "auto"
-    if isinstance(n_passes, str) and not is_open:
-        raise ValueError(f"n_passes is {n_passes!r}; it must be a number or 'auto'")
-    passes = 1 if isinstance(n_passes, str) else n_passes
-    check_number("n_passes", passes, low=1, integer=True)
+    passes, kept = _number_or_auto("n_passes", n_passes, low=1), _number_or_auto("n_kept", n_kept, low=0)
     for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
         if value is not None:
             check_number(name, value, low=0, open_low=True)
     check_starts(new_classes)
-    return Call(int(passes), learning_rate, half_life, new_classes, open_passes=is_open)
+    own: dict[str, Any] = {"open_passes": passes is None, "n_kept": kept}
+    return Call(1 if passes is None else passes, learning_rate, half_life, new_classes, **own)
+
+
+def _number_or_auto(name: str, value: Any, *, low: int) -> int | None:
+    """Return a whole number, checked; None for "auto"."""
+    if isinstance(value, str):
+        if value != "auto":
+            raise ValueError(f"{name} is {value!r}; it must be a number or 'auto'")
+        return None
+    check_number(name, value, low=low, integer=True)
+    return int(value)
 
 
 def check_warm(state: State, points: Points, parameters: Parameters) -> None:

@@ -17,7 +17,7 @@ from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
 from manyclass.classifiers.data import Caller, Known, going_on, points_of
-from manyclass.classifiers.ensemble import check_composed
+from manyclass.classifiers.ensemble import check_composed, fit_runs
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
     check_columns,
@@ -25,16 +25,18 @@ from manyclass.classifiers.partial_fit import (
     check_warm,
     known_classes,
 )
+from manyclass.labels import find_positions
 from manyclass.parts import Parameters
+from manyclass.training.blend import mean_log_loss
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.incremental import Call
-from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.weighting import check_class_weight
+from manyclass.training.weighting import check_class_weight, taken
 from manyclass.weights.arrays import Ids, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
@@ -42,10 +44,18 @@ from manyclass.weights.scaling import FeatureScaling
 # A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
 # below ROWS_CELLS, which takes a part of the time of a pass.
 MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
-# Passes over the rows of a call of a stream: of 1, 2, 4 and 8, 2 had the least log-loss on bibtex and esco-titles by 1,
-# 10 and 100 calls, and .01 more than 1 on 20news by 100 calls, but less by 1 and 10. Of sets looked at afterwards, 2
-# gains .14 and .07 nats on eurlex57k and panlex, and loses .04 on delicious (bench/figures/streams.md).
+# Passes over the rows of a call, of weights on pairs: of 1, 2, 4 and 8, 2 had the least log-loss on bibtex and
+# esco-titles by 1, 10 and 100 calls of a stream, and .01 more than 1 on 20news by 100 calls, but less by 1 and 10.
+# After a fit of seven tenths of the rows, the others in 1, 10 and 60 calls, 2 end below 1 on three sets of four, and
+# .01 above it on bibtex (bench/figures/streams.md).
 PASSES_OF_PAIRS = 2
+# A stream of weights on pairs that began without `fit` is fitted anew to all of its rows, up to MOST_KEPT, whenever
+# there are GROWTH times as many as before, and at least FEWEST_TO_FIT. All fits together take as long as eight of the
+# last one; the rows since then are an eighth at most, and cost .01 to .05 nats (bench/figures/streams.md). A fit to
+# fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9 is best,
+# and the loss .24 nats higher. A first fit takes the place of the stream only where it has predicted the rows of a call
+# better.
+MOST_KEPT, FEWEST_TO_FIT, GROWTH = 20_000, 2000, 1.15
 
 
 @dataclass(frozen=True)
@@ -130,8 +140,8 @@ class Planner(ABC):
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """Return what a call trains with."""
 
-    def passes_of_stream(self, plan: AnyPlan) -> int:
-        """Return how many passes over its rows a call of a stream that began without `fit` makes."""
+    def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
+        """Return how many passes over its rows a call makes, in a stream that began without `fit` or after one."""
         return PASSES_OF_PAIRS if isinstance(plan, PairsPlan | HybridPlan) else 1
 
     def changed(self, **values: Any) -> Planner:
@@ -178,12 +188,56 @@ class Planner(ABC):
         )
         check_columns(points, classes)
         found = self.plan_call(state, points, call)
-        if call.open_passes and (state is None or state.history.n_fit == 0):
-            call = replace(call, n_passes=self.passes_of_stream(found.planned.plan))
+        calls = self._kept(state, points, call) if self.keeps_rows(found.planned.plan) else ()
+        if _is_time_to_fit(calls):
+            every = (Points.joined(calls),)
+            if state is None or state.history.n_fit > 0 or self._fits_better(state, calls):
+                return replace(self._fitted(every[0]), encoder=encoder, calls=every)
+            calls = every
+        if call.open_passes:
+            begun = state is not None and state.history.n_fit > 0
+            call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=begun))
         after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
             after = after.told_by(found.planned.told)
-        return replace(self.labelled(after, points, state), encoder=encoder)
+        return replace(self.labelled(after, points, state), encoder=encoder, calls=calls)
+
+    def keeps_rows(self, plan: AnyPlan) -> bool:
+        """Return whether the rows of a stream that began without `fit` are kept, for fits to them."""
+        return isinstance(plan, PairsPlan | HybridPlan)
+
+    def _kept(self, state: State | None, points: Points, call: Call) -> tuple[Points, ...]:
+        """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
+        before = () if state is None else state.calls
+        unknown = state is not None and state.history.n_points > 0 and not before
+        most = MOST_KEPT if call.n_kept is None else call.n_kept
+        if unknown or not call.is_open or sum(len(one.labels) for one in (*before, points)) > most:
+            return ()
+        return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
+
+    def _fits_better(self, state: State, calls: tuple[Points, ...]) -> bool:
+        """Whether a fit to all calls but the last predicts that one better than a stream that never was fitted."""
+        last = calls[-1]
+        ids = find_positions(last.classes, state.classes, "y")[last.labels.ids]  # -1: a class that is new
+        rows = np.flatnonzero(np.minimum.reduceat(ids, last.labels.indptr[:-1]) >= 0)
+        if not len(rows):
+            return False
+        x, labels, r = last.x[rows], Labels(last.labels.indptr, ids).of(rows), taken(last.weights, rows)
+        n_threads = n_threads_from(self.parameters["n_jobs"])
+        before, fitted = (
+            mean_log_loss(weights, x[:, : weights.n_features], labels, n_threads, r)
+            for weights in (state.weights, self._fitted(Points.joined(calls[:-1])).weights)
+        )
+        return fitted < before
+
+    def _fitted(self, points: Points) -> State:
+        """Return a fit to points."""
+        own = self.parameters.changed(verbose=0)
+
+        def run(parameters: Parameters, some: Points, watch: Watch) -> State:
+            return replace(self, parameters=parameters).run(some, watch, Asked(), None)
+
+        return self.labelled(*fit_runs(own, points.as_of_fit, Watch(may_retry=True), run))
 
     def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
         """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
@@ -246,6 +300,12 @@ class Planner(ABC):
         if of_threshold <= of_count:
             return None
         return _stated(limit, calibration) if probable else limit
+
+
+def _is_time_to_fit(calls: tuple[Points, ...]) -> bool:
+    """Whether the rows of a stream are many beside those of the last fit, or of the last time that one was tried."""
+    n_rows = sum(len(one.labels) for one in calls)
+    return len(calls) > 0 and n_rows >= FEWEST_TO_FIT and (len(calls) == 1 or n_rows >= GROWTH * len(calls[0].labels))
 
 
 def _stated(limit: float, calibration: Calibration | None) -> float:

@@ -95,6 +95,8 @@ class Call:
         Whether the rows are those of one worker of several.
     open_passes : bool
         Whether the number of passes is left to the model.
+    n_kept : int or None
+        Rows of a stream that may be kept, to be fitted to anew; None: as many as the planner lets.
     """
 
     n_passes: int = 1
@@ -107,6 +109,13 @@ class Call:
     kept: KeptRows | None = None
     shared: bool = False
     open_passes: bool = False
+    n_kept: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is set that says how the rows are to be trained on, or that old ones are to fade."""
+        alone = self.of_fit is None and not self.whole and not self.shared
+        return alone and self.open_passes and self.learning_rate is None and self.half_life is None
 
     def may_fall(self, parameters: Mapping[str, Any]) -> bool:
         """Whether steps may fall by curvature: the call is no part of a fit, and nobody has set a step size."""
@@ -196,8 +205,13 @@ class Before:
         return np.maximum(self.counts_after(points), 1.0)
 
 
-def passes_of_call(plan: Plan, history: History, call: Call, n_points: int) -> dict[str, Any]:
-    """The fields of a plan that say how many passes a call makes, and with what step sizes; of a whole fit none."""
+def passes_of_call(
+    plan: Plan, history: History, call: Call, n_points: int, *, from_top: bool = False
+) -> dict[str, Any]:
+    """The fields of a plan that say how many passes a call makes, and with what step sizes; of a whole fit none.
+
+    After a fit a call begins with the step size to which the schedule is wound back or, `from_top`, with its first one.
+    """
     if call.whole:
         return {}
     schedule = plan.schedule
@@ -215,7 +229,7 @@ def passes_of_call(plan: Plan, history: History, call: Call, n_points: int) -> d
     if history.n_fit == 0:
         last = first
     else:
-        new = min(1.0, n_points / max(1.0, history.n_counting))
+        new = 1.0 if from_top else min(1.0, n_points / max(1.0, history.n_counting))
         first = schedule.at(round(plan.max_iter * (1 - new)))
     if call.learning_rate is not None:
         of_u = first[1] / first[0] if first[0] > 0 else 1.0

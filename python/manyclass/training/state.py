@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number
+from manyclass.labels import find_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
-from manyclass.training.weighting import some_of
-from manyclass.weights.arrays import Doubles, Floats, Matrix
+from manyclass.training.weighting import mean_of, normalized, some_of
+from manyclass.weights.arrays import Doubles, Floats, Matrix, as_csr
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -188,6 +190,41 @@ class Points:
             rows=rows if self.rows is None else self.rows[rows],
         )
 
+    @classmethod
+    def joined(cls, parts: tuple[Points, ...]) -> Points:
+        """Return the points of several calls, the last of which knows all classes and features."""
+        last = parts[-1]
+        n_features, classes = last.x.shape[1], last.classes
+        ids = [find_positions(part.classes, classes, "y")[part.labels.ids] for part in parts]
+        n_labels = np.concatenate([np.diff(part.labels.indptr) for part in parts])
+        weights = None
+        if any(part.weights is not None for part in parts):
+            weights = np.concatenate(
+                [np.ones(len(part.labels)) if part.weights is None else part.weights for part in parts]
+            )
+        return replace(
+            last,
+            x=_stacked([part.x for part in parts], n_features),
+            labels=Labels(np.append(0, np.cumsum(n_labels)), np.concatenate(ids).astype(np.int32)),
+            weights=weights,
+            rows=None,
+            n_given=len(n_labels),
+        )
+
+    @property
+    def as_of_fit(self) -> Points:
+        """Return them with weights of mean 1."""
+        return replace(self, weights=normalized(self.weights), mean_weight=mean_of(self.weights))
+
+
+def _stacked(parts: list[Matrix], n_features: int) -> Matrix:
+    """Return rows below each other, features that some do not have being 0; sparse ones if some are sparse."""
+    if not any(isinstance(part, sp.csr_array) for part in parts):
+        return np.concatenate([np.pad(part, ((0, 0), (0, n_features - part.shape[1]))) for part in parts])
+    wide = [as_csr(part) for part in parts]
+    wide = [sp.csr_array((x.data, x.indices, x.indptr), shape=(x.shape[0], n_features)) for x in wide]
+    return wide[0] if len(wide) == 1 else as_csr(sp.vstack(wide, format="csr"))
+
 
 @dataclass(frozen=True)
 class Told:
@@ -285,6 +322,8 @@ class State:
         What makes rows of raw inputs, such as texts, where the model was fitted on those.
     sets : tuple of SetRule
         Of each coverage that was asked for, which labels are in the set of a row.
+    calls : tuple of Points
+        The rows of a stream so far, by call, where the model is fitted to them anew as they become more.
     """
 
     classes: NDArray[Any]
@@ -304,6 +343,7 @@ class State:
     told: Told = field(default_factory=Told)
     encoder: Any = None
     sets: tuple[SetRule, ...] = ()
+    calls: tuple[Points, ...] = ()
 
     @property
     def column_labels(self) -> NDArray[Any] | None:

@@ -96,9 +96,9 @@ class _Terms:
 
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
         """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
-        calls = (call, replace(call, learning_rate=None))
+        calls, on_pairs = (call, replace(call, learning_rate=None)), isinstance(self.plans[0], PairsPlan)
         found = [
-            replace(plan, **passes_of_call(plan, before.history, own, len(points.labels)))
+            replace(plan, **passes_of_call(plan, before.history, own, len(points.labels), from_top=on_pairs))
             for plan, own in zip(self.plans, calls, strict=False)
         ]
         rows = found[-1]
