@@ -79,7 +79,8 @@ def _gains(scores: Floats, intercept: Floats, ids: Ids) -> Doubles:
 
     def losses(factor: float) -> Doubles:
         scaled = np.float32(factor) * slopes + intercept
-        return _core.losses(scaled, labels.indptr, labels.ids, loss="cross_entropy")[0]
+        found: Doubles = _core.losses(scaled, labels.indptr, labels.ids, loss="cross_entropy")[0]
+        return found
 
     return losses(1.0) - np.array([losses(factor) for factor in FACTORS])
 
