@@ -223,8 +223,9 @@ class Points:
 
 def _stacked(parts: list[Matrix], n_features: int) -> Matrix:
     """Return rows below each other, features that some do not have being 0; sparse ones if some are sparse."""
-    if not any(isinstance(part, sp.csr_array) for part in parts):
-        return np.concatenate([np.pad(part, ((0, 0), (0, n_features - part.shape[1]))) for part in parts])
+    dense = [part for part in parts if isinstance(part, np.ndarray)]
+    if len(dense) == len(parts):
+        return np.concatenate([np.pad(part, ((0, 0), (0, n_features - part.shape[1]))) for part in dense])
     wide = [as_csr(part) for part in parts]
     wide = [sp.csr_array((x.data, x.indices, x.indptr), shape=(x.shape[0], n_features)) for x in wide]
     return wide[0] if len(wide) == 1 else as_csr(sp.vstack(wide, format="csr"))
