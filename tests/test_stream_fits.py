@@ -55,6 +55,7 @@ def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, 
 
 def test_a_first_fit_of_a_stream_must_have_predicted_a_call_better(seed, monkeypatch):
     monkeypatch.setattr("manyclass.classifiers.planner.FEWEST_TO_FIT", 300)
+    monkeypatch.setattr("manyclass.classifiers.planner.GROWTH", 1.15)
     X, y = some_data(seed, several=False, n=400)
     losses = iter([1.0, 2.0, 2.0, 1.0])  # of the stream and of a fit, twice
     monkeypatch.setattr("manyclass.classifiers.planner.mean_log_loss", lambda *_: next(losses))
@@ -63,3 +64,17 @@ def test_a_first_fit_of_a_stream_must_have_predicted_a_call_better(seed, monkeyp
         model.partial_fit(X[first:last], y[first:last], classes=range(K))
         assert model._state.history.n_fit == n_fit
     assert next(losses, None) is None
+
+
+def test_a_stream_with_more_rows_than_are_kept_goes_on_as_one_without_fits(seed, monkeypatch):
+    monkeypatch.setattr("manyclass.classifiers.planner.FEWEST_TO_FIT", 200)
+    X, y = some_data(seed, several=False, n=400)
+    monkeypatch.setattr("manyclass.classifiers.planner.Planner._fits_better", lambda *_: True)
+    kept, plain = (SoftmaxClassifier(model="hybrid", random_state=0) for _ in range(2))
+    for first, last, n_fit in ((0, 100, 0), (100, 300, 300), (300, 400, 0)):
+        kept.partial_fit(X[first:last], y[first:last], classes=range(K), n_kept=350)
+        assert kept._state.history.n_fit == n_fit
+    assert kept._state.calls == ()
+    for rows in (slice(0, 300), slice(300, 400)):
+        plain.partial_fit(X[rows], y[rows], classes=range(K), n_kept=0)
+    assert_same(kept, plain)

@@ -6,11 +6,11 @@ embeddings, and 8 of a MarginClassifier in a stream that began without `fit`, wh
 the passes that `fit` makes (bench/figures/streams.md).
 
 Weights on pairs, alone or beside embeddings, are fitted anew in a stream that began without `fit`: the model keeps its
-rows, and whenever there are 2,000, and then 1.15 times as many as at the last fit, the call makes a `fit` of all of
-them. All of these fits take as long as eight of the last one. The first one takes the place of the stream if it has
-predicted the rows of the call better. There are none beyond 20,000 rows, or `n_kept`, or after a call with n_passes,
-learning_rate or half_life. The rows are in a pickle of the model, but not in a file of `save`, so that a model that is
-read goes on without them.
+rows, and whenever there are 2,000, and then 1.5 times as many as at the last fit, the call makes a `fit` of all of
+them. All of these fits take as long as three of the last one. The first one takes the place of the stream if it has
+predicted the rows of the call better. There are none after a call with n_passes, learning_rate or half_life. Beyond
+20,000 rows, or `n_kept`, the model is the stream of those kept without a fit, and goes on without them. The rows are in
+a pickle of the model, but not in a file of `save`, so that a model that is read goes on without them, too.
 
 A call begins as follows.
 

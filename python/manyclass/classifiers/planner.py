@@ -50,12 +50,13 @@ MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 # .01 above it on bibtex (bench/figures/streams.md).
 PASSES_OF_PAIRS = 2
 # A stream of weights on pairs that began without `fit` is fitted anew to all of its rows, up to MOST_KEPT, whenever
-# there are GROWTH times as many as before, and at least FEWEST_TO_FIT. All fits together take as long as eight of the
-# last one; the rows since then are an eighth at most, and cost .01 to .05 nats (bench/figures/streams.md). A fit to
-# fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9 is best,
-# and the loss .24 nats higher. A first fit takes the place of the stream only where it has predicted the rows of a call
-# better.
-MOST_KEPT, FEWEST_TO_FIT, GROWTH = 20_000, 2000, 1.15
+# there are GROWTH times as many as before, and at least FEWEST_TO_FIT. All fits together take as long as three of the
+# last one; by 1.15, eight of them, losses are within .016 nats on three sets (bench/figures/streams.md). A fit ends
+# with small steps: where more rows come than are kept, the stream is made of those kept without it, and goes on. A fit
+# to fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9 is
+# best, and the loss .24 nats higher. A first fit takes the place of the stream only where it has predicted the rows of
+# a call better.
+MOST_KEPT, FEWEST_TO_FIT, GROWTH = 20_000, 2000, 1.5
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,8 @@ class Planner(ABC):
             self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known, encoder=encoder
         )
         check_columns(points, classes)
+        if state is not None and state.calls and state.history.n_fit > 0 and not self._kept(state, points, call):
+            state = widened(self._streamed(state, call), X, "grow", self.caller.name)
         found = self.plan_call(state, points, call)
         calls = self._kept(state, points, call) if self.keeps_rows(found.planned.plan) else ()
         if _is_time_to_fit(calls):
@@ -221,6 +224,14 @@ class Planner(ABC):
         if unknown or not call.is_open or sum(len(one.labels) for one in (*before, points)) > most:
             return ()
         return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
+
+    def _streamed(self, state: State, call: Call) -> State:
+        """Return the stream without fits of the rows kept, whose steps leave room for more than can be kept."""
+        points = Points.joined(state.calls)
+        found = self.plan_call(None, points, call)
+        call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
+        after = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        return replace(self.labelled(after.told_by(found.planned.told), points), encoder=state.encoder)
 
     def _fits_better(self, state: State, calls: tuple[Points, ...]) -> bool:
         """Whether a fit to all calls but the last predicts that one better than a stream that never was fitted."""
