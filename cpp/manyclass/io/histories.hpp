@@ -29,7 +29,7 @@ struct HistoryRows {
 HistoryRows recency_rows(const Histories& histories, double decay);
 
 struct DecayTrial {
-  std::size_t fewest_told = 0, most_told = 0;  // sequences whose last items tell the decay; fewer than so many do not
+  std::size_t fewest_told = 0, most_told = 0;  // numbers of sequences whose last items choose the decay
   std::size_t most_counted = 0;                // items that are counted
   double shrinkage = 0;                        // of the counts, in rows
 };

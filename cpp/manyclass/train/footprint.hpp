@@ -25,20 +25,20 @@ struct Footprint {
   double of_model() const;
   // Of each row of a part.
   double of_row() const;
-  // All of them, with parts of so many rows.
+  // The bytes of the whole training where each part has `rows` rows.
   double total(std::int64_t rows) const;
-  // Below which nothing can be trained: few hashed features, and parts of so many rows.
+  // The bytes below which nothing can be trained: few hashed features, and `rows` rows in each part.
   double least(std::int64_t rows) const;
   // The rows of a part that there is room for; none or less: the model alone is too large.
   std::int64_t rows_within(double n_bytes) const;
-  // How many hashed features there is room for beside windows, of parts of so many rows at least.
+  // How many hashed features there is room for beside windows whose parts have at least `rows` rows.
   std::int64_t features_within(double n_bytes, std::int64_t rows) const;
   // The same with another number of features.
   Footprint with_features(std::int64_t n) const;
-  // The bytes that are needed for parts of at most so many rows.
+  // The bytes that are needed where parts have at most `rows` rows.
   double needed(std::int64_t rows, bool may_hash) const;
-  // The rows of a part, at most so many, and how many features there are to be after hashing, if they are to be hashed:
-  // where the model leaves no room for enough rows, and `may_hash`. Nothing where there is too little memory.
+  // How many rows a part has, at most `rows`, and how many features are left after hashing. Features are hashed where the
+  // model leaves no room for enough rows and `may_hash` allows it. Nothing is returned where there is too little memory.
   using Fit = std::pair<std::int64_t, std::optional<std::int64_t>>;
   std::optional<Fit> within(double n_bytes, std::int64_t rows, bool may_hash) const;
 };

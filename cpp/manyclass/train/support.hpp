@@ -18,8 +18,8 @@ struct OwnedSupport {
 // The pairs of a stored feature and a label that at least `min_count` rows of x have; a list of labels for each row.
 OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count);
 
-// How many weights rows meet in all, if features are met so often (`times`, one number for each feature) and a pair of a
-// feature and a class has a weight where at least so many rows have both: a sum for each of the `least` numbers of rows.
+// How many weights rows meet in all, where feature j is met times[j] times. For each number m in `least` there is a sum,
+// which counts the pairs of a feature and a class that at least m rows have.
 std::vector<std::int64_t> weights_met(const CsrView& x, const Excluded& labels, Index n_classes,
                                       std::span<const std::int64_t> times, std::span<const Index> least);
 

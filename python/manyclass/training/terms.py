@@ -51,10 +51,11 @@ from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
 from manyclass.weights.storage import UNMIXED, Mixture
 from manyclass.weights.weights import Weights
 
-# Rows are those of sequences where so many of those with several features come after another one. tmall-next has 3.1
-# rows a sequence, toys-next 6.6 and yelp-next 8.2: by whole sequences the first ends at 6.535 nats for 6.588 and an
-# accuracy of .138 for .122, the others .025 worse (bench/decisions.md). A row that more than MOST_NEXT may follow is
-# not known to have any of these. Of all rows about MOST_TOGETHER are held out at most: training lacks them.
+# Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another
+# row. Sequences are short below ROWS_OF_LONG rows. tmall-next has 3.1 rows a sequence, toys-next 6.6 and yelp-next 8.2:
+# by whole sequences the first ends at 6.535 nats for 6.588 and an accuracy of .138 for .122, the others .025 worse
+# (bench/decisions.md). Where more than MOST_NEXT rows may follow a row, it is not known which of them does, and none is
+# taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
 LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
