@@ -35,8 +35,8 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
-from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
+from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import is_texts
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name

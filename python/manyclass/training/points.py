@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data
-from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
+from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import core_plan, core_state, first_carried
@@ -385,6 +385,7 @@ def fit_points(
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
 HEAD_RECALL = 0.8
+TUNE_ROWS = 256  # rows that the number of probes is chosen by
 
 
 class HeadSearch:
@@ -420,7 +421,7 @@ class HeadSearch:
         if isinstance(self._x, sp.csr_array):
             weights.top_wrong(self._x, self._labels, self._heads, self._n_threads, scale)
             return
-        rows = class_rows(weights, self._has_intercept, scale)
+        rows = class_rows(weights.coef, weights.intercept if self._has_intercept else None, scale)
         if self._index is None:
             self._index = SphericalClusterIndex(n_jobs=self._n_threads, random_state=self._seed).fit(rows)
         else:

@@ -5,6 +5,7 @@ A number of a mapped array that is not finite is found where it reaches a score.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Matrix = sp.csr_array | Floats
 Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
+# Rows and a number of classes to the positions, values and standard errors of the best ones.
+Best = Callable[[Matrix, int], tuple[Ids, Floats, Doubles]]
 
 NO_FLOATS = np.zeros(0, dtype=np.float32)
 NO_DOUBLES = np.zeros(0)
