@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.utils import Tags
 
 from manyclass.checks import check_flag, check_number, n_threads_from
@@ -144,7 +143,7 @@ class SoftmaxPlanner(Planner):
         points, scaling = scaled_for_call(state, points, scales=scales, centre=bool(asked["fit_intercept"]))
         falls = call.may_fall(asked)
         choice = Choice(own, chosen, facts_of(points), timed=not begins_fit, by_steps=True, goes_on=falls)
-        planned = plan_points(choice, points.labels.ids)
+        planned = plan_points(choice, points.x, points.labels.ids)
         if open_alpha:
             planned = replace(planned, params={**planned.params, "alpha": 0.0})
         return PlannedCall(planned, points, scaling)
@@ -193,14 +192,14 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
     if linear_model(choice.chosen).get_params()["scaling"] == "standard":
         scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=r)
     x = points.x if scaling is None else scaling.apply(points.x)
-    linear = as_linear(choice, x)
+    linear = as_linear(choice, None if scaling is None else x)
     if linear["solver"].name == "lbfgs":
-        planned = plan_full_passes(linear, labels, r)
+        planned = plan_full_passes(linear, x, labels, r)
     else:
-        planned = plan_points(linear, labels, r, asked.tried_rates, ridge=not rival)
+        planned = plan_points(linear, x, labels, r, asked.tried_rates, ridge=not rival)
     if rival:
         assert asked.loss_of_fit is not None
-        is_linear, planned = plan_of_winner(choice, linear, points, planned, asked.loss_of_fit)
+        is_linear, planned = plan_of_winner(choice, linear, points, x, planned, asked.loss_of_fit)
         if not is_linear:
             return _trained(choice, planned, points, watch)
     first = First(asked.start, heads)
@@ -500,9 +499,8 @@ def _tried_rates(parameters: Parameters, x: Matrix, labels: Ids, weights: Double
 
 def _loss_of_fit(parameters: Parameters, sample: Sample, classes: NDArray[Any]) -> float:
     """Fit, and return the log-loss on rows held out, in nats; infinite where the fit ended early."""
-    model = clone(SoftmaxClassifier(**parameters))
-    quietly(lambda: model.fit(sample.x, classes[sample.labels], sample_weight=sample.weights))
-    if model.n_iter_ < model.resolved_params_.get("max_iter", model.max_iter):
+    planner = SoftmaxClassifier(**parameters)._plans()
+    state = quietly(lambda: planner._fitted(sample.points(classes)))
+    if len(state.curve) < state.told.params.get("max_iter", parameters["max_iter"]):
         return np.inf
-    loss = model.evaluate(sample.x_out, classes[sample.labels_out], sample_weight=sample.weights_out)["log_loss"]
-    return float(loss) if np.isfinite(loss) else np.inf
+    return sample.loss_of(state.weights, n_threads_from(parameters["n_jobs"]))

@@ -319,7 +319,7 @@ def settle(
         scaling = FeatureScaling.of(x, centre=bool(own["fit_intercept"]), weights=points.weights)
         x = scaling.apply(x)
     choice = Choice(own, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
-    settled = plan_points(choice, points.labels.ids, points.weights)
+    settled = plan_points(choice, x, points.labels.ids, points.weights)
     points_plan: Any = settled.plan
     if own.is_auto("alpha") and not settled.alpha_path and x.shape[0] < n_rows_of_all:
         alpha = points_plan.alpha * x.shape[0] / n_rows_of_all
