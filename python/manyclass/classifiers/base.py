@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from manyclass.checks import check_flag, check_number, checked_random, did_you_mean, n_threads_from
+from manyclass.checks import check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
@@ -47,11 +47,12 @@ from manyclass.classifiers.streams import (
     FOR_STREAMS,
     Part,
     Parts,
-    is_stream,
+    is_part,
     refuse,
     train_once,
     within_memory,
 )
+from manyclass.datasets.stream import Stream
 from manyclass.labels import find_positions
 from manyclass.parts import Parameters
 from manyclass.training.blend import mean_log_loss
@@ -322,31 +323,20 @@ def _is_time_to_fit(calls: tuple[Points, ...]) -> bool:
     return len(calls) > 0 and n_rows >= FEWEST_TO_FIT and (len(calls) == 1 or n_rows >= GROWTH * len(calls[0].labels))
 
 
-def _check_loop_numbers(parameters: Mapping[str, Any]) -> None:
+def _check_loop_numbers(parameters: Parameters) -> None:
     """Check the numbers among the parameters of an estimator with a training loop."""
     numbers = {"n_negatives": 1, "max_iter": 1}
     for name, low in numbers.items():
-        _check_open(parameters, name, low=low, integer=True)
-    _check_open(parameters, "learning_rate", "grid", low=0, open_low=True)
+        parameters.check_open(name, low=low, integer=True)
+    parameters.check_open("learning_rate", "grid", low=0, open_low=True)
     if "alpha" in parameters:
-        _check_open(parameters, "alpha", low=0)
+        parameters.check_open("alpha", low=0)
     if "dim" in parameters:
-        _check_open(parameters, "dim", low=1, high=1 << 20, integer=True)
+        parameters.check_open("dim", low=1, high=1 << 20, integer=True)
     n_threads_from(parameters["n_jobs"])
     checked_random(parameters["random_state"])
     if not isinstance(parameters["verbose"], bool | np.bool_):
         check_number("verbose", parameters["verbose"])
-
-
-def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: Any) -> None:
-    value = parameters[name]
-    if isinstance(value, str):
-        if value not in ("auto", *words):
-            *most, last = ("a number", *map(repr, ("auto", *words)))
-            hint = did_you_mean(value, ("auto", *words))
-            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{hint}")
-        return
-    check_number(name, value, **rule)
 
 
 def facts_of(points: Points) -> Facts:
@@ -383,6 +373,17 @@ Hashing = FeatureHash | None
 
 # What looks on while `fit` makes its passes, as it was given: callback, max_seconds, checkpoint, every and resume.
 Looks = tuple[Callback | None, float | None, PathLike | None, str | int, bool]
+
+
+def is_stream(X: Any, y: Any) -> bool:
+    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
+    if isinstance(X, Stream) and y is not None:
+        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
+    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
+        return False
+    if isinstance(X, Sequence):
+        return len(X) > 0 and isinstance(X[0], tuple) and is_part(X[0])
+    return isinstance(X, Iterable)
 
 
 class LinearClassifier(Answers):
