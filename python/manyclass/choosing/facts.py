@@ -43,12 +43,15 @@ class Lengths:
         """Measure rows."""
         squares, values = row_norms_sq(x), x.data if isinstance(x, sp.csr_array) else x.ravel()
         total = float(np.einsum("i,i->", values, values, dtype=np.float64))
+        sizes = values if values.min(initial=0) >= 0 else np.abs(values)  # most data need no copy
+        with np.errstate(over="ignore"):  # of the two squares in the middle
+            median = float(np.median(squares))
         return cls(
             min(max(float(squares.mean(dtype=np.float64)), TINY), float(np.finfo(np.float64).max)),
             # A norm that single precision does not hold counts as that of its largest number.
-            min(float(np.median(squares)), float(np.finfo(np.float32).max) ** 2),
+            min(median, float(np.finfo(np.float32).max) ** 2),
             max(total / x.shape[0], TINY),
-            max(float(np.abs(values).sum(dtype=np.float64)) / x.shape[0], TINY),
+            max(float(sizes.sum(dtype=np.float64)) / x.shape[0], TINY),
         )
 
 
