@@ -13,6 +13,7 @@ from sklearn.utils import Tags
 from manyclass.checks import check_flag, check_number, n_threads_from
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
+from manyclass.choosing.facts import Facts
 from manyclass.choosing.planning import as_linear, plan_full_passes, plan_of_winner, plan_points, plan_with_one_model
 from manyclass.choosing.plans import BATCH_SOLVERS, linear_model, part_of
 from manyclass.choosing.rules import Choice, training
@@ -100,7 +101,7 @@ class SoftmaxPlanner(Planner):
         chosen, facts = own.check(), facts_of(points)
         kind = self._kind(Choice(self.parameters, self.check(), facts, by_steps=True), state)
         if kind == "points":
-            return own._plan_linear(self.parameters, state, points, call)
+            return own._plan_linear(self.parameters, state, points, call, facts)
         if kind in ("sparse", "hybrid"):
             refuse_starts(call.new_classes, kind)
         if kind == "hybrid" and state is not None and state.history.n_labels:
@@ -130,7 +131,9 @@ class SoftmaxPlanner(Planner):
             )
         return there
 
-    def _plan_linear(self, asked: Parameters, state: State | None, points: Points, call: Call) -> PlannedCall:
+    def _plan_linear(
+        self, asked: Parameters, state: State | None, points: Points, call: Call, facts: Facts
+    ) -> PlannedCall:
         """A linear model of one label a row, by parameters that are resolved; `asked` are those that were given."""
         own, chosen = self.parameters, self.check()
         model, begins_fit = linear_model(chosen), state is None and call.of_fit is not None
@@ -140,13 +143,15 @@ class SoftmaxPlanner(Planner):
         if open_alpha:  # what a part would want is more than all rows do
             own = own.changed(alpha=0.0)
         scales = model.get_params()["scaling"] == "standard"
-        points, scaling = scaled_for_call(state, points, scales=scales, centre=bool(asked["fit_intercept"]))
+        scaled, scaling = scaled_for_call(state, points, scales=scales, centre=bool(asked["fit_intercept"]))
         falls = call.may_fall(asked)
-        choice = Choice(own, chosen, facts_of(points), timed=not begins_fit, by_steps=True, goes_on=falls)
-        planned = plan_points(choice, points.x, points.labels.ids)
+        if scaled.x is not points.x:
+            facts = Facts.of(scaled.x, scaled.n_classes)
+        choice = Choice(own, chosen, facts, timed=not begins_fit, by_steps=True, goes_on=falls)
+        planned = plan_points(choice, scaled.x, scaled.labels.ids)
         if open_alpha:
             planned = replace(planned, params={**planned.params, "alpha": 0.0})
-        return PlannedCall(planned, points, scaling)
+        return PlannedCall(planned, scaled, scaling)
 
 
 def stepwise(chosen: Chosen) -> Chosen:
