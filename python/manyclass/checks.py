@@ -338,6 +338,15 @@ def as_they_are(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] |
     return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
+def is_texts(X: Any) -> bool:
+    """Whether X is a list, an array or a column of str, by its first item, or a str, which `transform` refuses."""
+    if isinstance(X, list | tuple | str):
+        return len(X) > 0 and isinstance(X[0], str)
+    if getattr(X, "ndim", 0) != 1 or sp.issparse(X) or len(X) == 0:
+        return False
+    return isinstance(next(iter(X)), str)
+
+
 def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
     """Return X as float32 CSR with sorted, distinct int32 columns and int64 row pointers; duplicates are summed.
 

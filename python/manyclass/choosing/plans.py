@@ -508,7 +508,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
     rate = float(given.take("learning_rate"))
     plan = PairsPlan(
         loss=REDUCTIONS[reduction],
-        offset=OFFSET * choice.facts.mean_square_of_values,
+        offset=OFFSET * choice.facts.lengths.mean_square_of_values,
         rounding=ROUNDING,
         min_count=int(of_model.take("min_count")),
         prune=float(of_model.take("prune")),

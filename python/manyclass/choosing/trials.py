@@ -24,17 +24,17 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.checks import made_once
 from manyclass.choosing import costs, figures
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.facts import Facts, Lengths
 from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
 from manyclass.training.core_training import Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.pairs import OFFSET, fit_pairs
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Schedule
+from manyclass.training.plan import AnyPlan, Labels, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start
-from manyclass.training.state import Points, Told
+from manyclass.training.state import Features, Points, Told
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -212,6 +212,12 @@ class Sample:
         """How many they are."""
         return len(self.classes)
 
+    def points(self, classes: NDArray[Any]) -> Points:
+        """Return the rows to train on as the points of a fit, their classes being called by these names."""
+        n_rows, n_features = self.x.shape
+        given = (self.x, Labels.single(self.labels), classes, Features(n_features, None))
+        return Points(*given, weights=self.weights, n_given=n_rows)
+
     @classmethod
     def of(
         cls,
@@ -377,7 +383,7 @@ def best_ridge(
     tried: dict[float, float] = {}
     if sample is None:
         return plan.alpha, tried
-    unit = Facts.of(x, facts.n_classes).mean_square
+    unit = Lengths.of(x).mean_square
     cost, size = sample.cost(plan, facts), (len(sample.labels), sample.n_classes, plan.max_iter)
     for number, ridge in enumerate(figures.RIDGES, 1):
         trial = replace(plan, alpha=ridge * unit)

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
-from manyclass.checks import as_they_are, canonical_csr, outer_level, validated_data
-from manyclass.datasets.text import TextVectorizer, is_texts
+from manyclass.checks import as_they_are, canonical_csr, is_texts, outer_level, validated_data
+from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import (
     BINARIZER,
     as_labels,

@@ -38,7 +38,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
-from manyclass.datasets import Stream
+from manyclass.datasets.stream import Stream
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
 from manyclass.training.incremental import Call, Kept, KeptRows

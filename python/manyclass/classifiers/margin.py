@@ -16,10 +16,9 @@ from manyclass.choosing.plans import batches_plan, planned, told_batches
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import stated
-from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.base import Asked, LabelClassifier, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.data import Encoder
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.models import MODELS

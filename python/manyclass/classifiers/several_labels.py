@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
@@ -16,11 +16,15 @@ from manyclass.checks import check_choice, check_number, csr_parts, n_threads_fr
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.data import by_name, indicator_lists
 from manyclass.labels import Unseen, check_targets
-from manyclass.training.calibration import label_log_losses
-from manyclass.training.state import State
+from manyclass.training.calibration import Calibration, label_log_losses
+from manyclass.training.state import Points, State
 from manyclass.training.weighting import checked_weights, weights_left
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
+
+# A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
+# below ROWS_CELLS, which takes a part of the time of a pass.
+MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 
 
 class LabelAnswers(Answers):
@@ -206,3 +210,41 @@ def class_vectors(model: Answers) -> Floats:
     if weights.kind == "pairs":
         raise ValueError("a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'")
     return np.asarray(weights.class_rows if weights.has_phi else weights.coef)
+
+
+def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bool) -> float | None:
+    """Return the threshold that gives some rows as many labels as they have; None if `n_labels` each fit better.
+
+    With `log_odds` e^z is a probability but for its normaliser.
+    """
+    weights, n_labels, calibration = state.weights, state.n_labels, state.calibration
+    n_classes = weights.n_classes
+    n_some = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
+    rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
+    x, labels = points.x[rows], points.labels.of(rows)
+    best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
+    values: NDArray[np.floating[Any]] = log_p
+    probable = log_odds or calibration is not None
+    if not probable:
+        values = log_p + weights.log_normalizers(x, n_threads)[:, np.newaxis]
+    right = _ranking.hits(labels.indptr, labels.ids, best)
+    r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
+    n_true = float(np.diff(labels.indptr) @ r[:, 0])  # all counts are of weighted rows
+    order = np.argsort(-values, axis=None, kind="stable")
+    ordered = values.ravel()[order]
+    last = int(np.searchsorted(np.cumsum(np.broadcast_to(r, values.shape).ravel()[order]), n_true))
+    if last + 1 >= ordered.size or not np.isfinite(ordered).all():
+        return None
+    limit = (float(ordered[last]) + float(ordered[last + 1])) / 2
+    above = values > limit
+    above[:, 0] = True
+    # F = 2 |right and found| / (|found| + |true|), over all rows together.
+    of_threshold = (r * (right & above)).sum() / ((r * above).sum() + n_true)
+    of_count = (r * right[:, :n_labels]).sum() / (n_labels * r.sum() + n_true)
+    if of_threshold <= of_count:
+        return None
+    return _stated(limit, calibration) if probable else limit
+
+
+def _stated(limit: float, calibration: Calibration | None) -> float:
+    return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))

@@ -33,11 +33,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
+from manyclass.checks import is_texts
 from manyclass.choosing import figures
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
-from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
-from manyclass.datasets.text import is_texts
+from manyclass.datasets.stream import Stream
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
@@ -55,18 +55,8 @@ PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
 
 
-def is_stream(X: Any, y: Any) -> bool:
-    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
-    if isinstance(X, Stream) and y is not None:
-        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
-    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
-        return False
-    if isinstance(X, Sequence):
-        return len(X) > 0 and isinstance(X[0], tuple) and _is_part(X[0])
-    return isinstance(X, Iterable)
-
-
-def _is_part(item: Any) -> bool:
+def is_part(item: Any) -> bool:
+    """Whether an item of X is a part of a stream: rows and their labels, and weights or not."""
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         return False
     X = item[0]
@@ -103,7 +93,7 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Part, NDArray[np.in
             numbers: NDArray[np.int64] | None = None
             if isinstance(X, Stream):
                 *given, numbers = given
-            if not _is_part(given):
+            if not is_part(given):
                 raise TypeError(
                     f"part {place} of X is {_shortly(given)}; it must be (X, y) or (X, y, sample_weight), X a matrix "
                     "or a list of texts"

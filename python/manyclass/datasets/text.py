@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_flag, check_number, outer_level
+from manyclass.checks import check_choice, check_flag, check_number, is_texts, outer_level
 
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
 _WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -354,15 +354,6 @@ def _warn_of_scripts(texts: Sequence[str]) -> None:
             UserWarning,
             stacklevel=outer_level(),
         )
-
-
-def is_texts(X: Any) -> bool:
-    """Whether X is a list, an array or a column of str, by its first item, or a str, which `transform` refuses."""
-    if isinstance(X, list | tuple | str):
-        return len(X) > 0 and isinstance(X[0], str)
-    if getattr(X, "ndim", 0) != 1 or sparse.issparse(X) or len(X) == 0:
-        return False
-    return isinstance(next(iter(X)), str)
 
 
 def checked_documents(documents: Iterable[str]) -> list[str]:

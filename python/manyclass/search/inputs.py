@@ -1,4 +1,4 @@
-"""Checks on rows, queries, ids and exclusions that a caller passes to an index."""
+"""Rows and queries of an index: checks on what a caller passes, and those that a model's weights and points become."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import canonical_csr, checked_ids, csr_parts, id_lists
 from manyclass.datasets.csr import is_sparse
+from manyclass.weights.arrays import Floats, Matrix
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
 Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
@@ -139,3 +140,31 @@ def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
         given = sp.csr_array(given, copy=True)
         given.eliminate_zeros()
     return _lists("Y", given, n, n_rows)
+
+
+# Of a model's weights
+
+
+def class_rows(coef: Floats, intercept: Floats | None, scale: Floats | None = None) -> Floats:
+    """Return a dense row of weights, times `scale`, and of the intercept, if any, for each class, less their mean.
+
+    The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
+    rows cluster better."""
+    rows = np.empty((coef.shape[0], coef.shape[1] + (intercept is not None)), dtype=np.float32)
+    rows[:, : coef.shape[1]] = coef
+    if scale is not None and len(scale):
+        rows[:, : coef.shape[1]] *= scale[:, np.newaxis]
+    if intercept is not None:
+        rows[:, -1] = intercept
+    rows -= rows.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return rows
+
+
+def queries(x: Matrix, n_columns: int) -> Matrix:
+    """Return points as queries for rows of `class_rows`: with a feature of ones where these have an intercept."""
+    if x.shape[1] == n_columns:
+        return x
+    ones = np.ones((x.shape[0], 1), dtype=np.float32)
+    if isinstance(x, sp.csr_array):
+        return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
+    return np.concatenate([x, ones], axis=1)

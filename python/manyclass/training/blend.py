@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
-from manyclass.weights.storage import NO_OWN, Mixture
+from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture, as_csr
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more

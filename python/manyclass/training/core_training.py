@@ -21,13 +21,14 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_number
-from manyclass.training.checkpoint import Arrays, Checkpoints, Saved, Stage
+from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.passes import drive, warn_user
 from manyclass.training.plan import FullBatchPlan, Labels, Plan
 from manyclass.training.squares import Squares
 from manyclass.training.validation import UNUSED_SCALE, Validation
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
 

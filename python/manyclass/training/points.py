@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data
-from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
+from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import core_plan, core_state, first_carried
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
@@ -29,6 +28,7 @@ from manyclass.training.seen import Carried, Seen
 from manyclass.training.squares import alike
 from manyclass.training.start import Start, carried_at
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
@@ -385,6 +385,7 @@ def fit_points(
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
 HEAD_RECALL = 0.8
+TUNE_ROWS = 256  # rows that the number of probes is chosen by
 
 
 class HeadSearch:
@@ -420,7 +421,7 @@ class HeadSearch:
         if isinstance(self._x, sp.csr_array):
             weights.top_wrong(self._x, self._labels, self._heads, self._n_threads, scale)
             return
-        rows = class_rows(weights, self._has_intercept, scale)
+        rows = class_rows(weights.coef, weights.intercept if self._has_intercept else None, scale)
         if self._index is None:
             self._index = SphericalClusterIndex(n_jobs=self._n_threads, random_state=self._seed).fit(rows)
         else:

@@ -183,6 +183,18 @@ class Points:
         """K."""
         return len(self.classes)
 
+    @property
+    def feature_squares(self) -> Doubles:
+        """Sums of the features' squares, and the number of points, see `Squares.features`: (n_features + 1,)."""
+        w = np.ones(self.x.shape[0]) if self.weights is None else self.weights
+        if isinstance(self.x, sp.csr_array):
+            rows = np.repeat(w, np.diff(self.x.indptr))
+            squares = np.square(self.x.data, dtype=np.float64) * rows
+            sums = np.bincount(self.x.indices, squares, minlength=self.x.shape[1])
+        else:
+            sums = np.einsum("i,ij,ij->j", w, self.x, self.x, dtype=np.float64)
+        return np.append(sums, w.sum())
+
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points, with increasing numbers where some are texts of classes."""
         return replace(

@@ -47,8 +47,7 @@ from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_classes, taken
-from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
-from manyclass.weights.storage import UNMIXED, Mixture
+from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture, as_csr
 from manyclass.weights.weights import Weights
 
 # Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another

@@ -207,7 +207,7 @@ def _begin_linear(
     told, held = Told(_told_rate(found), best_iter=len(found.curve)), watch.validation
     if held is not None:
         told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
-    squares = Squares.of_features(points.x, points.weights)
+    squares = Squares(features=points.feature_squares)
     return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, told=told)
 
 
@@ -292,7 +292,7 @@ def _points_go_on(
         weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
     carried = None if call.kept is None else call.kept.of(points.rows)
-    features = Squares.of_features(points.x, points.weights).features
+    features = points.feature_squares
     squares = _squares_of_call(plan, weights, points, features, before)
     each = _each_by_curvature(plan)
     rate: float | None = None

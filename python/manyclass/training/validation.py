@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number
-from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)

@@ -16,16 +16,20 @@ from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_DOUBLES,
     NO_FLOATS,
+    NO_IDS,
+    NOTHING,
+    UNMIXED,
+    Codes,
     Doubles,
     Floats,
     Ids,
     Matrix,
+    StoredWeights,
     aligned_zeros,
     as_csr,
     check_maps,
     padded,
 )
-from manyclass.weights.storage import NO_IDS, NOTHING, UNMIXED, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 

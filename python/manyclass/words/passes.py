@@ -15,8 +15,8 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number, made_once
-from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.weights.arrays import LINE, Doubles, Floats, aligned_zeros
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.objectives import Index, Objective
 

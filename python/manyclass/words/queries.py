@@ -16,8 +16,7 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.exceptions import NotFittedError
 
 from manyclass.checks import check_number
-from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Doubles, Floats
-from manyclass.weights.storage import Codes
+from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Codes, Doubles, Floats
 from manyclass.weights.weights import core_rows
 from manyclass.words.files import Pairs, load_analogies, load_word_pairs, write_word2vec
 
