@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "manyclass/core/simd.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
 
 namespace manyclass {
@@ -26,14 +27,16 @@ ShrinkingGains shrinking_gains(std::span<const float> scores, std::span<const fl
     return log_sum_exp(z);
   };
   ShrinkingGains gains{std::vector<double>(factors.size()), std::vector<double>(factors.size())};
-  for (std::size_t i = 0; i < n; ++i) {
-    const double now = loss(i, 1);
-    for (std::size_t f = 0; f < factors.size(); ++f) {
-      const double gain = now - loss(i, factors[f]);
-      gains.sums[f] += gain;
-      gains.squares[f] += gain * gain;
+  run_with(best_isa(), [&] {
+    for (std::size_t i = 0; i < n; ++i) {
+      const double now = loss(i, 1);
+      for (std::size_t f = 0; f < factors.size(); ++f) {
+        const double gain = now - loss(i, factors[f]);
+        gains.sums[f] += gain;
+        gains.squares[f] += gain * gain;
+      }
     }
-  }
+  });
   return gains;
 }
 
