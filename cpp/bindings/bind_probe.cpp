@@ -6,6 +6,7 @@
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/exact/shrinking.hpp"
+#include "manyclass/train/class_means.hpp"
 #include "manyclass/train/continuing.hpp"
 #include "manyclass/train/iterate_average.hpp"
 #include "manyclass/train/probe.hpp"
@@ -117,9 +118,50 @@ void bind_continuing(py::module_& m) {
       .def("put", &CarriedRows::put, "rows"_a, "which"_a, "values"_a);
 }
 
+LabelledPoints labelled(const Matrix<const float>& x, std::span<const Index> labels, std::span<const double> weights) {
+  return {dense_view(x), labels, weights};
+}
+
+void bind_class_means(py::module_& m) {
+  const auto x = "x"_a, labels = "labels"_a, weights = "weights"_a, counts = "counts"_a, means = "means"_a;
+  m.def(
+      "class_means",
+      [](const Matrix<const float>& data, std::span<const Index> y, std::size_t n_classes, std::span<const double> r) {
+        auto of_counts = empty_array<double>(n_classes);
+        auto centre = empty_array<float>(data.width());
+        Array<float> of_means({n_classes, data.width()});
+        const ClassMeans out{mutable_view(of_counts), mutable_view(centre), mutable_view(of_means)};
+        released([&] { class_means(labelled(data, y, r), out); });
+        return std::tuple(of_counts, centre, of_means);
+      },
+      x, labels, "n_classes"_a, weights);
+  m.def(
+      "within_classes",
+      [](const Matrix<const float>& data, std::span<const Index> y, std::span<const double> r, Rows rows,
+         std::span<double> n, std::span<float> centre, std::span<float> of_classes) {
+        Array<double> found({rows.size(), data.width()});
+        const std::span<double> out = mutable_view(found);
+        released([&] { within_classes(labelled(data, y, r), rows, {n, centre, of_classes}, out); });
+        return found;
+      },
+      x, labels, weights, "rows"_a, counts, "centre"_a, means);
+  m.def(
+      "shrink_means",
+      [](std::span<const double> n, std::span<const double> variances, const Matrix<float>& of_classes) -> py::object {
+        Array<float> coef({of_classes.rows, of_classes.cols});
+        auto offset = empty_array<double>(n.size());
+        const std::span<float> out = mutable_view(coef);
+        const std::span<double> of_offset = mutable_view(offset);
+        const bool any = released([&] { return shrink_means(n, variances, of_classes.data, out, of_offset); });
+        return any ? py::object(py::make_tuple(coef, offset)) : py::none();
+      },
+      counts, "variances"_a, means);
+}
+
 }  // namespace
 
 void bind_probe(py::module_& m) {
+  bind_class_means(m);
   bind_averages(m);
   bind_trials(m);
   bind_continuing(m);

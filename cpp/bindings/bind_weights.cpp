@@ -8,9 +8,9 @@
 #include "bindings/bound_weights.hpp"
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/evaluate/calibration.hpp"
 #include "manyclass/evaluate/tiles.hpp"
 #include "manyclass/evaluate/weights.hpp"
+#include "manyclass/utility/calibration.hpp"
 #include "manyclass/utility/model.hpp"
 
 namespace manyclass {

@@ -746,6 +746,28 @@ class DrawnDescent:
 
 # bind_label_sets
 
+def label_hits(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], predicted: NDArray[np.int32]
+) -> NDArray[np.bool_]: ...
+def twice_predicted(predicted: NDArray[np.int32]) -> tuple[int, int]: ...
+def ranking_means(
+    measure: str,
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    places: NDArray[np.int64],
+) -> NDArray[np.float64]: ...
+def ranking_shares(
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    places: NDArray[np.int64],
+    gains: NDArray[np.float64],
+) -> NDArray[np.float64]: ...
+def labels_covered(predicted: NDArray[np.int32], places: NDArray[np.int64], n_labels: int) -> list[int]: ...
+def best_of_rows(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], scores: NDArray[np.float64], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 def best_but(
     *,
     rows: NDArray[np.int32],
@@ -1367,6 +1389,21 @@ class Probe:
     def least_rise(self) -> float: ...
     looks: dict[int, tuple[float, float]]
 
+def class_means(
+    x: NDArray[np.float32], labels: NDArray[np.int32], n_classes: int, weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float32]]: ...
+def within_classes(
+    x: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    counts: NDArray[np.float64],
+    centre: NDArray[np.float32],
+    means: NDArray[np.float32],
+) -> NDArray[np.float64]: ...
+def shrink_means(
+    counts: NDArray[np.float64], variances: NDArray[np.float64], means: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None: ...
 def pass_seconds(n_points: int, n_stored: int, n_met: int) -> float: ...
 def averaged_passes(
     n_passes: int, averages: bool, suffix: bool, n_weights: int, of_a_pass: float
@@ -1389,8 +1426,10 @@ def write_mean_iterate(
 ) -> None: ...
 
 class StepWalk:
-    exponents: list[int]
-    losses: list[float]
+    @property
+    def exponents(self) -> list[int]: ...
+    @property
+    def losses(self) -> list[float]: ...
     def __init__(self, first: list[int], lowest: int, highest: int) -> None: ...
     def next(self) -> int | None: ...
     def tell(self, loss: float) -> None: ...

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-import manyclass.metrics._ranking as _ranking
+from manyclass import _core
 from manyclass.checks import check_flag, check_number, checked_random, did_you_mean, n_threads_from
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
@@ -301,7 +301,7 @@ class Planner(ABC):
         probable = self.trains_log_odds or calibration is not None
         if not probable:
             values = log_p + weights.log_normalizers(x, n_threads)[:, np.newaxis]
-        right = _ranking.hits(labels.indptr, labels.ids, best)
+        right = _core.label_hits(labels.indptr, labels.ids, best)
         r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
         n_true = float(np.diff(labels.indptr) @ r[:, 0])  # all counts are of weighted rows
         order = np.argsort(-values, axis=None, kind="stable")

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
-import manyclass.metrics._ranking as _ranking
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.answers import Answers
@@ -175,7 +174,7 @@ def _lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
 def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:
     """P@k over weighted rows, for each k."""
     indptr, ids, _ = csr_parts(lists)
-    right = _ranking.hits(indptr, ids, best)
+    right = _core.label_hits(indptr, ids, np.ascontiguousarray(best))
     return np.array([np.average(right[:, :k].mean(axis=1), weights=weights) for k in ks])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-import manyclass.metrics._ranking as _ranking
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.labels import as_labels, find_positions, joined_labels, sorted_classes
 
@@ -164,11 +164,9 @@ def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | N
     _require_rows(given.shape, truth)
     _require_between("predicted", given, -1, MOST_LABELS if n_labels is None else n_labels)
     first = np.ascontiguousarray(given[:, :k], dtype=np.int32)
-    ordered = np.sort(first, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    if twice.any():
-        i, j = np.argwhere(twice)[0]
-        raise ValueError(f"predicted has the label {ordered[i, j]} twice in row {i}; each counts once")
+    label, row = _core.twice_predicted(first)
+    if label >= 0:
+        raise ValueError(f"predicted has the label {label} twice in row {row}; each counts once")
     return first
 
 
@@ -180,7 +178,7 @@ def _best_of_csr(scores: Any, k: int, n_labels: int | None) -> NDArray[np.int32]
     if np.isnan(values).any():
         raise ValueError("predicted holds NaN; scores must be numbers")
     k = min(k, S.shape[1])  # the places behind are empty
-    best, _ = _ranking.best_of_rows(S.indptr.astype(np.int64), S.indices.astype(np.int32), values, k)
+    best, _ = _core.best_of_rows(S.indptr.astype(np.int64), S.indices.astype(np.int32), values, k)
     return best
 
 

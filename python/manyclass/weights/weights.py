@@ -150,7 +150,7 @@ class Weights(StoredWeights):
         """Return the temperature, the offset, and the mean log-losses without and with them.
 
         Labels of row i are ids[indptr[i]:indptr[i + 1]]: one, of utilities with this noise, or several without one;
-        evaluate/calibration.hpp of the core has the rules.
+        utility/calibration.hpp of the core has the rules.
         """
         given: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
         found: tuple[float, float, float, float] = self._answers("calibration", X, n_threads, **given)

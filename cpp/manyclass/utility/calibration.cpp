@@ -1,5 +1,5 @@
 // See calibration.hpp.
-#include "manyclass/evaluate/calibration.hpp"
+#include "manyclass/utility/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -72,7 +72,7 @@ class ScaledLosses {
     double sum = 0, total = 0;
     each([&](std::size_t first, std::span<const float> scores) {
       scaled_.resize(scores.size());
-      constexpr float most = 0x1p126F;  // so that differences of two are finite, see tiles.hpp
+      constexpr float most = 0x1p126F;  // so that differences of two are finite, see evaluate/tiles.hpp
       const auto f = static_cast<float>(factor);
       for (std::size_t k = 0; k < scores.size(); ++k) scaled_[k] = std::clamp(scores[k] * f, -most, most);
       losses_.assign(scores.size() / rows_.n_classes, 0.0);

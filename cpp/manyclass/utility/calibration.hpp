@@ -1,7 +1,7 @@
 // Calibrated probabilities: the numbers of least log-loss on rows that a model was not fitted on.
 //
 // Of one label a row it is the temperature T that scores are divided by. The log-loss is convex in 1/T under every noise
-// of the utilities with a log-concave density. Of several labels it is T and an offset c, see label_odds.hpp; labels are
+// of the utilities with a log-concave density. Of several labels it is T and an offset c, see evaluate/label_odds.hpp; labels are
 // counted by a histogram, so that the rows are scored once.
 #pragma once
 
