@@ -105,3 +105,40 @@ def test_losses_at_zero_are_those_of_scores_that_are_all_alike(seed):
         assert _core.loss_at_zero(name, indptr, n_classes, r) == pytest.approx(expected, rel=1e-5), name
     with pytest.raises(ValueError, match="loss is 'hinge'"):
         _core.loss_at_zero("hinge", indptr, n_classes, r)
+
+
+def test_weights_shrink_where_the_best_factor_is_beyond_chance(seed):
+    rng = np.random.default_rng(seed)
+    factors, gains = np.array([0.5, 0.7, 0.9]), rng.normal(size=(50, 3)) * 0.1
+    sums, squares = gains.sum(axis=0), (gains**2).sum(axis=0)
+    best = int(sums.argmax())
+    error = gains[:, best].std() / np.sqrt(50)
+    expected = factors[best] if gains[:, best].mean() > 2 * error else 1
+    assert _core.best_shrinking(sums, squares, factors, 50) == expected
+    clear = gains + 1  # ten standard deviations above 0
+    assert _core.best_shrinking(clear.sum(axis=0), (clear**2).sum(axis=0), factors, 50) == factors[best]
+    with pytest.raises(ValueError, match="there must be sums and squares of each factor"):
+        _core.best_shrinking(sums[:2], squares, factors, 50)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_balanced_classes_have_the_same_weight_together(weighted, seed):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 5, 40).astype(np.int32)
+    labels[labels == 3] = 2
+    r = rng.random(40) if weighted else np.zeros(0)
+    of_classes = _core.balanced_weights(labels, 6, r)
+    each = r if weighted else np.ones(40)
+    found = np.bincount(labels, each * of_classes[labels], 6)
+    n_present = len(np.unique(labels))
+    np.testing.assert_allclose(found[found > 0], each.max() * (each / each.max()).sum() / n_present, rtol=1e-12)
+    assert of_classes[[3, 5]].tolist() == [0, 0]
+    assert np.isfinite(_core.balanced_weights(labels, 6, np.full(40, 1e308))).all()
+
+
+def test_shares_of_classes_are_above_0_and_below_1():
+    labels = np.array([0, 0, 0, 2], np.int32)
+    assert _core.class_shares(labels, 3, 4, np.zeros(0)).tolist() == [0.75, 0.125, 0.25]
+    assert _core.class_shares(labels[:3], 2, 3, np.zeros(0)).tolist() == pytest.approx([2.5 / 3, 0.5 / 3])
+    with pytest.raises(ValueError, match="a label is out of range"):
+        _core.class_shares(labels, 2, 4, np.zeros(0))

@@ -365,3 +365,35 @@ def test_labels_of_any_type_are_judged_as_their_numbers_are(kind, seed):
     for measure in (metrics.precision_at_k, metrics.recall_at_k, metrics.ndcg_at_k, metrics.mrr_at_k):
         assert measure(as_named, named, 5) == measure(several, predicted, 5)
     assert metrics.coverage_at_k(named, 12, 5) == metrics.coverage_at_k(predicted, 12, 5)
+
+
+def test_a_threshold_predicts_as_many_labels_as_there_are_if_that_is_better(seed):
+    rng = np.random.default_rng(seed)
+    n, width, n_first = 30, 6, 2
+    Y = rng.random((n, width)) < 0.3
+    Y[0, 0] = True
+    order = np.argsort(rng.random((n, width)), axis=1).astype(np.int32)
+    right = np.take_along_axis(Y, order, axis=1)
+    values = -np.sort(-(right * rng.random((n, width)) + 0.3 * rng.random((n, width))), axis=1)
+    rows = sparse.csr_array(Y)
+    r = rng.random(n) + 0.5
+    found = _core.best_threshold(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), order, values, r, n_first)
+
+    def f(chosen):
+        return 2 * (r @ (right & chosen).sum(axis=1)) / (r @ chosen.sum(axis=1) + r @ Y.sum(axis=1))
+
+    flat = np.argsort(-values, axis=None, kind="stable")
+    last = int(np.searchsorted(np.cumsum(np.repeat(r, width)[flat]), r @ Y.sum(axis=1)))
+    limit = values.ravel()[flat[last : last + 2]].mean()
+    above, first = values > limit, np.zeros((n, width), bool)
+    above[:, 0], first[:, :n_first] = True, True
+    assert found == (pytest.approx(limit) if f(above) > f(first) else None)
+    nothing = np.zeros(n + 1, np.int64)
+    assert _core.best_threshold(nothing, rows.indices[:0].astype(np.int32), order, values, r, n_first) is None
+
+
+def test_rows_of_ids_are_sorted_and_what_comes_twice_is_told():
+    indptr, ids = np.array([0, 3, 3, 5]), np.array([4, 1, 2, 7, 7], np.int32)
+    assert _core.sort_rows(indptr, ids) == (7, 2)
+    assert ids.tolist() == [1, 2, 4, 7, 7]
+    assert _core.sort_rows(indptr[:2], ids[:3]) == (-1, 0)

@@ -59,6 +59,14 @@ void bind_ranking(py::module_& m) {
       },
       predicted, places, "n_labels"_a);
   m.def(
+      "best_threshold",
+      [](Offsets starts, Ids labels, const Matrix<const Index>& best, std::span<const double> values,
+         std::span<const double> weights, std::size_t n) {
+        return released([&] { return best_threshold({ranked(starts, labels, best), values, weights}, n); });
+      },
+      indptr, ids, predicted, "values"_a, "weights"_a, "n"_a);
+  m.def("sort_rows", [](Offsets starts, std::span<Index> of_rows) { return sort_rows(starts, of_rows); }, indptr, ids);
+  m.def(
       "best_of_rows",
       [](Offsets starts, Ids of_rows, std::span<const double> scores, std::size_t k) {
         const std::size_t n = starts.empty() ? 0 : starts.size() - 1;

@@ -7,6 +7,7 @@
 #include "bindings/module.hpp"
 #include "manyclass/exact/shrinking.hpp"
 #include "manyclass/train/class_means.hpp"
+#include "manyclass/train/class_weights.hpp"
 #include "manyclass/train/continuing.hpp"
 #include "manyclass/train/iterate_average.hpp"
 #include "manyclass/train/probe.hpp"
@@ -80,6 +81,18 @@ void bind_trials(py::module_& m) {
         return flags_of(spare_points({indptr, ids}, order, n));
       },
       "indptr"_a, "ids"_a, "order"_a, "n"_a);
+  m.def(
+      "balanced_weights",
+      [](std::span<const Index> labels, std::size_t n_classes, std::span<const double> weights) {
+        return array_of(balanced_weights(labels, n_classes, weights));
+      },
+      "labels"_a, "n_classes"_a, "weights"_a);
+  m.def(
+      "class_shares",
+      [](std::span<const Index> labels, std::size_t n_classes, std::size_t n_rows, std::span<const double> weights) {
+        return array_of(class_shares(labels, n_classes, n_rows, weights));
+      },
+      "labels"_a, "n_classes"_a, "n_rows"_a, "weights"_a);
   m.def("points_of_batch", &points_of_batch, "labels"_a, "n_classes"_a, "every_class"_a);
 }
 
@@ -191,6 +204,7 @@ void bind_probe(py::module_& m) {
         return std::pair(array_of(gains.sums), array_of(gains.squares));
       },
       "scores"_a, "intercept"_a, "labels"_a, "factors"_a);
+  m.def("best_shrinking", &best_shrinking, "sums"_a, "squares"_a, "factors"_a, "n"_a);
   m.def("mean_and_error", &mean_and_error, "values"_a, "weights"_a);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -100,7 +101,9 @@ std::vector<double> ranking_means(std::string_view measure, const Ranked& rows, 
   check(places);
   const auto one = [](std::size_t, Index) { return 1.0; };
   if (measure == "precision") {
-    return means(rows, places, one, [&](std::size_t, std::size_t p) { return static_cast<double>(places[p]); });
+    std::vector<double> found = means(rows, places, one, [](std::size_t, std::size_t) { return 1.0; });
+    for (std::size_t p = 0; p < places.size(); ++p) found[p] /= static_cast<double>(places[p]);
+    return found;
   }
   if (measure == "recall") {
     return means(rows, places, one, [](std::size_t n, std::size_t) { return static_cast<double>(n); });
@@ -196,6 +199,53 @@ void best_of_rows(const RaggedRows& rows, std::span<const double> scores, std::s
       values[i * k + j] = j < row.size() ? -row[j].first : 0;
     }
   }
+}
+
+std::optional<double> best_threshold(const RankedValues& question, std::size_t n) {
+  const Ranked& rows = question.rows;
+  check(rows);
+  const std::size_t n_rows = rows.labels.size(), size = rows.predicted.size();
+  if (question.values.size() != size || question.weights.size() != n_rows || n > rows.width) {
+    throw std::invalid_argument("the values, the weights or the number of labels do not fit the predictions");
+  }
+  if (!std::ranges::all_of(question.values, [](double value) { return std::isfinite(value); })) return std::nullopt;
+  std::vector<std::size_t> order(size);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return question.values[a] > question.values[b]; });
+  double n_true = 0, n_all = 0, known = 0;  // by the weights of the rows
+  for (std::size_t i = 0; i < n_rows; ++i) {
+    n_true += question.weights[i] * static_cast<double>(rows.labels.row(i).size());
+    n_all += question.weights[i];
+  }
+  std::size_t last = 0;
+  while (last < size && (known += question.weights[order[last] / rows.width]) < n_true) ++last;
+  if (last + 1 >= size) return std::nullopt;
+  const double limit = (question.values[order[last]] + question.values[order[last + 1]]) / 2;
+  double right_above = 0, above = 0, right_first = 0;
+  for (std::size_t at = 0; at < size; ++at) {
+    const std::size_t i = at / rows.width, j = at % rows.width;
+    const double right = is_among(rows.labels.row(i), rows.predicted[at]) ? question.weights[i] : 0;
+    right_first += j < n ? right : 0;
+    if (j > 0 && !(question.values[at] > limit)) continue;
+    right_above += right;
+    above += question.weights[i];
+  }
+  if (right_above / (above + n_true) <= right_first / (static_cast<double>(n) * n_all + n_true)) return std::nullopt;
+  return limit;
+}
+
+std::pair<Index, std::size_t> sort_rows(std::span<const Offset> indptr, std::span<Index> ids) {
+  check(RaggedRows{indptr, ids});
+  std::pair<Index, std::size_t> twice{-1, 0};
+  for (std::size_t i = 0; i + 1 < indptr.size(); ++i) {
+    const auto begin = static_cast<std::size_t>(indptr[i]);
+    const auto row = ids.subspan(begin, static_cast<std::size_t>(indptr[i + 1]) - begin);
+    std::ranges::sort(row);
+    const auto at = std::ranges::adjacent_find(row);
+    if (at != row.end() && twice.first < 0) twice = {*at, i};
+  }
+  return twice;
 }
 
 }  // namespace manyclass

@@ -1,6 +1,7 @@
 // What the first k predictions of rows are worth, and the best entries of ragged rows.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -55,6 +56,21 @@ std::vector<double> ranking_shares(const Ranked& rows, std::span<const std::int6
 // By each k how many labels of [0, n_labels) are among the first k predictions of some row.
 std::vector<std::size_t> labels_covered(std::span<const Index> predicted, std::size_t width,
                                         std::span<const std::int64_t> places, std::size_t n_labels);
+
+// Values of the predictions of each row, best first, and weights of the rows.
+struct RankedValues {
+  Ranked rows;
+  std::span<const double> values;
+  std::span<const double> weights;
+};
+
+// The value above which as many predictions of all rows stand as these have labels, by their weights; each row's first
+// one counts as predicted, too. None where that has no larger F, 2 |right and predicted| / (|predicted| + |labels|) over
+// all rows together, than the first n of each row; or where not so many predictions are known.
+std::optional<double> best_threshold(const RankedValues& question, std::size_t n);
+
+// Sorts the ids of each row; returns the first id that a row has twice, and the row; none: (-1, 0).
+std::pair<Index, std::size_t> sort_rows(std::span<const Offset> indptr, std::span<Index> ids);
 
 // The ids of each row's k largest scores, best first, of equals the smallest id, and these scores; behind them -1 and 0.
 // No score may be NaN.

@@ -1,6 +1,8 @@
 // See shrinking.hpp.
 #include "manyclass/exact/shrinking.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -38,6 +40,16 @@ ShrinkingGains shrinking_gains(std::span<const float> scores, std::span<const fl
     }
   });
   return gains;
+}
+
+double best_shrinking(std::span<const double> sums, std::span<const double> squares, std::span<const double> factors,
+                      double n) {
+  if (factors.empty() || sums.size() != factors.size() || squares.size() != factors.size() || !(n > 0)) {
+    throw std::invalid_argument("there must be sums and squares of each factor, of one point at least");
+  }
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(sums) - sums.begin());
+  const double mean = sums[best] / n, variance = std::max(squares[best] / n - mean * mean, 0.0);
+  return mean > 2 * std::sqrt(variance / n) ? factors[best] : 1;
 }
 
 }  // namespace manyclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manyclass import _core
@@ -297,25 +297,13 @@ class Planner(ABC):
         rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
         x, labels = points.x[rows], points.labels.of(rows)
         best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
-        values: NDArray[np.floating[Any]] = log_p
+        values = log_p.astype(np.float64)
         probable = self.trains_log_odds or calibration is not None
         if not probable:
-            values = log_p + weights.log_normalizers(x, n_threads)[:, np.newaxis]
-        right = _core.label_hits(labels.indptr, labels.ids, best)
-        r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
-        n_true = float(np.diff(labels.indptr) @ r[:, 0])  # all counts are of weighted rows
-        order = np.argsort(-values, axis=None, kind="stable")
-        ordered = values.ravel()[order]
-        last = int(np.searchsorted(np.cumsum(np.broadcast_to(r, values.shape).ravel()[order]), n_true))
-        if last + 1 >= ordered.size or not np.isfinite(ordered).all():
-            return None
-        limit = (float(ordered[last]) + float(ordered[last + 1])) / 2
-        above = values > limit
-        above[:, 0] = True
-        # F = 2 |right and found| / (|found| + |true|), over all rows together.
-        of_threshold = (r * (right & above)).sum() / ((r * above).sum() + n_true)
-        of_count = (r * right[:, :n_labels]).sum() / (n_labels * r.sum() + n_true)
-        if of_threshold <= of_count:
+            values += weights.log_normalizers(x, n_threads)[:, np.newaxis]
+        r = np.ones(n_some) if points.weights is None else points.weights[rows]
+        limit = _core.best_threshold(labels.indptr, labels.ids, best, values, r, n_labels)
+        if limit is None:
             return None
         return _stated(limit, calibration) if probable else limit
 

@@ -122,14 +122,10 @@ def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
             raise TypeError(f"{name} has the label {label!r}; it must be an integer")
         if not 0 <= label < MOST_LABELS:
             raise ValueError(f"{name} has the label {label}; it must be in [0, {MOST_LABELS})")
-    ids = np.asarray(flat, dtype=np.int32)
-    rows = np.repeat(np.arange(len(Y)), np.diff(indptr))
-    order = np.lexsort((ids, rows))
-    ids, rows = ids[order], rows[order]
-    twice = (ids[1:] == ids[:-1]) & (rows[1:] == rows[:-1])
-    if twice.any():
-        at = int(np.argmax(twice))
-        raise ValueError(f"{name}[{rows[at]}] has the label {ids[at]} twice")
+    ids = np.array(flat, dtype=np.int32)
+    twice, row = _core.sort_rows(indptr, ids)
+    if twice >= 0:
+        raise ValueError(f"{name}[{row}] has the label {twice} twice")
     return LabelRows(indptr, ids, None)
 
 
