@@ -3,8 +3,9 @@
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/choice/drawn_sums.hpp"
+#include "manyclass/choice/drawn_descent.hpp"
 #include "manyclass/choice/draws.hpp"
+#include "manyclass/choice/free.hpp"
 #include "manyclass/choice/predictions.hpp"
 #include "manyclass/choice/problem.hpp"
 #include "manyclass/choice/scores.hpp"
@@ -181,22 +182,70 @@ auto drawn(const ChoiceDraws& draws) {
                     array_of(sets.pair_features).reshape({sets.alternatives.size(), draws.n_pair_features}));
 }
 
+using Values = std::vector<double>;
+
+// Where each coefficient stands among the free ones, values of fixed ones, and the ends of the free ones.
+auto free_ones(const ChoiceForm& form, const std::vector<std::string>& names,
+               const std::vector<Constraint>& constraints) {
+  const FreeCoefficients found = free_coefficients(form, names, constraints);
+  return std::tuple(array_of(found.place), array_of(found.fixed), array_of(found.low), array_of(found.high));
+}
+
+Values copied(std::span<const double> values) { return {values.begin(), values.end()}; }
+
+struct DescentCall {
+  std::span<const std::int64_t> place;
+  std::span<const double> fixed, low, high, own, metric, ridge;
+  std::size_t n_rows = 0;
+  double n_steps = 0;
+};
+
+Fields<DescentCall> descent_fields() {
+  using Of = DescentCall;
+  return Fields<Of>("DrawnDescent")
+      .needs<&Of::place, &Of::fixed, &Of::low, &Of::high, &Of::own, &Of::metric, &Of::ridge, &Of::n_rows,
+             &Of::n_steps>();
+}
+
+DrawnDescent descent_of(const DescentCall& call) {
+  FreeCoefficients free{
+      {call.place.begin(), call.place.end()}, copied(call.fixed), copied(call.low), copied(call.high)};
+  return DrawnDescent(
+      {std::move(free), copied(call.own), copied(call.metric), copied(call.ridge), call.n_rows, call.n_steps});
+}
+
+void bind_descent(py::module_& m) {
+  const auto rows = "rows"_a, problem = "problem"_a, visits = "visits"_a;
+  const Fields<DescentCall> fields = descent_fields();
+  list_fields(m, fields);
+  py::class_<DrawnDescent>(m, "DrawnDescent")
+      .def(py::init([fields](const py::kwargs& given) { return descent_of(fields.of(given)); }))
+      .def(
+          "look",
+          [](DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by, int n) {
+            released([&] { self.look(of, by, n); });
+          },
+          rows, problem, visits)
+      .def(
+          "step",
+          [](DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by, int n) {
+            released([&] { self.step(of, by, n); });
+          },
+          rows, problem, visits)
+      .def("end_pass", &DrawnDescent::end_pass)
+      .def("settle", [](DrawnDescent& self) { return array_of(self.settle()); })
+      .def("variance_of_weights", &DrawnDescent::variance_of_weights, rows, "one"_a, "other"_a, visits)
+      .def("theta", [](const DrawnDescent& self) { return array_of(self.theta()); });
+}
+
 }  // namespace
 
 void bind_choice(py::module_& m) {
   bind_form(m);
   bind_problem(m);
   bind_function(m, draws_fields(), drawn);
-  const auto rows = "rows"_a, visits = "visits"_a;
-  py::class_<DrawnSums>(m, "DrawnSums")
-      .def(py::init<std::size_t>(), "n"_a)
-      .def("add", &DrawnSums::add, rows, "found"_a, visits)
-      .def(
-          "log_normalizers",
-          [](const DrawnSums& sums, std::span<const Index> of, int n_visits) {
-            return filled({of.size()}, [&](std::span<double> out) { sums.log_normalizers(of, n_visits, out); });
-          },
-          rows, visits);
+  m.def("free_coefficients", free_ones, "form"_a, "names"_a, "constraints"_a);
+  bind_descent(m);
 }
 
 }  // namespace manyclass

@@ -28,6 +28,8 @@ def limit_seconds(seconds: float) -> None: ...
 
 # bind_train
 
+most_temperature: float  # of calibrations
+most_offset: float
 curvature_gain: float  # steps by curvature are so many times the inverse of the curvature
 
 def end_posterior_pass(
@@ -330,11 +332,32 @@ class Weights:
         self, k: int, features: NDArray[np.int32], values: NDArray[np.float64]
     ) -> NDArray[np.float64]: ...
     def phi(self, x: _Data, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
+    def calibration(
+        self,
+        x: _Data,
+        indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        sample_weight: NDArray[np.float64],
+        noise: str | None,
+        scale: NDArray[np.float32],
+        n_threads: int,
+    ) -> tuple[float, float, float, float]: ...
+    def label_log_losses(
+        self,
+        x: _Data,
+        indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        temperature: float,
+        offset: float,
+        scale: NDArray[np.float32],
+        n_threads: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 def magnitude_bar(*, numbers: NDArray[np.float32], width: int, stride: int, n_kept: int) -> int: ...
 def reaching(
     *, numbers: NDArray[np.float32], width: int, stride: int, bar: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def hash_features(x: _Csr, n_features: int, n_columns: int, seed: int) -> _Csr: ...
 def byte_codes(
     numbers: NDArray[np.float32], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...
@@ -695,14 +718,66 @@ def draw_choice_sets(
     shares: NDArray[np.float64] = ...,
     share: float = ...,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]: ...
+def free_coefficients(
+    form: ChoiceForm, names: list[str], constraints: list[tuple[str, float | str]]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
 
-class DrawnSums:
-    def __init__(self, n: int) -> None: ...
-    def add(self, rows: NDArray[np.int32], found: NDArray[np.float64], visits: int) -> None: ...
-    def log_normalizers(self, rows: NDArray[np.int32], visits: int) -> NDArray[np.float64]: ...
+class DrawnDescent:
+    def __init__(
+        self,
+        *,
+        place: NDArray[np.int64],
+        fixed: NDArray[np.float64],
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        own: NDArray[np.float64],
+        metric: NDArray[np.float64],
+        ridge: NDArray[np.float64],
+        n_rows: int,
+        n_steps: float,
+    ) -> None: ...
+    def look(self, rows: NDArray[np.int32], problem: ChoiceProblem, visits: int) -> None: ...
+    def step(self, rows: NDArray[np.int32], problem: ChoiceProblem, visits: int) -> None: ...
+    def end_pass(self) -> float: ...
+    def settle(self) -> NDArray[np.float64]: ...
+    def variance_of_weights(
+        self, rows: NDArray[np.int32], one: ChoiceProblem, other: ChoiceProblem, visits: int
+    ) -> float: ...
+    def theta(self) -> NDArray[np.float64]: ...
 
 # bind_label_sets
 
+def label_hits(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], predicted: NDArray[np.int32]
+) -> NDArray[np.bool_]: ...
+def twice_predicted(predicted: NDArray[np.int32]) -> tuple[int, int]: ...
+def ranking_means(
+    measure: str,
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    places: NDArray[np.int64],
+) -> NDArray[np.float64]: ...
+def ranking_shares(
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    places: NDArray[np.int64],
+    gains: NDArray[np.float64],
+) -> NDArray[np.float64]: ...
+def labels_covered(predicted: NDArray[np.int32], places: NDArray[np.int64], n_labels: int) -> list[int]: ...
+def best_threshold(
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    values: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    n: int,
+) -> float | None: ...
+def sort_rows(indptr: NDArray[np.int64], ids: NDArray[np.int32]) -> tuple[int, int]: ...
+def best_of_rows(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], scores: NDArray[np.float64], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 def best_but(
     *,
     rows: NDArray[np.int32],
@@ -765,16 +840,22 @@ def label_odds(
     own: NDArray[np.float64] = ...,
     counts: NDArray[np.float64] | None = ...,
 ) -> None: ...
-def platt_scaling(
+def loss_at_zero(
+    loss: str, labels_indptr: NDArray[np.int64], n_classes: int, weights: NDArray[np.float64]
+) -> float: ...
+def class_text_scales(
     *,
-    lowest: float,
+    scores: NDArray[np.float32],
+    alike: _Csr,
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
     counts: NDArray[np.float64],
-    own: NDArray[np.float64],
+    has_text: NDArray[np.bool_],
     weights: NDArray[np.float64],
-    n_rows: float,
-    most_factor: float,
-    most_offset: float,
-) -> tuple[float, float, float]: ...
+) -> dict[str, Any]: ...
+def unlike_texts(
+    x: _Csr, indptr: NDArray[np.int64], ids: NDArray[np.int32], texts: _Csr, n_features: int
+) -> NDArray[np.bool_]: ...
 def best_scales(
     *,
     terms: list[NDArray[np.float32]],
@@ -1318,6 +1399,88 @@ class Probe:
     def least_rise(self) -> float: ...
     looks: dict[int, tuple[float, float]]
 
+def class_means(
+    x: NDArray[np.float32], labels: NDArray[np.int32], n_classes: int, weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float32]]: ...
+def within_classes(
+    x: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    counts: NDArray[np.float64],
+    centre: NDArray[np.float32],
+    means: NDArray[np.float32],
+) -> NDArray[np.float64]: ...
+def shrink_means(
+    counts: NDArray[np.float64], variances: NDArray[np.float64], means: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None: ...
+def pass_seconds(n_points: int, n_stored: int, n_met: int) -> float: ...
+def averaged_passes(
+    n_passes: int, averages: bool, suffix: bool, n_weights: int, of_a_pass: float
+) -> tuple[int, int, int]: ...
+def add_iterate(
+    total: NDArray[np.float32],
+    intercept_total: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    of_columns: bool,
+    n_threads: int,
+) -> None: ...
+def write_mean_iterate(
+    total: NDArray[np.float32],
+    intercept_total: NDArray[np.float32],
+    n: int,
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+) -> None: ...
+
+class StepWalk:
+    @property
+    def exponents(self) -> list[int]: ...
+    @property
+    def losses(self) -> list[float]: ...
+    def __init__(self, first: list[int], lowest: int, highest: int) -> None: ...
+    def next(self) -> int | None: ...
+    def tell(self, loss: float) -> None: ...
+    def best(self) -> int: ...
+
+def rows_of_whole_classes(
+    labels: NDArray[np.int32], order: NDArray[np.int64], n_rows: int, fewest: int
+) -> NDArray[np.int64] | None: ...
+def folds_of(labels: NDArray[np.int32], order: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]: ...
+def spare_points(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], order: NDArray[np.int64], n: int
+) -> NDArray[np.bool_]: ...
+def balanced_weights(
+    labels: NDArray[np.int32], n_classes: int, weights: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
+def class_shares(
+    labels: NDArray[np.int32], n_classes: int, n_rows: int, weights: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
+def points_of_batch(labels: NDArray[np.int32], n_classes: int, every_class: bool) -> int: ...
+def squares_of_features(x: _Data, n_features: int, weights: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def alike(squares: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def set_new_intercepts(
+    position: NDArray[np.int64],
+    before: NDArray[np.float64],
+    now: NDArray[np.float64],
+    intercept: NDArray[np.float32],
+) -> None: ...
+def steps_between(first: float, last: float, n_passes: int) -> tuple[float, float]: ...
+def steps_by_sums(
+    before: NDArray[np.float64], now: NDArray[np.float64], per_sum: float, n_passes: int
+) -> tuple[float, float]: ...
+def steps_kept_above(first: float, last: float, least: float, n_passes: int) -> tuple[float, float] | None: ...
+
+class CarriedRows:
+    def __init__(self, n_rows: int, n_numbers: int) -> None: ...
+    def of(self, rows: NDArray[np.int64]) -> list[NDArray[np.float64]]: ...
+    def put(self, rows: NDArray[np.int64], which: int, values: NDArray[np.float64]) -> None: ...
+
+def best_shrinking(
+    sums: NDArray[np.float64], squares: NDArray[np.float64], factors: NDArray[np.float64], n: float
+) -> float: ...
 def shrinking_gains(
     scores: NDArray[np.float32],
     intercept: NDArray[np.float32],
