@@ -5,8 +5,10 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/io/arff_reader.hpp"
 #include "manyclass/io/csv_reader.hpp"
 #include "manyclass/io/histories.hpp"
+#include "manyclass/io/label_words.hpp"
 #include "manyclass/io/xmc_reader.hpp"
 #include "manyclass/select/softmax_draws.hpp"
 
@@ -101,6 +103,13 @@ auto softmax_draws(const Matrix<const Index>& patterns, double value, const Matr
   return std::tuple(array_of(draws.classes), array_of(draws.log_p), array_of(draws.entropies));
 }
 
+// (labels, indptr, indices, how many were left out)
+py::tuple columns_of_labels(const LabelWords& rows) {
+  const LabelColumns found = label_columns(rows);
+  const py::object labels = found.numbers.empty() ? py::object(texts_of(found.texts)) : array_of(found.numbers);
+  return py::make_tuple(labels, array_of(found.indptr), array_of(found.indices), found.n_twice);
+}
+
 }  // namespace
 
 void bind_io(py::module_& m) {
@@ -142,6 +151,36 @@ void bind_io(py::module_& m) {
           "piece"_a)
       .def("header", header_cells)
       .def("take", take_rows, "numbers"_a, "cells"_a, "size"_a, "all_counted"_a, "name"_a, "names"_a);
+  m.def(
+      "read_sparse_arff",
+      [](const py::bytes& text, const std::string& name) {
+        const ArffRows rows = read_sparse_arff(static_cast<std::string_view>(text), name);
+        return std::tuple(rows.n_attributes, array_of(rows.indptr), array_of(rows.columns));
+      },
+      "text"_a, "name"_a);
+  m.def("label_columns", columns_of_labels, "rows"_a);
+  m.def("all_integers", [](const std::vector<std::string>& labels) { return all_integers(labels); }, "labels"_a);
+  m.def(
+      "take_svmlight_labels",
+      [](std::span<std::uint8_t> text, const std::string& name) {
+        return take_svmlight_labels({reinterpret_cast<char*>(text.data()), text.size()}, name);
+      },
+      "text"_a, "name"_a);
+  m.def(
+      "known_items",
+      [](std::span<const Index> items, std::span<const Offset> starts) {
+        const KnownItems known = known_items(items, starts);
+        return std::pair(array_of(known.items), array_of(known.starts));
+      },
+      "items"_a, "starts"_a);
+  m.def(
+      "next_items",
+      [](std::span<const Index> items, std::span<const Offset> starts, std::span<const Offset> n_first) {
+        const NextItems found = next_items(items, starts, n_first);
+        return std::tuple(array_of(found.known.items), array_of(found.begins), array_of(found.ends),
+                          array_of(found.labels), array_of(found.sequences));
+      },
+      "items"_a, "starts"_a, "n_first"_a);
   m.def("recency_rows", history_rows, "items"_a, "begins"_a, "ends"_a, "n_last"_a, "decay"_a);
   m.def("best_decay", decay_of, "items"_a, "starts"_a, py::kw_only(), "n_last"_a, "n_items"_a, "decays"_a,
         "fewest_told"_a, "most_told"_a, "most_counted"_a, "shrinkage"_a);

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,16 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.messages import note
 from manyclass.cli.sources import LABEL, Source
 from manyclass.compressed import split_words
 from manyclass.datasets import SequenceEncoder, load_csr, load_xmc
-from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, all_integers, label_in, library
+from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, label_in, library
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
 from manyclass.labels import as_labels
 
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 ROWS = 65_536  # of a table that are parsed at once
 
@@ -92,20 +90,8 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
     The core reads the features. It sees a 0 in the place of each label, so that lines and columns of its messages are
     those of the file. `one_based` None: there is a feature 0 or there is none.
     """
-    found: list[list[str]] = []
-    lines = source.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    for at, line in enumerate(lines):
-        data = line.partition(b"#")[0]
-        if not data.strip():
-            continue
-        field = data.split(maxsplit=1)[0]
-        labelled = not data[:1].isspace() and b":" not in field
-        words = _decoded(field, source.name, at + 1).split(",") if labelled else []
-        found.append([_number_of_svmlight(word) for word in words if word])
-        if labelled:
-            lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
-    Y, labels = label_columns(found)
-    raw = np.frombuffer(b"\n".join(lines), np.uint8)
+    raw = np.frombuffer(source.read().removeprefix(b"\xef\xbb\xbf"), np.uint8).copy()
+    Y, labels = label_columns(_core.take_svmlight_labels(raw, source.name))
     n_columns = None if n_features is None else n_features + (one_based is not False)
     X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(n_jobs)))
     lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
@@ -115,21 +101,6 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
     width = X.shape[1] - one_based if n_features is None else n_features
     X = sp.csr_array((X.data, X.indices - one_based, X.indptr), shape=(X.shape[0], max(0, width)))
     return Records(X, Y, labels, one_based)
-
-
-def _decoded(field: bytes, name: str, line: int) -> str:
-    try:
-        return field.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}:{line}: the label {field!r} is not UTF-8 text") from error
-
-
-def _number_of_svmlight(word: str) -> str:
-    """Write +1 and 1.0 as 1."""
-    if _NUMBER.fullmatch(word) is None:
-        return word
-    value = float(word)
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else word
 
 
 def read_text(source: Source, separator: str | None) -> Records:
@@ -263,17 +234,10 @@ def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray
     found : sequence of sequences of str
         The labels of each row; one that is there again counts once, as a note says.
     """
-    n_given = sum(map(len, found))
-    found = [own if len(own) < 2 else [*dict.fromkeys(own)] for own in found]
-    flat: Any = list(itertools.chain.from_iterable(found))
-    if n_given > len(flat):
-        note(f"labels that stand twice in a row count once: {n_given - len(flat)} left out")
-    numbers = bool(flat) and all_integers(flat)
-    distinct = sorted(set(map(int, flat)) if numbers else set(flat))
-    column = {str(label): at for at, label in enumerate(distinct)}
-    indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])
-    indices = np.array([column[label] for label in flat], dtype=np.int32)
-    Y = sp.csr_array((np.ones(len(flat), np.float32), indices, indptr), shape=(len(found), len(distinct)))
+    distinct, indptr, indices, n_twice = _core.label_columns(found)
+    if n_twice:
+        note(f"labels that stand twice in a row count once: {n_twice} left out")
+    Y = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(found), len(distinct)))
     return Y, as_labels(distinct)
 
 

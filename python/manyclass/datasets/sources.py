@@ -28,6 +28,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
+
 BOOMER = "https://media.githubusercontent.com/media/mrapp-ke/Boomer-Datasets"  # a collection of Mulan's data sets
 LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multilabel"
 LIGHTGCN = "https://raw.githubusercontent.com/kuandeng/LightGCN/master/Data/gowalla"
@@ -131,20 +133,11 @@ def _write_images(folder: Path, name: str, images: Images) -> str:
 
 def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
     """Read Mulan's sparse ARFF of zeros and ones: features, then labels."""
-    n_attributes, rows, in_data = 0, [], False
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        words = line.strip()
-        if not in_data:
-            n_attributes += words.lower().startswith("@attribute")
-            in_data = words.lower().startswith("@data")
-        elif words.startswith("{"):
-            cells = (cell.split() for cell in words.strip("{}").split(",") if cell.strip())
-            rows.append([int(column) for column, value in cells if float(value.strip("'\"")) != 0])
-        elif words and not words.startswith("%"):
-            raise ValueError(f"{path}: the row {words[:40]!r} is not in the sparse form")
+    n_attributes, indptr, columns = _core.read_sparse_arff(path.read_bytes(), str(path))
     if n_attributes != n_features + n_labels:
         raise ValueError(f"{path} has {n_attributes} attributes; it must have {n_features} + {n_labels}")
-    table = indicator(rows, n_attributes)
+    ones, shape = np.ones(len(columns), np.float32), (len(indptr) - 1, n_attributes)
+    table = sp.csr_array((ones, columns.astype(np.int64), indptr), shape=shape)
     return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
 
 
