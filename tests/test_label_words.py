@@ -58,6 +58,30 @@ def test_labels_of_svmlight_are_plain_numbers_and_leave_rows_that_can_be_parsed(
         _core.take_svmlight_labels(np.frombuffer(b"1 1:1\n\xff 1:1", np.uint8).copy(), "d")
 
 
+def test_cells_of_labels_are_split_at_separators_and_stripped_of_asciis_blanks():
+    cells = [" a , b,,\u00a0c ", "", " \t", "a::b"]
+    assert _core.split_labels(cells, ",") == [["a", "b", "\u00a0c"], [], [], ["a::b"]]
+    assert _core.split_labels(cells, "") == [[" a , b,,\u00a0c".strip(" ")], [], [], ["a::b"]]
+    assert _core.split_labels(cells, "::") == [["a , b,,\u00a0c"], [], [], ["a", "b"]]
+
+
+def test_texts_stand_before_the_last_tab_and_labels_behind_it():
+    texts, labels, swapped = _core.tabbed_texts(["x\ty\ta, b", "no label", "\tc", "", "z\t"], ",", 20)
+    assert texts == ["x\ty", "no label", "", "", "z"]
+    assert labels == [["a", "b"], [], ["c"], [], []]
+    assert swapped is None
+    lines = [f"k{i % 3}\tthe words of text {i}" for i in range(20)]
+    assert _core.tabbed_texts(lines, ",", 20)[2] == (20, 3, 20)
+    assert _core.tabbed_texts(lines[:19], ",", 20)[2] is None
+    assert _core.tabbed_texts(["\t".join(reversed(line.split("\t"))) for line in lines], ",", 20)[2] is None
+
+
+def test_words_with_a_mark_are_labels():
+    texts, labels = _core.marked_texts(["__a x  y __b", "", "\u00a0 z\t__", "__c"], "__")
+    assert texts == ["x y", "", "\u00a0 z", ""]
+    assert labels == [["a", "b"], [], [""], ["c"]]
+
+
 def test_sparse_arff_has_the_columns_that_are_not_zero():
     head = b"@RELATION r\n@attribute a {0,1}\n@Attribute b numeric\n\n@data\n"
     text = head + b"{0 1, 1 '1'}\r\n% {0 1}\n\n{}\n{1 0,0 \"1\"}\n"

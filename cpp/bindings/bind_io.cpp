@@ -9,6 +9,7 @@
 #include "manyclass/io/csv_reader.hpp"
 #include "manyclass/io/histories.hpp"
 #include "manyclass/io/label_words.hpp"
+#include "manyclass/io/labelled_texts.hpp"
 #include "manyclass/io/xmc_reader.hpp"
 #include "manyclass/select/softmax_draws.hpp"
 
@@ -110,6 +111,15 @@ py::tuple columns_of_labels(const LabelWords& rows) {
   return py::make_tuple(labels, array_of(found.indptr), array_of(found.indices), found.n_twice);
 }
 
+// (texts, labels, how many rows, texts and labels seem to have changed places or None)
+py::tuple texts_with_labels(const LabelledTexts& found, std::size_t fewest) {
+  py::object swapped = py::none();
+  if (const auto sides = swapped_sides(found, fewest)) {
+    swapped = py::make_tuple(sides->n_rows, sides->n_texts, sides->n_labels);
+  }
+  return py::make_tuple(texts_of(found.texts), found.labels, swapped);
+}
+
 }  // namespace
 
 void bind_io(py::module_& m) {
@@ -158,6 +168,27 @@ void bind_io(py::module_& m) {
         return std::tuple(rows.n_attributes, array_of(rows.indptr), array_of(rows.columns));
       },
       "text"_a, "name"_a);
+  m.def(
+      "split_labels",
+      [](const std::vector<std::string>& cells, const std::string& separator) {
+        LabelWords found;
+        for (const std::string& cell : cells) found.push_back(split_labels(cell, separator));
+        return found;
+      },
+      "cells"_a, "separator"_a);
+  m.def(
+      "tabbed_texts",
+      [](const std::vector<std::string>& lines, const std::string& separator, std::size_t fewest) {
+        return texts_with_labels(tabbed_texts(lines, separator), fewest);
+      },
+      "lines"_a, "separator"_a, "fewest"_a);
+  m.def(
+      "marked_texts",
+      [](const std::vector<std::string>& lines, const std::string& mark) {
+        const LabelledTexts found = marked_texts(lines, mark);
+        return py::make_tuple(texts_of(found.texts), found.labels);
+      },
+      "lines"_a, "mark"_a);
   m.def("label_columns", columns_of_labels, "rows"_a);
   m.def("all_integers", [](const std::vector<std::string>& labels) { return all_integers(labels); }, "labels"_a);
   m.def(

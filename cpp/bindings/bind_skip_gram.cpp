@@ -199,6 +199,12 @@ void bind_skip_gram(py::module_& m) {
       .def_property_readonly("n_words", &TextReader::n_words);
   m.def("word_rows", word_rows, "body"_a, "n_words"_a, "dim"_a, "name"_a, "binary"_a);
 
+  m.def(
+      "kept_shares",
+      [](std::span<const Offset> counts, double sample, bool by_word2vec) {
+        return array_of(kept_shares(counts, sample, by_word2vec));
+      },
+      "counts"_a, "sample"_a, "by_word2vec"_a);
   m.def("row_norms", norms_of, "values"_a, "scales"_a);
   m.def("cosines", cosines_with, "values"_a, "scales"_a, "vector"_a);
   m.def(
