@@ -2,6 +2,7 @@
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/evaluate/best_but.hpp"
+#include "manyclass/evaluate/confidence.hpp"
 #include "manyclass/evaluate/label_sets.hpp"
 #include "manyclass/evaluate/ranking.hpp"
 
@@ -118,6 +119,26 @@ void bind_label_sets(py::module_& m) {
         return std::pair(matrix_of<Index>(found.classes, k), matrix_of<float>(found.log_p, k));
       },
       "log_p"_a, "k"_a);
+  m.def(
+      "reliability_bins",
+      [](std::span<const double> confidence, std::span<const bool> right, std::size_t n_bins) {
+        const std::vector<std::uint8_t> seen(right.begin(), right.end());
+        std::vector<double> means, shares, lows, highs;
+        for (const ReliabilityBin& bin : reliability_bins(confidence, seen, n_bins)) {
+          means.push_back(bin.confidence);
+          shares.push_back(bin.share);
+          lows.push_back(bin.low);
+          highs.push_back(bin.high);
+        }
+        return std::tuple(array_of(means), array_of(shares), array_of(lows), array_of(highs));
+      },
+      "confidence"_a, "right"_a, "n_bins"_a);
+  m.def(
+      "most_confused",
+      [](std::span<const Offset> labels, std::span<const Offset> predictions, std::size_t most) {
+        return array_of(most_confused(labels, predictions, most));
+      },
+      "labels"_a, "predictions"_a, "most"_a);
   py::class_<Hierarchy>(m, "Hierarchy")
       .def(py::init<std::vector<Index>, std::size_t>(), "parents"_a, "n_classes"_a)
       .def("circle", &Hierarchy::circle)
