@@ -13,7 +13,14 @@ from numpy.typing import ArrayLike
 
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.data import ClassText, Encoder, encoded, encoded_with_classes, points_of
+from manyclass.classifiers.data import (
+    ClassText,
+    Encoder,
+    encoded,
+    encoded_with_classes,
+    evaluated_rows,
+    points_of,
+)
 from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
@@ -35,9 +42,10 @@ from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import NewFeatures
 from manyclass.training.incremental import Call
+from manyclass.training.plan import Labels
 from manyclass.training.state import Points, Starts, State
 from manyclass.training.weighting import ClassWeight
-from manyclass.weights.arrays import Data
+from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.tensor_file import PathLike
 
@@ -191,7 +199,30 @@ class LinearClassifier(Answers):
 
 
 class LabelClassifier(LabelAnswers, LinearClassifier):
-    """A classifier that also takes an indicator matrix of labels, and may have embeddings or a search."""
+    """A classifier that also takes an indicator matrix of labels, may have embeddings or a search, and stop early."""
+
+    early_stopping: bool
+
+    @property
+    def validation_curve_(self) -> Doubles:
+        """The loss of held-out rows after each pass with early_stopping: log-loss in nats, or the margin loss."""
+        return self._fitted.told.validation_curve
+
+    @property
+    def best_iter_(self) -> int:
+        """The number of the pass, from 1, whose weights were kept."""
+        return self._fitted.told.best_iter
+
+    def _check_eval_set(self, eval_set: Any, checkpoint: PathLike | None) -> None:
+        """Raise ValueError for rows of `fit(eval_set=...)` that can have no effect."""
+        if eval_set is not None and not self.early_stopping:
+            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
+        if eval_set is not None and checkpoint is not None:
+            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+
+    def _rows_to_stop_by(self, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Labels] | None:
+        """Return the rows of `fit(eval_set=...)`, checked."""
+        return None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
 
 
 def planner_of(model: LinearClassifier) -> Planner:

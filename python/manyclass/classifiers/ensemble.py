@@ -22,7 +22,7 @@ from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
 from manyclass.weights.arrays import Doubles
 
-FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
+FRACTION = 0.1  # of the rows, which calibration and early stopping hold out, of estimators without validation_fraction
 # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
 # rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
 # the first fit, which is as good for the second one (bench/decisions.md).
@@ -250,7 +250,7 @@ class _Runs:
     def _run(self, number: int, chosen: Mapping[str, Any], points: Points, n_models: int) -> State:
         seed = self._others[number - 1] if number else self._parameters["random_state"]
         own = self._parameters.changed(**{**chosen, "n_models": 1, "calibration": None, "random_state": seed})
-        if not own.get("early_stopping", True):
+        if "validation_fraction" in own and not own["early_stopping"]:
             own = own.changed(validation_fraction=FRACTION)  # it is that of calibration, and has no effect on a run
         passed = time.perf_counter() - self._begin
         seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._left)

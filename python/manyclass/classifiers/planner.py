@@ -17,7 +17,7 @@ from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
 from manyclass.classifiers.data import Caller, Encoder, Known, encoded, going_on, points_of
-from manyclass.classifiers.ensemble import check_composed, fit_runs
+from manyclass.classifiers.ensemble import FRACTION, check_composed, fit_runs
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
     check_columns,
@@ -35,9 +35,10 @@ from manyclass.training.incremental import Call
 from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
-from manyclass.training.train import train
+from manyclass.training.train import First, train
+from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import check_class_weight, taken
-from manyclass.weights.arrays import Ids, Matrix
+from manyclass.weights.arrays import Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 
@@ -80,15 +81,15 @@ class Asked:
         First weights, of a linear model of one label a row.
     tried_rates, loss_of_fit : callable or None
         Fits of their own, for learning_rate="grid" and for the choice of a model.
-    evaluated : pair of matrix and ndarray of int32, or None
-        The rows that early stopping looks at, and the positions of their labels.
+    evaluated : pair of matrix and Labels, or None
+        The rows that early stopping looks at.
     """
 
     candidates: ArrayLike | None = None
     start: Start | None = None
     tried_rates: TriedRates | None = None
     loss_of_fit: LossOfFit | None = None
-    evaluated: tuple[Matrix, Ids] | None = None
+    evaluated: tuple[Matrix, Labels] | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,11 @@ class Planner(ABC):
             check_flag(name, own[name])
         check_composed(own)
         check_class_weight(own["class_weight"])
+        if "early_stopping" in own:
+            check_flag("early_stopping", own["early_stopping"])
+            fraction = own.get("validation_fraction", FRACTION)
+            check_number("validation_fraction", fraction, low=0, open_low=True, high=0.99)
+            check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
         _check_loop_numbers(own)
 
     @abstractmethod
@@ -260,6 +266,11 @@ class Planner(ABC):
     def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
         """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
         check_warm(state, points, self.parameters)
+        if self.parameters.get("early_stopping", False):
+            raise ValueError(
+                "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
+                "holds no rows out: set it or warm_start to False"
+            )
         call = Call(whole=True)
         found = self.plan_call(state, points, call)
         return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
@@ -355,6 +366,19 @@ def _check_open(parameters: Mapping[str, Any], name: str, *words: str, **rule: A
             raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{hint}")
         return
     check_number(name, value, **rule)
+
+
+def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
+    """Return what early stopping looks at: rows of its own, or a share of the points, drawn here."""
+    patience = parameters["n_iter_no_change"]
+    if asked.evaluated is not None:
+        return First(evaluated=asked.evaluated, n_iter_no_change=patience)
+    if not parameters["early_stopping"]:
+        return First()
+    random = fork(parameters["random_state"])
+    held = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random)
+    held[len(held) - points.n_texts :] = False
+    return First(held=held, n_iter_no_change=patience)
 
 
 def facts_of(points: Points) -> Facts:

@@ -14,7 +14,7 @@ from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
-from manyclass.classifiers.data import ClassText, Encoder, evaluated_rows
+from manyclass.classifiers.data import ClassText, Encoder
 from manyclass.classifiers.planner import Asked
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
@@ -62,7 +62,7 @@ class SoftmaxClassifier(LabelClassifier):
     max_iter : int or "auto", default="auto"
         Passes over the data, "auto": 2 to 20; iterations of "lbfgs", which ends before "auto" is over.
     early_stopping : bool, default=False
-        Stop when the held-out log-loss stops falling; keep the best pass. For linear models of one label a row.
+        Stop when the held-out log-loss stops falling, and keep the best pass; in a hybrid, each of the two by its own.
     validation_fraction : float, default=0.1
         Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
     n_iter_no_change : int, default=5
@@ -121,16 +121,6 @@ class SoftmaxClassifier(LabelClassifier):
         """A line for each trial by which a parameter was chosen; printed, a table with the rules that applied."""
         told = self._fitted.told
         return Report(told.report, told.rules)
-
-    @property
-    def validation_curve_(self) -> Doubles:
-        """The log-loss of held-out rows after each pass, where early_stopping is on."""
-        return self._fitted.told.validation_curve
-
-    @property
-    def best_iter_(self) -> int:
-        """The number of the pass, from 1, whose weights were kept."""
-        return self._fitted.told.best_iter
 
     @hinting
     def __init__(
@@ -223,16 +213,12 @@ class SoftmaxClassifier(LabelClassifier):
         """
         named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
         looks = (callback, max_seconds, checkpoint, every, resume)
-
-        if eval_set is not None and not self.early_stopping:
-            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
-        if eval_set is not None and checkpoint is not None:
-            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+        self._check_eval_set(eval_set, checkpoint)
 
         def asked(points: Points, encoder: Any) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
-            evaluated = None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
+            evaluated = self._rows_to_stop_by(points, encoder, eval_set)
             return Asked(candidates, start, _tried_rates, _loss_of_fit, evaluated)
 
         return self._fit(

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass.checks import check_flag, check_number
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.planning import (
@@ -24,7 +23,7 @@ from manyclass.choosing.rules import Choice, training
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.data import scaled_for_call
 from manyclass.classifiers.partial_fit import check_features
-from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
+from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, first_of, resolved
 from manyclass.labels import find_positions, positions_of
 from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part
@@ -36,7 +35,6 @@ from manyclass.training.incremental import Call
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.validation import fork, held_out
 from manyclass.weights.arrays import Ids, as_csr
 from manyclass.weights.scaling import FeatureScaling
 
@@ -59,7 +57,7 @@ def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: W
     if asked.start is not None:
         raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
     refuse_candidates(asked.candidates)
-    return _trained(choice, plan_with_one_model(choice, points), points, watch)
+    return _trained(choice, plan_with_one_model(choice, points), points, watch, first_of(parameters, points, asked))
 
 
 class SoftmaxPlanner(Planner):
@@ -70,9 +68,6 @@ class SoftmaxPlanner(Planner):
     def check(self) -> Chosen:
         """See `Planner`."""
         own = self.parameters
-        check_flag("early_stopping", own["early_stopping"])
-        check_number("validation_fraction", own["validation_fraction"], low=0, open_low=True, high=0.99)
-        check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
         self.check_shared()
         return Chosen(
             part_of("solver", own["solver"], SOLVERS, "manyclass.solvers"),
@@ -209,14 +204,10 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
         is_linear, planned = plan_of_winner(choice, linear, points, planned, asked.loss_of_fit)
         if not is_linear:
             return _trained(choice, planned, points, watch)
-    first = First(asked.start, heads)
-    if asked.evaluated is not None:
-        rows, positions = asked.evaluated
-        rows = rows if scaling is None else scaling.apply(rows)
-        first = replace(first, evaluated=(rows, positions), n_iter_no_change=parameters["n_iter_no_change"])
-    elif parameters["early_stopping"]:
-        held = held_out(labels, parameters["validation_fraction"], fork(parameters["random_state"]))
-        first = replace(first, held=held, n_iter_no_change=parameters["n_iter_no_change"])
+    first = replace(first_of(parameters, points, asked), start=asked.start, heads=heads)
+    if first.evaluated is not None and scaling is not None:
+        evaluated, its_labels = first.evaluated
+        first = replace(first, evaluated=(scaling.apply(evaluated), its_labels))
     return _trained(linear, planned, replace(points, x=x), watch, first, scaling)
 
 
