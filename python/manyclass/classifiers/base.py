@@ -32,11 +32,13 @@ from manyclass.classifiers.streams import (
     FOR_STREAMS,
     Part,
     Parts,
+    encoded_stream,
     is_stream,
     refuse,
     train_once,
     within_memory,
 )
+from manyclass.datasets import Stream
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
@@ -103,16 +105,18 @@ class LinearClassifier(Answers):
             refuse("for texts at once, and not for a stream", class_text=class_text)
             check_can_go_on(planner.parameters)
 
+            X, encoder = encoded_stream(X, vectorizer)
+            vectorizer = None if encoder is not None else vectorizer
+            classes = classes if classes is not None or encoder is None else X.label_names
+
             def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
                 changed = replace(planner, parameters=own)
                 return changed.go_on(before, part, call, classes=classes, hashing=hashing, vectorizer=vectorizer)
 
             with self._turn():
-                return self._taken(
-                    fit_stream(
-                        planner.parameters, go_on, X, classes, max_memory, Watch.of(None, max_seconds).max_seconds
-                    )
-                )
+                seconds = Watch.of(None, max_seconds).max_seconds
+                state = fit_stream(planner.parameters, go_on, X, classes, max_memory, seconds)
+                return self._taken(state if encoder is None else replace(state, encoder=encoder))
         refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
         n_texts = 0
         if class_text is not None:
@@ -192,7 +196,10 @@ class LinearClassifier(Answers):
             return self
         refuse(FOR_ARRAYS, sample_weight=sample_weight)
         planner.check()
-        bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
+        state: State | None = self.__dict__.get("_state")
+        if isinstance(X, Stream) and X.n_features is None and state is not None and state.encoder is not None:
+            X = X.encoded(state.encoder)
+        bounded = within_memory(planner.parameters, state, X, classes, max_memory)
         quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
         train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
         return self

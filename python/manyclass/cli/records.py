@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.messages import note
-from manyclass.cli.sources import LABEL, Source
-from manyclass.compressed import split_words
+from manyclass.cli.sources import Source
 from manyclass.datasets import SequenceEncoder, load_csr, load_xmc
 from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, all_integers, label_in, library
+from manyclass.datasets.text_files import check_order, of_fasttext, of_text, split_labels
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
 from manyclass.labels import as_labels
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 ROWS = 65_536  # of a table that are parsed at once
 
 
@@ -134,40 +133,23 @@ def _number_of_svmlight(word: str) -> str:
 
 def read_text(source: Source, separator: str | None) -> Records:
     """Read a text a line, and behind a tab, if there is one, its labels."""
-    texts: list[str] = []
-    found: list[Sequence[str]] = []
+    texts, found = [], []
     for line in source.lines():
-        before, tab, after = line.rpartition("\t")
-        texts.append(before if tab else after)
-        found.append(split_labels(after, separator or ",") if tab else ())
-    _check_order(texts, found, source.name)
+        text, own = of_text(line, separator or ",")
+        texts.append(text)
+        found.append(own)
+    check_order(texts, found, source.name)
     Y, labels = label_columns(found)
     return Records(texts, Y, labels)
-
-
-def _check_order(texts: Sequence[str], found: Sequence[Sequence[str]], name: str) -> None:
-    """Raise ValueError where labels and texts have changed places.
-
-    That is where what stands as labels is another one in each row and longer than what stands as texts, of which there
-    are half as many or fewer: nothing could be learnt of such rows.
-    """
-    labelled = [(text, " ".join(own)) for text, own in zip(texts, found, strict=True) if own]
-    n_texts, n_labels = (len({pair[at] for pair in labelled}) for at in (0, 1))
-    longer = sum(label.count(" ") - text.count(" ") for text, label in labelled) > 0
-    if len(labelled) >= FEW_TEXTS and n_labels > 0.9 * len(labelled) and n_texts <= n_labels / 2 and longer:
-        raise ValueError(
-            f"{name}: {len(labelled)} rows have {n_texts} texts and {n_labels} labels, which have more words; a line "
-            "is `text<TAB>label`, and it seems that labels stand before the texts"
-        )
 
 
 def read_fasttext(source: Source) -> Records:
     """Read a text a line, its labels being words that begin with `__label__`; ASCII's blanks stand between words."""
     texts, found = [], []
     for line in source.lines():
-        words = split_words(line)
-        found.append([word.removeprefix(LABEL) for word in words if word.startswith(LABEL)])
-        texts.append(" ".join(word for word in words if not word.startswith(LABEL)))
+        text, own = of_fasttext(line)
+        texts.append(text)
+        found.append(own)
     Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
@@ -247,12 +229,6 @@ def _chosen(
 def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:20])
     return shown + (f" and {len(names) - 20} others" if len(names) > 20 else "")
-
-
-def split_labels(cell: str, separator: str | None) -> list[str]:
-    """Return the labels in a cell."""
-    parts = [cell] if separator is None else cell.split(separator)
-    return [label for part in parts if (label := label_in(part))]
 
 
 def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray[Any]]:
