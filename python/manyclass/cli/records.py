@@ -23,6 +23,7 @@ from manyclass.labels import as_labels
 
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 ROWS = 65_536  # of a table that are parsed at once
+TEXTS = "if each line is a text, a tab and its labels, give --text"
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,10 @@ def read_table(
     ValueError
         If a column is missing, or a cell is no number, with the file and the line.
     """
-    pandas = library("pandas")
+    try:
+        pandas = library("pandas")
+    except ImportError as error:
+        raise ImportError(f"{error}; {TEXTS}" if marks.delimiter == "\t" else str(error)) from error
     with source.opened() as file:
         cells = Cells(file, source.name, marks)
         label, numeric = _chosen(source.name, cells.columns, label, text or features, need_label)
@@ -213,9 +217,8 @@ def _chosen(
     """Return the column of labels, if there is one to read, and those of features; raises as `read_table` does."""
     label = label if label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if need_label and label is None:
-        raise ValueError(
-            f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
-        )
+        told = f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
+        raise ValueError(f"{told}; {TEXTS}" if len(names) == 2 else told)
     labelled = label is not None and (need_label or label in names)
     for wanted in [*needed, *([label] if labelled else [])]:
         if wanted not in names:

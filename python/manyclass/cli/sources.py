@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Literal, get_args
 
-from manyclass.compressed import decompressed, is_compressed, opened, split_words, text_lines, without_suffix
-from manyclass.datasets.text_files import LABEL
+from manyclass.compressed import LABEL, decompressed, is_compressed, opened, split_words, text_lines, without_suffix
 
 STDIN = "-"
 Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]

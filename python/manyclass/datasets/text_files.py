@@ -12,11 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.compressed import opened, split_words, text_lines
+from manyclass.compressed import LABEL, opened, split_words, text_lines
 from manyclass.datasets.tables import all_integers, label_in
 from manyclass.labels import as_labels
 
-LABEL = "__label__"  # before a label in fastText's form
 ROWS = 16_384  # texts that are held at once, before rows of numbers are made of them
 FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 
