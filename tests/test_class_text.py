@@ -81,10 +81,8 @@ def test_texts_that_say_nothing_do_not_count(planted):
     seen = np.unique(y)
     others = dict(zip(seen, np.random.default_rng(1).permutation([names[k] for k in seen]), strict=True))
     how = {"model": "linear", "alpha": 1e-3, "solver": "implicit", "random_state": 0}
-    foreign = {label: f"other{k:02}" for k, label in enumerate(seen)}
-    for given in (others, foreign):
-        told = SoftmaxClassifier(**how).fit(texts, y, class_text=given).auto_report_.rules["class_text"]
-        assert told == "texts do not count; only those of classes without rows are rows, too"
+    told = SoftmaxClassifier(**how).fit(texts, y, class_text=others).auto_report_.rules["class_text"]
+    assert told == "texts do not count; only those of classes without rows are rows, too"
 
 
 def test_scales_have_the_least_loss(planted, seed):
@@ -167,6 +165,21 @@ def test_rows_of_texts_may_be_given_beside_rows(planted):
     np.testing.assert_array_equal(other.predict_proba(vectorizer.transform(new)), model.predict_proba(new))
 
 
+def test_texts_that_share_no_term_with_rows_change_nothing_and_a_warning_says_so(planted):
+    names, (texts, y), (new, _), _ = planted
+    vectorizer = TextVectorizer().fit([*texts, *(f"other{k}" for k in range(N_CLASSES))])
+    of_texts = vectorizer.transform([f"other{k}" for k in range(N_CLASSES)])
+    X, seen = vectorizer.transform(texts), np.unique(y)
+    plain = SoftmaxClassifier(random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="no text of class_text has a feature that a row has"):
+        model = SoftmaxClassifier(random_state=0).fit(X, y, class_text=(seen, of_texts[: len(seen)]))
+    rows = vectorizer.transform(new)
+    np.testing.assert_array_equal(model.predict_proba(rows), plain.predict_proba(rows))
+    with pytest.warns(UserWarning, match="the model is as without them"):
+        model = SoftmaxClassifier(random_state=0).fit(X, y, class_text=([*names], of_texts))
+    assert len(model.classes_) == N_CLASSES > len(seen)
+
+
 def test_several_labels_have_columns_for_classes_without_rows(planted):
     names, (texts, y), _, (unseen, of_unseen) = planted
     Y = (np.asarray(y)[:, np.newaxis] == np.array([*names])).astype(int)
@@ -198,7 +211,7 @@ def test_what_does_not_fit_is_refused(planted):
         ((texts, y), ["a"], TypeError, "class_text is a list; it must be a mapping of labels to texts"),
         ((X, y), {"c00": "a"}, ValueError, "class_text has texts, and X is a csr_array"),
         ((X, y), (["c00"], X[:2]), ValueError, r"class_text has 1 labels and rows of shape \(2, "),
-        ((texts[:30], y[:30]), {"c00": "a"}, ValueError, "class_text needs 20 rows"),
+        ((texts[:30], y[:30]), {"c00": texts[0]}, ValueError, "class_text needs 20 rows"),
     ):
         with pytest.raises(error, match=told):
             SoftmaxClassifier(random_state=0).fit(*data, class_text=given)

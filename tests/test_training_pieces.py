@@ -356,7 +356,7 @@ def test_training_stops_after_so_many_passes_without_a_better_one(losses, patien
             return np.array([self.told]), None
 
     model = Told.zeros(2, 16, by_feature=False)
-    validation = Validation(np.zeros((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32), patience, 1)
+    validation = Validation(patience, np.zeros((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32), 1)
     assert not validation.restore(model)
     stopped = None
     for n_pass, loss in enumerate(losses, start=1):

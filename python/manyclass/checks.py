@@ -301,7 +301,8 @@ def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> A
                 raise
             raise ValueError(
                 f"{error}. Classifiers take numbers or a list of texts: fit(table['title'], y) of one column of texts, "
-                "scikit-learn's ColumnTransformer for several kinds of columns"
+                "scikit-learn's ColumnTransformer for several kinds of columns, and for lists of items "
+                "fit(histories, vectorizer=manyclass.datasets.SequenceEncoder())"
             ) from error
 
 

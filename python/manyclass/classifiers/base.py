@@ -26,10 +26,11 @@ from manyclass.classifiers.data import (
     Known,
     encoded,
     encoded_with_classes,
+    evaluated_rows,
     going_on,
     points_of,
 )
-from manyclass.classifiers.ensemble import check_composed, fit_runs, parameters_of_fit
+from manyclass.classifiers.ensemble import FRACTION, check_composed, fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
 from manyclass.classifiers.partial_fit import (
@@ -47,6 +48,7 @@ from manyclass.classifiers.streams import (
     FOR_STREAMS,
     Part,
     Parts,
+    encoded_stream,
     is_part,
     refuse,
     train_once,
@@ -63,9 +65,10 @@ from manyclass.training.incremental import Call
 from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, Starts, State
-from manyclass.training.train import train
+from manyclass.training.train import First, train
+from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import ClassWeight, check_class_weight, taken
-from manyclass.weights.arrays import Data, Ids, Matrix
+from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.tensor_file import PathLike
@@ -106,15 +109,15 @@ class Asked:
         First weights, of a linear model of one label a row.
     tried_rates, loss_of_fit : callable or None
         Fits of their own, for learning_rate="grid" and for the choice of a model.
-    evaluated : pair of matrix and ndarray of int32, or None
-        The rows that early stopping looks at, and the positions of their labels.
+    evaluated : pair of matrix and Labels, or None
+        The rows that early stopping looks at.
     """
 
     candidates: ArrayLike | None = None
     start: Start | None = None
     tried_rates: TriedRates | None = None
     loss_of_fit: LossOfFit | None = None
-    evaluated: tuple[Matrix, Ids] | None = None
+    evaluated: tuple[Matrix, Labels] | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,11 @@ class Planner(ABC):
             check_flag(name, own[name])
         check_composed(own)
         check_class_weight(own["class_weight"])
+        if "early_stopping" in own:
+            check_flag("early_stopping", own["early_stopping"])
+            fraction = own.get("validation_fraction", FRACTION)
+            check_number("validation_fraction", fraction, low=0, open_low=True, high=0.99)
+            check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
         _check_loop_numbers(own)
 
     @abstractmethod
@@ -286,6 +294,11 @@ class Planner(ABC):
     def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
         """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
         check_warm(state, points, self.parameters)
+        if self.parameters.get("early_stopping", False):
+            raise ValueError(
+                "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
+                "holds no rows out: set it or warm_start to False"
+            )
         call = Call(whole=True)
         found = self.plan_call(state, points, call)
         return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
@@ -337,6 +350,19 @@ def _check_loop_numbers(parameters: Parameters) -> None:
     checked_random(parameters["random_state"])
     if not isinstance(parameters["verbose"], bool | np.bool_):
         check_number("verbose", parameters["verbose"])
+
+
+def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
+    """Return what early stopping looks at: rows of its own, or a share of the points, drawn here."""
+    patience = parameters["n_iter_no_change"]
+    if asked.evaluated is not None:
+        return First(evaluated=asked.evaluated, n_iter_no_change=patience)
+    if not parameters["early_stopping"]:
+        return First()
+    random = fork(parameters["random_state"])
+    held = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random)
+    held[len(held) - points.n_texts :] = False
+    return First(held=held, n_iter_no_change=patience)
 
 
 def facts_of(points: Points) -> Facts:
@@ -433,16 +459,18 @@ class LinearClassifier(Answers):
             refuse("for texts at once, and not for a stream", class_text=class_text)
             check_can_go_on(planner.parameters)
 
+            X, encoder = encoded_stream(X, vectorizer)
+            vectorizer = None if encoder is not None else vectorizer
+            classes = classes if classes is not None or encoder is None else X.label_names
+
             def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
                 changed = replace(planner, parameters=own)
                 return changed.go_on(before, part, call, classes=classes, hashing=hashing, vectorizer=vectorizer)
 
             with self._turn():
-                return self._taken(
-                    fit_stream(
-                        planner.parameters, go_on, X, classes, max_memory, Watch.of(None, max_seconds).max_seconds
-                    )
-                )
+                seconds = Watch.of(None, max_seconds).max_seconds
+                state = fit_stream(planner.parameters, go_on, X, classes, max_memory, seconds)
+                return self._taken(state if encoder is None else replace(state, encoder=encoder))
         refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
         n_texts = 0
         if class_text is not None:
@@ -522,14 +550,40 @@ class LinearClassifier(Answers):
             return self
         refuse(FOR_ARRAYS, sample_weight=sample_weight)
         planner.check()
-        bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
+        state: State | None = self.__dict__.get("_state")
+        if isinstance(X, Stream) and X.n_features is None and state is not None and state.encoder is not None:
+            X = X.encoded(state.encoder)
+        bounded = within_memory(planner.parameters, state, X, classes, max_memory)
         quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
         train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
         return self
 
 
 class LabelClassifier(LabelAnswers, LinearClassifier):
-    """A classifier that also takes an indicator matrix of labels, and may have embeddings or a search."""
+    """A classifier that also takes an indicator matrix of labels, may have embeddings or a search, and stop early."""
+
+    early_stopping: bool
+
+    @property
+    def validation_curve_(self) -> Doubles:
+        """The loss of held-out rows after each pass with early_stopping: log-loss in nats, or the margin loss."""
+        return self._fitted.told.validation_curve
+
+    @property
+    def best_iter_(self) -> int:
+        """The number of the pass, from 1, whose weights were kept."""
+        return self._fitted.told.best_iter
+
+    def _check_eval_set(self, eval_set: Any, checkpoint: PathLike | None) -> None:
+        """Raise ValueError for rows of `fit(eval_set=...)` that can have no effect."""
+        if eval_set is not None and not self.early_stopping:
+            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
+        if eval_set is not None and checkpoint is not None:
+            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+
+    def _rows_to_stop_by(self, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Labels] | None:
+        """Return the rows of `fit(eval_set=...)`, checked."""
+        return None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
 
 
 def planner_of(model: LinearClassifier) -> Planner:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from manyclass.checks import check_flag, check_number, n_threads_from
+from manyclass.checks import n_threads_from
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
@@ -18,9 +18,18 @@ from manyclass.choosing.planning import as_linear, plan_full_passes, plan_of_win
 from manyclass.choosing.plans import BATCH_SOLVERS, linear_model, part_of
 from manyclass.choosing.rules import Choice, training
 from manyclass.choosing.trials import LearningRates, Planned, Report, Sample, quietly
-from manyclass.classifiers.base import Asked, LabelClassifier, PlannedCall, Planner, facts_of, resolved, warm_start_of
+from manyclass.classifiers.base import (
+    Asked,
+    LabelClassifier,
+    PlannedCall,
+    Planner,
+    facts_of,
+    first_of,
+    resolved,
+    warm_start_of,
+)
 from manyclass.classifiers.certificate import duality_gap
-from manyclass.classifiers.data import ClassText, Encoder, evaluated_rows, scaled_for_call
+from manyclass.classifiers.data import ClassText, Encoder, scaled_for_call
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
 from manyclass.help_lines import hinting
@@ -36,7 +45,6 @@ from manyclass.training.incremental import Call
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
 from manyclass.weights.arrays import Data, Doubles, Ids, Matrix, as_csr
 from manyclass.weights.scaling import FeatureScaling
@@ -61,7 +69,7 @@ def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: W
     if asked.start is not None:
         raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
     refuse_candidates(asked.candidates)
-    return _trained(choice, plan_with_one_model(choice, points), points, watch)
+    return _trained(choice, plan_with_one_model(choice, points), points, watch, first_of(parameters, points, asked))
 
 
 class SoftmaxPlanner(Planner):
@@ -72,9 +80,6 @@ class SoftmaxPlanner(Planner):
     def check(self) -> Chosen:
         """See `Planner`."""
         own = self.parameters
-        check_flag("early_stopping", own["early_stopping"])
-        check_number("validation_fraction", own["validation_fraction"], low=0, open_low=True, high=0.99)
-        check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
         self.check_shared()
         return Chosen(
             part_of("solver", own["solver"], SOLVERS, "manyclass.solvers"),
@@ -207,14 +212,10 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
         is_linear, planned = plan_of_winner(choice, linear, points, x, planned, asked.loss_of_fit)
         if not is_linear:
             return _trained(choice, planned, points, watch)
-    first = First(asked.start, heads)
-    if asked.evaluated is not None:
-        rows, positions = asked.evaluated
-        rows = rows if scaling is None else scaling.apply(rows)
-        first = replace(first, evaluated=(rows, positions), n_iter_no_change=parameters["n_iter_no_change"])
-    elif parameters["early_stopping"]:
-        held = held_out(labels, parameters["validation_fraction"], fork(parameters["random_state"]))
-        first = replace(first, held=held, n_iter_no_change=parameters["n_iter_no_change"])
+    first = replace(first_of(parameters, points, asked), start=asked.start, heads=heads)
+    if first.evaluated is not None and scaling is not None:
+        evaluated, its_labels = first.evaluated
+        first = replace(first, evaluated=(scaling.apply(evaluated), its_labels))
     return _trained(linear, planned, replace(points, x=x), watch, first, scaling)
 
 
@@ -268,7 +269,7 @@ class SoftmaxClassifier(LabelClassifier):
     max_iter : int or "auto", default="auto"
         Passes over the data, "auto": 2 to 20; iterations of "lbfgs", which ends before "auto" is over.
     early_stopping : bool, default=False
-        Stop when the held-out log-loss stops falling; keep the best pass. For linear models of one label a row.
+        Stop when the held-out log-loss stops falling, and keep the best pass; in a hybrid, each of the two by its own.
     validation_fraction : float, default=0.1
         Share of the points that is held out, in ]0, 1[. One point of each class always stays for training.
     n_iter_no_change : int, default=5
@@ -327,16 +328,6 @@ class SoftmaxClassifier(LabelClassifier):
         """A line for each trial by which a parameter was chosen; printed, a table with the rules that applied."""
         told = self._fitted.told
         return Report(told.report, told.rules)
-
-    @property
-    def validation_curve_(self) -> Doubles:
-        """The log-loss of held-out rows after each pass, where early_stopping is on."""
-        return self._fitted.told.validation_curve
-
-    @property
-    def best_iter_(self) -> int:
-        """The number of the pass, from 1, whose weights were kept."""
-        return self._fitted.told.best_iter
 
     @hinting
     def __init__(
@@ -429,16 +420,12 @@ class SoftmaxClassifier(LabelClassifier):
         """
         named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
         looks = (callback, max_seconds, checkpoint, every, resume)
-
-        if eval_set is not None and not self.early_stopping:
-            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
-        if eval_set is not None and checkpoint is not None:
-            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+        self._check_eval_set(eval_set, checkpoint)
 
         def asked(points: Points, encoder: Any) -> Asked:
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
-            evaluated = None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
+            evaluated = self._rows_to_stop_by(points, encoder, eval_set)
             return Asked(candidates, start, _tried_rates, _loss_of_fit, evaluated)
 
         return self._fit(

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.messages import note
-from manyclass.cli.sources import LABEL, Source
+from manyclass.cli.sources import Source
 from manyclass.datasets import SequenceEncoder, load_csr, load_xmc
 from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, label_in, library
+from manyclass.datasets.text_files import texts_and_labels
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
 from manyclass.labels import as_labels
 
-FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 ROWS = 65_536  # of a table that are parsed at once
+TEXTS = "if each line is a text, a tab and its labels, give --text"
 
 
 @dataclass(frozen=True)
@@ -104,20 +105,14 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
 
 def read_text(source: Source, separator: str | None) -> Records:
     """Read a text a line, and behind a tab, if there is one, its labels."""
-    texts, found, swapped = _core.tabbed_texts(source.lines(), separator or ",", FEW_TEXTS)
-    if swapped:
-        n_rows, n_texts, n_labels = swapped
-        raise ValueError(
-            f"{source.name}: {n_rows} rows have {n_texts} texts and {n_labels} labels, which have more words; a line "
-            "is `text<TAB>label`, and it seems that labels stand before the texts"
-        )
+    texts, found = texts_and_labels(source.lines(), "text", separator, source.name)
     Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
 
 def read_fasttext(source: Source) -> Records:
     """Read a text a line, its labels being words that begin with `__label__`; ASCII's blanks stand between words."""
-    texts, found = _core.marked_texts(source.lines(), LABEL)
+    texts, found = texts_and_labels(source.lines(), "fasttext", None, source.name)
     Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
@@ -155,7 +150,10 @@ def read_table(
     ValueError
         If a column is missing, or a cell is no number, with the file and the line.
     """
-    pandas = library("pandas")
+    try:
+        pandas = library("pandas")
+    except ImportError as error:
+        raise ImportError(f"{error}; {TEXTS}" if marks.delimiter == "\t" else str(error)) from error
     with source.opened() as file:
         cells = Cells(file, source.name, marks)
         label, numeric = _chosen(source.name, cells.columns, label, text or features, need_label)
@@ -180,9 +178,8 @@ def _chosen(
     """Return the column of labels, if there is one to read, and those of features; raises as `read_table` does."""
     label = label if label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if need_label and label is None:
-        raise ValueError(
-            f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
-        )
+        told = f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
+        raise ValueError(f"{told}; {TEXTS}" if len(names) == 2 else told)
     labelled = label is not None and (need_label or label in names)
     for wanted in [*needed, *([label] if labelled else [])]:
         if wanted not in names:

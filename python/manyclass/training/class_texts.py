@@ -13,8 +13,8 @@ scales, without those that are the very text of their class:
   share of classes of one row among all rows, and at least 1 %.
 
 The fit is made twice: with the texts of all classes as rows, and with those of classes without rows alone. The one with
-the smaller log-loss of held-out rows is taken. It is made once where both are the same, or no text shares a feature
-with a row.
+the smaller log-loss of held-out rows is taken. It is made once where both are the same. Where no text shares a feature
+with a row, a warning says so; then no row is held out, and the model is as without texts.
 
 A text counts as a row in `class_count_`. Embeddings alone get weights on pairs beside them, and `partial_fit` does not
 go on with such a sum.

@@ -327,11 +327,16 @@ def _train(
         if terms.both:
             left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
             told = replace(watch, heading=heading, max_seconds=left)
+        held = told.label_validation
+        if held is not None and terms.both:
+            held = held.anew(is_scaled=True) if found else held
+            held.is_scaled, told = True, replace(told, label_validation=held)
         if not complete:
             plan = replace(plan, max_iter=0)
         given = (x, labels, n_classes, told, r, own, squares)
         found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
-        complete = len(found[0].curve) == terms.plans[0].max_iter
+        if not found[1:]:
+            complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
 
