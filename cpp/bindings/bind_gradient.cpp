@@ -250,7 +250,7 @@ auto block_steps(const BlockCall& call) {
   return std::pair(taken.loss, taken.finite);
 }
 
-Array<double> log_sums(const BlockCall& call) {
+Array<double> block_log_sums(const BlockCall& call) {
   BlockOfClasses of = call.steps.of;
   of.matrix = call.matrix.data;
   const AnyData x = data_view(call.x, call.matrix.rows);
@@ -269,7 +269,7 @@ void bind_gradient(py::module_& m) {
   bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);
   bind_function(m, block_steps_fields(), block_steps);
-  bind_function(m, log_sums_fields(), log_sums);
+  bind_function(m, log_sums_fields(), block_log_sums);
 }
 
 }  // namespace manyclass

@@ -194,12 +194,7 @@ LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of 
 
 def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[np.intp]:
     """Draw which fold a point is held out in, (n_samples,), each class in turn; -1 for the only point of its class."""
-    order = random.permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    found = np.empty(len(labels), dtype=np.intp)
-    found[order] = np.arange(len(labels)) % n_folds
-    found[np.bincount(labels)[labels] == 1] = -1
-    return found
+    return _core.folds_of(labels, random.permutation(len(labels)), n_folds)
 
 
 def cross_validated_ridge(

@@ -180,16 +180,9 @@ def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> ND
     Where these are few, for classes so large that fewer than LEAST_CLASSES make up the rows, that would be another
     problem than that of all classes: then the rows are random ones of all classes.
     """
-    counts = np.bincount(labels)
-    order = random.permutation(len(counts))
-    n_drawn = 1 + int(np.searchsorted(np.cumsum(counts[order]), n_rows))
-    if n_drawn >= len(counts):
-        return np.arange(len(labels))
-    if n_drawn < figures.LEAST_CLASSES:
-        return np.sort(random.permutation(len(labels))[:n_rows])
-    drawn = np.zeros(len(counts), dtype=bool)
-    drawn[order[:n_drawn]] = True
-    return np.flatnonzero(drawn[labels])
+    order = random.permutation(int(labels.max()) + 1)
+    rows = _core.rows_of_whole_classes(labels, order, n_rows, figures.LEAST_CLASSES)
+    return np.sort(random.permutation(len(labels))[:n_rows]) if rows is None else rows
 
 
 @dataclass(frozen=True)
@@ -507,24 +500,10 @@ def walk(
     goes_on : callable
         Asked before each but the first; False ends the walk.
     """
-    tried: dict[int, float] = {}
-    for exponent in first:
-        if tried and not goes_on():
-            return tried
-        tried[exponent] = loss(exponent)
-    while True:
-        best = min(tried, key=lambda exponent: tried[exponent])
-        low, high = min(tried), max(tried)
-        # Where all diverged it is a smaller one that is wanted.
-        if best == low or not math.isfinite(tried[best]):
-            further = low - 1
-        elif best == high:
-            further = high + 1
-        else:
-            return tried
-        if not furthest[0] <= further <= furthest[1] or not goes_on():
-            return tried
-        tried[further] = loss(further)
+    steps = _core.StepWalk([*first], *furthest)
+    while (exponent := steps.next()) is not None and (not steps.losses or goes_on()):
+        steps.tell(loss(exponent))
+    return dict(zip(steps.exponents, steps.losses, strict=True))
 
 
 def quietly(train: Callable[[], T]) -> T:

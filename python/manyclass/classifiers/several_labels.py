@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
-import manyclass.metrics._ranking as _ranking
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.answers import Answers
@@ -179,7 +178,7 @@ def _lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
 def _precisions(lists: sp.csr_array, best: Ids, ks: list[int], weights: Doubles | None) -> Doubles:
     """P@k over weighted rows, for each k."""
     indptr, ids, _ = csr_parts(lists)
-    right = _ranking.hits(indptr, ids, best)
+    right = _core.label_hits(indptr, ids, np.ascontiguousarray(best))
     return np.array([np.average(right[:, :k].mean(axis=1), weights=weights) for k in ks])
 
 
@@ -223,25 +222,13 @@ def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bo
     rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
     x, labels = points.x[rows], points.labels.of(rows)
     best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
-    values: NDArray[np.floating[Any]] = log_p
+    values = log_p.astype(np.float64)
     probable = log_odds or calibration is not None
     if not probable:
-        values = log_p + weights.log_normalizers(x, n_threads)[:, np.newaxis]
-    right = _ranking.hits(labels.indptr, labels.ids, best)
-    r = np.ones((n_some, 1)) if points.weights is None else points.weights[rows, np.newaxis]
-    n_true = float(np.diff(labels.indptr) @ r[:, 0])  # all counts are of weighted rows
-    order = np.argsort(-values, axis=None, kind="stable")
-    ordered = values.ravel()[order]
-    last = int(np.searchsorted(np.cumsum(np.broadcast_to(r, values.shape).ravel()[order]), n_true))
-    if last + 1 >= ordered.size or not np.isfinite(ordered).all():
-        return None
-    limit = (float(ordered[last]) + float(ordered[last + 1])) / 2
-    above = values > limit
-    above[:, 0] = True
-    # F = 2 |right and found| / (|found| + |true|), over all rows together.
-    of_threshold = (r * (right & above)).sum() / ((r * above).sum() + n_true)
-    of_count = (r * right[:, :n_labels]).sum() / (n_labels * r.sum() + n_true)
-    if of_threshold <= of_count:
+        values += weights.log_normalizers(x, n_threads)[:, np.newaxis]
+    r = np.ones(n_some) if points.weights is None else points.weights[rows]
+    limit = _core.best_threshold(labels.indptr, labels.ids, best, values, r, n_labels)
+    if limit is None:
         return None
     return _stated(limit, calibration) if probable else limit
 

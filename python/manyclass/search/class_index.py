@@ -28,6 +28,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import outer_level, seed_from
 from manyclass.search.byte_copy import ByteCopy, copies
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
@@ -60,30 +61,12 @@ def recall_error(recall: float, n: int) -> float:
     return float(np.sqrt(recall * (1 - recall) / n))
 
 
-# Microseconds of one thread, fitted to models of 6,000 to 100,000 classes with 50 to 5,000 features: a weight read
-# from end to end, of dense and of sparse rows; a byte of the index; and what a row costs besides.
-DENSE_WEIGHT, SPARSE_WEIGHT, INDEX_BYTE = 2e-4, 6e-4, 1.2e-4
-CLASS, SEARCHED_ROW = 4e-3, 20.0
 # Share of the clusters that a search is taken to need before it was tuned: 5 to 19 % were found for a recall of .95.
 ASSUMED_SHARE = 1 / 6
 
 
 def _clusters(n_classes: int) -> int:
     return int(min(n_classes, round(CLUSTERS_PER_ROOT * n_classes**0.5)))
-
-
-def exact_cost(n_classes: int, values: float, *, sparse: bool) -> float:
-    """Predict the microseconds that scoring all classes takes for a row of so many values."""
-    return n_classes * (CLASS + values * (SPARSE_WEIGHT if sparse else DENSE_WEIGHT))
-
-
-def search_cost(n_classes: int, width: int, share: float) -> float:
-    """Predict the microseconds that a search takes for a row, probing a share of the clusters.
-
-    An index is dense: `width` bytes for each class that is looked at, and as many floats for each of head and tail.
-    """
-    looked_at = INDEX_BYTE * (_clusters(n_classes) + share * n_classes) + DENSE_WEIGHT * (HEAD + TAIL)
-    return SEARCHED_ROW + width * looked_at
 
 
 def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> str:
@@ -113,7 +96,15 @@ def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> s
     share = ASSUMED_SHARE if recall < 1 and n_rows >= 2 * LEAST_TUNE_ROWS else 1.0
     if n_probe is not None:
         share = n_probe / _clusters(n_classes)
-    all_scored, searched = exact_cost(n_classes, values, sparse=sparse), search_cost(n_classes, width, share)
+    all_scored, searched = _core.predicted_microseconds(
+        n_classes=n_classes,
+        n_columns=width,
+        values=float(values),
+        sparse=sparse,
+        n_clusters=_clusters(n_classes),
+        share=share,
+        n_exact=HEAD + TAIL,
+    )
     if all_scored > searched:
         return ""
     few = f"; so few rows as {n_rows} do not tune it" if n_probe is None and share == 1 and recall < 1 else ""

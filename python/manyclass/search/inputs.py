@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.checks import canonical_csr, checked_ids, csr_parts, id_lists
 from manyclass.datasets.csr import is_sparse
-from manyclass.weights.arrays import Floats, Matrix
+from manyclass.weights.arrays import NO_FLOATS, Floats, Matrix
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
 Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
@@ -150,14 +151,8 @@ def class_rows(coef: Floats, intercept: Floats | None, scale: Floats | None = No
 
     The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
     rows cluster better."""
-    rows = np.empty((coef.shape[0], coef.shape[1] + (intercept is not None)), dtype=np.float32)
-    rows[:, : coef.shape[1]] = coef
-    if scale is not None and len(scale):
-        rows[:, : coef.shape[1]] *= scale[:, np.newaxis]
-    if intercept is not None:
-        rows[:, -1] = intercept
-    rows -= rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return rows
+    factors, bias = (NO_FLOATS if given is None else given for given in (scale, intercept))
+    return _core.centred_class_rows(coef, factors, bias)
 
 
 def queries(x: Matrix, n_columns: int) -> Matrix:

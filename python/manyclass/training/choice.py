@@ -22,9 +22,7 @@ from manyclass.weights.arrays import Doubles, Ids
 
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
-LEAST_DISSIMILARITY = 0.05
 FIRST_VISITS = 2  # of a row before its first step
-LONGEST = 0.5  # of a step with drawn alternatives, in nats: far beyond what noise makes of it
 START_ROWS = 20_000
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
 # Evaluations that second derivatives save at least where features are correlated; of independent ones 20 to 40. 5,000
@@ -223,11 +221,14 @@ class Free:
     fixed : ndarray of shape (n,), float64
         Values of fixed ones; 0 for the others.
     bounds : ndarray of shape (n_free, 2), float64
+    place : ndarray of shape (n,), int64
+        Of each coefficient among the free ones; -1: it is fixed.
     """
 
     matrix: sp.csr_array
     fixed: Doubles
     bounds: Doubles
+    place: NDArray[np.int64]
 
     @property
     def n(self) -> int:
@@ -270,38 +271,10 @@ def free_of(form: ChoiceForm, constraints: Mapping[str, Any]) -> Free:
     ValueError
         If there is no such coefficient.
     """
-    names = form.names
-    at = {name: j for j, name in enumerate(names)}
-    fixed, owner = np.zeros(form.n), np.arange(form.n)
-    bounds = [(-np.inf, np.inf)] * form.n
-    for j in range(*form.slices["dissimilarity"].indices(form.n)):
-        bounds[j] = (LEAST_DISSIMILARITY, 1.0)
-        if np.count_nonzero(form.nests == j - form.slices["dissimilarity"].start) < 2:
-            owner[j], fixed[j] = -1, 1.0  # a nest of one alternative has no dissimilarity
-    for name, rule in constraints.items():
-        if name not in at:
-            raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {', '.join(names[:20])}")
-        if rule == "positive" or rule == "negative":
-            bounds[at[name]] = (0.0, np.inf) if rule == "positive" else (-np.inf, 0.0)
-        elif isinstance(rule, str):
-            if rule not in at or at[rule] >= form.slices["dissimilarity"].start:
-                raise ValueError(
-                    f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', a "
-                    "number or another coefficient"
-                )
-            owner[at[name]] = at[rule]
-        else:
-            owner[at[name]], fixed[at[name]] = -1, float(rule)
-    for j in range(form.n):
-        while owner[j] >= 0 and owner[owner[j]] != owner[j]:
-            if owner[owner[j]] == j:
-                raise ValueError(f"constraints says twice that {names[j]!r} and another coefficient are equal")
-            fixed[j] = fixed[owner[j]] if owner[owner[j]] < 0 else fixed[j]
-            owner[j] = owner[owner[j]]
-    mine = np.flatnonzero(owner >= 0)
-    kept_ones, place = np.unique(owner[mine], return_inverse=True)
-    matrix = sp.csr_array((np.ones(len(mine)), (mine, place)), shape=(form.n, len(kept_ones)))
-    return Free(matrix, fixed, np.reshape([bounds[j] for j in kept_ones], (-1, 2)))
+    place, fixed, low, high = _core.free_coefficients(form.core, form.names, [*constraints.items()])
+    mine = np.flatnonzero(place >= 0)
+    matrix = sp.csr_array((np.ones(len(mine)), (mine, place[mine])), shape=(form.n, len(low)))
+    return Free(matrix, fixed, np.stack([low, high], axis=1), place)
 
 
 @dataclass(frozen=True)
@@ -430,11 +403,8 @@ def fit_drawn(
 ) -> ChoiceFit:
     """Minimise the double sum over rows and drawn alternatives, whose gradient has no bias.
 
-    A row carries the log-normaliser u_i of its sum A_i over alternatives, and the objective is the mean of
-    u_i + e^-u_i A_i - 1 (Fagan & Iyengar 2018, eq. 5), linear in the sum. It starts where the likelihood of 20,000 rows
-    with drawn alternatives is largest (McFadden 1978), and steps in the metric of the second derivatives there. u_i
-    moves after each visit towards the log of the visit's own estimate by a falling share. Coefficients are means over
-    the second half of the passes.
+    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978), and steps in the
+    metric of the second derivatives there. Steps, and what rows carry, are the core's choice/drawn_descent.hpp.
 
     Parameters
     ----------
@@ -464,48 +434,37 @@ def fit_drawn(
     first = replace(objective, sets=drawn(first_rows, 0))
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
     T = _preconditioner(first, free, near.theta, seed, len(first_rows))
-    own = free.of(near.theta)
-    low, high = free.bounds.T
-    sums = _core.DrawnSums(n)
-    losses, means = [], []
-    n_steps = 0
+    low, high = map(np.ascontiguousarray, free.bounds.T)
+    descent = _core.DrawnDescent(
+        place=free.place,
+        fixed=free.fixed,
+        low=low,
+        high=high,
+        own=free.of(near.theta),
+        metric=np.ascontiguousarray(T),
+        ridge=objective.ridge,
+        n_rows=n,
+        n_steps=len(first_rows) / batch_size,  # as if the rows of the start had been steps before
+    )
+    losses: list[float] = []
     begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
     for epoch in range(1, n_passes + 1):
         order = random.permutation(n)
-        total, mean, n_batches = 0.0, np.zeros(free.n), 0
+        visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
         for at in range(0, n, batch_size):
             rows = np.sort(order[at : at + batch_size])
             ids = rows.astype(np.int32)
-            theta = free.whole(own)
             for visit in range(FIRST_VISITS if epoch in begins else 0):
-                sums.add(ids, problem(rows, n_passes + 10 * epoch + visit).log_sums(theta), visit)
-            visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
-            u = sums.log_normalizers(ids, visits)
-            value, gradient, found = problem(rows, epoch).double_sum(theta, u)
-            slope = free.reduced(gradient * (n / len(rows)) + objective.ridge * theta)
-            n_steps += 1
-            # As if the rows of the start had been steps before.
-            rate = (n_steps + len(first_rows) / batch_size) ** -0.7
-            step = rate * _times(T, _times(T.T, slope))
-            length = np.sqrt(max(float(rate * step @ slope), 0.0))
-            own = np.clip(own - step * min(1.0, LONGEST / max(length, 1e-300)), low, high)
-            sums.add(ids, found, visits)
-            total += value
-            mean += own
-            n_batches += 1
-        losses.append(total)
-        watch(total)
-        means.append(mean / n_batches)
-    late = np.array(means[n_passes // 2 :])
-    own = late.mean(axis=0)
-    spread = np.var(late, axis=0, ddof=1) / len(late) if len(late) > 1 else np.zeros(free.n)
+                descent.look(ids, problem(rows, n_passes + 10 * epoch + visit), visit)
+            descent.step(ids, problem(rows, epoch), visits)
+        losses.append(descent.end_pass())
+        watch(losses[-1])
+    spread = descent.settle()
     # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay consistent,
     # and are off by their standard errors times its standard deviation. Its square is the mean of a product of two
     # estimates that are independent of each other.
-    u = sums.log_normalizers(first_rows.astype(np.int32), visits)
-    epochs = (10 * (n_passes + 9) + visit for visit in (FIRST_VISITS, FIRST_VISITS + 1))
-    pair = [np.exp(problem(first_rows, at).log_sums(free.whole(own)) - u) for at in epochs]
-    of_weights = max(float(np.mean(pair[0] * pair[1]) - np.mean(pair[0]) * np.mean(pair[1])), 0.0)
+    one, other = (problem(first_rows, 10 * (n_passes + 9) + visit) for visit in (FIRST_VISITS, FIRST_VISITS + 1))
+    of_weights = descent.variance_of_weights(first_rows.astype(np.int32), one, other, visits)
     metric = np.sum(T**2, axis=1) if T.ndim == 2 else T**2  # the diagonal of T T'
     errors = np.sqrt(spread + of_weights * metric / n)
-    return ChoiceFit(free.whole(own), np.array(losses), True, np.abs(free.matrix @ errors))
+    return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))

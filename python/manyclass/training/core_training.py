@@ -463,14 +463,4 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
 
 def loss_at_zero(loss: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
     """Return the mean of a loss, or of a reduction of the log-loss, at W = 0, in nats where it has units."""
-    n_labels = np.diff(labels.indptr)
-    of_rows = {
-        "cross_entropy": np.log(n_classes) * n_labels,
-        "pick_all": np.log(n_classes) * n_labels,
-        "pick_all_normalized": np.full(len(n_labels), np.log(n_classes)),
-        "decoupled": np.log1p(n_classes - n_labels) * n_labels,
-        "logistic": np.full(len(n_labels), np.log(2) * n_classes),
-        "margin": np.ones(len(n_labels)),
-        "triplet": n_classes * n_labels,
-    }
-    return float(np.average(of_rows[loss], weights=sample_weight))
+    return _core.loss_at_zero(loss, labels.indptr, n_classes, NO_DOUBLES if sample_weight is None else sample_weight)

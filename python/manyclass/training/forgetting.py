@@ -26,6 +26,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import softmax
 
+from manyclass import _core
 from manyclass.training.plan import Schedule
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.weights import Weights
@@ -58,10 +59,9 @@ def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:
 
 def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
     """The step sizes of a call, none below `least`."""
-    first, last = schedule.at(0)[0], schedule.at(n_passes - 1)[0]
-    if last >= least:
+    kept = _core.steps_kept_above(schedule.at(0)[0], schedule.at(n_passes - 1)[0], least, n_passes)
+    if kept is None:
         return schedule
+    first, decay = kept
     ratio = schedule.u_learning_rate / schedule.learning_rate
-    first, last = max(first, least), max(last, least)
-    decay = (last / first) ** (1 / max(1, n_passes - 1))
     return replace(schedule, learning_rate=first, u_learning_rate=first * ratio, decay=decay)

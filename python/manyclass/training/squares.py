@@ -123,15 +123,6 @@ class Squares:
         return {name: array for name, array in found.items() if len(array)}
 
 
-def alike(features: Doubles) -> Doubles:
-    """Return sums of squares with one number for all features, the mean over the features that rows have."""
-    sums, n_rows = features[:-1], features[-1:]
-    most = sums.max(initial=0.0)
-    shares = sums / most if most > 0 else sums  # whose squares do not overflow
-    mean = most * float(shares @ shares) / shares.sum() if most > 0 else 0.0
-    return np.append(np.full(len(sums), mean), n_rows)
-
-
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
     """Return dtypes and shapes of what a file may hold of the squares of a model."""
     shapes = {"classes": (weights.n_classes,), "embeddings": (len(weights.embeddings),)}

@@ -15,13 +15,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_number
+from manyclass import _core
+from manyclass.checks import check_number, core_data
 from manyclass.labels import find_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import mean_of, normalized, some_of
-from manyclass.weights.arrays import Doubles, Floats, Matrix, as_csr
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix, as_csr
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -186,14 +187,8 @@ class Points:
     @property
     def feature_squares(self) -> Doubles:
         """Sums of the features' squares, and the number of points, see `Squares.features`: (n_features + 1,)."""
-        w = np.ones(self.x.shape[0]) if self.weights is None else self.weights
-        if isinstance(self.x, sp.csr_array):
-            rows = np.repeat(w, np.diff(self.x.indptr))
-            squares = np.square(self.x.data, dtype=np.float64) * rows
-            sums = np.bincount(self.x.indices, squares, minlength=self.x.shape[1])
-        else:
-            sums = np.einsum("i,ij,ij->j", w, self.x, self.x, dtype=np.float64)
-        return np.append(sums, w.sum())
+        weights = NO_DOUBLES if self.weights is None else self.weights
+        return _core.squares_of_features(core_data(self.x), self.x.shape[1], weights)
 
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points, with increasing numbers where some are texts of classes."""

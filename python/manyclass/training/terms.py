@@ -39,7 +39,7 @@ from manyclass.training.blend import (
 )
 from manyclass.training.core_training import Trained, Watch
 from manyclass.training.growth import set_new_rows
-from manyclass.training.incremental import Before, Call, passes_of_call, set_new_intercepts
+from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
@@ -495,7 +495,9 @@ def _grown_pairs(plan: PairsPlan, weights: Weights, points: Points, before: Befo
 
 def _set_new_intercepts(plan: Term, weights: Weights, before: Before, counts: Doubles) -> None:
     if plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
-        set_new_intercepts(weights.intercept, before, counts)
+        intercept = np.ascontiguousarray(weights.intercept)  # beside embeddings it is a column
+        _core.set_new_intercepts(before.position, before.counts, counts, intercept)
+        weights.intercept[:] = intercept
 
 
 def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:

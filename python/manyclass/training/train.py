@@ -13,12 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.training.core_training import CoreTraining, Trained, Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import set_new_rows
-from manyclass.training.incremental import Before, Call, falling, passes_of_call, set_new_intercepts
+from manyclass.training.incremental import Before, Call, falling, passes_of_call
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
@@ -230,7 +231,7 @@ def weights_of_call(
     if scaling is not None:
         scaling.unfold_in_place(weights)
     if plan.fit_intercept and before.weights is not None:
-        set_new_intercepts(weights.intercept, before, counts)
+        _core.set_new_intercepts(before.position, before.counts, counts, weights.intercept)
     return weights
 
 

@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 
 LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
-LARGEST_SCORE = 2.0**126  # beyond it scores count as that, so that differences of two are finite (evaluate/tiles.hpp)
 BLOCK_NUMBERS = 1 << 22  # of scores, of phi or of weights in hand at once: 16 MB
 
 Ids = NDArray[np.int32]  # of classes or features
@@ -72,14 +71,6 @@ def row_norms_sq(x: Matrix) -> Floats:
             return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
         norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
         return norms
-
-
-def times(scores: Floats, factor: float, n_terms: int = 1) -> Floats:
-    """Scores times a factor, held so that differences of sums of `n_terms` are finite."""
-    most = LARGEST_SCORE / n_terms
-    with np.errstate(over="ignore"):
-        product: Floats = np.clip(scores * np.float32(factor), -most, most)
-    return product
 
 
 class Map(np.memmap[Any, Any]):

@@ -148,6 +148,26 @@ class Weights(StoredWeights):
         found: Doubles = self._answers("log_normalizers", X, n_threads)
         return found
 
+    def calibration(
+        self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, r: Doubles, n_threads: int, noise: str | None
+    ) -> tuple[float, float, float, float]:
+        """Return the temperature, the offset, and the mean log-losses without and with them.
+
+        Labels of row i are ids[indptr[i]:indptr[i + 1]]: one, of utilities with this noise, or several without one;
+        utility/calibration.hpp of the core has the rules.
+        """
+        given: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
+        found: tuple[float, float, float, float] = self._answers("calibration", X, n_threads, **given)
+        return found
+
+    def label_log_losses(
+        self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, n_threads: int, temperature: float, offset: float
+    ) -> tuple[Doubles, Doubles]:
+        """Return the losses of several labels a row over all classes, and over those of the row alone."""
+        given: dict[str, Any] = {"indptr": indptr, "labels": ids, "temperature": temperature, "offset": offset}
+        found: tuple[Doubles, Doubles] = self._answers("label_log_losses", X, n_threads, **given)
+        return found
+
     def label_mixtures(self, X: sp.csr_array, own: Ids, labels: Ids, r: Doubles, n_threads: int) -> _core.LabelMixtures:
         """Return what mixtures say of one label of each row, of weight r; `own` is the class of each feature."""
         alone = replace(self, own=own, mixture=UNMIXED)

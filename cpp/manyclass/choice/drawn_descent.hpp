@@ -1,0 +1,60 @@
+// Descent on the double sum of rows with drawn alternatives, whose gradient has no bias.
+//
+// A row carries the log-normaliser u_i of its sum A_i over alternatives, and the objective is the mean of
+// u_i + e^-u_i A_i - 1 (Fagan & Iyengar 2018, eq. 5), linear in the sum. Steps are in a metric T T', near the inverse of
+// the second derivatives, and fall with their number t as t^-0.7. u_i moves after each visit towards the log of the
+// visit's own estimate by a falling share (drawn_sums.hpp). What is found are means over the second half of the passes.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "manyclass/choice/drawn_sums.hpp"
+#include "manyclass/choice/free.hpp"
+#include "manyclass/choice/problem.hpp"
+
+namespace manyclass {
+
+struct DrawnDescentStart {
+  FreeCoefficients free;
+  std::vector<double> own;     // free coefficients to begin with
+  std::vector<double> metric;  // T: a matrix of the free ones, or its diagonal
+  std::vector<double> ridge;   // of all coefficients
+  std::size_t n_rows = 0;
+  double n_steps = 0;  // that are taken to have been made before, in falling step sizes
+};
+
+class DrawnDescent {
+ public:
+  // Throws std::invalid_argument where sizes do not fit.
+  explicit DrawnDescent(DrawnDescentStart start);
+
+  // Takes in estimates of the sums of rows, `visits` of which there were before, without a step.
+  void look(std::span<const Index> rows, const ChoiceProblem& problem, int visits);
+  // Makes a step by some rows, and takes in their estimates.
+  void step(std::span<const Index> rows, const ChoiceProblem& problem, int visits);
+  // Ends a pass; returns its loss.
+  double end_pass();
+
+  // Means over the passes of the second half, and the variances of these means; the descent then stands there.
+  std::vector<double> settle();
+  // By how much the weights e^-u_i A_i of rows vary, of two independent estimates for each: the mean of their products
+  // less the product of their means, at least 0.
+  double variance_of_weights(std::span<const Index> rows, const ChoiceProblem& one, const ChoiceProblem& other,
+                             int visits) const;
+
+  std::vector<double> theta() const { return start_.free.whole(start_.own); }
+
+ private:
+  std::vector<double> log_normalizers(std::span<const Index> rows, int visits) const;
+  // T T' times a slope.
+  std::vector<double> direction(std::span<const double> slope) const;
+
+  DrawnDescentStart start_;
+  DrawnSums sums_;
+  std::vector<double> sum_of_own_;          // of the steps of this pass
+  std::vector<std::vector<double>> means_;  // of each pass
+  double n_batches_ = 0, loss_ = 0;
+};
+
+}  // namespace manyclass
