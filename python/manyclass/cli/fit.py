@@ -108,7 +108,7 @@ class Arguments(WithProgress):
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
     class_text : FILE
-        of texts, one label a row: texts of classes, also of such as no row has: on each line a label, a tab, its text
+        texts or names of classes, on each line a label, a tab, its text; classes that no row has get scores, too
     parsed : Namespace
         The parameters of the estimator and of the vectorizer among all arguments.
     """

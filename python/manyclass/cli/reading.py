@@ -453,7 +453,8 @@ class Streaming:
     ----------
     stream : bool
         read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of the forms xmc,
-        svmlight (labels 0, 1, ...), csv, tsv, text, fasttext and binary, or of Parquet; each pass counts words again
+        svmlight (labels 0, 1, ...), csv, tsv, text, fasttext and binary, or of Parquet; texts become rows anew in each
+        pass
     """
 
     stream: bool = False
