@@ -11,7 +11,7 @@ from test_settle_batches import SOFTMAX as BATCHES
 from test_settle_points import BASE as POINTS
 
 from manyclass import AugmentReduceClassifier, _core, solvers
-from manyclass.checks import n_threads_from, seed_from
+from manyclass.checks import n_threads_from, row_norms_sq, seed_from
 from manyclass.choosing.facts import Facts
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
@@ -19,7 +19,6 @@ from manyclass.training.core_training import Watch
 from manyclass.training.plan import Labels, Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
 from manyclass.training.validation import Validation, fork, held_out
-from manyclass.weights.arrays import row_norms_sq
 from manyclass.weights.weights import Weights
 
 

@@ -399,3 +399,18 @@ def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], ND
 def core_data(X: sp.csr_array | NDArray[np.float32]) -> Any:
     """Return X as the functions of the core take it: `csr_parts` of a sparse matrix, an array as it is."""
     return csr_parts(X) if isinstance(X, sp.csr_array) else X
+
+
+def as_csr(X: sp.csr_array | NDArray[np.float32]) -> sp.csr_array:
+    """Data by its stored values; of a dense array those that are not 0."""
+    return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
+
+
+def row_norms_sq(x: sp.csr_array | NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the squared Euclidean norm of each row."""
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: NDArray[np.float32] = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms

@@ -9,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.choosing import figures
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Matrix, as_csr, row_norms_sq
+from manyclass.weights.arrays import Matrix
 
 TINY = float(np.finfo(np.float32).tiny)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from manyclass.checks import n_threads_from
+from manyclass.checks import as_csr, n_threads_from
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
@@ -46,7 +46,7 @@ from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
-from manyclass.weights.arrays import Data, Doubles, Ids, Matrix, as_csr
+from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.tensor_file import PathLike
 

@@ -43,13 +43,13 @@ import numpy as np
 from scipy.special import logsumexp
 
 from manyclass import _core
-from manyclass.checks import core_data
+from manyclass.checks import core_data, row_norms_sq
 from manyclass.dask.shards import Report, Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
 from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import batch_size_of, class_order
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 

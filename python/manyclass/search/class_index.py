@@ -29,13 +29,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import outer_level, seed_from
+from manyclass.checks import outer_level, row_norms_sq, seed_from
 from manyclass.search.byte_copy import ByteCopy, copies
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
 from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import class_rows, queries, queries_of
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix, row_norms_sq
+from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 # All classes are scored up to this number of them, since their index would be one cluster.

@@ -9,14 +9,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import core_data
+from manyclass.checks import as_csr, core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix, as_csr
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.checks import as_csr
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture, as_csr
+from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more

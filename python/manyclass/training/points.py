@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
-from manyclass.checks import check_number, core_data
+from manyclass.checks import check_number, core_data, row_norms_sq
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_plan import core_plan, core_state, first_carried
@@ -25,7 +25,7 @@ from manyclass.training.core_training import CoreTraining, Signs, Trained, Train
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.seen import Carried, Seen
 from manyclass.training.start import Start, carried_at
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 

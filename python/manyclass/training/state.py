@@ -16,13 +16,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number, core_data
+from manyclass.checks import as_csr, check_number, core_data
 from manyclass.labels import find_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import mean_of, normalized, some_of
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix, as_csr
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights

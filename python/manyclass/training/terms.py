@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import as_csr, csr_parts
 from manyclass.labels import columns_of_classes
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
@@ -47,7 +47,7 @@ from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_classes, taken
-from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture, as_csr
+from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another

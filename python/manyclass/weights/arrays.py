@@ -58,21 +58,6 @@ def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
-def as_csr(X: Matrix) -> sp.csr_array:
-    """Data by its stored values; of a dense array those that are not 0."""
-    return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
-
-
-def row_norms_sq(x: Matrix) -> Floats:
-    """Return the squared Euclidean norm of each row."""
-    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
-        if isinstance(x, sp.csr_array):
-            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
-        return norms
-
-
 class Map(np.memmap[Any, Any]):
     """A read-only memory map of an array of a file.
 

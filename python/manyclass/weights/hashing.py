@@ -9,8 +9,8 @@ from typing import Any
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.checks import check_number, csr_parts
-from manyclass.weights.arrays import Matrix, as_csr
+from manyclass.checks import as_csr, check_number, csr_parts
+from manyclass.weights.arrays import Matrix
 
 
 @dataclass(frozen=True)

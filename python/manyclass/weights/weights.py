@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import core_data, csr_parts, made_once
+from manyclass.checks import as_csr, core_data, csr_parts, made_once
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_DOUBLES,
@@ -26,7 +26,6 @@ from manyclass.weights.arrays import (
     Matrix,
     StoredWeights,
     aligned_zeros,
-    as_csr,
     check_maps,
     padded,
 )
