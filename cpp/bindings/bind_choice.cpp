@@ -354,7 +354,6 @@ void bind_descent(py::module_& m) {
 void bind_choice(py::module_& m) {
   bind_form(m);
   bind_problem(m);
-  bind_function(m, draws_fields(), drawn);
   m.def("free_coefficients", free_ones, "form"_a, "names"_a, "constraints"_a);
   bind_descent(m);
   bind_lists(m);
