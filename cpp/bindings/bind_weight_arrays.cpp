@@ -9,6 +9,7 @@
 #include "manyclass/weights/feature_hash.hpp"
 #include "manyclass/weights/feature_scaling.hpp"
 #include "manyclass/weights/label_scores.hpp"
+#include "manyclass/weights/placing.hpp"
 
 namespace manyclass {
 
@@ -89,6 +90,14 @@ void bind_weight_arrays(py::module_& m) {
         return std::tuple(array_of(found.indptr), array_of(found.indices), array_of(found.values));
       },
       "x"_a, "n_features"_a, "n_columns"_a, "seed"_a);
+  m.def(
+      "place_classes",
+      [](const Matrix<const float>& from, std::span<const std::int64_t> position, bool of_columns,
+         const Matrix<float>& to) {
+        const ClassArray own{from.width(), of_columns}, all{to.width(), of_columns};
+        released([&] { place_classes(from.data, own, position, to.data, all); });
+      },
+      "from_"_a, "position"_a, "of_columns"_a, "to"_a);
   m.def("byte_codes", byte_codes, "numbers"_a, "starts"_a);
   const auto shift = "shift"_a, factors = "scale"_a, matrix = "matrix"_a, intercept = "intercept"_a;
   const auto x = "x"_a;

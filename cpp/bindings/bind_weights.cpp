@@ -8,6 +8,7 @@
 #include "bindings/bound_weights.hpp"
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/evaluate/mean_curvatures.hpp"
 #include "manyclass/evaluate/tiles.hpp"
 #include "manyclass/evaluate/weights.hpp"
 #include "manyclass/utility/calibration.hpp"
@@ -179,6 +180,23 @@ auto scores(const BoundWeights& w, const py::object& x, Scale scale, int n_threa
   return found;
 }
 
+// What writes the scores of rows of `data` from one of them on; it and the weights must outlive that.
+auto scores_from(const BoundWeights& w, const AnyData& data, const Asked& asked) {
+  return [&w, &data, asked, width = static_cast<std::size_t>(w.n_classes())](std::size_t first, std::span<float> out) {
+    ask_all(w, rows_of(data, first, out.size() / width), asked,
+            [&](const AnyPoints& points, std::size_t begin, std::size_t n) {
+              w.scores(points, asked, out.subspan(begin * width, n * width));
+            });
+  };
+}
+
+Array<double> curvatures(const BoundWeights& w, const py::object& x, Scale scale, int n_threads) {
+  const AnyData data = data_for(w, x);
+  const auto score = scores_from(w, data, {scale, n_threads, best_isa()});
+  const auto n = static_cast<std::size_t>(n_rows(data)), n_classes = static_cast<std::size_t>(w.n_classes());
+  return array_of(released([&] { return mean_curvatures(n, n_classes, score); }));
+}
+
 // Rows with labels, whose scores the weights give; `data` and the arrays must outlive them.
 HeldOutRows held_out(const BoundWeights& w, const AnyData& data, const Excluded& labels,
                      std::span<const double> weights, const Asked& asked) {
@@ -188,12 +206,7 @@ HeldOutRows held_out(const BoundWeights& w, const AnyData& data, const Excluded&
   rows.weights = weights;
   rows.n_threads = asked.n_threads;
   rows.isa = asked.isa;
-  rows.score = [&w, &data, asked, width = rows.n_classes](std::size_t first, std::span<float> out) {
-    ask_all(w, rows_of(data, first, out.size() / width), asked,
-            [&](const AnyPoints& points, std::size_t begin, std::size_t n) {
-              w.scores(points, asked, out.subspan(begin * width, n * width));
-            });
-  };
+  rows.score = scores_from(w, data, asked);
   if (rows.size() != static_cast<std::size_t>(n_rows(data))) throw std::invalid_argument("X and y differ in length");
   return rows;
 }
@@ -280,6 +293,7 @@ void bind_weights(py::module_& m) {
       .def("log_probabilities", &log_probabilities, x, "noise"_a, "classes"_a, scale, n_threads, isa)
       .def("feature_weights", &weights_of_features, "k"_a, "features"_a, "values"_a)
       .def("phi", &phi_of, x, n_threads, isa)
+      .def("mean_curvatures", &curvatures, x, scale, n_threads)
       .def("calibration", &calibration, x, "indptr"_a, labels, "sample_weight"_a, "noise"_a, scale, n_threads)
       .def("label_log_losses", &losses_of_labels, x, "indptr"_a, labels, "temperature"_a, "offset"_a, scale, n_threads);
   m.attr("most_temperature") = most_temperature;

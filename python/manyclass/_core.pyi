@@ -332,6 +332,7 @@ class Weights:
         self, k: int, features: NDArray[np.int32], values: NDArray[np.float64]
     ) -> NDArray[np.float64]: ...
     def phi(self, x: _Data, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
+    def mean_curvatures(self, x: _Data, scale: NDArray[np.float32], n_threads: int) -> NDArray[np.float64]: ...
     def calibration(
         self,
         x: _Data,
@@ -358,6 +359,9 @@ def reaching(
     *, numbers: NDArray[np.float32], width: int, stride: int, bar: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 def hash_features(x: _Csr, n_features: int, n_columns: int, seed: int) -> _Csr: ...
+def place_classes(
+    from_: NDArray[np.float32], position: NDArray[np.int64], of_columns: bool, to: NDArray[np.float32]
+) -> None: ...
 def byte_codes(
     numbers: NDArray[np.float32], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...
@@ -623,6 +627,23 @@ def balanced_softmax(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+def block_normalizers(
+    log_sums: NDArray[np.float64], number: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def take_normalizers(
+    before: NDArray[np.float64],
+    v: NDArray[np.float64],
+    elsewhere: NDArray[np.float64],
+    number: int,
+    log_sums: NDArray[np.float64],
+) -> None: ...
+def best_over_blocks(
+    classes: NDArray[np.int32],
+    scores: NDArray[np.float64],
+    log_sums: NDArray[np.float64],
+    of_labels: NDArray[np.float64],
+    k: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]: ...
 def exact_block_steps(
     *,
     x: _Data,
@@ -669,6 +690,15 @@ class ChoiceForm:
         n_nests: int,
     ) -> None: ...
     def sizes(self) -> tuple[int, int, int, int, int]: ...
+    def names(
+        self,
+        choosers: list[str],
+        alternatives: list[str],
+        pairs: list[str],
+        labels: list[str],
+        groups: list[str],
+        nests: list[str],
+    ) -> list[str]: ...
     def has_scores(self) -> bool: ...
     def interactions(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
 

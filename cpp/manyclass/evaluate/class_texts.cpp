@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/math/elementary_double.hpp"
 #include "manyclass/math/interval_minimum.hpp"
@@ -169,6 +170,7 @@ class Search {
   std::size_t n_classes() const { return given_.counts.size(); }
 
   void move(std::span<const double> scales) {
+    poll(z_.size() * 32);  // an exponential takes some thirty operations
     std::ranges::fill(moved_, 0.0);
     for (std::size_t n = 0; n < z_.size(); ++n) moved_z_[n] = z_[n] + scales[classes_[n]] * alike_[n];
     run_with(best_isa(), [&] {

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "manyclass/core/interrupt.hpp"
 #include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/math/interval_minimum.hpp"
 #include "manyclass/utility/probabilities.hpp"
@@ -65,12 +66,14 @@ class ScaledLosses {
  public:
   ScaledLosses(const HeldOutRows& rows, const NoiseKind& noise) : rows_(rows), noise_(noise) {
     if (rows.size() * rows.n_classes > most_kept) return;
+    kept_.reserve(rows.size() * rows.n_classes);
     each_tile(rows, [&](std::size_t, std::span<const float> z) { kept_.insert(kept_.end(), z.begin(), z.end()); });
   }
 
   double mean(double factor) {
     double sum = 0, total = 0;
     each([&](std::size_t first, std::span<const float> scores) {
+      poll(scores.size());
       scaled_.resize(scores.size());
       constexpr float most = 0x1p126F;  // so that differences of two are finite, see evaluate/tiles.hpp
       const auto f = static_cast<float>(factor);

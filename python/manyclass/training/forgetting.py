@@ -24,7 +24,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import softmax
 
 from manyclass import _core
 from manyclass.training.plan import Schedule
@@ -44,12 +43,7 @@ def left_of_old_rows(n_new: int, half_life: float | None) -> float:
 def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
     """The means of p_k (1 - p_k) over some rows, (n_classes,), p being the probabilities of the softmax."""
     rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], IMPURITY_BY)).astype(np.int64))
-    total = np.zeros(weights.n_classes)
-    for _, scores in weights.score_tiles(x[rows], n_threads):  # some rows at a time where there are many classes
-        p = softmax(scores.astype(np.float64), axis=1)
-        total += (p * (1 - p)).sum(axis=0)
-    mean: Doubles = total / len(rows)
-    return mean
+    return weights.mean_curvatures(x[rows], n_threads)
 
 
 def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:

@@ -147,6 +147,11 @@ class Weights(StoredWeights):
         found: Doubles = self._answers("log_normalizers", X, n_threads)
         return found
 
+    def mean_curvatures(self, X: Matrix, n_threads: int) -> Doubles:
+        """Return the means of p_k (1 - p_k) over rows, (n_classes,), p being the probabilities of the softmax."""
+        found: Doubles = self._answers("mean_curvatures", X, n_threads)
+        return found
+
     def calibration(
         self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, r: Doubles, n_threads: int, noise: str | None
     ) -> tuple[float, float, float, float]:
@@ -306,20 +311,12 @@ class Weights(StoredWeights):
 
         What is new begins at 0.
         """
-        # Where new classes come last a slice will do: to copy by places costs some ten times as much.
-        is_first = len(position) > 0 and position[-1] == len(position) - 1
-        places = slice(len(position)) if is_first else position
-        bias = np.zeros(n_classes, dtype=np.float32)
-        bias[places] = self.bias
-        more: dict[str, Any] = {"bias": bias, "scales": self.scales.copy()}
+        more: dict[str, Any] = {"bias": np.zeros(n_classes, dtype=np.float32), "scales": self.scales.copy()}
+        _core.place_classes(self.bias[np.newaxis], position, True, more["bias"][np.newaxis])
         if self.matrix.size:
-            more["matrix"] = aligned_zeros(
-                *((self.n_features, padded(n_classes)) if self.by_feature else (n_classes, self.matrix.shape[1]))
-            )
-            if self.by_feature:
-                more["matrix"][:, places] = self.matrix[:, : self.n_classes]
-            else:
-                more["matrix"][places] = self.matrix
+            shape = (self.n_features, padded(n_classes)) if self.by_feature else (n_classes, self.matrix.shape[1])
+            more["matrix"] = aligned_zeros(*shape)
+            _core.place_classes(self.matrix, position, self.by_feature, more["matrix"])
         if self.embeddings.size:
             more["embeddings"] = aligned_zeros(*self.embeddings.shape)
             more["embeddings"][:] = self.embeddings
