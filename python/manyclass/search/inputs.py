@@ -151,7 +151,8 @@ def class_rows(coef: Floats, intercept: Floats | None, scale: Floats | None = No
 
     The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
     rows cluster better."""
-    factors, bias = (NO_FLOATS if given is None else given for given in (scale, intercept))
+    # Intercepts may be a column of the weights.
+    factors, bias = (NO_FLOATS if given is None else np.ascontiguousarray(given) for given in (scale, intercept))
     return _core.centred_class_rows(coef, factors, bias)
 
 
