@@ -262,6 +262,7 @@ def test_what_several_labels_or_margins_cannot_have_is_refused_in_words(client, 
     for model, data, told in (
         (DaskSoftmaxClassifier(class_weight="balanced"), several, "class_weight"),
         (DaskSoftmaxClassifier(early_stopping=True, solver="adagrad"), several, "early_stopping"),
+        (DaskMarginClassifier(early_stopping=True), several, "early_stopping is True, which is for one label a row"),
         (DaskSoftmaxClassifier(division="rows and classes"), several, "division is 'rows and classes'"),
         (DaskMarginClassifier(division="rows and classes", solver="adagrad"), parts(X, y), "division"),
         (DaskMarginClassifier(model="embedding"), parts(X, y), "model is 'embedding'"),

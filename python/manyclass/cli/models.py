@@ -159,6 +159,11 @@ def check_recall(recall: float | None, approximate: object) -> None:
         raise ValueError(f"--recall is {recall}, which has no effect without --approximate")
 
 
+def _type_of(labels: NDArray[Any]) -> str:
+    """Name the type of labels, text whatever its width."""
+    return "text" if labels.dtype.kind in "UT" or isinstance(labels[0], str) else str(labels.dtype)
+
+
 def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     """Return facts of a model that was loaded from a file."""
     curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
@@ -177,7 +182,7 @@ def describe_model(path: str, model: Classifier) -> dict[str, Any]:
         "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
         "features": model.n_features_in_,
         "classes": len(model.classes_),
-        "labels": f"{model.classes_.dtype}, {model.classes_[0]} ... {model.classes_[-1]}",
+        "labels": f"{_type_of(model.classes_)}, {model.classes_[0]} ... {model.classes_[-1]}",
         "labels_of_a_row": labels,
         raw: read,
         **model.storage(),

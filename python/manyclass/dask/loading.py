@@ -363,7 +363,7 @@ class Loaded:
         self.workers, self.planner, self.parts, self.numbers, self.origin = workers, planner, parts, numbers, origin
         own = planner.parameters
         stops = bool(own.get("early_stopping", False))
-        self.fraction = own["validation_fraction"] if stops else None
+        self.fraction = own.get("validation_fraction") if stops else None
         self.random = np.random.RandomState() if own["random_state"] is None else fork(own["random_state"])
         rows = [self._rows(at) for at in range(len(numbers))]
         told = workers.gather(workers.each(facts_of, rows))
