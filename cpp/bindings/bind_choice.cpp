@@ -39,6 +39,7 @@ void bind_form(py::module_& m) {
                                form.n_constants(), form.n_nests);
            })
       .def("has_scores", [](const ChoiceForm& form) { return has_scores(form); })
+      .def("has_metric", [](const ChoiceForm& form) { return has_scores(with_full_interactions(form)); })
       .def(
           "interactions",
           [](const ChoiceForm& form, Theta theta) {
@@ -52,7 +53,8 @@ Fields<ChoiceProblem> problem_fields() {
   Fields<ChoiceData> data("ChoiceData");
   data.needs<&ChoiceData::n_rows, &ChoiceData::X, &ChoiceData::Z, &ChoiceData::constants, &ChoiceData::indptr,
              &ChoiceData::alternatives, &ChoiceData::pair_features, &ChoiceData::offsets, &ChoiceData::listed_only>();
-  data.takes<&ChoiceData::Z_indptr, &ChoiceData::Z_indices, &ChoiceData::chosen, &ChoiceData::weights>();
+  data.takes<&ChoiceData::Z_indptr, &ChoiceData::Z_indices, &ChoiceData::log_weights, &ChoiceData::chosen,
+             &ChoiceData::weights>();
   Fields<ChoiceProblem> fields("ChoiceProblem");
   fields.needs<&ChoiceProblem::form, &ChoiceProblem::n_threads>();
   fields.takes<&ChoiceProblem::isa>();
@@ -77,6 +79,15 @@ template <auto question>
 auto by_row(std::size_t (*width)(const ChoiceProblem&)) {
   return [width](const ChoiceProblem& problem, Theta theta) {
     return filled({problem.n_rows(), width(problem)}, [&](std::span<double> out) { question(problem, theta, out); });
+  };
+}
+
+// An answer that is a number for each pair of coefficients.
+template <auto question>
+auto by_coefficients() {
+  return [](const ChoiceProblem& problem, Theta theta) {
+    const std::size_t n = problem.form.size();
+    return filled({n, n}, [&](std::span<double> out) { question(problem, theta, out); });
   };
 }
 
@@ -136,13 +147,8 @@ void bind_problem(py::module_& m) {
       .def("log_sums", by_row<&log_sums>(), theta)
       .def("double_sum", sums_of_draws, theta, "log_normalizers"_a)
       .def("scores", by_row<&scores>(n_coefficients), theta)
-      .def(
-          "hessian",
-          [](const ChoiceProblem& problem, Theta at) {
-            const std::size_t n = problem.form.size();
-            return filled({n, n}, [&](std::span<double> out) { hessian(problem, at, out); });
-          },
-          theta)
+      .def("hessian", by_coefficients<&hessian>(), theta)
+      .def("metric", by_coefficients<&metric>(), theta)
       .def("scales",
            [](const ChoiceProblem& problem) {
              return filled({problem.form.size()}, [&](std::span<double> out) { scales(problem, out); });
@@ -178,7 +184,49 @@ Fields<ChoiceDraws> draws_fields() {
 auto drawn(const ChoiceDraws& draws) {
   const DrawnSets sets = released([&] { return draw_choice_sets(draws); });
   return std::tuple(array_of(sets.indptr), array_of(sets.alternatives), array_of(sets.log_weights),
+                    array_of(sets.offsets),
                     array_of(sets.pair_features).reshape({sets.alternatives.size(), draws.n_pair_features}));
+}
+
+// What both kinds of sums that rows with drawn alternatives carry answer.
+template <class Sums>
+void bind_sums(py::class_<Sums>& sums) {
+  const auto problem = "problem"_a, rows = "rows"_a, theta = "theta"_a, visits = "visits"_a;
+  sums.def(
+      "visit",
+      [](Sums& own, const ChoiceProblem& of, std::span<const Index> ids, Theta at, int before) {
+        released([&] { own.visit(of, ids, at, before); });
+      },
+      problem, rows, theta, visits);
+  sums.def(
+      "step",
+      [](Sums& own, const ChoiceProblem& of, std::span<const Index> ids, Theta at, int before) {
+        double value = 0;
+        const auto gradient = filled({of.form.size()}, [&](auto out) { value = own.step(of, ids, at, before, out); });
+        return std::pair(value, gradient);
+      },
+      problem, rows, theta, visits);
+}
+
+void bind_drawn(py::module_& m) {
+  py::class_<DrawnSums> sums(m, "DrawnSums");
+  sums.def(py::init<std::size_t>(), "n"_a);
+  bind_sums(sums);
+  sums.def(
+      "log_normalizers",
+      [](const DrawnSums& own, std::span<const Index> rows, int visits) {
+        return filled({rows.size()}, [&](std::span<double> out) { own.log_normalizers(rows, visits, out); });
+      },
+      "rows"_a, "visits"_a);
+  py::class_<DrawnProducts> products(m, "DrawnProducts");
+  products.def(py::init<const std::string&, std::size_t>(), "noise"_a, "n"_a);
+  bind_sums(products);
+  products.def(
+      "difference",
+      [](const DrawnProducts& own, const ChoiceProblem& problem, std::span<const Index> rows, Theta theta) {
+        return filled({problem.form.size()}, [&](auto out) { own.difference(problem, rows, theta, out); });
+      },
+      "problem"_a, "rows"_a, "theta"_a);
 }
 
 }  // namespace
@@ -187,16 +235,7 @@ void bind_choice(py::module_& m) {
   bind_form(m);
   bind_problem(m);
   bind_function(m, draws_fields(), drawn);
-  const auto rows = "rows"_a, visits = "visits"_a;
-  py::class_<DrawnSums>(m, "DrawnSums")
-      .def(py::init<std::size_t>(), "n"_a)
-      .def("add", &DrawnSums::add, rows, "found"_a, visits)
-      .def(
-          "log_normalizers",
-          [](const DrawnSums& sums, std::span<const Index> of, int n_visits) {
-            return filled({of.size()}, [&](std::span<double> out) { sums.log_normalizers(of, n_visits, out); });
-          },
-          rows, visits);
+  bind_drawn(m);
 }
 
 }  // namespace manyclass

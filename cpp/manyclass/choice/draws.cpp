@@ -77,7 +77,7 @@ class Drawing {
   void take(std::size_t place, std::size_t p) {
     const std::size_t r = d_.n_pair_features;
     std::copy_n(d_.pair_features.data() + place * r, r, sets_.pair_features.data() + p * r);
-    if (!d_.offsets.empty()) sets_.log_weights[p] += d_.offsets[place];
+    if (!d_.offsets.empty()) sets_.offsets[p] = d_.offsets[place];
   }
 
   void look_up(std::size_t i, std::size_t p) {
@@ -136,6 +136,7 @@ DrawnSets draw_choice_sets(const ChoiceDraws& draws) {
   const auto total = static_cast<std::size_t>(sets.indptr[n]);
   sets.alternatives.resize(total);
   sets.log_weights.resize(total);
+  sets.offsets.resize(total);
   sets.pair_features.resize(total * draws.n_pair_features);
   constexpr std::size_t together = 256;
   parallel_for(draws.n_threads, (n + together - 1) / together, [&](std::size_t piece) {

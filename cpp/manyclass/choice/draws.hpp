@@ -34,11 +34,11 @@ struct ChoiceDraws {
   bool among() const { return listed_only && !begins.empty(); }
 };
 
-// The chosen alternative of each row first, with a weight of 1, then those drawn. Logarithms of weights have offsets added.
+// The chosen alternative of each row first, with a weight of 1, then those drawn.
 struct DrawnSets {
   std::vector<Offset> indptr;
   std::vector<Index> alternatives;
-  std::vector<double> log_weights, pair_features;
+  std::vector<double> log_weights, offsets, pair_features;
 };
 
 DrawnSets draw_choice_sets(const ChoiceDraws& draws);

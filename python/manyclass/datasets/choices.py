@@ -31,6 +31,8 @@ class ChoiceLists:
     features : ndarray of shape (n_listed, n_pair_features), float64
     offsets : ndarray of shape (n_listed,), float64; -infinity takes an alternative out
     only : bool, whether what is not listed cannot be chosen
+    log_weights : ndarray of shape (n_listed,), float64, or None
+        Logarithms of how many alternatives each one stands for, where some were drawn.
     """
 
     indptr: NDArray[np.int64]
@@ -38,6 +40,7 @@ class ChoiceLists:
     features: Doubles
     offsets: Doubles
     only: bool
+    log_weights: Doubles | None = None
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -49,7 +52,8 @@ class ChoiceLists:
         sizes = np.diff(self.indptr)[rows]
         indptr = np.concatenate([[0], np.cumsum(sizes)])
         at = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
-        return ChoiceLists(indptr, self.alternatives[at], self.features[at], self.offsets[at], self.only)
+        weights = None if self.log_weights is None else self.log_weights[at]
+        return ChoiceLists(indptr, self.alternatives[at], self.features[at], self.offsets[at], self.only, weights)
 
     def filled(self, n_alternatives: int) -> ChoiceLists:
         """Return lists of all that can be chosen: what was not listed has zeros, unless it cannot be chosen."""
@@ -244,6 +248,7 @@ class ChoiceSets:
             "constants": self.offsets,
             "indptr": np.ascontiguousarray(self.lists.indptr, dtype=np.int64),
             **self.lists.for_core(),
+            "log_weights": self.lists.log_weights,
         }
         if is_sparse(self.Z):
             Z = sp.csr_array(self.Z)
@@ -284,12 +289,11 @@ class ChoiceSets:
         Returns
         -------
         ChoiceSets
-            Lists have the chosen alternative first, then those drawn; offsets have the logarithm of their weights in
-            them.
+            Lists have the chosen alternative first, then those drawn, with the logarithms of their weights.
         """
         chosen, lists = self.known_choices, self.lists
         popular: dict[str, Any] = {"past": chosen, "shares": self._shares, "share": share}
-        indptr, ids, offsets, features = _core.draw_choice_sets(
+        indptr, ids, weights, offsets, features = _core.draw_choice_sets(
             rows=rows.astype(np.int32),
             chosen=chosen[rows],
             n_alternatives=self.n_alternatives,
@@ -305,7 +309,7 @@ class ChoiceSets:
         )
         if self.function is not None:
             features = self._of_pairs(np.repeat(rows, np.diff(indptr)), ids)
-        return replace(self._rows(rows, ChoiceLists(indptr, ids, features, offsets, True)), function=None)
+        return replace(self._rows(rows, ChoiceLists(indptr, ids, features, offsets, True, weights)), function=None)
 
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.

@@ -26,6 +26,7 @@ LEAST_DISSIMILARITY = 0.05
 FIRST_VISITS = 2  # of a row before its first step
 LONGEST = 0.5  # of a step with drawn alternatives, in nats: far beyond what noise makes of it
 START_ROWS = 20_000
+ERROR_GROUPS = 64  # of rows, whose gradients tell what drawn alternatives leave in them
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
 # Evaluations that second derivatives save at least where features are correlated; of independent ones 20 to 40. 5,000
 # rows, 20 features, 100 alternatives, 2,079 coefficients: 7.4 s with them, 2.0 s without, or 6.8 and .5 s.
@@ -197,6 +198,10 @@ class ChoiceObjective:
         """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does."""
         return np.asarray(sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge)))
 
+    def metric(self, theta: Doubles) -> Doubles:
+        """Return the second derivatives without those of W by its factors, where it has a low rank."""
+        return np.asarray(sum((problem.metric(theta) for problem in self.problems), np.diag(self.ridge)))
+
     def squared_spread(self, directions: Doubles) -> float:
         """Return the most that a unit sum of the directions, (n_directions, n), moves two utilities apart, squared."""
         return max((problem.squared_spread(directions) for problem in self.problems), default=0.0)
@@ -323,21 +328,30 @@ class ChoiceFit:
     draw_errors: Doubles
 
 
-def _preconditioner(objective: ChoiceObjective, free: Free, theta: Doubles, seed: int, n_rows: int) -> Doubles:
-    """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has."""
+def _preconditioner(
+    objective: ChoiceObjective, free: Free, theta: Doubles, seed: int, n_rows: int, near: bool = False
+) -> Doubles:
+    """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has.
+
+    Those by factors of W depend on these: they are asked for `near` the minimum only.
+    """
     sets = objective.sets
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors
     evaluation = sets.n_pairs * (1 + len(sets.pair_names)) + sets.n_rows * free.n
     pays = 0 < metric <= max(EVALUATIONS_SAVED * evaluation, A_MOMENT)
-    if objective.form.model == "gumbel" and objective.form.core.has_scores() and pays:
+    form = objective.form
+    if form.model != "nested" and form.core.has_metric() and (form.rank <= 0 or near) and pays:
         rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
-        found = replace(objective, sets=objective.sets.take(rows)).hessian(theta)
+        found = replace(objective, sets=objective.sets.take(rows)).metric(theta)
         own = free.matrix.T @ found @ free.matrix
         scale = np.sqrt(np.maximum(np.diag(own), 1e-12 * max(np.max(np.diag(own)), 1e-300)))
         if free.bounded:
             return np.asarray(1 / scale)
         values, vectors = np.linalg.eigh(own / np.outer(scale, scale))
-        return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-6))) / scale[:, None])
+        roots = 1 / np.sqrt(np.maximum(values, 1e-6))
+        if form.rank > 0:  # directions in which factors move and W does not: steps across them reach every W
+            roots[values < 1e-6] = 0
+        return np.asarray((vectors * roots) / scale[:, None])
     return free.of(1 / next(objective.problems).scales())
 
 
@@ -436,6 +450,9 @@ def fit_drawn(
     moves after each visit towards the log of the visit's own estimate by a falling share. Coefficients are means over
     the second half of the passes.
 
+    With normal or logistic noise it is the bound of augment and reduce (Ruiz et al. 2018), linear in a sum over
+    alternatives, too: a row carries the weights of 48 nodes of its noise, where that bound is the log-loss itself.
+
     Parameters
     ----------
     objective : ChoiceObjective
@@ -460,13 +477,14 @@ def fit_drawn(
     def problem(rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
         return next(problems_of(objective.form, drawn(rows, epoch), objective.n_threads))
 
-    first_rows = np.sort(random.permutation(n)[:START_ROWS])
+    noise = objective.form.model
+    first_rows = np.sort(random.permutation(n)[: START_ROWS if noise == "gumbel" else START_ROWS // 4])
     first = replace(objective, sets=drawn(first_rows, 0))
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
-    T = _preconditioner(first, free, near.theta, seed, len(first_rows))
+    T = _preconditioner(first, free, near.theta, seed, len(first_rows), near=True)
     own = free.of(near.theta)
     low, high = free.bounds.T
-    sums = _core.DrawnSums(n)
+    sums = _core.DrawnSums(n) if noise == "gumbel" else _core.DrawnProducts(noise, n)
     losses, means = [], []
     n_steps = 0
     begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
@@ -478,10 +496,9 @@ def fit_drawn(
             ids = rows.astype(np.int32)
             theta = free.whole(own)
             for visit in range(FIRST_VISITS if epoch in begins else 0):
-                sums.add(ids, problem(rows, n_passes + 10 * epoch + visit).log_sums(theta), visit)
+                sums.visit(problem(rows, n_passes + 10 * epoch + visit), ids, theta, visit)
             visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
-            u = sums.log_normalizers(ids, visits)
-            value, gradient, found = problem(rows, epoch).double_sum(theta, u)
+            value, gradient = sums.step(problem(rows, epoch), ids, theta, visits)
             slope = free.reduced(gradient * (n / len(rows)) + objective.ridge * theta)
             n_steps += 1
             # As if the rows of the start had been steps before.
@@ -489,7 +506,6 @@ def fit_drawn(
             step = rate * _times(T, _times(T.T, slope))
             length = np.sqrt(max(float(rate * step @ slope), 0.0))
             own = np.clip(own - step * min(1.0, LONGEST / max(length, 1e-300)), low, high)
-            sums.add(ids, found, visits)
             total += value
             mean += own
             n_batches += 1
@@ -499,13 +515,21 @@ def fit_drawn(
     late = np.array(means[n_passes // 2 :])
     own = late.mean(axis=0)
     spread = np.var(late, axis=0, ddof=1) / len(late) if len(late) > 1 else np.zeros(free.n)
-    # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay consistent,
-    # and are off by their standard errors times its standard deviation. Its square is the mean of a product of two
-    # estimates that are independent of each other.
-    u = sums.log_normalizers(first_rows.astype(np.int32), visits)
-    epochs = (10 * (n_passes + 9) + visit for visit in (FIRST_VISITS, FIRST_VISITS + 1))
-    pair = [np.exp(problem(first_rows, at).log_sums(free.whole(own)) - u) for at in epochs]
-    of_weights = max(float(np.mean(pair[0] * pair[1]) - np.mean(pair[0]) * np.mean(pair[1])), 0.0)
-    metric = np.sum(T**2, axis=1) if T.ndim == 2 else T**2  # the diagonal of T T'
-    errors = np.sqrt(spread + of_weights * metric / n)
-    return ChoiceFit(free.whole(own), np.array(losses), True, np.abs(free.matrix @ errors))
+    theta, epochs = free.whole(own), range(10 * (n_passes + 9) + FIRST_VISITS, 10 * (n_passes + 9) + 10)
+    if isinstance(sums, _core.DrawnSums):
+        # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay
+        # consistent, and are off by their standard errors times its standard deviation. Its square is the mean of a
+        # product of two estimates that are independent of each other.
+        u = sums.log_normalizers(first_rows.astype(np.int32), visits + 1)
+        pair = [np.exp(problem(first_rows, at).log_sums(theta) - u) for at in epochs[:2]]
+        of_weights = max(float(np.mean(pair[0] * pair[1]) - np.mean(pair[0]) * np.mean(pair[1])), 0.0)
+        metric = np.sum(T**2, axis=1) if T.ndim == 2 else T**2  # the diagonal of T T'
+        noise_of_rows = of_weights * metric
+    else:
+        # What the noise of nodes' weights leaves in the gradients of groups of rows.
+        noise_of_rows = np.zeros(free.n)
+        for some in np.array_split(first_rows, min(len(first_rows), ERROR_GROUPS)):
+            gradient = sums.difference(problem(some, epochs[0]), some.astype(np.int32), theta) * n
+            noise_of_rows += _times(T, _times(T.T, free.reduced(gradient))) ** 2 / len(first_rows)
+    errors = np.sqrt(spread + noise_of_rows / n)
+    return ChoiceFit(theta, np.array(losses), True, np.abs(free.matrix @ errors))
