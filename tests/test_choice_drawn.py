@@ -17,26 +17,28 @@ from manyclass.training.choice import ChoiceForm, ChoiceObjective
 def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
     rng = np.random.default_rng(seed)
     n_draws, n = 2, 4000
-    past = rng.integers(0, K, 50).astype(np.int32)
-    shares = np.bincount(past, minlength=K) / 50
-    chosen = np.full(n, 1, np.int32)
-    how = {"past": past, "shares": shares, "share": 0.5}
+    chosen = rng.integers(0, K, n).astype(np.int32)
+    shares = np.bincount(chosen, minlength=K) / n
     if lists:
-        how = {
-            "begins": np.zeros(n, np.int64),
-            "ends": np.full(n, 4),
-            "alternatives": np.array([0, 1, 3, 4], dtype=np.int32),
-        }
-    indptr, ids, weights, *_ = _core.draw_choice_sets(
-        rows=np.arange(n, dtype=np.int32),
+        given = np.arange(n + 1) * 4, np.tile(np.array([0, 1, 3, 4], dtype=np.int32), n)
+        own, share = _core.ChoiceLists(n_rows=n, n_alternatives=K, lists=given), 0.0
+        chosen[:] = 1
+    else:
+        own, share = _core.ChoiceLists(n_rows=n, n_alternatives=K), 0.5
+        chosen[: n // 2] = 1
+    drawn = own.draw(
+        rows=np.arange(n // 2),
         chosen=chosen,
         n_alternatives=K,
         n_draws=n_draws,
+        share=share,
+        shares=shares,
         seed=seed,
         epoch=1,
         n_threads=1,
-        **how,
     )
+    indptr, ids, weights, n = drawn.indptr, drawn.alternatives, drawn.log_weights, n // 2
+    assert not drawn.offsets.any()
     ids, weights = ids.reshape(n, -1), weights.reshape(n, -1)
     assert np.diff(indptr).tolist() == [1 + n_draws] * n
     assert np.all(ids[:, 0] == 1)

@@ -1,7 +1,10 @@
 """Data of choices from arrays, long tables and wide ones."""
 
+import pickle
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from choice_twins import world
 
 from manyclass import ChoiceClassifier
@@ -61,6 +64,24 @@ def test_a_function_of_pairs_is_asked_for_a_range_of_rows_at_once(seed):
     table = sets.to_long()
     np.testing.assert_array_equal(table["s"], S[mask])
     np.testing.assert_array_equal(table["chooser"], np.nonzero(mask)[0])
+
+
+def test_sparse_numbers_of_pairs_are_listed_by_rows(seed):
+    rng = np.random.default_rng(seed)
+    some, other = (sp.random_array((20, 6), density=0.3, rng=rng, format="csr") for _ in range(2))
+    closed = sp.csr_array(np.eye(20, 6, dtype=bool))
+    sets = choice_sets(pairs={"a": some, "b": other}, offset=other, unavailable=closed)
+    listed = (some.toarray() != 0) | (other.toarray() != 0) | closed.toarray()
+    rows, ids = np.nonzero(listed)
+    np.testing.assert_array_equal((sets.lists.rows, sets.lists.alternatives), (rows, ids))
+    expected = np.stack([some.toarray()[rows, ids], other.toarray()[rows, ids]], axis=1)
+    np.testing.assert_array_equal(sets.lists.features, expected)
+    offsets = np.where(closed.toarray(), -np.inf, other.toarray())
+    np.testing.assert_array_equal(sets.lists.offsets, offsets[rows, ids])
+    filled = sets.take(np.arange(20)[::-1]).lists.filled(6)
+    np.testing.assert_array_equal(filled.offsets.reshape(20, 6), offsets[::-1])
+    again = pickle.loads(pickle.dumps(sets.lists))
+    np.testing.assert_array_equal(again.features, sets.lists.features)
 
 
 def test_wide_tables_are_read():

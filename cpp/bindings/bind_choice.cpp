@@ -1,10 +1,12 @@
 // Choice models: what a form and data together answer, alternatives drawn, and what rows with drawn ones carry.
 #include <algorithm>
+#include <optional>
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/choice/drawn_sums.hpp"
 #include "manyclass/choice/draws.hpp"
+#include "manyclass/choice/lists.hpp"
 #include "manyclass/choice/predictions.hpp"
 #include "manyclass/choice/problem.hpp"
 #include "manyclass/choice/scores.hpp"
@@ -171,21 +173,135 @@ void bind_problem(py::module_& m) {
       });
 }
 
-Fields<ChoiceDraws> draws_fields() {
-  Fields<ChoiceDraws> fields("draw_choice_sets");
-  fields.needs<&ChoiceDraws::rows, &ChoiceDraws::chosen, &ChoiceDraws::n_alternatives, &ChoiceDraws::n_draws,
-               &ChoiceDraws::seed, &ChoiceDraws::epoch, &ChoiceDraws::n_threads>();
-  fields.takes<&ChoiceDraws::begins, &ChoiceDraws::ends, &ChoiceDraws::alternatives, &ChoiceDraws::pair_features,
-               &ChoiceDraws::n_pair_features, &ChoiceDraws::offsets, &ChoiceDraws::listed_only, &ChoiceDraws::past,
-               &ChoiceDraws::shares, &ChoiceDraws::share>();
-  return fields;
+using Lists = ChoiceLists;
+
+// An array that views a part of the core's object, which lives as long as the array does.
+template <class T>
+Array<T> part_of(const py::object& owner, const std::vector<T>& values, const Shape& shape) {
+  Array<T> view(shape, values.data(), owner);
+  view.attr("flags").attr("writeable") = false;
+  return view;
 }
 
-auto drawn(const ChoiceDraws& draws) {
-  const DrawnSets sets = released([&] { return draw_choice_sets(draws); });
-  return std::tuple(array_of(sets.indptr), array_of(sets.alternatives), array_of(sets.log_weights),
-                    array_of(sets.offsets),
-                    array_of(sets.pair_features).reshape({sets.alternatives.size(), draws.n_pair_features}));
+// A sparse matrix as a tuple of indptr, indices and data, or a table, or numbers in the order of lists.
+PairValues pair_values(const std::string& name, const py::object& given, const ListedPairs& pairs) {
+  PairValues values;
+  values.name = name;
+  if (py::isinstance<py::tuple>(given)) {
+    const auto parts = given.cast<py::tuple>();
+    if (parts.size() == 3 && view_array(parts[0], values.indptr) && view_array(parts[1], values.alternatives) &&
+        view_array(parts[2], values.values)) {
+      return values;
+    }
+  } else if (view_array(given, values.values)) {
+    const auto shape = given.attr("shape").cast<std::vector<std::size_t>>();
+    const std::size_t n_listed = pairs.alternatives.size();
+    values.listed = pairs.only && shape == Shape{n_listed};
+    if (values.listed || shape == Shape{pairs.n_rows, pairs.n_alternatives}) return values;
+    throw std::invalid_argument(
+        py::str("{} has shape {}; it must be {}, or ({},) as available lists them")
+            .format(name, given.attr("shape"), py::make_tuple(pairs.n_rows, pairs.n_alternatives), n_listed)
+            .cast<std::string>());
+  }
+  throw py::type_error(name + " must be an array of float64 or a tuple (indptr, indices, data)");
+}
+
+Lists made_lists(std::size_t n_rows, std::size_t n_alternatives, const py::object& lists, const py::dict& features,
+                 const py::object& offset, const py::object& unavailable) {
+  ListedPairs pairs;
+  pairs.n_rows = n_rows;
+  pairs.n_alternatives = n_alternatives;
+  pairs.only = !lists.is_none();
+  if (pairs.only) {
+    const auto parts = lists.cast<py::tuple>();
+    if (parts.size() != 2 || !view_array(parts[0], pairs.indptr) || !view_array(parts[1], pairs.alternatives)) {
+      throw py::type_error("lists must be a tuple (indptr, alternatives)");
+    }
+  }
+  for (const auto& [name, given] : features) {
+    pairs.features.push_back(pair_values(name.cast<std::string>(), py::reinterpret_borrow<py::object>(given), pairs));
+  }
+  if (!offset.is_none()) pairs.offset = pair_values("offset", offset, pairs);
+  if (!unavailable.is_none()) pairs.unavailable = pair_values("unavailable", unavailable, pairs);
+  return released([&] { return choice_lists(pairs); });
+}
+
+Lists with_features(const Lists& lists, const Matrix<const double>& features) {
+  if (static_cast<std::size_t>(features.rows) != lists.alternatives.size()) {
+    throw std::invalid_argument("features have " + std::to_string(features.rows) + " rows; " +
+                                std::to_string(lists.alternatives.size()) + " pairs are listed");
+  }
+  Lists changed = lists;
+  changed.features.assign(features.data.begin(), features.data.end());
+  changed.n_features = features.width();
+  return changed;
+}
+
+Lists drawn(const Lists& lists, std::span<const Offset> rows, std::span<const Index> chosen, Index n_alternatives,
+            int n_draws, double share, std::span<const double> shares, std::uint64_t seed, std::uint64_t epoch,
+            int n_threads) {
+  const ChoiceDraws draws{&lists, rows, chosen, shares, share, n_alternatives, n_draws, seed, epoch, n_threads};
+  return released([&] { return draw_choice_sets(draws); });
+}
+
+py::tuple fields_of(const Lists& lists) {
+  return py::make_tuple(array_of(lists.indptr), array_of(lists.alternatives), array_of(lists.features),
+                        lists.n_features, array_of(lists.offsets), lists.only, array_of(lists.log_weights));
+}
+
+Lists from_fields(const py::tuple& f) {
+  return {f[0].cast<std::vector<Offset>>(), f[1].cast<std::vector<Index>>(),  f[2].cast<std::vector<double>>(),
+          f[3].cast<std::size_t>(),         f[4].cast<std::vector<double>>(), f[5].cast<bool>(),
+          f[6].cast<std::vector<double>>()};
+}
+
+void bind_lists(py::module_& m) {
+  const auto n_alternatives = "n_alternatives"_a;
+  const auto core = [](const py::object& self) -> const Lists& { return self.cast<const Lists&>(); };
+  py::class_<Lists>(m, "ChoiceLists")
+      .def(py::init(&made_lists), py::kw_only(), "n_rows"_a, n_alternatives, "lists"_a = py::none(),
+           "features"_a = py::dict(), "offset"_a = py::none(), "unavailable"_a = py::none())
+      .def_property_readonly("indptr",
+                             [core](const py::object& self) {
+                               const Lists& own = core(self);
+                               return part_of(self, own.indptr, {own.indptr.size()});
+                             })
+      .def_property_readonly("alternatives",
+                             [core](const py::object& self) {
+                               const Lists& own = core(self);
+                               return part_of(self, own.alternatives, {own.alternatives.size()});
+                             })
+      .def_property_readonly("features",
+                             [core](const py::object& self) {
+                               const Lists& own = core(self);
+                               return part_of(self, own.features, {own.alternatives.size(), own.n_features});
+                             })
+      .def_property_readonly("offsets",
+                             [core](const py::object& self) {
+                               const Lists& own = core(self);
+                               return part_of(self, own.offsets, {own.offsets.size()});
+                             })
+      .def_readonly("only", &Lists::only)
+      .def_property_readonly("log_weights",
+                             [core](const py::object& self) {
+                               const Lists& own = core(self);
+                               return part_of(self, own.log_weights, {own.log_weights.size()});
+                             })
+      .def_property_readonly("rows", [](const Lists& lists) { return array_of(rows_of_entries(lists)); })
+      .def("take", lists_of_rows, "rows"_a)
+      .def("filled", filled_lists, n_alternatives)
+      .def("with_features", with_features, "features"_a)
+      .def("draw", drawn, py::kw_only(), "rows"_a, "chosen"_a, n_alternatives, "n_draws"_a, "share"_a, "shares"_a,
+           "seed"_a, "epoch"_a, "n_threads"_a)
+      .def(py::pickle(&fields_of, &from_fields));
+  m.def(
+      "numbers_of_groups",
+      [](std::span<const double> numbers, std::span<const Offset> groups,
+         std::size_t n_groups) -> std::optional<Array<double>> {
+        const auto found = numbers_of_groups(numbers, groups, n_groups);
+        return found ? std::optional(array_of(*found)) : std::nullopt;
+      },
+      "numbers"_a, "groups"_a, "n_groups"_a);
 }
 
 // What both kinds of sums that rows with drawn alternatives carry answer.
@@ -234,7 +350,7 @@ void bind_drawn(py::module_& m) {
 void bind_choice(py::module_& m) {
   bind_form(m);
   bind_problem(m);
-  bind_function(m, draws_fields(), drawn);
+  bind_lists(m);
   bind_drawn(m);
 }
 

@@ -651,7 +651,7 @@ class ChoiceProblem:
         listed_only: bool,
         Z_indptr: NDArray[np.int64] = ...,
         Z_indices: NDArray[np.int32] = ...,
-        log_weights: NDArray[np.float64] | None = ...,
+        log_weights: NDArray[np.float64] = ...,
         chosen: NDArray[np.int32] = ...,
         weights: NDArray[np.float64] = ...,
     ) -> None: ...
@@ -678,26 +678,53 @@ class ChoiceProblem:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
     def log_set_sizes(self) -> NDArray[np.float64]: ...
 
-def draw_choice_sets(
-    *,
-    rows: NDArray[np.int32],
-    chosen: NDArray[np.int32],
-    n_alternatives: int,
-    n_draws: int,
-    seed: int,
-    epoch: int,
-    n_threads: int,
-    begins: NDArray[np.int64] = ...,
-    ends: NDArray[np.int64] = ...,
-    alternatives: NDArray[np.int32] = ...,
-    pair_features: NDArray[np.float64] = ...,
-    n_pair_features: int = ...,
-    offsets: NDArray[np.float64] = ...,
-    listed_only: bool = ...,
-    past: NDArray[np.int32] = ...,
-    shares: NDArray[np.float64] = ...,
-    share: float = ...,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+_PairValues = NDArray[np.float64] | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
+
+class ChoiceLists:
+    def __init__(
+        self,
+        *,
+        n_rows: int,
+        n_alternatives: int,
+        lists: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None,
+        features: dict[str, _PairValues] = ...,
+        offset: _PairValues | None = None,
+        unavailable: _PairValues | None = None,
+    ) -> None: ...
+    @property
+    def indptr(self) -> NDArray[np.int64]: ...
+    @property
+    def alternatives(self) -> NDArray[np.int32]: ...
+    @property
+    def features(self) -> NDArray[np.float64]: ...
+    @property
+    def offsets(self) -> NDArray[np.float64]: ...
+    @property
+    def only(self) -> bool: ...
+    @property
+    def log_weights(self) -> NDArray[np.float64]: ...
+    @property
+    def rows(self) -> NDArray[np.int64]: ...
+    def take(self, rows: NDArray[np.int64]) -> ChoiceLists: ...
+    def filled(self, n_alternatives: int) -> ChoiceLists: ...
+    def with_features(self, features: NDArray[np.float64]) -> ChoiceLists: ...
+    def draw(
+        self,
+        *,
+        rows: NDArray[np.int64],
+        chosen: NDArray[np.int32],
+        n_alternatives: int,
+        n_draws: int,
+        share: float,
+        shares: NDArray[np.float64],
+        seed: int,
+        epoch: int,
+        n_threads: int,
+    ) -> ChoiceLists: ...
+
+def numbers_of_groups(
+    numbers: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int
+) -> NDArray[np.float64] | None: ...
 
 class DrawnProducts:
     def __init__(self, noise: str, n: int) -> None: ...

@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.datasets.choices import (
     MOST_TOGETHER,
-    ChoiceLists,
     ChoiceSets,
     PairFunction,
     positions_among,
@@ -48,8 +47,6 @@ def _lists_of(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
     """Where each row begins among what is available, and the alternatives there."""
     if isinstance(available, tuple):
         indptr, ids = (np.asarray(part) for part in available)
-        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
-            raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
     else:
         if callable(available):
             step = max(1, MOST_TOGETHER // k)
@@ -59,10 +56,6 @@ def _lists_of(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
             raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
         mask = sp.csr_array(available, dtype=bool)
         indptr, ids = mask.indptr, mask.indices
-    if len(ids) and not (ids.min() >= 0 and ids.max() < k):
-        raise ValueError(f"available has positions outside [0, {k})")
-    if not np.all(np.diff(indptr)):
-        raise ValueError(f"row {int(np.argmin(np.diff(indptr)))} has no alternative to choose from")
     return indptr.astype(np.int64), ids.astype(np.int32)
 
 
@@ -167,7 +160,7 @@ def choice_sets(
         fixed, offset = _finite("offset", offset, (k,)), None
     lists = _listed(own, available, unavailable, offset, n, k)
     if function is not None:
-        lists = replace(lists, features=np.zeros((len(lists.alternatives), len(own_names))))
+        lists = lists.with_features(np.zeros((len(lists.alternatives), len(own_names))))
     positions = None
     if chosen is not None:
         positions = positions_among(chosen, labels, "chosen").astype(np.int32)
@@ -215,53 +208,31 @@ def _one_size(what: str, *given: int | None) -> int:
     return sizes.pop()
 
 
-def _listed(own: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int) -> ChoiceLists:
+def _listed(own: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int) -> _core.ChoiceLists:
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
-    values = {**own, **({} if offset is None else {"offset": offset})}
     closed = None if unavailable is None else sp.csr_array(unavailable, dtype=bool)
-    if available is None and any(not is_sparse(v) for v in values.values()):
-        available = np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()
-    only = available is not None
-    rows: Any
-    if only:
-        indptr, ids = _lists_of(available, n, k)
-        rows = np.repeat(np.arange(n), np.diff(indptr))
-    else:
-        union = sp.csr_array((n, k), dtype=np.int32)
-        for matrix in (*values.values(), *([] if closed is None else [closed])):
-            if matrix.shape != (n, k):
-                raise ValueError(f"a sparse feature of pairs has shape {matrix.shape}; it must be {(n, k)}")
-            own_entries = sp.csr_array(matrix)
-            ones = np.ones(len(own_entries.data), np.int32)
-            union = union + sp.csr_array((ones, own_entries.indices, own_entries.indptr), (n, k))
-        rows, ids = union.tocoo().coords
-    columns = [_at(name, v, rows, ids, (n, k)) for name, v in values.items()]
-    offsets = columns.pop() if offset is not None else np.zeros(len(ids))
-    if not only and closed is not None:
-        offsets = offsets + np.where(_at("unavailable", closed, rows, ids, (n, k)) > 0, -np.inf, 0.0)
-    features = np.stack(columns, axis=1) if own else np.zeros((len(ids), 0))
-    order = np.lexsort((ids, rows))
-    rows, ids = rows[order], ids[order]
-    if np.any((rows[1:] == rows[:-1]) & (ids[1:] == ids[:-1])):
-        raise ValueError("a row lists an alternative twice")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))]).astype(np.int64)
-    return ChoiceLists(indptr, ids.astype(np.int32), features[order], offsets[order], only)
+    if available is None and any(v is not None and not is_sparse(v) for v in (*own.values(), offset)):
+        available, closed = (np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()), None
+    return _core.ChoiceLists(
+        n_rows=n,
+        n_alternatives=k,
+        lists=None if available is None else _lists_of(available, n, k),
+        features={name: _values(name, values, (n, k)) for name, values in own.items()},
+        offset=None if offset is None else _values("offset", offset, (n, k)),
+        unavailable=None if closed is None else _values("unavailable", closed, (n, k)),
+    )
 
 
-def _at(name: str, values: Any, rows: Any, ids: Any, shape: tuple[int, int]) -> Doubles:
-    """Values of listed pairs."""
-    if is_sparse(values):
-        return np.asarray(sp.csr_array(values, dtype=np.float64)[rows, ids], dtype=np.float64).ravel()
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape == (len(ids),):
-        return _finite(name, array, (len(ids),))
-    if array.shape != shape:
-        raise ValueError(
-            f"{name} has shape {array.shape}; it must be {shape}, or {(len(ids),)} as available lists them"
-        )
-    return _finite(name, array[rows, ids], (len(ids),))
+def _values(name: str, values: Any, shape: tuple[int, int]) -> Any:
+    """Numbers of pairs as the core takes them."""
+    if not is_sparse(values):
+        return np.ascontiguousarray(values, dtype=np.float64)
+    if values.shape != shape:
+        raise ValueError(f"{name} has shape {values.shape}; it must be {shape}")
+    matrix = sp.csr_array(values, dtype=np.float64)
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
 
 
 def from_long(
@@ -372,9 +343,8 @@ def _by_kind(
     for name, column in columns.items():
         _finite(name, column, (len(places[0]),))
         for kind, at, size in zip(found, places, sizes, strict=False):
-            values = np.zeros(size)
-            values[at[::-1]] = column[::-1]
-            if (told is None or name in told.get(kind, ())) and np.array_equal(values[at], column):
+            values = _core.numbers_of_groups(column, at, size) if told is None or name in told.get(kind, ()) else None
+            if values is not None:
                 found[kind][name] = values
                 break
         else:

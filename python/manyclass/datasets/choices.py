@@ -21,61 +21,6 @@ MOST_TOGETHER = 1 << 22  # features of pairs that a function makes at once: 32 M
 
 
 @dataclass(frozen=True)
-class ChoiceLists:
-    """What rows list: the alternatives that each may choose from, or those of which there is more to say.
-
-    Attributes
-    ----------
-    indptr : ndarray of shape (n_rows + 1,), int64
-    alternatives : ndarray of shape (n_listed,), int32, increasing within a row
-    features : ndarray of shape (n_listed, n_pair_features), float64
-    offsets : ndarray of shape (n_listed,), float64; -infinity takes an alternative out
-    only : bool, whether what is not listed cannot be chosen
-    log_weights : ndarray of shape (n_listed,), float64, or None
-        Logarithms of how many alternatives each one stands for, where some were drawn.
-    """
-
-    indptr: NDArray[np.int64]
-    alternatives: Ids
-    features: Doubles
-    offsets: Doubles
-    only: bool
-    log_weights: Doubles | None = None
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The row of each entry, (n_listed,)."""
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
-
-    def take(self, rows: NDArray[np.int64]) -> ChoiceLists:
-        """Return the lists of rows in any order."""
-        sizes = np.diff(self.indptr)[rows]
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
-        at = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], sizes)
-        weights = None if self.log_weights is None else self.log_weights[at]
-        return ChoiceLists(indptr, self.alternatives[at], self.features[at], self.offsets[at], self.only, weights)
-
-    def filled(self, n_alternatives: int) -> ChoiceLists:
-        """Return lists of all that can be chosen: what was not listed has zeros, unless it cannot be chosen."""
-        if self.only:
-            return self
-        n, k = len(self.indptr) - 1, n_alternatives
-        at = self.rows * k + self.alternatives
-        features, offsets = np.zeros((n * k, self.features.shape[1])), np.zeros(n * k)
-        features[at], offsets[at] = self.features, self.offsets
-        return ChoiceLists(np.arange(n + 1) * k, np.tile(np.arange(k, dtype=np.int32), n), features, offsets, True)
-
-    def for_core(self) -> dict[str, Any]:
-        """Return the lists as the core takes them."""
-        return {
-            "alternatives": np.ascontiguousarray(self.alternatives),
-            "pair_features": np.ascontiguousarray(self.features),
-            "offsets": np.ascontiguousarray(self.offsets),
-            "listed_only": self.only,
-        }
-
-
-@dataclass(frozen=True)
 class ChoiceSets:
     """Rows of choosers, the alternatives that each may choose from, and their features.
 
@@ -86,7 +31,10 @@ class ChoiceSets:
     alternatives : ndarray of shape (n_alternatives,), labels
     X : ndarray of shape (n_rows, n_chooser_features), float64; features of choosers
     Z : ndarray or csr_array of shape (n_alternatives, n_alternative_features), float64, or None
-    lists : ChoiceLists
+    lists : _core.ChoiceLists
+        The alternatives that each row may choose from, where ``only`` is true, or else those of which there is more to
+        say: ``indptr``, ``alternatives`` of shape (n_listed,), ``features`` of shape (n_listed, n_pair_features) and
+        ``offsets`` of shape (n_listed,), of which -infinity takes an alternative out.
     function : callable or None, what gives the features of pairs where they are not listed
     offsets : ndarray of shape (n_alternatives,), float64, added to utilities
     chosen : ndarray of shape (n_rows,), int32, positions of what was chosen; None where it is not known
@@ -98,7 +46,7 @@ class ChoiceSets:
     alternatives: NDArray[Any]
     X: Doubles
     Z: Any
-    lists: ChoiceLists
+    lists: _core.ChoiceLists
     function: PairFunction | None
     offsets: Doubles
     chosen: Ids | None
@@ -147,7 +95,7 @@ class ChoiceSets:
         at = np.arange(self.n_rows)[np.asarray(rows)]
         return self._rows(at, self.lists.take(at))
 
-    def _rows(self, at: NDArray[np.int64], lists: ChoiceLists) -> ChoiceSets:
+    def _rows(self, at: NDArray[np.int64], lists: _core.ChoiceLists) -> ChoiceSets:
         return replace(
             self,
             X=self.X[at],
@@ -210,7 +158,7 @@ class ChoiceSets:
                 sets = replace(sets, Z=_with_column(sets.Z, self.alternative_names.index(name), new))
             elif name in self.pair_names and self.function is None:
                 values = _with_column(sets.lists.features, self.pair_names.index(name), new)
-                sets = replace(sets, lists=replace(sets.lists, features=values))
+                sets = replace(sets, lists=sets.lists.with_features(values))
             else:
                 known = ", ".join(map(repr, (*self.chooser_names, *self.alternative_names, *self.pair_names)))
                 raise ValueError(f"{name!r} is no feature that can be changed; there are {known}")
@@ -236,7 +184,7 @@ class ChoiceSets:
         for begin in range(0, self.n_rows, step):
             part = self.take(np.arange(begin, min(begin + step, self.n_rows)))
             lists = part.lists.filled(self.n_alternatives)
-            lists = replace(lists, features=part._of_pairs(lists.rows, lists.alternatives))
+            lists = lists.with_features(part._of_pairs(lists.rows, lists.alternatives))
             yield replace(part, lists=lists, function=None)
 
     def for_core(self) -> dict[str, Any]:
@@ -246,8 +194,11 @@ class ChoiceSets:
             "X": np.ascontiguousarray(self.X),
             "Z": np.zeros(0) if self.Z is None else self.Z,
             "constants": self.offsets,
-            "indptr": np.ascontiguousarray(self.lists.indptr, dtype=np.int64),
-            **self.lists.for_core(),
+            "indptr": self.lists.indptr,
+            "alternatives": self.lists.alternatives,
+            "pair_features": self.lists.features,
+            "offsets": self.lists.offsets,
+            "listed_only": self.lists.only,
             "log_weights": self.lists.log_weights,
         }
         if is_sparse(self.Z):
@@ -291,25 +242,20 @@ class ChoiceSets:
         ChoiceSets
             Lists have the chosen alternative first, then those drawn, with the logarithms of their weights.
         """
-        chosen, lists = self.known_choices, self.lists
-        popular: dict[str, Any] = {"past": chosen, "shares": self._shares, "share": share}
-        indptr, ids, weights, offsets, features = _core.draw_choice_sets(
-            rows=rows.astype(np.int32),
-            chosen=chosen[rows],
+        lists = self.lists.draw(
+            rows=rows,
+            chosen=self.known_choices,
             n_alternatives=self.n_alternatives,
             n_draws=n_draws,
+            share=share,
+            shares=self._shares,
             seed=seed,
             epoch=epoch,
             n_threads=n_threads,
-            begins=lists.indptr[rows],
-            ends=lists.indptr[rows + 1],
-            n_pair_features=len(self.pair_names),
-            **lists.for_core(),
-            **({} if lists.only or share == 0 else popular),
         )
         if self.function is not None:
-            features = self._of_pairs(np.repeat(rows, np.diff(indptr)), ids)
-        return replace(self._rows(rows, ChoiceLists(indptr, ids, features, offsets, True, weights)), function=None)
+            lists = lists.with_features(self._of_pairs(rows[lists.rows], lists.alternatives))
+        return replace(self._rows(rows, lists), function=None)
 
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.
