@@ -4,8 +4,9 @@
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/choice/drawn_sums.hpp"
+#include "manyclass/choice/drawn_descent.hpp"
 #include "manyclass/choice/draws.hpp"
+#include "manyclass/choice/free.hpp"
 #include "manyclass/choice/lists.hpp"
 #include "manyclass/choice/predictions.hpp"
 #include "manyclass/choice/problem.hpp"
@@ -304,45 +305,94 @@ void bind_lists(py::module_& m) {
       "numbers"_a, "groups"_a, "n_groups"_a);
 }
 
-// What both kinds of sums that rows with drawn alternatives carry answer.
-template <class Sums>
-void bind_sums(py::class_<Sums>& sums) {
+void bind_products(py::module_& m) {
   const auto problem = "problem"_a, rows = "rows"_a, theta = "theta"_a, visits = "visits"_a;
-  sums.def(
-      "visit",
-      [](Sums& own, const ChoiceProblem& of, std::span<const Index> ids, Theta at, int before) {
-        released([&] { own.visit(of, ids, at, before); });
-      },
-      problem, rows, theta, visits);
-  sums.def(
-      "step",
-      [](Sums& own, const ChoiceProblem& of, std::span<const Index> ids, Theta at, int before) {
-        double value = 0;
-        const auto gradient = filled({of.form.size()}, [&](auto out) { value = own.step(of, ids, at, before, out); });
-        return std::pair(value, gradient);
-      },
-      problem, rows, theta, visits);
+  using Rows = std::span<const Index>;
+  py::class_<DrawnProducts>(m, "DrawnProducts")
+      .def(py::init<const std::string&, std::size_t>(), "noise"_a, "n"_a)
+      .def(
+          "visit",
+          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at, int before) {
+            own.visit(of, ids, at, before);
+          },
+          problem, rows, theta, visits)
+      .def(
+          "step",
+          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at, int before) {
+            double value = 0;
+            const auto found = filled({of.form.size()}, [&](auto out) { value = own.step(of, ids, at, before, out); });
+            return std::pair(value, found);
+          },
+          problem, rows, theta, visits)
+      .def(
+          "difference",
+          [](const DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at) {
+            return filled({of.form.size()}, [&](auto out) { own.difference(of, ids, at, out); });
+          },
+          problem, rows, theta);
 }
 
-void bind_drawn(py::module_& m) {
-  py::class_<DrawnSums> sums(m, "DrawnSums");
-  sums.def(py::init<std::size_t>(), "n"_a);
-  bind_sums(sums);
-  sums.def(
-      "log_normalizers",
-      [](const DrawnSums& own, std::span<const Index> rows, int visits) {
-        return filled({rows.size()}, [&](std::span<double> out) { own.log_normalizers(rows, visits, out); });
-      },
-      "rows"_a, "visits"_a);
-  py::class_<DrawnProducts> products(m, "DrawnProducts");
-  products.def(py::init<const std::string&, std::size_t>(), "noise"_a, "n"_a);
-  bind_sums(products);
-  products.def(
-      "difference",
-      [](const DrawnProducts& own, const ChoiceProblem& problem, std::span<const Index> rows, Theta theta) {
-        return filled({problem.form.size()}, [&](auto out) { own.difference(problem, rows, theta, out); });
-      },
-      "problem"_a, "rows"_a, "theta"_a);
+using Values = std::vector<double>;
+
+// Where each coefficient stands among the free ones, values of fixed ones, and the ends of the free ones.
+auto free_ones(const ChoiceForm& form, const std::vector<std::string>& names,
+               const std::vector<Constraint>& constraints) {
+  const FreeCoefficients found = free_coefficients(form, names, constraints);
+  return std::tuple(array_of(found.place), array_of(found.fixed), array_of(found.low), array_of(found.high));
+}
+
+Values copied(std::span<const double> values) { return {values.begin(), values.end()}; }
+
+struct DescentCall {
+  std::span<const std::int64_t> place;
+  std::span<const double> fixed, low, high, own, metric, ridge;
+  std::size_t n_rows = 0;
+  double n_steps = 0;
+  std::string noise;
+};
+
+Fields<DescentCall> descent_fields() {
+  using Of = DescentCall;
+  return Fields<Of>("DrawnDescent")
+      .needs<&Of::place, &Of::fixed, &Of::low, &Of::high, &Of::own, &Of::metric, &Of::ridge, &Of::n_rows, &Of::n_steps,
+             &Of::noise>();
+}
+
+DrawnDescent descent_of(const DescentCall& call) {
+  FreeCoefficients free{
+      {call.place.begin(), call.place.end()}, copied(call.fixed), copied(call.low), copied(call.high)};
+  return DrawnDescent({std::move(free), copied(call.own), copied(call.metric), copied(call.ridge), call.n_rows,
+                       call.n_steps, call.noise});
+}
+
+void bind_descent(py::module_& m) {
+  const auto rows = "rows"_a, problem = "problem"_a, visits = "visits"_a;
+  const Fields<DescentCall> fields = descent_fields();
+  list_fields(m, fields);
+  py::class_<DrawnDescent>(m, "DrawnDescent")
+      .def(py::init([fields](const py::kwargs& given) { return descent_of(fields.of(given)); }))
+      .def(
+          "look",
+          [](DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by, int n) {
+            released([&] { self.look(of, by, n); });
+          },
+          rows, problem, visits)
+      .def(
+          "step",
+          [](DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by, int n) {
+            released([&] { self.step(of, by, n); });
+          },
+          rows, problem, visits)
+      .def("end_pass", &DrawnDescent::end_pass)
+      .def("settle", [](DrawnDescent& self) { return array_of(self.settle()); })
+      .def("variance_of_weights", &DrawnDescent::variance_of_weights, rows, "one"_a, "other"_a, visits)
+      .def(
+          "difference",
+          [](const DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by) {
+            return array_of(self.difference(of, by));
+          },
+          rows, problem)
+      .def("theta", [](const DrawnDescent& self) { return array_of(self.theta()); });
 }
 
 }  // namespace
@@ -351,7 +401,9 @@ void bind_choice(py::module_& m) {
   bind_form(m);
   bind_problem(m);
   bind_lists(m);
-  bind_drawn(m);
+  bind_products(m);
+  m.def("free_coefficients", free_ones, "form"_a, "names"_a, "constraints"_a);
+  bind_descent(m);
 }
 
 }  // namespace manyclass

@@ -22,9 +22,7 @@ from manyclass.weights.arrays import Doubles, Ids
 
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
-LEAST_DISSIMILARITY = 0.05
 FIRST_VISITS = 2  # of a row before its first step
-LONGEST = 0.5  # of a step with drawn alternatives, in nats: far beyond what noise makes of it
 START_ROWS = 20_000
 ERROR_GROUPS = 64  # of rows, whose gradients tell what drawn alternatives leave in them
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
@@ -228,11 +226,14 @@ class Free:
     fixed : ndarray of shape (n,), float64
         Values of fixed ones; 0 for the others.
     bounds : ndarray of shape (n_free, 2), float64
+    place : ndarray of shape (n,), int64
+        Of each coefficient among the free ones; -1: it is fixed.
     """
 
     matrix: sp.csr_array
     fixed: Doubles
     bounds: Doubles
+    place: NDArray[np.int64]
 
     @property
     def n(self) -> int:
@@ -275,38 +276,10 @@ def free_of(form: ChoiceForm, constraints: Mapping[str, Any]) -> Free:
     ValueError
         If there is no such coefficient.
     """
-    names = form.names
-    at = {name: j for j, name in enumerate(names)}
-    fixed, owner = np.zeros(form.n), np.arange(form.n)
-    bounds = [(-np.inf, np.inf)] * form.n
-    for j in range(*form.slices["dissimilarity"].indices(form.n)):
-        bounds[j] = (LEAST_DISSIMILARITY, 1.0)
-        if np.count_nonzero(form.nests == j - form.slices["dissimilarity"].start) < 2:
-            owner[j], fixed[j] = -1, 1.0  # a nest of one alternative has no dissimilarity
-    for name, rule in constraints.items():
-        if name not in at:
-            raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {', '.join(names[:20])}")
-        if rule == "positive" or rule == "negative":
-            bounds[at[name]] = (0.0, np.inf) if rule == "positive" else (-np.inf, 0.0)
-        elif isinstance(rule, str):
-            if rule not in at or at[rule] >= form.slices["dissimilarity"].start:
-                raise ValueError(
-                    f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', a "
-                    "number or another coefficient"
-                )
-            owner[at[name]] = at[rule]
-        else:
-            owner[at[name]], fixed[at[name]] = -1, float(rule)
-    for j in range(form.n):
-        while owner[j] >= 0 and owner[owner[j]] != owner[j]:
-            if owner[owner[j]] == j:
-                raise ValueError(f"constraints says twice that {names[j]!r} and another coefficient are equal")
-            fixed[j] = fixed[owner[j]] if owner[owner[j]] < 0 else fixed[j]
-            owner[j] = owner[owner[j]]
-    mine = np.flatnonzero(owner >= 0)
-    kept_ones, place = np.unique(owner[mine], return_inverse=True)
-    matrix = sp.csr_array((np.ones(len(mine)), (mine, place)), shape=(form.n, len(kept_ones)))
-    return Free(matrix, fixed, np.reshape([bounds[j] for j in kept_ones], (-1, 2)))
+    place, fixed, low, high = _core.free_coefficients(form.core, form.names, [*constraints.items()])
+    mine = np.flatnonzero(place >= 0)
+    matrix = sp.csr_array((np.ones(len(mine)), (mine, place[mine])), shape=(form.n, len(low)))
+    return Free(matrix, fixed, np.stack([low, high], axis=1), place)
 
 
 @dataclass(frozen=True)
@@ -442,16 +415,11 @@ def fit_drawn(
     seed: int,
     watch: Callable[[float], None],
 ) -> ChoiceFit:
-    """Minimise the double sum over rows and drawn alternatives, whose gradient has no bias.
+    """Minimise the double sum over rows and drawn alternatives, or the bound of augment and reduce, without bias.
 
-    A row carries the log-normaliser u_i of its sum A_i over alternatives, and the objective is the mean of
-    u_i + e^-u_i A_i - 1 (Fagan & Iyengar 2018, eq. 5), linear in the sum. It starts where the likelihood of 20,000 rows
-    with drawn alternatives is largest (McFadden 1978), and steps in the metric of the second derivatives there. u_i
-    moves after each visit towards the log of the visit's own estimate by a falling share. Coefficients are means over
-    the second half of the passes.
-
-    With normal or logistic noise it is the bound of augment and reduce (Ruiz et al. 2018), linear in a sum over
-    alternatives, too: a row carries the weights of 48 nodes of its noise, where that bound is the log-loss itself.
+    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978; 5,000 of noise that
+    is not Gumbel's), and steps in the metric of the second derivatives there. Steps, and what rows carry, are the
+    core's choice/drawn_descent.hpp.
 
     Parameters
     ----------
@@ -482,54 +450,44 @@ def fit_drawn(
     first = replace(objective, sets=drawn(first_rows, 0))
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
     T = _preconditioner(first, free, near.theta, seed, len(first_rows), near=True)
-    own = free.of(near.theta)
-    low, high = free.bounds.T
-    sums = _core.DrawnSums(n) if noise == "gumbel" else _core.DrawnProducts(noise, n)
-    losses, means = [], []
-    n_steps = 0
+    low, high = map(np.ascontiguousarray, free.bounds.T)
+    descent = _core.DrawnDescent(
+        place=free.place,
+        fixed=free.fixed,
+        low=low,
+        high=high,
+        own=free.of(near.theta),
+        metric=np.ascontiguousarray(T),
+        ridge=objective.ridge,
+        n_rows=n,
+        n_steps=len(first_rows) / batch_size,  # as if the rows of the start had been steps before
+        noise=noise,
+    )
+    losses: list[float] = []
     begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
     for epoch in range(1, n_passes + 1):
         order = random.permutation(n)
-        total, mean, n_batches = 0.0, np.zeros(free.n), 0
+        visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
         for at in range(0, n, batch_size):
             rows = np.sort(order[at : at + batch_size])
             ids = rows.astype(np.int32)
-            theta = free.whole(own)
             for visit in range(FIRST_VISITS if epoch in begins else 0):
-                sums.visit(problem(rows, n_passes + 10 * epoch + visit), ids, theta, visit)
-            visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
-            value, gradient = sums.step(problem(rows, epoch), ids, theta, visits)
-            slope = free.reduced(gradient * (n / len(rows)) + objective.ridge * theta)
-            n_steps += 1
-            # As if the rows of the start had been steps before.
-            rate = (n_steps + len(first_rows) / batch_size) ** -0.7
-            step = rate * _times(T, _times(T.T, slope))
-            length = np.sqrt(max(float(rate * step @ slope), 0.0))
-            own = np.clip(own - step * min(1.0, LONGEST / max(length, 1e-300)), low, high)
-            total += value
-            mean += own
-            n_batches += 1
-        losses.append(total)
-        watch(total)
-        means.append(mean / n_batches)
-    late = np.array(means[n_passes // 2 :])
-    own = late.mean(axis=0)
-    spread = np.var(late, axis=0, ddof=1) / len(late) if len(late) > 1 else np.zeros(free.n)
-    theta, epochs = free.whole(own), range(10 * (n_passes + 9) + FIRST_VISITS, 10 * (n_passes + 9) + 10)
-    if isinstance(sums, _core.DrawnSums):
+                descent.look(ids, problem(rows, n_passes + 10 * epoch + visit), visit)
+            descent.step(ids, problem(rows, epoch), visits)
+        losses.append(descent.end_pass())
+        watch(losses[-1])
+    spread = descent.settle()
+    epoch = 10 * (n_passes + 9) + FIRST_VISITS
+    if noise == "gumbel":
         # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay
         # consistent, and are off by their standard errors times its standard deviation. Its square is the mean of a
         # product of two estimates that are independent of each other.
-        u = sums.log_normalizers(first_rows.astype(np.int32), visits + 1)
-        pair = [np.exp(problem(first_rows, at).log_sums(theta) - u) for at in epochs[:2]]
-        of_weights = max(float(np.mean(pair[0] * pair[1]) - np.mean(pair[0]) * np.mean(pair[1])), 0.0)
-        metric = np.sum(T**2, axis=1) if T.ndim == 2 else T**2  # the diagonal of T T'
-        noise_of_rows = of_weights * metric
+        one, other = (problem(first_rows, epoch + visit) for visit in range(2))
+        of_weights = descent.variance_of_weights(first_rows.astype(np.int32), one, other, visits)
+        of_rows = of_weights * (np.sum(T**2, axis=1) if T.ndim == 2 else T**2)  # by the diagonal of T T'
     else:
-        # What the noise of nodes' weights leaves in the gradients of groups of rows.
-        noise_of_rows = np.zeros(free.n)
-        for some in np.array_split(first_rows, min(len(first_rows), ERROR_GROUPS)):
-            gradient = sums.difference(problem(some, epochs[0]), some.astype(np.int32), theta) * n
-            noise_of_rows += _times(T, _times(T.T, free.reduced(gradient))) ** 2 / len(first_rows)
-    errors = np.sqrt(spread + noise_of_rows / n)
-    return ChoiceFit(theta, np.array(losses), True, np.abs(free.matrix @ errors))
+        groups = np.array_split(first_rows, min(len(first_rows), ERROR_GROUPS))
+        moved = [descent.difference(some.astype(np.int32), problem(some, epoch)) for some in groups]
+        of_rows = np.sum(np.square(moved), axis=0) / len(first_rows)
+    errors = np.sqrt(spread + of_rows / n)
+    return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))
