@@ -15,9 +15,9 @@ import time
 import numpy as np
 import pytest
 from conftest import digits
+from reference.exact_search import exact_search
 
 from manyclass import SphericalClusterIndex, _core
-from manyclass.search.exact import exact_search
 
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 

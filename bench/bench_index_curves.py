@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from bench_index import DATA, recall
 from conftest import digits
+from reference.exact_search import exact_search
 
 from manyclass import DecomposedIndex, SoftmaxClassifier, SphericalClusterIndex
-from manyclass.search.exact import exact_search
 
 faiss = pytest.importorskip("faiss", reason="faiss-cpu is the competitor; the extra 'bench' has it")
 

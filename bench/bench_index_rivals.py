@@ -19,9 +19,9 @@ import pytest
 from bench_index import DATA, recall
 from bench_index_curves import EFFORT, LINKS, N_TUNE, SETS, TOP, WIDEST, Inverted, Ours, cheapest, faiss, trained
 from conftest import digits
+from reference.exact_search import exact_search
 
 from manyclass import SphericalClusterIndex
-from manyclass.search.exact import exact_search
 
 RECALLS = (0.9, 0.99)
 ROUNDS, N_SINGLE, REPLACED = 5, 200, 0.01

@@ -12,6 +12,7 @@ Data are those that MANYCLASS_DATA names, or with `--data=generated`, the defaul
 
 import os
 import platform
+import sys
 import time
 from functools import lru_cache
 from itertools import chain
@@ -24,6 +25,8 @@ from generated import write_all
 
 from manyclass import __version__, _core
 from manyclass.datasets import load_multiclass
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # for twins that competitors are compared with
 
 
 def machine():

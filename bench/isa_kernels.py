@@ -18,7 +18,7 @@ from roofline_kernels import KERNELS as WITH_BOUNDS
 from roofline_kernels import Calls, Kernel, Passes, dense, labels, linear_model, passes_of, sparse
 
 from manyclass import MarginClassifier, SoftmaxClassifier
-from manyclass.weights.storage import Mixture
+from manyclass.weights.arrays import Mixture
 from manyclass.weights.weights import Weights
 
 

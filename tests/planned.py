@@ -24,12 +24,12 @@ def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, wei
     """The plan of a linear model of one label a row, point by point."""
     given = {"timed": timed, "candidates": candidates, "by_steps": True}
     chosen = model.check_parameters()
-    return plan_points(Choice(Parameters.of(model), chosen, Facts.of(x, n_classes), **given), labels, weights)
+    return plan_points(Choice(Parameters.of(model), chosen, Facts.of(x, n_classes), **given), x, labels, weights)
 
 
 def by_full_passes(model, x, labels, n_classes):
     choice = Choice(Parameters.of(model), model.check_parameters(), Facts.of(x, n_classes))
-    return plan_full_passes(choice, labels)
+    return plan_full_passes(choice, x, labels)
 
 
 def by_batches(model, x, n_classes, *, embeds=False):

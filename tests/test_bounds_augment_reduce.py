@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import expit
+from scipy.special import digamma, expit, gammaln
 from scipy.stats import gumbel_r, logistic, norm
 
 from manyclass import bounds
@@ -48,6 +48,19 @@ def random_points(rng, n, scales=(0.05, 3.0)):
     for _ in range(n):
         K = int(rng.integers(2, 7))
         yield rng.normal(scale=2, size=K), int(rng.integers(K)), rng.normal(), np.exp(rng.uniform(*np.log(scales)))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 0.3, 1.0, 1.4616, 7.0, 9.5, 300.0, 1e4])
+def test_a_gumbel_q_of_any_scale_has_the_gamma_function_of_its_closed_form(scale, seed):
+    f = np.random.default_rng(seed).normal(size=5)
+    mu = gammaln(1 + scale)  # then E A is A
+    found = bounds.augment_reduce(f, 2, mu, scale)
+    A = np.exp(f - f[2]).sum()
+    value = 1 - mu + np.euler_gamma * (1 - scale) + np.log(scale) - A
+    size = max(1, abs(mu), scale, A)
+    assert found.value == pytest.approx(value, rel=0, abs=50 * EPS * size)
+    slopes = [A - 1, 1 / scale - np.euler_gamma - A * digamma(1 + scale)]
+    np.testing.assert_allclose(found.parameter_gradient, slopes, rtol=100 * EPS, atol=100 * EPS * size * A)
 
 
 # The steps of the rule change at powers of 2, and are widest for the scale just below.

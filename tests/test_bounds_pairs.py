@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from manyclass import bounds
@@ -107,6 +108,28 @@ def test_planted_skills_are_found_from_comparisons(seed):
     f = bounds.bradley_terry_scores(wins)
     # Fisher information of a class: 29 pairs, 400 times p q of at least 0.05 or so; five standard errors.
     assert np.abs(f - (skill - skill.mean())).max() < 5 / np.sqrt(29 * n * 0.05)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.4])
+def test_groups_of_wins_are_strong_components(share, seed):
+    rng = np.random.default_rng(seed)
+    wins = sp.csr_array(rng.random((30, 30)) < share, dtype=float)
+    wins.setdiag(0)
+    wins.eliminate_zeros()
+    n_groups, group = connected_components(wins, directed=True, connection="strong")
+    if n_groups == 1:
+        assert np.isfinite(bounds.bradley_terry_scores(wins)).all()
+    else:
+        told = rf"wins has {n_groups} groups of classes.* class 0 in one of {(group == group[0]).sum()} of the 30"
+        with pytest.raises(ValueError, match=told):
+            bounds.bradley_terry_scores(wins)
+
+
+def test_many_classes_of_few_pairs_have_the_odds_of_each(seed):
+    n, rng = 2000, np.random.default_rng(seed)
+    up, down = rng.integers(1, 50, size=(2, n - 1)).astype(float)
+    f = bounds.bradley_terry_scores(sp.diags_array([up, down], offsets=[1, -1], shape=(n, n)))
+    np.testing.assert_allclose(-np.diff(f), np.log(up / down), rtol=0, atol=1e-9)
 
 
 def test_scores_that_do_not_exist_are_refused():

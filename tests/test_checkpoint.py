@@ -48,6 +48,16 @@ CASES = {
     "max_norm": (softmax(solver=solvers.Implicit(max_norm=1.0), alpha=0.0), X, Y),
     "adaptive": (softmax(solver=solvers.SGD(schedule="adaptive", batch_size=4), alpha=0.0), X, Y),
     "early stopping": (softmax(solver="implicit", early_stopping=True, n_iter_no_change=4), X, Y),
+    "early stopping of embeddings": (
+        softmax(model="embedding", dim=8, alpha="auto", early_stopping=True, n_iter_no_change=2),
+        SPARSE,
+        Y,
+    ),
+    "early stopping of a hybrid": (
+        softmax(model="hybrid", dim=8, alpha="auto", early_stopping=True, n_iter_no_change=2),
+        SPARSE,
+        SEVERAL,
+    ),
     "head_tail": (softmax(solver="implicit", sampler=samplers.HeadTail(n_head=2, refresh=1), n_negatives=2), SPARSE, Y),
     "embeddings": (softmax(model="embedding", dim=8, alpha="auto"), SPARSE, Y),
     "double sum of several labels": (

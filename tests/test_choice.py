@@ -1,4 +1,4 @@
-"""Choice models against their definitions and a general optimiser; drawn alternatives; the estimator."""
+"""Choice models against their definitions and a general optimiser; the estimator."""
 
 import json
 import re
@@ -223,6 +223,18 @@ def test_free_coefficients_are_put_back(seed):
     assert free.whole(np.array([7.0])).tolist() == [7, 2, 7, 2]
     gradient = np.random.default_rng(seed).normal(size=4)
     assert free.reduced(gradient).tolist() == [gradient[0] + gradient[2]]
+
+
+def test_constraints_that_contradict_each_other_are_refused():
+    form = ChoiceForm("gumbel", (), ("a", "b", "c"), (), 3, has_features=True)
+    with pytest.raises(ValueError, match="constraints says twice that a and another coefficient are equal"):
+        free_of(form, {"a": "b", "b": "a"})
+    with pytest.raises(ValueError, match="'b' is 'd'; it must be 'positive', 'negative', a number or another"):
+        free_of(form, {"b": "d"})
+    with pytest.raises(ValueError, match="constraints has 'd', which is no coefficient; there are a, b, c"):
+        free_of(form, {"d": 1})
+    chained = free_of(form, {"a": "b", "b": "c", "c": "negative"})
+    assert (chained.n, chained.place.tolist(), chained.bounds.tolist()) == (1, [0, 0, 0], [[-np.inf, 0]])
 
 
 # Files

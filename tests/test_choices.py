@@ -16,7 +16,8 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import Trials, best_ridge
 from manyclass.classifiers import tuning
 from manyclass.classifiers.tuning import search_grid, tune_learning_rate
-from manyclass.search.class_index import ClassIndex, class_rows, queries, recall_error
+from manyclass.search.class_index import ClassIndex, recall_error
+from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.points import HeadSearch
 from manyclass.weights.weights import Weights
@@ -198,7 +199,7 @@ def test_rows_of_classes_less_their_mean_give_the_same_differences_of_scores(int
     weights.coef[...] = rng.normal(size=(9, 4))
     weights.intercept[...] = rng.normal(size=9) * intercept
     scale = rng.random(9).astype(np.float32) if scaled else None
-    rows = class_rows(weights, intercept, scale)
+    rows = class_rows(weights.coef, weights.intercept if intercept else None, scale)
     assert rows.shape == (9, 4 + intercept)
     np.testing.assert_allclose(rows.mean(axis=0), 0, atol=2**-20)
     X = rng.normal(size=(5, 4)).astype(np.float32)

@@ -17,7 +17,7 @@ OF_THE_BINARY = [
     "test_codebase.py::test_stubs_have_the_names_of_the_binaries",
     "test_codebase.py::test_stub_of_the_core_has_the_signatures_of_the_binary",
 ]
-WHERE = "from manyclass import _core, metrics, special; print(_core.__file__, metrics._ranking.__file__)"
+WHERE = "from manyclass import _core, special; print(_core.__file__, special._ufuncs.__file__)"
 
 
 def clang() -> str:

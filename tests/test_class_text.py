@@ -9,8 +9,7 @@ from test_cli import run, the_error
 from manyclass import SoftmaxClassifier, load
 from manyclass.classifiers.answers import state_of
 from manyclass.datasets import TextVectorizer
-from manyclass.training import class_texts
-from manyclass.training.class_texts import ClassScales, ClassTexts, _Search
+from manyclass.training.class_texts import ClassScales, ClassTexts, scales_of
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 
@@ -82,10 +81,8 @@ def test_texts_that_say_nothing_do_not_count(planted):
     seen = np.unique(y)
     others = dict(zip(seen, np.random.default_rng(1).permutation([names[k] for k in seen]), strict=True))
     how = {"model": "linear", "alpha": 1e-3, "solver": "implicit", "random_state": 0}
-    foreign = {label: f"other{k:02}" for k, label in enumerate(seen)}
-    for given in (others, foreign):
-        told = SoftmaxClassifier(**how).fit(texts, y, class_text=given).auto_report_.rules["class_text"]
-        assert told == "texts do not count; only those of classes without rows are rows, too"
+    told = SoftmaxClassifier(**how).fit(texts, y, class_text=others).auto_report_.rules["class_text"]
+    assert told == "texts do not count; only those of classes without rows are rows, too"
 
 
 def test_scales_have_the_least_loss(planted, seed):
@@ -100,7 +97,7 @@ def test_scales_have_the_least_loss(planted, seed):
     z[:, -3:] = -3 + 0.5 * alike[:, -3:]
     scores, r = z.astype(np.float32), rng.random(n) + 0.5
     has_text = np.ones(k, bool)
-    scales = _Search(scores, sp.csr_array(alike), Labels.single(ids), counts, r).scales(has_text)
+    scales = scales_of(scores, sp.csr_array(alike), Labels.single(ids), counts, r, has_text)
     found = scales.of_classes
     assert "texts count" in scales.told
 
@@ -118,12 +115,14 @@ def test_scales_have_the_least_loss(planted, seed):
         return np.where(counts > 0, scale * share, unseen)
 
     grid = [
-        (np.average(loss(of(s, c)), weights=r), s, c) for c in class_texts.SHRINKAGES for s in np.linspace(0, 20, 81)
+        (np.average(loss(of(s, c)), weights=r), s, c)
+        for c in (0.3, 1, 3, 10, 30, 100, np.inf)
+        for s in np.linspace(0, 20, 81)
     ]
     best = np.average(loss(np.where(counts > 0, found, 0)), weights=r)
     assert best < min(grid)[0] + 1e-6  # the grid is coarser than the search
     # Of classes without rows: the sum of both losses, enumerated.
-    share = max(class_texts.LEAST_UNSEEN, (counts == 1).sum() / counts.sum())
+    share = max(0.01, (counts == 1).sum() / counts.sum())
     sums = []
     for unseen in (found[-1], *np.linspace(0, 30, 61)):
         scales = np.where(counts > 0, found, unseen)
@@ -166,6 +165,21 @@ def test_rows_of_texts_may_be_given_beside_rows(planted):
     np.testing.assert_array_equal(other.predict_proba(vectorizer.transform(new)), model.predict_proba(new))
 
 
+def test_texts_that_share_no_term_with_rows_change_nothing_and_a_warning_says_so(planted):
+    names, (texts, y), (new, _), _ = planted
+    vectorizer = TextVectorizer().fit([*texts, *(f"other{k}" for k in range(N_CLASSES))])
+    of_texts = vectorizer.transform([f"other{k}" for k in range(N_CLASSES)])
+    X, seen = vectorizer.transform(texts), np.unique(y)
+    plain = SoftmaxClassifier(random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="no text of class_text has a feature that a row has"):
+        model = SoftmaxClassifier(random_state=0).fit(X, y, class_text=(seen, of_texts[: len(seen)]))
+    rows = vectorizer.transform(new)
+    np.testing.assert_array_equal(model.predict_proba(rows), plain.predict_proba(rows))
+    with pytest.warns(UserWarning, match="the model is as without them"):
+        model = SoftmaxClassifier(random_state=0).fit(X, y, class_text=([*names], of_texts))
+    assert len(model.classes_) == N_CLASSES > len(seen)
+
+
 def test_several_labels_have_columns_for_classes_without_rows(planted):
     names, (texts, y), _, (unseen, of_unseen) = planted
     Y = (np.asarray(y)[:, np.newaxis] == np.array([*names])).astype(int)
@@ -197,7 +211,7 @@ def test_what_does_not_fit_is_refused(planted):
         ((texts, y), ["a"], TypeError, "class_text is a list; it must be a mapping of labels to texts"),
         ((X, y), {"c00": "a"}, ValueError, "class_text has texts, and X is a csr_array"),
         ((X, y), (["c00"], X[:2]), ValueError, r"class_text has 1 labels and rows of shape \(2, "),
-        ((texts[:30], y[:30]), {"c00": "a"}, ValueError, "class_text needs 20 rows"),
+        ((texts[:30], y[:30]), {"c00": texts[0]}, ValueError, "class_text needs 20 rows"),
     ):
         with pytest.raises(error, match=told):
             SoftmaxClassifier(random_state=0).fit(*data, class_text=given)

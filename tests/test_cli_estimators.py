@@ -99,9 +99,9 @@ def test_the_options_of_fit_are_those_of_its_estimator(tmp_path, data, capsys):
     run("fit", "--estimator=margin", "--help")
     shown = capsys.readouterr().out
     assert "--smoothing" in shown
-    assert "--early-stopping" not in shown
+    assert "--validation-fraction" not in shown
     run("fit", "--help")
-    assert "--early-stopping" in capsys.readouterr().out
+    assert "--validation-fraction" in capsys.readouterr().out
     run("fit", data, "--output", tmp_path / "m", "--smoothing", "5", "--estimator", "margin", *QUICK)
     assert manyclass.load(tmp_path / "m").smoothing == 5.0
     options = ("--posterior", "gaussian", "--alpha", "1e-3", "--set", "posterior__n_draws=7")

@@ -120,7 +120,7 @@ def test_hashed_features_are_told(folder, tmp_path, capsys):
         (("--stream", "--evaluate"), "--evaluate reads all rows at once; leave it out with --stream"),
         (("--max-memory", "1GiB"), "--max-memory is for --stream"),
         (("--stream", "--labels", "one"), "--labels is one; with --stream choose first or all"),
-        (("--stream", "--text"), "--format is text; with --stream it must be one of"),
+        (("--stream", "--text"), "day-0.txt: no row has a label"),
         (("--stream", "--cache"), "--cache has no effect with --stream"),
         (("--stream", "--max-memory", "2 gigs"), "max_memory is '2 gigs'"),
         (("--stream", "--text-min-df", 7), "--text-min-df is for texts"),

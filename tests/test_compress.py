@@ -13,9 +13,8 @@ from sklearn.base import clone
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
 from manyclass.checks import csr_parts
 from manyclass.classifiers.files import file_bytes, weight_tensors
-from manyclass.weights.arrays import NO_FLOATS
+from manyclass.weights.arrays import LARGEST_HALF, NO_FLOATS, Codes
 from manyclass.weights.compression import coded, coded_bytes
-from manyclass.weights.storage import LARGEST_HALF, Codes
 from manyclass.weights.weights import Weights
 
 K, D = 37, 50

@@ -11,6 +11,8 @@ from manyclass.choosing import costs, figures, planning
 from manyclass.choosing.trials import Sample
 from manyclass.classifiers import softmax
 from manyclass.parts import Parameters
+from manyclass.training.state import State, Told
+from manyclass.weights.weights import Weights
 
 K = 60
 MODELS = ("linear", "hybrid")
@@ -154,23 +156,18 @@ def test_where_the_rule_has_a_hybrid_ridges_are_tried_once_it_has_lost(
 def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):
     seen = []
 
-    class Told:
-        resolved_params_, n_iter_, max_iter = {}, 1, 1
+    def fitted(self, points):
+        seen.append(points.classes[points.labels.ids].tolist())
+        weights = Weights.zeros(points.n_classes, 2, by_feature=False)
+        return State.of_fit(points, weights, [1.0], told=Told({"max_iter": 1}))
 
-        def __sklearn_clone__(self):
-            return self
-
-        def fit(self, x, y, sample_weight):
-            seen.append(list(y))
-
-        def evaluate(self, x, y, sample_weight):
-            seen.append(list(y))
-            return {"log_loss": 1.0}
-
-    sample = Sample(None, np.array([1, 0]), None, None, np.array([1]), None, np.array([3, 5]))
-    monkeypatch.setattr(softmax, "SoftmaxClassifier", Told)
-    assert softmax._loss_of_fit({}, sample, np.array(["c", "e"])) == 1.0
-    assert seen == [["e", "c"], ["e"]]
+    x = np.eye(2, dtype=np.float32)
+    labels = np.array([1, 0], dtype=np.int32)
+    sample = Sample(x, labels, None, x[:1], labels[:1], None, np.array([3, 5]))
+    monkeypatch.setattr(softmax.SoftmaxPlanner, "_fitted", fitted)
+    parameters = Parameters.of(softmax.SoftmaxClassifier())
+    assert softmax._loss_of_fit(parameters, sample, np.array(["c", "e"])) == pytest.approx(np.log(2), rel=1e-6)
+    assert seen == [["e", "c"]]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from manyclass.checks import seed_from
 from manyclass.classifiers.compress import compress
 from manyclass.training import blend
 from manyclass.training.plan import Labels
+from manyclass.weights.arrays import NO_OWN, Mixture
 from manyclass.weights.compression import coded
-from manyclass.weights.storage import NO_OWN, Mixture
 from manyclass.weights.weights import Weights
 
 N, D = 60, 30

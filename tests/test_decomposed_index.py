@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.core_step import isas
+from reference.exact_search import exact_search
 from reference.message_passing import best_wrong, block_scores
 
 from manyclass import DecomposedIndex, SphericalClusterIndex, _core
-from manyclass.search.exact import exact_search
 from manyclass.weights.tensor_file import open_tensors, write_tensors
 
 

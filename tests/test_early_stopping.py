@@ -6,7 +6,8 @@ import scipy.sparse as sp
 from reference.problems import as_storage
 from sklearn.base import clone
 
-from manyclass import SoftmaxClassifier, solvers
+from manyclass import MarginClassifier, SoftmaxClassifier, losses, solvers
+from manyclass.training.plan import Labels
 from manyclass.training.validation import held_out
 
 
@@ -203,3 +204,88 @@ def test_rows_of_ones_own_may_be_texts_and_must_fit():
 def test_a_flag_that_is_no_flag_is_refused():
     with pytest.raises(TypeError, match="early_stopping is 'yes'; it must be True or False"):
         SoftmaxClassifier(early_stopping="yes").fit(np.eye(4), [0, 0, 1, 1])
+
+
+# Models that are not linear, or have several labels a row
+
+
+SEVERAL = {
+    "embedding": SoftmaxClassifier(model="embedding", dim=8),
+    "sparse": SoftmaxClassifier(model="sparse"),
+    "hybrid": SoftmaxClassifier(model="hybrid", dim=8),
+    "margin": MarginClassifier(),
+    "margin of embeddings": MarginClassifier(model="embedding", dim=8, smoothing=0.0),
+    "triplet": MarginClassifier(loss="triplet"),
+}
+
+
+def labelled(seed, several):
+    X, y = noisy(seed)
+    if not several:
+        return X, y
+    Y = np.eye(12, dtype=np.int8)[y]
+    Y[np.arange(len(y)), (y + 1) % 12] = 1
+    Y[0] = 0  # a row without labels counts nowhere
+    return X, sp.csr_array(Y)
+
+
+@pytest.mark.filterwarnings("ignore:the model has learnt no more")  # passes of noise
+@pytest.mark.parametrize("several", [False, True], ids=["one label", "several labels"])
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_every_model_stops_by_rows_of_ones_own_and_is_that_of_the_best_pass(kind, several, seed):
+    (X, y), (new, of_new) = labelled(seed, several), labelled(seed + 100, several)
+    X, new = as_storage(X, "sparse"), as_storage(new, "sparse")
+    model = clone(SEVERAL[kind]).set_params(max_iter=20, random_state=seed)
+    stopped = clone(model).set_params(early_stopping=True, n_iter_no_change=2).fit(X, y, eval_set=(new, of_new))
+    curve = stopped.validation_curve_
+    assert stopped.best_iter_ == 1 + np.argmin(curve)
+    assert len(curve) == stopped.n_iter_ == min(stopped.best_iter_ + 2, 20)
+    assert stopped.class_count_.sum() == (y.nnz if several else len(y))  # no row of X is held out
+    rows = slice(1, None) if several else slice(None)
+    scores = stopped.decision_function(new)[rows]
+    positives = [row.indices for row in of_new[1:]] if several else of_new[:, np.newaxis]
+    if kind == "sparse" or (kind == "embedding" and not several):  # scores are those that training moved
+        assert stopped.evaluate(new, of_new)["log_loss"] == pytest.approx(curve.min(), rel=1e-5)
+    elif kind == "margin":
+        assert losses.smoothed_margin(scores, positives, 1.0)[0].mean() == pytest.approx(curve.min(), rel=1e-5)
+    elif kind == "margin of embeddings":
+        assert losses.max_margin(scores, positives)[0].mean() == pytest.approx(curve.min(), rel=1e-5)
+    elif kind == "triplet":
+        assert losses.triplet(scores, positives)[0].mean() == pytest.approx(curve.min(), rel=1e-5)
+    if kind != "hybrid":  # whose embeddings stop at a pass of their own
+        plain = clone(model).set_params(max_iter=stopped.best_iter_).fit(X, y, callback=lambda state: None)
+        np.testing.assert_array_equal(stopped.decision_function(new), plain.decision_function(new))
+
+
+@pytest.mark.parametrize("kind", ["embedding", "hybrid", "margin"])
+def test_a_share_of_the_rows_is_held_out_of_every_model(kind, seed):
+    X, y = labelled(seed, several=True)
+    X, y = as_storage(X, "sparse")[1:], y[1:]
+    model = clone(SEVERAL[kind]).set_params(random_state=seed, max_iter=4, early_stopping=True, n_iter_no_change=4)
+    fraction = 0.1 if kind == "margin" else 0.25
+    found = clone(model if kind == "margin" else model.set_params(validation_fraction=fraction)).fit(X, y)
+    held = held_out(Labels(y.indptr.astype(np.int64), y.indices), fraction, np.random.RandomState(seed))
+    left = clone(model).fit(X[~held], y[~held], eval_set=(X[held], y[held]))
+    # An offset of the pairs' steps is a mean over all rows that are given: 1e-4 is a tenth of what a pass moves.
+    rtol = 1e-4 if kind == "hybrid" else 0
+    np.testing.assert_allclose(found.validation_curve_, left.validation_curve_, rtol=rtol)
+    np.testing.assert_allclose(found.decision_function(X), left.decision_function(X), rtol=rtol, atol=10 * rtol)
+
+
+def test_labels_of_rows_of_ones_own_are_those_of_the_fit():
+    X, Y = labelled(0, several=True)
+    model = MarginClassifier(early_stopping=True, random_state=0)
+    with pytest.raises(ValueError, match="y of eval_set has 11 columns; that of the fit has 12"):
+        model.fit(X, Y, eval_set=(X, Y[:, :11]))
+    with pytest.raises(ValueError, match="y of eval_set has no label in any row"):
+        model.fit(X, Y, eval_set=(X[:1], Y[:1]))
+    with pytest.raises(ValueError, match="eval_set is given, whose rows say when to stop; set early_stopping=True"):
+        MarginClassifier().fit(X, Y, eval_set=(X, Y))
+
+
+@pytest.mark.parametrize("kind", ["embedding", "margin"])
+def test_a_fit_that_begins_warm_holds_no_rows_out(kind):
+    X, Y = labelled(0, several=True)
+    model = clone(SEVERAL[kind]).set_params(early_stopping=True, warm_start=True, max_iter=2, random_state=0).fit(X, Y)
+    with pytest.raises(ValueError, match="early_stopping is True; a fit that begins at a model which is not linear"):
+        model.fit(X, Y)

@@ -29,7 +29,6 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.search.exact import exact_search
 from manyclass.training.interrupts import time_limit
 from manyclass.weights.weights import Weights
 
@@ -219,12 +218,6 @@ def test_word_vectors_end_soon(objective):
         seconds, made = ended_by("ctrl-c", lambda: model.fit(text), before=5 * BEFORE)
     assert seconds < SOON
     assert made.vectors_.shape[1] == 8
-
-
-def test_exact_search_ends_at_ctrl_c():
-    W, Q = rows(30_000, 64), rows(60_000, 64, seed=1)
-    seconds, _ = ended_by("ctrl-c", lambda: exact_search(W, Q, 5))
-    assert seconds < SOON
 
 
 def test_other_threads_of_python_work_on_while_one_is_asked(seed):

@@ -84,8 +84,8 @@ EMBEDDED = {"model": "embedding", "dim": 4}
             "sampler is 'head_tail', which needs a linear model of one label a row",
         ),
         (
-            SoftmaxClassifier(**EMBEDDED, early_stopping=True),
-            "early_stopping is True, which has no effect with several",
+            SoftmaxClassifier(**EMBEDDED, validation_fraction=0.2),
+            "validation_fraction is 0.2, which has no effect with several",
         ),
         (SoftmaxClassifier(model="linear", dim=4), "dim is 4, which needs model='embedding'"),
     ],

@@ -9,9 +9,8 @@ from scipy import sparse
 from sklearn.metrics import ndcg_score, top_k_accuracy_score
 
 import manyclass.metrics.ranking
-from manyclass import metrics
+from manyclass import _core, metrics
 from manyclass.metrics import ndcg_at_k, precision_at_k, propensities, psp_at_k, recall_at_k, top_k_accuracy
-from manyclass.metrics._ranking import best_of_rows, hits
 
 PLACES = (1, 2, 3, 5, 8)
 K = 12
@@ -116,7 +115,7 @@ def test_scores_are_ranked_with_the_smaller_label_first_among_equals(seed):
     ids = np.array([j for row in rows for j in row], np.int32)
     scores = np.array([s for row in rows for s in row.values()])
     for k in (0, 1, 4, K + 3):
-        best, values = best_of_rows(indptr, ids, scores, k)
+        best, values = _core.best_of_rows(indptr, ids, scores, k)
         assert best.tolist() == [twin.ranking_of_scores(row, k) for row in rows]
         expected = [[row.get(j, 0.0) for j in found] for row, found in zip(rows, best.tolist(), strict=True)]
         assert values.tolist() == expected
@@ -125,7 +124,7 @@ def test_scores_are_ranked_with_the_smaller_label_first_among_equals(seed):
 def test_hits_are_those_of_a_membership_test(problem):
     labels, predicted, _ = problem
     ids = np.array([label for row in labels for label in sorted(row)], np.int32)
-    found = hits(np.cumsum([0] + [len(row) for row in labels]), ids, predicted.astype(np.int32))
+    found = _core.label_hits(np.cumsum([0] + [len(row) for row in labels]), ids, predicted.astype(np.int32))
     assert found.tolist() == [[j in row for j in r] for row, r in zip(labels, predicted.tolist(), strict=True)]
 
 
@@ -325,13 +324,13 @@ def test_bad_single_labels_are_refused(y, error, message):
 def test_the_loops_refuse_rows_that_leave_their_arrays(indptr, message):
     indptr, ids = np.array(indptr, np.int64), np.zeros(1, np.int32)
     with pytest.raises(ValueError, match=message):
-        hits(indptr, ids, np.zeros((len(indptr), 1), np.int32))
+        _core.label_hits(indptr, ids, np.zeros((len(indptr), 1), np.int32))
     with pytest.raises(ValueError, match=message):
-        best_of_rows(indptr, ids, np.zeros(1), 1)
+        _core.best_of_rows(indptr, ids, np.zeros(1), 1)
     with pytest.raises(ValueError, match="predicted has 2 rows, there are labels of 1"):
-        hits(np.array([0, 1]), ids, np.zeros((2, 1), np.int32))
+        _core.label_hits(np.array([0, 1]), ids, np.zeros((2, 1), np.int32))
     with pytest.raises(ValueError, match="there are 1 ids and 2 scores"):
-        best_of_rows(np.array([0, 1]), ids, np.zeros(2), 1)
+        _core.best_of_rows(np.array([0, 1]), ids, np.zeros(2), 1)
 
 
 def test_read_only_arrays_are_accepted():
@@ -366,3 +365,35 @@ def test_labels_of_any_type_are_judged_as_their_numbers_are(kind, seed):
     for measure in (metrics.precision_at_k, metrics.recall_at_k, metrics.ndcg_at_k, metrics.mrr_at_k):
         assert measure(as_named, named, 5) == measure(several, predicted, 5)
     assert metrics.coverage_at_k(named, 12, 5) == metrics.coverage_at_k(predicted, 12, 5)
+
+
+def test_a_threshold_predicts_as_many_labels_as_there_are_if_that_is_better(seed):
+    rng = np.random.default_rng(seed)
+    n, width, n_first = 30, 6, 2
+    Y = rng.random((n, width)) < 0.3
+    Y[0, 0] = True
+    order = np.argsort(rng.random((n, width)), axis=1).astype(np.int32)
+    right = np.take_along_axis(Y, order, axis=1)
+    values = -np.sort(-(right * rng.random((n, width)) + 0.3 * rng.random((n, width))), axis=1)
+    rows = sparse.csr_array(Y)
+    r = rng.random(n) + 0.5
+    found = _core.best_threshold(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), order, values, r, n_first)
+
+    def f(chosen):
+        return 2 * (r @ (right & chosen).sum(axis=1)) / (r @ chosen.sum(axis=1) + r @ Y.sum(axis=1))
+
+    flat = np.argsort(-values, axis=None, kind="stable")
+    last = int(np.searchsorted(np.cumsum(np.repeat(r, width)[flat]), r @ Y.sum(axis=1)))
+    limit = values.ravel()[flat[last : last + 2]].mean()
+    above, first = values > limit, np.zeros((n, width), bool)
+    above[:, 0], first[:, :n_first] = True, True
+    assert found == (pytest.approx(limit) if f(above) > f(first) else None)
+    nothing = np.zeros(n + 1, np.int64)
+    assert _core.best_threshold(nothing, rows.indices[:0].astype(np.int32), order, values, r, n_first) is None
+
+
+def test_rows_of_ids_are_sorted_and_what_comes_twice_is_told():
+    indptr, ids = np.array([0, 3, 3, 5]), np.array([4, 1, 2, 7, 7], np.int32)
+    assert _core.sort_rows(indptr, ids) == (7, 2)
+    assert ids.tolist() == [1, 2, 4, 7, 7]
+    assert _core.sort_rows(indptr[:2], ids[:3]) == (-1, 0)

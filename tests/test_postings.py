@@ -319,7 +319,7 @@ def test_weights_of_two_classes():
         ({"solver": solvers.Adagrad(share_classes=True)}, "share_classes is True, which has no effect"),
         ({"solver": solvers.Adagrad(parallel="hogwild", batch_size=4)}, "batch_size is 4; with parallel='hogwild'"),
         ({"solver": solvers.Adagrad(reduction="decuopled")}, "did you mean 'decoupled'"),
-        ({"early_stopping": True}, "early_stopping is True, which has no effect"),
+        ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect"),
         ({"learning_rate": "grid"}, "learning_rate is 'grid'"),
         ({"model": models.Sparse(prune=1.5)}, "prune is 1.5"),
         ({"model": models.Sparse(min_count=0)}, "min_count is 0"),

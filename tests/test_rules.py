@@ -57,7 +57,7 @@ def answers(asked):
     return set(map(id, asked.used.values()))
 
 
-def reached(monkeypatch):
+def reached():
     found = set()
     for given in GIVEN:
         for data in ALL_FACTS:
@@ -69,9 +69,7 @@ def reached(monkeypatch):
                 asked.first_run = (1.0, 1000)
                 found |= answers(asked)
     # Where rows meet too many weights on pairs.
-    monkeypatch.setattr(figures, "MOST_MET", -1)
-    monkeypatch.setattr(figures, "MOST_MET_OF_MANY", -1)
-    for data in map(replace, ALL_FACTS):
+    for data in (replace(one, least_count=None) for one in ALL_FACTS):
         asked = question(SoftmaxClassifier(), data)
         asked.first_run = (1.0, 1000)
         found |= answers(asked)
@@ -83,15 +81,15 @@ def reached(monkeypatch):
     return found
 
 
-def test_each_rule_is_reached_by_some_data(monkeypatch):
-    found = reached(monkeypatch)
+def test_each_rule_is_reached_by_some_data():
+    found = reached()
     assert [(rule.sets, rule.case.says) for rule in RULES if id(rule) not in found] == []
 
 
 def test_a_rule_that_no_data_reach_is_found(monkeypatch):
     dead = Rule("max_iter", rules.FULL_PASSES & rules.PAIRS, 3)
     monkeypatch.setattr(Choice, "rules", (dead, *RULES))
-    assert id(dead) not in reached(monkeypatch)
+    assert id(dead) not in reached()
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference.core_step import isas
+from reference.exact_search import exact_search
 from sklearn.base import clone
 
 from manyclass import SphericalClusterIndex, _core
-from manyclass.search.exact import exact_search
 
 
 def rows(seed, n, d, norms=0.5):

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from reference.exact_search import exact_search
 
 from manyclass import DecomposedIndex, SphericalClusterIndex
-from manyclass.search.exact import exact_search
 from manyclass.search.inputs import checked_ids, checked_rows, dense_queries, exclusions, labels_of, queries_of
 
 D = 7

@@ -178,7 +178,7 @@ def test_the_learning_rate_of_linear_minibatches_follows_the_lengths_of_the_rows
         ({"n_negatives": 3}, "n_negatives is 3, which has no effect with several labels, embeddings or a search"),
         ({"sampler": samplers.Search(warm_up=0), "n_negatives": 3}, "n_negatives is 3, which has no effect"),
         ({"model": "linear", "dim": 3}, "dim is 3, which has no effect"),
-        ({"early_stopping": True}, "early_stopping is True, which has no effect"),
+        ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect"),
     ],
     ids=str,
 )

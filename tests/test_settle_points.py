@@ -350,4 +350,4 @@ def test_each_parameter_of_full_passes_changes_its_own_field(parameters, changes
 def test_full_passes_refuse_what_is_of_steps(parameters, message):
     owner = SoftmaxClassifier(**{"solver": "lbfgs"} | parameters)
     with pytest.raises(ValueError, match=re.escape(message)):
-        by_full_passes(owner, np.ones((N, D)), LABELS, K)
+        by_full_passes(owner, np.ones((N, D), dtype=np.float32), LABELS, K)

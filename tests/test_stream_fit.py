@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, solvers
-from manyclass.classifiers.streams import is_stream
+from manyclass.classifiers.base import is_stream
 from manyclass.datasets import Stream, TextVectorizer
 
 N, D, K = 400, 24, 8

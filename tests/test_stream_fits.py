@@ -12,8 +12,8 @@ from manyclass import SoftmaxClassifier
 @pytest.mark.parametrize("several", [False, True])
 def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several, seed, monkeypatch):
     """To all of them, with the classes and the columns that came late, whatever becomes of the caller's memory."""
-    monkeypatch.setattr("manyclass.classifiers.planner.FEWEST_TO_FIT", 300)
-    monkeypatch.setattr("manyclass.classifiers.planner.Planner._fits_better", lambda *_: True)
+    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 300)
+    monkeypatch.setattr("manyclass.classifiers.base.Planner._fits_better", lambda *_: True)
     X, y = some_data(seed, several=several, n=700)
     early = X[:, :-3]
     own = {"model": model, "random_state": 0}
@@ -40,7 +40,7 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
     "given", [{"n_kept": 0}, {"n_kept": 299}, {"n_passes": 2}, {"half_life": 1e9}, {"learning_rate": 0.5}]
 )
 def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, seed, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.planner.FEWEST_TO_FIT", 300)
+    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 300)
     X, y = some_data(seed, several=False, n=400)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     for rows in np.split(np.arange(400), 4):
@@ -54,11 +54,11 @@ def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, 
 
 
 def test_a_first_fit_of_a_stream_must_have_predicted_a_call_better(seed, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.planner.FEWEST_TO_FIT", 300)
-    monkeypatch.setattr("manyclass.classifiers.planner.GROWTH", 1.15)
+    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 300)
+    monkeypatch.setattr("manyclass.classifiers.base.GROWTH", 1.15)
     X, y = some_data(seed, several=False, n=400)
     losses = iter([1.0, 2.0, 2.0, 1.0])  # of the stream and of a fit, twice
-    monkeypatch.setattr("manyclass.classifiers.planner.mean_log_loss", lambda *_: next(losses))
+    monkeypatch.setattr("manyclass.classifiers.base.mean_log_loss", lambda *_: next(losses))
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     for first, last, n_fit in ((0, 200, 0), (200, 310, 0), (310, 320, 0), (320, 400, 400)):
         model.partial_fit(X[first:last], y[first:last], classes=range(K))
@@ -67,9 +67,9 @@ def test_a_first_fit_of_a_stream_must_have_predicted_a_call_better(seed, monkeyp
 
 
 def test_a_stream_with_more_rows_than_are_kept_goes_on_as_one_without_fits(seed, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.planner.FEWEST_TO_FIT", 200)
+    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 200)
     X, y = some_data(seed, several=False, n=400)
-    monkeypatch.setattr("manyclass.classifiers.planner.Planner._fits_better", lambda *_: True)
+    monkeypatch.setattr("manyclass.classifiers.base.Planner._fits_better", lambda *_: True)
     kept, plain = (SoftmaxClassifier(model="hybrid", random_state=0) for _ in range(2))
     for first, last, n_fit in ((0, 100, 0), (100, 300, 300), (300, 400, 0)):
         kept.partial_fit(X[first:last], y[first:last], classes=range(K), n_kept=350)

@@ -11,7 +11,7 @@ from test_settle_batches import SOFTMAX as BATCHES
 from test_settle_points import BASE as POINTS
 
 from manyclass import AugmentReduceClassifier, _core, solvers
-from manyclass.checks import n_threads_from, seed_from
+from manyclass.checks import n_threads_from, row_norms_sq, seed_from
 from manyclass.choosing.facts import Facts
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
@@ -19,7 +19,6 @@ from manyclass.training.core_training import Watch
 from manyclass.training.plan import Labels, Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
 from manyclass.training.validation import Validation, fork, held_out
-from manyclass.weights.arrays import row_norms_sq
 from manyclass.weights.weights import Weights
 
 
@@ -164,7 +163,7 @@ def test_iterates_after_these_passes_are_averaged(averaging, max_iter, averaged)
 
 def test_wide_weights_are_averaged_as_rarely_as_a_tenth_of_the_time_allows():
     weights = Weights.zeros(4, 3, by_feature=False)
-    sum_seconds = points.SECONDS_PER_SUMMED * weights.matrix.size
+    sum_seconds = 4e-10 * weights.matrix.size  # as the core's seconds_per_summed
     plan = replace(POINTS, averaging="polyak", max_iter=10)
     for passes_between in (1, 2, 3, 10, 100):
         # Summed once in so many passes, it takes just a tenth of their time.
@@ -356,7 +355,7 @@ def test_training_stops_after_so_many_passes_without_a_better_one(losses, patien
             return np.array([self.told]), None
 
     model = Told.zeros(2, 16, by_feature=False)
-    validation = Validation(np.zeros((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32), patience, 1)
+    validation = Validation(patience, np.zeros((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32), 1)
     assert not validation.restore(model)
     stopped = None
     for n_pass, loss in enumerate(losses, start=1):

@@ -4,13 +4,42 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from manyclass import SkipGram, WordVectors
+from manyclass import SkipGram, WordVectors, _core
 from manyclass.words.files import load_analogies, load_word_pairs
 
 
 def some(seed, n=30, dim=5):
     vectors = np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
     return WordVectors([f"w{i}é" for i in range(n)], vectors)
+
+
+def test_ties_are_in_the_order_of_rows_and_what_is_no_number_is_last():
+    cosines = np.array([0.5, np.nan, 0.9, 0.5, -0.1, 0.9], dtype=np.float32)
+    none = np.zeros(0, dtype=np.int64)
+    assert _core.nearest_words(cosines, 9, none).tolist() == [2, 5, 0, 3, 4, 1]
+    assert _core.nearest_words(cosines, 2, np.array([5, 0])).tolist() == [2, 3]
+    assert _core.nearest_words(cosines, 0, none).tolist() == []
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 40])
+def test_cosines_are_products_over_norms(width, seed):
+    rng = np.random.default_rng(seed)
+    rows, query = rng.normal(size=(9, width)).astype(np.float32), rng.normal(size=width)
+    rows[4] = 0
+    codes, scales = rng.integers(-127, 128, size=(9, width)).astype(np.int8), rng.random(9).astype(np.float32)
+    halves = rows.astype(np.float16)
+    none = np.zeros(0, dtype=np.float32)
+    for values, own, plain in (
+        (rows, none, rows),
+        (halves.view(np.uint16), none, halves.astype(np.float64)),
+        (codes, scales, codes * scales[:, np.newaxis].astype(np.float64)),
+    ):
+        norms = np.linalg.norm(plain, axis=1)
+        norms[norms == 0] = 1
+        np.testing.assert_allclose(_core.row_norms(values, own), norms, rtol=1e-6)  # float32
+        found = _core.cosines(values, own, query)
+        np.testing.assert_allclose(found, plain @ query / norms / np.linalg.norm(query), rtol=0, atol=1e-6)
+        assert not _core.cosines(values, own, np.zeros(width)).any()
 
 
 def test_neighbours_are_in_the_order_of_their_cosines(seed):

@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from reference.problems import near_vertices
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import MultiLabelBinarizer
 
 from manyclass import (
     AugmentReduceClassifier,
@@ -331,7 +330,7 @@ def test_the_command_line_counts_as_evaluate_does(tmp_path, capsys, problem):
     ("make", "told"),
     [
         (lambda: SoftmaxClassifier(model="embedding", solver="ove"), "solver is 'ove'; with several labels, embedd"),
-        (lambda: SoftmaxClassifier(model="embedding", early_stopping=True), "early_stopping is True, which has no eff"),
+        (lambda: SoftmaxClassifier(model="sparse", validation_fraction=0.2), "validation_fraction is 0.2, which has"),
         (lambda: SoftmaxClassifier(model="embedding", sampler="head_tail"), "sampler is 'head_tail', which needs a"),
         (lambda: SoftmaxClassifier(model="embedding", alpha=0.1), "alpha is 0.1, which has no effect"),
         (lambda: MarginClassifier(loss="bogus"), "loss is 'bogus'; it must be one of 'margin', 'triplet'"),
@@ -346,11 +345,3 @@ def test_a_parameter_without_effect_is_refused(make, told, problem):
     X, y = problem
     with pytest.raises(ValueError, match=told), warnings.catch_warnings():
         make().fit(X, y)
-
-
-def test_early_stopping_is_refused_with_several_labels_and_does_not_change_the_model(problem):
-    X, y = problem
-    lists = [[label, (label + 1) % K] for label in y]
-    Y = MultiLabelBinarizer(sparse_output=True).fit_transform(lists)
-    with pytest.raises(ValueError, match="early_stopping is True, which has no effect"):
-        SoftmaxClassifier(early_stopping=True).fit(X, Y)

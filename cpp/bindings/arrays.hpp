@@ -86,6 +86,14 @@ inline AnyData data_view(const py::object& x, py::ssize_t n_features) {
   return csr;
 }
 
+// A sparse matrix given as (indptr, indices, data).
+inline CsrView csr_of(const py::object& x, py::ssize_t n_features) {
+  const AnyData data = data_view(x, n_features);
+  const auto* csr = std::get_if<CsrView>(&data);
+  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
+  return *csr;
+}
+
 template <class T>
 std::span<const T> view(const Array<T>& a) {
   return {a.data(), static_cast<std::size_t>(a.size())};

@@ -41,6 +41,15 @@ void bind_form(py::module_& m) {
              return std::tuple(form.n_alternative_features, form.n_pair_features, form.n_interactions(),
                                form.n_constants(), form.n_nests);
            })
+      .def(
+          "names",
+          [](const ChoiceForm& form, const std::vector<std::string>& choosers,
+             const std::vector<std::string>& alternatives, const std::vector<std::string>& pairs,
+             const std::vector<std::string>& labels, const std::vector<std::string>& groups,
+             const std::vector<std::string>& nests) {
+            return coefficient_names(form, {choosers, alternatives, pairs, labels, groups, nests});
+          },
+          "choosers"_a, "alternatives"_a, "pairs"_a, "labels"_a, "groups"_a, "nests"_a)
       .def("has_scores", [](const ChoiceForm& form) { return has_scores(form); })
       .def("has_metric", [](const ChoiceForm& form) { return has_scores(with_full_interactions(form)); })
       .def(

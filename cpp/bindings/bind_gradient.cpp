@@ -6,6 +6,7 @@
 #include "bindings/module.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
 #include "manyclass/exact/block_steps.hpp"
+#include "manyclass/exact/block_sums.hpp"
 #include "manyclass/exact/duality_gap.hpp"
 #include "manyclass/exact/full_batch.hpp"
 #include "manyclass/exact/gradient.hpp"
@@ -250,7 +251,7 @@ auto block_steps(const BlockCall& call) {
   return std::pair(taken.loss, taken.finite);
 }
 
-Array<double> log_sums(const BlockCall& call) {
+Array<double> block_log_sums(const BlockCall& call) {
   BlockOfClasses of = call.steps.of;
   of.matrix = call.matrix.data;
   const AnyData x = data_view(call.x, call.matrix.rows);
@@ -260,16 +261,46 @@ Array<double> log_sums(const BlockCall& call) {
   return sums;
 }
 
+auto normalizers_of_blocks(const Matrix<double>& log_sums, std::size_t number) {
+  auto v = empty_array<double>(static_cast<std::size_t>(log_sums.rows)), elsewhere = empty_array<double>(v.size());
+  block_normalizers({log_sums.data, log_sums.width()}, number, mutable_view(v), mutable_view(elsewhere));
+  return std::pair(v, elsewhere);
+}
+
+auto best_of_blocks(const Matrix<const Index>& classes, const Matrix<const double>& scores,
+                    const Matrix<const double>& log_sums, const Matrix<const double>& of_labels, std::size_t k) {
+  const auto n = static_cast<std::size_t>(classes.rows);
+  Array<Index> best({n, k});
+  Array<double> log_p({n, k}), losses(n);
+  const BestOfBlocks found{classes.data, scores.data, classes.width(), log_sums.data, of_labels.data};
+  const std::span<Index> out = mutable_view(best);
+  const std::span<double> out_log_p = mutable_view(log_p), out_losses = mutable_view(losses);
+  released([&] { best_over_blocks(found, k, out, out_log_p, out_losses); });
+  return std::tuple(best, log_p, losses);
+}
+
+void bind_block_sums(py::module_& m) {
+  const auto log_sums = "log_sums"_a, number = "number"_a;
+  m.def("block_normalizers", normalizers_of_blocks, log_sums, number);
+  m.def(
+      "take_normalizers",
+      [](std::span<const double> before, std::span<const double> v, std::span<const double> elsewhere, std::size_t of,
+         const Matrix<double>& sums) { take_normalizers(before, v, elsewhere, of, {sums.data, sums.width()}); },
+      "before"_a, "v"_a, "elsewhere"_a, number, log_sums);
+  m.def("best_over_blocks", best_of_blocks, "classes"_a, "scores"_a, log_sums, "of_labels"_a, "k"_a);
+}
+
 }  // namespace
 
 void bind_gradient(py::module_& m) {
+  bind_block_sums(m);
   bind_function(m, gradient_fields(), gradient);
   bind_full_batch(m);
   bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
   bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);
   bind_function(m, block_steps_fields(), block_steps);
-  bind_function(m, log_sums_fields(), log_sums);
+  bind_function(m, log_sums_fields(), block_log_sums);
 }
 
 }  // namespace manyclass

@@ -5,8 +5,11 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/io/arff_reader.hpp"
 #include "manyclass/io/csv_reader.hpp"
 #include "manyclass/io/histories.hpp"
+#include "manyclass/io/label_words.hpp"
+#include "manyclass/io/labelled_texts.hpp"
 #include "manyclass/io/xmc_reader.hpp"
 #include "manyclass/select/softmax_draws.hpp"
 
@@ -101,6 +104,22 @@ auto softmax_draws(const Matrix<const Index>& patterns, double value, const Matr
   return std::tuple(array_of(draws.classes), array_of(draws.log_p), array_of(draws.entropies));
 }
 
+// (labels, indptr, indices, how many were left out)
+py::tuple columns_of_labels(const LabelWords& rows) {
+  const LabelColumns found = label_columns(rows);
+  const py::object labels = found.numbers.empty() ? py::object(texts_of(found.texts)) : array_of(found.numbers);
+  return py::make_tuple(labels, array_of(found.indptr), array_of(found.indices), found.n_twice);
+}
+
+// (texts, labels, how many rows, texts and labels seem to have changed places or None)
+py::tuple texts_with_labels(const LabelledTexts& found, std::size_t fewest) {
+  py::object swapped = py::none();
+  if (const auto sides = swapped_sides(found, fewest)) {
+    swapped = py::make_tuple(sides->n_rows, sides->n_texts, sides->n_labels);
+  }
+  return py::make_tuple(texts_of(found.texts), found.labels, swapped);
+}
+
 }  // namespace
 
 void bind_io(py::module_& m) {
@@ -142,6 +161,57 @@ void bind_io(py::module_& m) {
           "piece"_a)
       .def("header", header_cells)
       .def("take", take_rows, "numbers"_a, "cells"_a, "size"_a, "all_counted"_a, "name"_a, "names"_a);
+  m.def(
+      "read_sparse_arff",
+      [](const py::bytes& text, const std::string& name) {
+        const ArffRows rows = read_sparse_arff(static_cast<std::string_view>(text), name);
+        return std::tuple(rows.n_attributes, array_of(rows.indptr), array_of(rows.columns));
+      },
+      "text"_a, "name"_a);
+  m.def(
+      "split_labels",
+      [](const std::vector<std::string>& cells, const std::string& separator) {
+        LabelWords found;
+        for (const std::string& cell : cells) found.push_back(split_labels(cell, separator));
+        return found;
+      },
+      "cells"_a, "separator"_a);
+  m.def(
+      "tabbed_texts",
+      [](const std::vector<std::string>& lines, const std::string& separator, std::size_t fewest) {
+        return texts_with_labels(tabbed_texts(lines, separator), fewest);
+      },
+      "lines"_a, "separator"_a, "fewest"_a);
+  m.def(
+      "marked_texts",
+      [](const std::vector<std::string>& lines, const std::string& mark) {
+        const LabelledTexts found = marked_texts(lines, mark);
+        return py::make_tuple(texts_of(found.texts), found.labels);
+      },
+      "lines"_a, "mark"_a);
+  m.def("label_columns", columns_of_labels, "rows"_a);
+  m.def("all_integers", [](const std::vector<std::string>& labels) { return all_integers(labels); }, "labels"_a);
+  m.def(
+      "take_svmlight_labels",
+      [](std::span<std::uint8_t> text, const std::string& name) {
+        return take_svmlight_labels({reinterpret_cast<char*>(text.data()), text.size()}, name);
+      },
+      "text"_a, "name"_a);
+  m.def(
+      "known_items",
+      [](std::span<const Index> items, std::span<const Offset> starts) {
+        const KnownItems known = known_items(items, starts);
+        return std::pair(array_of(known.items), array_of(known.starts));
+      },
+      "items"_a, "starts"_a);
+  m.def(
+      "next_items",
+      [](std::span<const Index> items, std::span<const Offset> starts, std::span<const Offset> n_first) {
+        const NextItems found = next_items(items, starts, n_first);
+        return std::tuple(array_of(found.known.items), array_of(found.begins), array_of(found.ends),
+                          array_of(found.labels), array_of(found.sequences));
+      },
+      "items"_a, "starts"_a, "n_first"_a);
   m.def("recency_rows", history_rows, "items"_a, "begins"_a, "ends"_a, "n_last"_a, "decay"_a);
   m.def("best_decay", decay_of, "items"_a, "starts"_a, py::kw_only(), "n_last"_a, "n_items"_a, "decays"_a,
         "fewest_told"_a, "most_told"_a, "most_counted"_a, "shrinkage"_a);

@@ -12,10 +12,8 @@ namespace {
 
 LabelMixtures label_mixtures(const BoundWeights& w, const py::object& x, std::span<const Index> labels,
                              std::span<const double> weights) {
-  const AnyData data = data_view(x, w.n_features);
-  const auto* csr = std::get_if<CsrView>(&data);
-  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
-  return released([&] { return LabelMixtures(w, *csr, labels, weights); });
+  const CsrView csr = csr_of(x, w.n_features);
+  return released([&] { return LabelMixtures(w, csr, labels, weights); });
 }
 
 Fields<MixtureKind> kind_fields(const char* name) {

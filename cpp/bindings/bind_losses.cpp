@@ -3,6 +3,7 @@
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/evaluate/class_texts.hpp"
 #include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/exact/label_losses.hpp"
 #include "manyclass/exact/score_scales.hpp"
@@ -70,17 +71,6 @@ void odds_of_labels(const LabelOddsCall& call) {
   released([&] { label_odds(question, call.sums); });
 }
 
-Fields<PlattQuestion> platt_fields() {
-  return Fields<PlattQuestion>("platt_scaling")
-      .needs<&PlattQuestion::lowest, &PlattQuestion::counts, &PlattQuestion::own, &PlattQuestion::weights,
-             &PlattQuestion::n_rows, &PlattQuestion::most_factor, &PlattQuestion::most_offset>();
-}
-
-auto platts(const PlattQuestion& question) {
-  const PlattScaling found = platt_scaling(question);
-  return std::tuple(found.factor, found.offset, found.loss);
-}
-
 // Scores of terms, and what is asked of their factors.
 struct ScalesCall {
   std::vector<Matrix<const float>> terms;
@@ -135,6 +125,40 @@ auto told_scales(const ScalesCall& call) {
   return std::pair(array_of(found.means), array_of(found.precisions));
 }
 
+struct ClassTextsCall {
+  Matrix<const float> scores;
+  py::object alike;
+  ClassTextRows rows;
+};
+
+Fields<ClassTextsCall> class_texts_fields() {
+  Fields<Excluded> labels("Excluded");
+  labels.needs<&Excluded::indptr, &Excluded::ids>();
+  Fields<ClassTextRows> rows("ClassTextRows");
+  rows.with<&ClassTextRows::labels>(labels);
+  rows.needs<&ClassTextRows::counts, &ClassTextRows::has_text, &ClassTextRows::weights>();
+  Fields<ClassTextsCall> fields("class_text_scales");
+  return fields.needs<&ClassTextsCall::scores, &ClassTextsCall::alike>().with<&ClassTextsCall::rows>(rows);
+}
+
+py::dict scales_of_class_texts(const ClassTextsCall& call) {
+  ClassTextRows rows = call.rows;
+  rows.scores = call.scores.data;
+  rows.alike = csr_of(call.alike, call.scores.cols);
+  const ClassTextScales found = released([&] { return class_text_scales(rows); });
+  return py::dict("of_classes"_a = array_of(found.of_classes), "none"_a = found.none, "loss"_a = found.loss,
+                  "scale"_a = found.scale, "shrinkage"_a = found.shrinkage, "of_unseen"_a = found.of_unseen);
+}
+
+Array<bool> rows_unlike_texts(const py::object& x, std::span<const Offset> indptr, std::span<const Index> ids,
+                              const py::object& texts, py::ssize_t n_features) {
+  const CsrView rows = csr_of(x, n_features), of_classes = csr_of(texts, n_features);
+  Array<bool> unlike(rows.n_rows());
+  const std::span<bool> out = mutable_view(unlike);
+  released([&] { unlike_texts(rows, {indptr, ids}, of_classes, out); });
+  return unlike;
+}
+
 // One point as the core sees it, for the tests.
 py::tuple one_point(const std::string& name, double smoothing, std::span<const float> positives,
                     std::span<const float> negatives, double rest, float rest_score, Isa isa) {
@@ -153,8 +177,8 @@ void bind_losses(py::module_& m) {
   m.def("implicit_margins", margins, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "smoothing"_a, "eta"_a, "x_sq"_a,
         "isa"_a = "auto");
   m.def("bisimplex_projections", projections, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "isa"_a = "auto");
+  m.def("loss_at_zero", &loss_at_zero, "loss"_a, "labels_indptr"_a, "n_classes"_a, "weights"_a);
   bind_function(m, label_odds_fields(), odds_of_labels);
-  bind_function(m, platt_fields(), platts);
   bind_function(
       m, scaled_rows_fields("best_scales").needs<&ScalesCall::start, &ScalesCall::low>().takes<&ScalesCall::high>(),
       least_scales);
@@ -164,6 +188,8 @@ void bind_losses(py::module_& m) {
                         Fields<KnownScales>("KnownScales").needs<&KnownScales::means, &KnownScales::precisions>())
                     .needs<&ScalesCall::least>(),
                 told_scales);
+  bind_function(m, class_texts_fields(), scales_of_class_texts);
+  m.def("unlike_texts", rows_unlike_texts, "x"_a, "indptr"_a, "ids"_a, "texts"_a, "n_features"_a);
   m.def("_label_loss", one_point, "loss"_a, "smoothing"_a, "positives"_a, "negatives"_a, py::kw_only(), "rest"_a,
         "rest_score"_a, "isa"_a = "auto");
 }

@@ -12,13 +12,6 @@ namespace manyclass {
 
 namespace {
 
-CsrView csr_of(const py::object& x, py::ssize_t n_features) {
-  const AnyData data = data_view(x, n_features);
-  const auto* csr = std::get_if<CsrView>(&data);
-  if (csr == nullptr) throw py::type_error("the data must be a tuple (indptr, indices, data)");
-  return *csr;
-}
-
 py::tuple support(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
                   std::span<const Index> labels, Index n_classes, Index min_count) {
   const CsrView csr = csr_of(x, n_features);

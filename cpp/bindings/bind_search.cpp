@@ -129,6 +129,16 @@ auto classes_of(const ClusterIndex& index, const py::object& x, std::size_t k, s
   return std::tuple(matrix_of<Index>(found.ids, k), matrix_of<float>(found.log_p, k), array_of(found.std));
 }
 
+Array<float> class_rows(const py::array_t<float>& weights, std::span<const float> scale,
+                        std::span<const float> intercept) {
+  if (weights.ndim() != 2) throw std::invalid_argument("the weights must have 2 dimensions");
+  constexpr auto size = static_cast<py::ssize_t>(sizeof(float));
+  const StridedRows rows{weights.data(), weights.strides(0) / size, weights.strides(1) / size,
+                         static_cast<std::size_t>(weights.shape(0)), static_cast<std::size_t>(weights.shape(1))};
+  const std::vector<float> made = released([&] { return centred_class_rows(rows, scale, intercept); });
+  return matrix_of<float>(made, rows.n_features + (intercept.empty() ? 0 : 1));
+}
+
 // What is asked of an index about losses of queries with labels.
 struct LossQuestion {
   Matrix<const float> x;
@@ -246,6 +256,12 @@ void bind_search(py::module_& m) {
   py::class_<ByteRows>(m, "ByteRows")
       .def(py::init(&byte_rows), "rows"_a, py::kw_only(), "n_coded"_a, "has_intercept"_a, "n_threads"_a, isa, KeepAll())
       .def("best", best_by_bytes, "queries"_a, "k"_a, isa);
+  m.def("centred_class_rows", class_rows, "weights"_a.noconvert(), "scale"_a, "intercept"_a);
+  Fields<SearchedClasses> searched("predicted_microseconds");
+  searched.needs<&SearchedClasses::n_classes, &SearchedClasses::n_columns, &SearchedClasses::values,
+                 &SearchedClasses::sparse, &SearchedClasses::n_clusters, &SearchedClasses::share,
+                 &SearchedClasses::n_exact>();
+  bind_function(m, searched, predicted_microseconds);
   const auto x = "x"_a, n_probe = "n_probe"_a, n_threads = "n_threads"_a, excluded_indptr = "excluded_indptr"_a,
              excluded_ids = "excluded_ids"_a;
   m.def("spherical_kmeans", kmeans, "rows"_a, py::kw_only(), "n_clusters"_a, "n_iter"_a, "sample_per_cluster"_a,

@@ -1,5 +1,6 @@
 // Word vectors: reading text, counting pairs, the Huffman tree, training; exact softmaxes of rows over rows.
 #include <algorithm>
+#include <variant>
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
@@ -8,6 +9,7 @@
 #include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/vocabulary.hpp"
 #include "manyclass/text/word2vec.hpp"
+#include "manyclass/text/word_queries.hpp"
 #include "manyclass/train/sentences.hpp"
 
 namespace manyclass {
@@ -164,6 +166,28 @@ py::dict lists_of_groups(const Matrix<const Index>& found, std::span<const Index
                   "n_found"_a = array_of(lists.n_found), "drawn_log_weights"_a = array_of(lists.drawn_log_weights));
 }
 
+// Word vectors as they are stored, halves by their bits.
+using TableValues = std::variant<Matrix<const float>, Matrix<const std::uint16_t>, Matrix<const std::int8_t>>;
+
+template <class Value>
+AnyCodes codes_of(const Matrix<const Value>& values, std::span<const float> scales) {
+  return Codes<Value>{values.data, scales};
+}
+
+WordTable table_of(const TableValues& values, std::span<const float> scales) {
+  return std::visit([&](const auto& some) { return WordTable{codes_of(some, scales), some.width()}; }, values);
+}
+
+auto norms_of(const TableValues& values, std::span<const float> scales) {
+  const WordTable table = table_of(values, scales);
+  return array_of(released([&] { return row_norms(table, best_isa()); }));
+}
+
+auto cosines_with(const TableValues& values, std::span<const float> scales, std::span<const double> vector) {
+  const WordTable table = table_of(values, scales);
+  return array_of(released([&] { return cosines(table, vector, best_isa()); }));
+}
+
 }  // namespace
 
 void bind_skip_gram(py::module_& m) {
@@ -174,6 +198,21 @@ void bind_skip_gram(py::module_& m) {
       .def("vocabulary", vocabulary, "least"_a, "known"_a)
       .def_property_readonly("n_words", &TextReader::n_words);
   m.def("word_rows", word_rows, "body"_a, "n_words"_a, "dim"_a, "name"_a, "binary"_a);
+
+  m.def(
+      "kept_shares",
+      [](std::span<const Offset> counts, double sample, bool by_word2vec) {
+        return array_of(kept_shares(counts, sample, by_word2vec));
+      },
+      "counts"_a, "sample"_a, "by_word2vec"_a);
+  m.def("row_norms", norms_of, "values"_a, "scales"_a);
+  m.def("cosines", cosines_with, "values"_a, "scales"_a, "vector"_a);
+  m.def(
+      "nearest_words",
+      [](std::span<const float> cosines, std::size_t k, std::span<const Offset> left_out) {
+        return array_of(nearest_words(cosines, k, left_out));
+      },
+      "cosines"_a, "k"_a, "left_out"_a);
 
   m.def(
       "renumber",

@@ -2,7 +2,6 @@
 #include "bindings/arrays.hpp"
 #include "bindings/family_of_points.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/evaluate/softmax_bounds.hpp"
 #include "manyclass/exact/local_family.hpp"
 #include "manyclass/utility/probabilities.hpp"
 
@@ -108,63 +107,6 @@ void bind_local_family(py::module_& m) {
                       }));
 }
 
-auto bounds_of_utilities(const std::string& noise, const Matrix<const double>& f, std::span<const Index> labels,
-                         std::span<const double> mu, std::span<const double> s) {
-  if (static_cast<std::size_t>(f.rows) != labels.size()) throw std::invalid_argument("f and labels differ in length");
-  check_classes(labels, f.width());
-  Array<double> values(f.rows), gradients({f.rows, f.cols}), parameters({f.rows, Index{2}});
-  const BoundSlopes out{mutable_view(values), mutable_view(gradients), mutable_view(parameters)};
-  released([&] { utility_bounds(noise, f.data, labels, mu, s, 1, best_isa(), out); });
-  return std::tuple(values, gradients, parameters);
-}
-
-// Rows of scores and their classes, the arrays that bounds are written to, and views of these.
-struct BoundArrays {
-  BoundArrays(const Matrix<const double>& f, std::span<const Index> labels)
-      : rows{f.data, f.width(), labels}, values(f.rows), gradients({f.rows, f.cols}), slopes(f.rows) {}
-
-  ScoreBounds out() { return {mutable_view(values), mutable_view(gradients), mutable_view(slopes)}; }
-
-  ScoreRows rows;
-  Array<double> values, gradients, slopes;
-};
-
-auto bounds_of_blocks(const Matrix<const double>& f, std::span<const Index> labels, std::span<const Index> blocks) {
-  BoundArrays arrays(f, labels);
-  released([&, out = arrays.out()] { block_bounds(arrays.rows, blocks, out); });
-  return std::pair(arrays.values, arrays.gradients);
-}
-
-auto bounds_of_bouchard(const Matrix<const double>& f, std::span<const Index> labels, std::span<const double> a) {
-  BoundArrays arrays(f, labels);
-  released([&, out = arrays.out()] { bouchard_bounds(arrays.rows, a, out); });
-  return std::tuple(arrays.values, arrays.gradients, arrays.slopes);
-}
-
-auto slopes_of_tangents(const Matrix<const double>& f, std::span<const Index> labels, std::span<const double> u) {
-  BoundArrays arrays(f, labels);
-  released([&, out = arrays.out()] { tangent_slopes(arrays.rows, u, out); });
-  return std::pair(arrays.values, arrays.gradients);
-}
-
-auto weighted_bounds(const Matrix<const double>& f, std::span<const Index> labels, std::span<const double> weights) {
-  BoundArrays arrays(f, labels);
-  released([&, out = arrays.out()] { weighted_one_vs_each(arrays.rows, weights, out); });
-  return std::pair(arrays.values, arrays.gradients);
-}
-
-auto proposal_of(const Matrix<const double>& f, std::span<const Index> labels, double uniform) {
-  BoundArrays arrays(f, labels);
-  released([&, out = arrays.out()] { one_vs_each_proposal(arrays.rows, uniform, out.gradients); });
-  return arrays.gradients;
-}
-
-auto variances_of(const Matrix<const double>& f, std::span<const Index> labels, std::span<const double> p) {
-  BoundArrays arrays(f, labels);
-  released([&, out = arrays.out()] { one_vs_each_variances(arrays.rows, p, out.values, out.slopes); });
-  return std::pair(arrays.values, arrays.slopes);
-}
-
 }  // namespace
 
 void bind_utilities(py::module_& m) {
@@ -176,20 +118,7 @@ void bind_utilities(py::module_& m) {
   m.def("sampled_utility_log_probabilities", sampled_log_probabilities, py::kw_only(), noise, psi, labels,
         "n_samples"_a, "seed"_a, n_threads, isa);
   m.def("best_local", best_local, py::kw_only(), noise, "d"_a, "counts"_a, nodes, weights, mu, s, n_threads);
-  m.def("utility_bounds", bounds_of_utilities, py::kw_only(), noise, "f"_a, labels, mu, s);
   bind_local_family(m);
-  m.def("block_bounds", bounds_of_blocks, "f"_a, labels, "blocks"_a);
-  m.def("bouchard_bounds", bounds_of_bouchard, "f"_a, labels, "a"_a);
-  m.def(
-      "bouchard_locations",
-      [](const Matrix<const double>& f) {
-        return array_of(released([&] { return bouchard_locations(f.data, f.width()); }));
-      },
-      "f"_a);
-  m.def("weighted_one_vs_each", weighted_bounds, "f"_a, labels, weights);
-  m.def("one_vs_each_proposal", proposal_of, "f"_a, labels, "uniform"_a);
-  m.def("one_vs_each_variances", variances_of, "f"_a, labels, "p"_a);
-  m.def("tangent_slopes", slopes_of_tangents, "f"_a, labels, "u"_a);
   m.def(
       "gauss_rule",
       [](const std::string& family, Index n_nodes) {

@@ -1,4 +1,4 @@
-// Functions of the arrays of weights: in fewer bits, for scaled features, and the scores of labels.
+// Functions of the arrays of weights: in fewer bits, for scaled or hashed features, and the scores of labels.
 #include <cstdint>
 #include <span>
 #include <variant>
@@ -6,8 +6,10 @@
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/weights/encode.hpp"
+#include "manyclass/weights/feature_hash.hpp"
 #include "manyclass/weights/feature_scaling.hpp"
 #include "manyclass/weights/label_scores.hpp"
+#include "manyclass/weights/placing.hpp"
 
 namespace manyclass {
 
@@ -80,6 +82,22 @@ void bind_weight_arrays(py::module_& m) {
       },
       py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "n_kept"_a);
   m.def("reaching", kept_numbers, py::kw_only(), "numbers"_a, "width"_a, "stride"_a, "bar"_a);
+  m.def(
+      "hash_features",
+      [](const py::object& rows, py::ssize_t n_features, Index n_columns, std::uint32_t seed) {
+        const CsrView csr = csr_of(rows, n_features);
+        const HashedRows found = released([&] { return hash_features(csr, n_columns, seed); });
+        return std::tuple(array_of(found.indptr), array_of(found.indices), array_of(found.values));
+      },
+      "x"_a, "n_features"_a, "n_columns"_a, "seed"_a);
+  m.def(
+      "place_classes",
+      [](const Matrix<const float>& from, std::span<const std::int64_t> position, bool of_columns,
+         const Matrix<float>& to) {
+        const ClassArray own{from.width(), of_columns}, all{to.width(), of_columns};
+        released([&] { place_classes(from.data, own, position, to.data, all); });
+      },
+      "from_"_a, "position"_a, "of_columns"_a, "to"_a);
   m.def("byte_codes", byte_codes, "numbers"_a, "starts"_a);
   const auto shift = "shift"_a, factors = "scale"_a, matrix = "matrix"_a, intercept = "intercept"_a;
   const auto x = "x"_a;

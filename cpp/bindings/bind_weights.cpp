@@ -8,8 +8,10 @@
 #include "bindings/bound_weights.hpp"
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
+#include "manyclass/evaluate/mean_curvatures.hpp"
 #include "manyclass/evaluate/tiles.hpp"
 #include "manyclass/evaluate/weights.hpp"
+#include "manyclass/utility/calibration.hpp"
 #include "manyclass/utility/model.hpp"
 
 namespace manyclass {
@@ -80,30 +82,33 @@ AnyData rows_of(const AnyData& x, std::size_t first, std::size_t n) {
   return std::visit([&](const auto& data) { return AnyData(data.rows_from(first, n)); }, x);
 }
 
-// Without the GIL: calls f(points, first, n) with all points, or with some of them at a time where phi is to be made.
+// Calls f(points, first, n) with all points, or with some of them at a time where phi is to be made.
+template <class F>
+void ask_all(const BoundWeights& w, const AnyData& x, const Asked& asked, const F& f) {
+  const auto n = static_cast<std::size_t>(n_rows(x));
+  const auto* csr = std::get_if<CsrView>(&x);
+  if (!w.phi) return f(AnyPoints(std::get<CsrView>(x)), std::size_t{0}, n);
+  if (n_cols(x) != w.n_features) throw std::invalid_argument("the weights do not fit the data");
+  if (csr == nullptr && w.phi->is_identity()) return f(AnyPoints(std::get<DenseView>(x)), std::size_t{0}, n);
+  const std::size_t width = w.phi->width(), step = std::max(w.block_numbers / width, std::size_t{1});
+  std::vector<float> room(std::min(step, n) * width);
+  for (std::size_t first = 0; first < n; first += step) {
+    const std::size_t size = std::min(step, n - first);
+    const std::span<float> phi = std::span(room).first(size * width);
+    const AnyData some = rows_of(x, first, size);
+    w.phi->write(some, asked.n_threads, asked.isa, phi);
+    const DenseView made{phi, static_cast<Index>(size), static_cast<Index>(width)};
+    if (w.reads_x()) {
+      f(AnyPoints(PairedView{std::get<CsrView>(some), made, w.n_features}), first, size);
+    } else {
+      f(AnyPoints(made), first, size);
+    }
+  }
+}
+
 template <class F>
 void ask(const BoundWeights& w, const AnyData& x, const Asked& asked, const F& f) {
-  released([&] {
-    const auto n = static_cast<std::size_t>(n_rows(x));
-    const auto* csr = std::get_if<CsrView>(&x);
-    if (!w.phi) return f(AnyPoints(std::get<CsrView>(x)), std::size_t{0}, n);
-    if (n_cols(x) != w.n_features) throw std::invalid_argument("the weights do not fit the data");
-    if (csr == nullptr && w.phi->is_identity()) return f(AnyPoints(std::get<DenseView>(x)), std::size_t{0}, n);
-    const std::size_t width = w.phi->width(), step = std::max(w.block_numbers / width, std::size_t{1});
-    std::vector<float> room(std::min(step, n) * width);
-    for (std::size_t first = 0; first < n; first += step) {
-      const std::size_t size = std::min(step, n - first);
-      const std::span<float> phi = std::span(room).first(size * width);
-      const AnyData some = rows_of(x, first, size);
-      w.phi->write(some, asked.n_threads, asked.isa, phi);
-      const DenseView made{phi, static_cast<Index>(size), static_cast<Index>(width)};
-      if (w.reads_x()) {
-        f(AnyPoints(PairedView{std::get<CsrView>(some), made, w.n_features}), first, size);
-      } else {
-        f(AnyPoints(made), first, size);
-      }
-    }
-  });
+  released([&] { ask_all(w, x, asked, f); });
 }
 
 void check_labels(std::span<const Index> labels, const AnyData& x) {
@@ -175,6 +180,58 @@ auto scores(const BoundWeights& w, const py::object& x, Scale scale, int n_threa
   return found;
 }
 
+// What writes the scores of rows of `data` from one of them on; it and the weights must outlive that.
+auto scores_from(const BoundWeights& w, const AnyData& data, const Asked& asked) {
+  return [&w, &data, asked, width = static_cast<std::size_t>(w.n_classes())](std::size_t first, std::span<float> out) {
+    ask_all(w, rows_of(data, first, out.size() / width), asked,
+            [&](const AnyPoints& points, std::size_t begin, std::size_t n) {
+              w.scores(points, asked, out.subspan(begin * width, n * width));
+            });
+  };
+}
+
+Array<double> curvatures(const BoundWeights& w, const py::object& x, Scale scale, int n_threads) {
+  const AnyData data = data_for(w, x);
+  const auto score = scores_from(w, data, {scale, n_threads, best_isa()});
+  const auto n = static_cast<std::size_t>(n_rows(data)), n_classes = static_cast<std::size_t>(w.n_classes());
+  return array_of(released([&] { return mean_curvatures(n, n_classes, score); }));
+}
+
+// Rows with labels, whose scores the weights give; `data` and the arrays must outlive them.
+HeldOutRows held_out(const BoundWeights& w, const AnyData& data, const Excluded& labels,
+                     std::span<const double> weights, const Asked& asked) {
+  HeldOutRows rows;
+  rows.n_classes = static_cast<std::size_t>(w.n_classes());
+  rows.labels = labels;
+  rows.weights = weights;
+  rows.n_threads = asked.n_threads;
+  rows.isa = asked.isa;
+  rows.score = scores_from(w, data, asked);
+  if (rows.size() != static_cast<std::size_t>(n_rows(data))) throw std::invalid_argument("X and y differ in length");
+  return rows;
+}
+
+// No noise: of several labels.
+auto calibration(const BoundWeights& w, const py::object& x, std::span<const Offset> indptr,
+                 std::span<const Index> labels, std::span<const double> sample_weight,
+                 const std::optional<std::string>& noise, Scale scale, int n_threads) {
+  const AnyData data = data_for(w, x);
+  const HeldOutRows rows = held_out(w, data, {indptr, labels}, sample_weight, {scale, n_threads, best_isa()});
+  const FoundCalibration found =
+      released([&] { return noise ? best_temperature(rows, noise_named(*noise)) : best_odds(rows); });
+  return std::tuple(found.temperature, found.offset, found.before, found.after);
+}
+
+auto losses_of_labels(const BoundWeights& w, const py::object& x, std::span<const Offset> indptr,
+                      std::span<const Index> labels, double temperature, double offset, Scale scale, int n_threads) {
+  const AnyData data = data_for(w, x);
+  const HeldOutRows rows = held_out(w, data, {indptr, labels}, {}, {scale, n_threads, best_isa()});
+  auto of_classes = empty_array<double>(rows.size()), of_own = empty_array<double>(rows.size());
+  const std::span<double> out = mutable_view(of_classes), own = mutable_view(of_own);
+  released([&] { label_log_losses(rows, temperature, offset, out, own); });
+  return std::pair(of_classes, of_own);
+}
+
 auto log_probabilities(const BoundWeights& w, const py::object& x, const std::string& noise,
                        const Matrix<const Index>& classes, Scale scale, int n_threads, Isa isa) {
   const AnyData data = data_for(w, x);
@@ -235,7 +292,12 @@ void bind_weights(py::module_& m) {
       .def("scores", &scores, x, scale, n_threads, isa)
       .def("log_probabilities", &log_probabilities, x, "noise"_a, "classes"_a, scale, n_threads, isa)
       .def("feature_weights", &weights_of_features, "k"_a, "features"_a, "values"_a)
-      .def("phi", &phi_of, x, n_threads, isa);
+      .def("phi", &phi_of, x, n_threads, isa)
+      .def("mean_curvatures", &curvatures, x, scale, n_threads)
+      .def("calibration", &calibration, x, "indptr"_a, labels, "sample_weight"_a, "noise"_a, scale, n_threads)
+      .def("label_log_losses", &losses_of_labels, x, "indptr"_a, labels, "temperature"_a, "offset"_a, scale, n_threads);
+  m.attr("most_temperature") = most_temperature;
+  m.attr("most_offset") = most_offset;
   m.def(
       "n_held", [] { return n_held(); },
       "Questions of this thread so far with a score that was not finite, for which another one was taken.");

@@ -32,6 +32,7 @@ PYBIND11_MODULE(_core, m) {
   bind_label_mixtures(m);
   bind_output_layer(m);
   bind_utilities(m);
+  bind_bounds(m);
   bind_choice(m);
   bind_gradient(m);
   bind_label_sets(m);

@@ -5,6 +5,7 @@
 
 namespace manyclass {
 
+void bind_bounds(pybind11::module_& m);
 void bind_choice(pybind11::module_& m);
 void bind_interrupts(pybind11::module_& m);
 void bind_io(pybind11::module_& m);

@@ -6,6 +6,7 @@ recorded, facts of parts from `manyclass.registry`, and the words on commands fr
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
@@ -82,7 +83,7 @@ def write_topics(app: Sphinx, _config: Any) -> None:
     folder = Path(app.srcdir) / "reference/topics"
     folder.mkdir(exist_ok=True)
     for name in topics() - {*MODULES}:
-        lines = (inspect.getdoc(importlib.import_module(name)) or "").split("\n")
+        lines = (ast.get_docstring(ast.parse(source_of(name).read_text("utf-8"))) or "").split("\n")
         shown = "\n".join(f"   {line}".rstrip() for line in lines)
         path, text = folder / f"{name}.rst", f"{name}\n{'=' * len(name)}\n\n.. code-block:: text\n\n{shown}\n"
         if not path.exists() or path.read_text("utf-8") != text:
@@ -94,7 +95,13 @@ def topics() -> set[str]:
     package = Path(manyclass.__file__).parent
     texts = (path.read_text("utf-8") for path in package.rglob("*.py"))
     named = {name for text in texts for name in re.findall(r"help\((manyclass[\w.]*)\)", text)}
-    return {name for name in named if (package.parent / name.replace(".", "/")).with_suffix(".py").exists()}
+    return {name for name in named if source_of(name).exists()}
+
+
+def source_of(name: str) -> Path:
+    """The file of a module or a package, which may need what is not installed."""
+    path = Path(manyclass.__file__).parents[1] / name.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 def listed_elsewhere(name: str, module: Any, one: str) -> bool:

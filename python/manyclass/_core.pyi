@@ -28,6 +28,8 @@ def limit_seconds(seconds: float) -> None: ...
 
 # bind_train
 
+most_temperature: float  # of calibrations
+most_offset: float
 curvature_gain: float  # steps by curvature are so many times the inverse of the curvature
 
 def end_posterior_pass(
@@ -330,11 +332,36 @@ class Weights:
         self, k: int, features: NDArray[np.int32], values: NDArray[np.float64]
     ) -> NDArray[np.float64]: ...
     def phi(self, x: _Data, n_threads: int, isa: str = "auto") -> NDArray[np.float32]: ...
+    def mean_curvatures(self, x: _Data, scale: NDArray[np.float32], n_threads: int) -> NDArray[np.float64]: ...
+    def calibration(
+        self,
+        x: _Data,
+        indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        sample_weight: NDArray[np.float64],
+        noise: str | None,
+        scale: NDArray[np.float32],
+        n_threads: int,
+    ) -> tuple[float, float, float, float]: ...
+    def label_log_losses(
+        self,
+        x: _Data,
+        indptr: NDArray[np.int64],
+        labels: NDArray[np.int32],
+        temperature: float,
+        offset: float,
+        scale: NDArray[np.float32],
+        n_threads: int,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 def magnitude_bar(*, numbers: NDArray[np.float32], width: int, stride: int, n_kept: int) -> int: ...
 def reaching(
     *, numbers: NDArray[np.float32], width: int, stride: int, bar: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def hash_features(x: _Csr, n_features: int, n_columns: int, seed: int) -> _Csr: ...
+def place_classes(
+    from_: NDArray[np.float32], position: NDArray[np.int64], of_columns: bool, to: NDArray[np.float32]
+) -> None: ...
 def byte_codes(
     numbers: NDArray[np.float32], starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]: ...
@@ -427,31 +454,6 @@ def best_local(
     s: float,
     n_threads: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def utility_bounds(
-    *,
-    noise: str,
-    f: NDArray[np.float64],
-    labels: NDArray[np.int32],
-    mu: NDArray[np.float64],
-    s: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
-def block_bounds(
-    f: NDArray[np.float64], labels: NDArray[np.int32], blocks: NDArray[np.int32]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def bouchard_bounds(
-    f: NDArray[np.float64], labels: NDArray[np.int32], a: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
-def bouchard_locations(f: NDArray[np.float64]) -> NDArray[np.float64]: ...
-def weighted_one_vs_each(
-    f: NDArray[np.float64], labels: NDArray[np.int32], weights: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def one_vs_each_proposal(f: NDArray[np.float64], labels: NDArray[np.int32], uniform: float) -> NDArray[np.float64]: ...
-def one_vs_each_variances(
-    f: NDArray[np.float64], labels: NDArray[np.int32], p: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-def tangent_slopes(
-    f: NDArray[np.float64], labels: NDArray[np.int32], u: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 class LocalFamily:
     def __init__(self, *, noise: str, name: str, n_nodes: int, n_classes: int) -> None: ...
@@ -492,6 +494,48 @@ def sampled_utility_log_probabilities(
     n_threads: int,
     isa: str = "auto",
 ) -> NDArray[np.float64]: ...
+
+# bind_bounds
+
+def utility_bounds(
+    *,
+    noise: str,
+    f: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    mu: NDArray[np.float64],
+    s: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def block_bounds(
+    f: NDArray[np.float64], labels: NDArray[np.int32], blocks: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def bouchard_bounds(
+    f: NDArray[np.float64], labels: NDArray[np.int32], a: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def bouchard_locations(f: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def sampled_one_vs_each(
+    f: NDArray[np.float64], labels: NDArray[np.int32], drawn: NDArray[np.int32], p: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def one_vs_each_proposal(f: NDArray[np.float64], labels: NDArray[np.int32], uniform: float) -> NDArray[np.float64]: ...
+def one_vs_each_variances(
+    f: NDArray[np.float64], labels: NDArray[np.int32], p: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def block_numbers(
+    classes: NDArray[np.int32], sizes: NDArray[np.int64], labels: NDArray[np.int32], n_classes: int
+) -> NDArray[np.int32]: ...
+def maximum_one_vs_each(counts: NDArray[np.float64]) -> float: ...
+def largest_log_normalizer(max_norm: float, largest_x: float, n_classes: float) -> float: ...
+def double_sum_constants(
+    counts: NDArray[np.float64], largest_x: float, alpha: float, max_norm: float | None
+) -> tuple[float, float, float, float]: ...
+def tangent_slopes(
+    f: NDArray[np.float64], labels: NDArray[np.int32], u: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def paired_log_likelihood(
+    winner: NDArray[np.int32], loser: NDArray[np.int32], wins: NDArray[np.float64], f: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]: ...
+def paired_scores(
+    winner: NDArray[np.int32], loser: NDArray[np.int32], wins: NDArray[np.float64], n_classes: int, tol: float
+) -> tuple[NDArray[np.float64], int, int]: ...
 
 # bind_gradient
 
@@ -583,6 +627,23 @@ def balanced_softmax(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+def block_normalizers(
+    log_sums: NDArray[np.float64], number: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def take_normalizers(
+    before: NDArray[np.float64],
+    v: NDArray[np.float64],
+    elsewhere: NDArray[np.float64],
+    number: int,
+    log_sums: NDArray[np.float64],
+) -> None: ...
+def best_over_blocks(
+    classes: NDArray[np.int32],
+    scores: NDArray[np.float64],
+    log_sums: NDArray[np.float64],
+    of_labels: NDArray[np.float64],
+    k: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]: ...
 def exact_block_steps(
     *,
     x: _Data,
@@ -629,6 +690,15 @@ class ChoiceForm:
         n_nests: int,
     ) -> None: ...
     def sizes(self) -> tuple[int, int, int, int, int]: ...
+    def names(
+        self,
+        choosers: list[str],
+        alternatives: list[str],
+        pairs: list[str],
+        labels: list[str],
+        groups: list[str],
+        nests: list[str],
+    ) -> list[str]: ...
     def has_scores(self) -> bool: ...
     def has_metric(self) -> bool: ...
     def interactions(self, theta: NDArray[np.float64]) -> NDArray[np.float64]: ...
@@ -769,6 +839,37 @@ class DrawnDescent:
 
 # bind_label_sets
 
+def label_hits(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], predicted: NDArray[np.int32]
+) -> NDArray[np.bool_]: ...
+def twice_predicted(predicted: NDArray[np.int32]) -> tuple[int, int]: ...
+def ranking_means(
+    measure: str,
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    places: NDArray[np.int64],
+) -> NDArray[np.float64]: ...
+def ranking_shares(
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    places: NDArray[np.int64],
+    gains: NDArray[np.float64],
+) -> NDArray[np.float64]: ...
+def labels_covered(predicted: NDArray[np.int32], places: NDArray[np.int64], n_labels: int) -> list[int]: ...
+def best_threshold(
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
+    predicted: NDArray[np.int32],
+    values: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    n: int,
+) -> float | None: ...
+def sort_rows(indptr: NDArray[np.int64], ids: NDArray[np.int32]) -> tuple[int, int]: ...
+def best_of_rows(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], scores: NDArray[np.float64], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 def best_but(
     *,
     rows: NDArray[np.int32],
@@ -789,6 +890,10 @@ def labels_above(
     scores: NDArray[np.float32], limit: float, by_softmax: bool, with_best: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
 def best_classes(log_p: NDArray[np.float64], k: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def reliability_bins(
+    confidence: NDArray[np.float64], right: NDArray[np.bool_], n_bins: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
+def most_confused(labels: NDArray[np.int64], predictions: NDArray[np.int64], most: int) -> NDArray[np.int64]: ...
 
 class Hierarchy:
     def __init__(self, parents: list[int], n_classes: int) -> None: ...
@@ -831,16 +936,22 @@ def label_odds(
     own: NDArray[np.float64] = ...,
     counts: NDArray[np.float64] | None = ...,
 ) -> None: ...
-def platt_scaling(
+def loss_at_zero(
+    loss: str, labels_indptr: NDArray[np.int64], n_classes: int, weights: NDArray[np.float64]
+) -> float: ...
+def class_text_scales(
     *,
-    lowest: float,
+    scores: NDArray[np.float32],
+    alike: _Csr,
+    indptr: NDArray[np.int64],
+    ids: NDArray[np.int32],
     counts: NDArray[np.float64],
-    own: NDArray[np.float64],
+    has_text: NDArray[np.bool_],
     weights: NDArray[np.float64],
-    n_rows: float,
-    most_factor: float,
-    most_offset: float,
-) -> tuple[float, float, float]: ...
+) -> dict[str, Any]: ...
+def unlike_texts(
+    x: _Csr, indptr: NDArray[np.int64], ids: NDArray[np.int32], texts: _Csr, n_features: int
+) -> NDArray[np.bool_]: ...
 def best_scales(
     *,
     terms: list[NDArray[np.float32]],
@@ -898,6 +1009,12 @@ def spherical_kmeans(
     n_threads: int,
     isa: str = "auto",
 ) -> dict[str, Any]: ...
+def centred_class_rows(
+    weights: NDArray[np.float32], scale: NDArray[np.float32], intercept: NDArray[np.float32]
+) -> NDArray[np.float32]: ...
+def predicted_microseconds(
+    *, n_classes: int, n_columns: int, values: float, sparse: bool, n_clusters: int, share: float, n_exact: int
+) -> tuple[float, float]: ...
 
 class ByteRows:
     def __init__(
@@ -1140,6 +1257,21 @@ class CsvReader:
         names: Sequence[str],
     ) -> tuple[NDArray[np.float32], list[list[str]]] | None: ...
 
+def read_sparse_arff(text: bytes, name: str) -> tuple[int, NDArray[np.int64], NDArray[np.int32]]: ...
+def split_labels(cells: Sequence[str], separator: str) -> list[list[str]]: ...
+def tabbed_texts(
+    lines: Sequence[str], separator: str, fewest: int
+) -> tuple[list[str], list[list[str]], tuple[int, int, int] | None]: ...
+def marked_texts(lines: Sequence[str], mark: str) -> tuple[list[str], list[list[str]]]: ...
+def label_columns(
+    rows: Sequence[Sequence[str]],
+) -> tuple[NDArray[np.int64] | list[str], NDArray[np.int64], NDArray[np.int32], int]: ...
+def all_integers(labels: Sequence[str]) -> bool: ...
+def take_svmlight_labels(text: NDArray[np.uint8], name: str) -> list[list[str]]: ...
+def known_items(items: NDArray[np.int32], starts: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+def next_items(
+    items: NDArray[np.int32], starts: NDArray[np.int64], n_first: NDArray[np.int64]
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]: ...
 def recency_rows(
     items: NDArray[np.int32], begins: NDArray[np.int64], ends: NDArray[np.int64], n_last: int, decay: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
@@ -1278,6 +1410,10 @@ class SkipGramText:
 def cooccurrences(
     *, text: SkipGramText, seed: int, n_threads: int, memory: int, folder: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], int]: ...
+def kept_shares(counts: NDArray[np.int64], sample: float, by_word2vec: bool) -> NDArray[np.float64]: ...
+def row_norms(values: NDArray[Any], scales: NDArray[np.float32]) -> NDArray[np.float32]: ...
+def cosines(values: NDArray[Any], scales: NDArray[np.float32], vector: NDArray[np.float64]) -> NDArray[np.float32]: ...
+def nearest_words(cosines: NDArray[np.float32], k: int, left_out: NDArray[np.int64]) -> NDArray[np.int64]: ...
 def renumber(
     tokens: NDArray[np.int32], rows: NDArray[np.int32], ends: NDArray[np.int64], longest: int
 ) -> NDArray[np.int64]: ...
@@ -1384,6 +1520,88 @@ class Probe:
     def least_rise(self) -> float: ...
     looks: dict[int, tuple[float, float]]
 
+def class_means(
+    x: NDArray[np.float32], labels: NDArray[np.int32], n_classes: int, weights: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float32], NDArray[np.float32]]: ...
+def within_classes(
+    x: NDArray[np.float32],
+    labels: NDArray[np.int32],
+    weights: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    counts: NDArray[np.float64],
+    centre: NDArray[np.float32],
+    means: NDArray[np.float32],
+) -> NDArray[np.float64]: ...
+def shrink_means(
+    counts: NDArray[np.float64], variances: NDArray[np.float64], means: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float64]] | None: ...
+def pass_seconds(n_points: int, n_stored: int, n_met: int) -> float: ...
+def averaged_passes(
+    n_passes: int, averages: bool, suffix: bool, n_weights: int, of_a_pass: float
+) -> tuple[int, int, int]: ...
+def add_iterate(
+    total: NDArray[np.float32],
+    intercept_total: NDArray[np.float32],
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+    scale: NDArray[np.float32],
+    of_columns: bool,
+    n_threads: int,
+) -> None: ...
+def write_mean_iterate(
+    total: NDArray[np.float32],
+    intercept_total: NDArray[np.float32],
+    n: int,
+    weights: NDArray[np.float32],
+    intercept: NDArray[np.float32],
+) -> None: ...
+
+class StepWalk:
+    @property
+    def exponents(self) -> list[int]: ...
+    @property
+    def losses(self) -> list[float]: ...
+    def __init__(self, first: list[int], lowest: int, highest: int) -> None: ...
+    def next(self) -> int | None: ...
+    def tell(self, loss: float) -> None: ...
+    def best(self) -> int: ...
+
+def rows_of_whole_classes(
+    labels: NDArray[np.int32], order: NDArray[np.int64], n_rows: int, fewest: int
+) -> NDArray[np.int64] | None: ...
+def folds_of(labels: NDArray[np.int32], order: NDArray[np.int64], n_folds: int) -> NDArray[np.int64]: ...
+def spare_points(
+    indptr: NDArray[np.int64], ids: NDArray[np.int32], order: NDArray[np.int64], n: int
+) -> NDArray[np.bool_]: ...
+def balanced_weights(
+    labels: NDArray[np.int32], n_classes: int, weights: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
+def class_shares(
+    labels: NDArray[np.int32], n_classes: int, n_rows: int, weights: NDArray[np.float64]
+) -> NDArray[np.float64]: ...
+def points_of_batch(labels: NDArray[np.int32], n_classes: int, every_class: bool) -> int: ...
+def squares_of_features(x: _Data, n_features: int, weights: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def alike(squares: NDArray[np.float64]) -> NDArray[np.float64]: ...
+def set_new_intercepts(
+    position: NDArray[np.int64],
+    before: NDArray[np.float64],
+    now: NDArray[np.float64],
+    intercept: NDArray[np.float32],
+) -> None: ...
+def steps_between(first: float, last: float, n_passes: int) -> tuple[float, float]: ...
+def steps_by_sums(
+    before: NDArray[np.float64], now: NDArray[np.float64], per_sum: float, n_passes: int
+) -> tuple[float, float]: ...
+def steps_kept_above(first: float, last: float, least: float, n_passes: int) -> tuple[float, float] | None: ...
+
+class CarriedRows:
+    def __init__(self, n_rows: int, n_numbers: int) -> None: ...
+    def of(self, rows: NDArray[np.int64]) -> list[NDArray[np.float64]]: ...
+    def put(self, rows: NDArray[np.int64], which: int, values: NDArray[np.float64]) -> None: ...
+
+def best_shrinking(
+    sums: NDArray[np.float64], squares: NDArray[np.float64], factors: NDArray[np.float64], n: float
+) -> float: ...
 def shrinking_gains(
     scores: NDArray[np.float32],
     intercept: NDArray[np.float32],

@@ -301,7 +301,8 @@ def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> A
                 raise
             raise ValueError(
                 f"{error}. Classifiers take numbers or a list of texts: fit(table['title'], y) of one column of texts, "
-                "scikit-learn's ColumnTransformer for several kinds of columns"
+                "scikit-learn's ColumnTransformer for several kinds of columns, and for lists of items "
+                "fit(histories, vectorizer=manyclass.datasets.SequenceEncoder())"
             ) from error
 
 
@@ -336,6 +337,15 @@ def as_they_are(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] |
     if type(X) is sp.csr_array and X.data.dtype == np.float32:
         return X
     return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+
+
+def is_texts(X: Any) -> bool:
+    """Whether X is a list, an array or a column of str, by its first item, or a str, which `transform` refuses."""
+    if isinstance(X, list | tuple | str):
+        return len(X) > 0 and isinstance(X[0], str)
+    if getattr(X, "ndim", 0) != 1 or sp.issparse(X) or len(X) == 0:
+        return False
+    return isinstance(next(iter(X)), str)
 
 
 def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
@@ -389,3 +399,18 @@ def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], ND
 def core_data(X: sp.csr_array | NDArray[np.float32]) -> Any:
     """Return X as the functions of the core take it: `csr_parts` of a sparse matrix, an array as it is."""
     return csr_parts(X) if isinstance(X, sp.csr_array) else X
+
+
+def as_csr(X: sp.csr_array | NDArray[np.float32]) -> sp.csr_array:
+    """Data by its stored values; of a dense array those that are not 0."""
+    return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
+
+
+def row_norms_sq(x: sp.csr_array | NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the squared Euclidean norm of each row."""
+    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
+        if isinstance(x, sp.csr_array):
+            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
+            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
+        norms: NDArray[np.float32] = np.einsum("ij,ij->i", x, x, dtype=np.float32)
+        return norms

@@ -24,6 +24,7 @@ _BEGINS = {
     ".zst": re.compile(rb"\x28\xb5\x2f\xfd"),
 }
 _LONGEST_BEGIN = 10
+LABEL = "__label__"  # before a label in a text of fastText's form
 # No row of data is as long; what a small compressed file holds without a newline would otherwise fill the memory.
 LONGEST_LINE = 1 << 27
 # More blank lines than this, one after the other, are refused: a compressed file of a megabyte may hold a thousand

@@ -82,9 +82,10 @@ _HINTS = {
     **dict.fromkeys(("sentences", "corpus_file", "corpus_iterable"), "fit(sentences) takes them"),
     **dict.fromkeys(("callbacks", "callback"), "fit(X, y, callback=...) calls a function after each pass"),
     **dict.fromkeys(("eval_set", "validation_data", "valid_sets", "X_val"), "with early_stopping=True, "
-                    "linear models of one label a row, SoftmaxClassifier.fit(X, y, eval_set=(X, y)), stop by the rows "
-                    "of eval_set; others stop where a callback of fit returns True"),
-    "early_stopping_rounds": "early_stopping=True and n_iter_no_change belong to the constructor of SoftmaxClassifier",
+                    "SoftmaxClassifier.fit and MarginClassifier.fit(X, y, eval_set=(X, y)) stop by the rows of "
+                    "eval_set; AugmentReduceClassifier stops where a callback of fit returns True"),
+    **dict.fromkeys(("early_stopping_rounds", "patience"), "early_stopping=True and n_iter_no_change belong to the "
+                    "constructors of SoftmaxClassifier and MarginClassifier"),
 }  # fmt: skip
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
 
-from manyclass.checks import Setting, did_you_mean, set_named
+from manyclass.checks import Setting, check_number, did_you_mean, set_named
 
 
 class Part(BaseEstimator):
@@ -167,6 +167,15 @@ class Parameters(Mapping[str, Any]):
         """Whether a parameter is left open; one that there is not is."""
         value = self._values.get(name, "auto")
         return isinstance(value, str) and value == "auto"
+
+    def check_open(self, name: str, *words: str, **rule: Any) -> None:
+        """Check a number that may be left open, or be one of some words; raises as `check_number` does."""
+        value = self[name]
+        if not isinstance(value, str):
+            check_number(name, value, **rule)
+        elif value not in (known := ("auto", *words)):
+            *most, last = ("a number", *map(repr, known))
+            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{did_you_mean(value, known)}")
 
 
 class Given:

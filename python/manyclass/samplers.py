@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from manyclass.checks import Setting, check_choice
 from manyclass.parts import Part, class_name, part_class
 from manyclass.registry import parts, settings_with
-from manyclass.search.decomposed import DecomposedIndex
-from manyclass.search.spherical import SphericalClusterIndex
 
 MOST_HEAD = int(settings_with("selection", {"heads"})[0].high)
 SEARCHES = ("mips", "decomposed", "messages")
@@ -63,19 +61,16 @@ class Search(Sampler):
 
 
 def search_name(index: Any) -> str:
-    """Name of a search that may be given as an index.
+    """Name of a search that may be given as an index, whose class has that name as `SEARCH`.
 
     Raises
     ------
     ValueError
         If it is neither.
     """
-    if isinstance(index, SphericalClusterIndex):
-        return "mips"
-    if isinstance(index, DecomposedIndex):
-        return "decomposed"
-    check_choice("index", index, SEARCHES)
-    return str(index)
+    name = getattr(type(index), "SEARCH", index)
+    check_choice("index", name, SEARCHES)
+    return str(name)
 
 
 SAMPLERS: dict[str, type[Part]] = {

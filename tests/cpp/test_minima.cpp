@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "check.hpp"
+#include "manyclass/math/interval_minimum.hpp"
 #include "manyclass/math/lbfgs.hpp"
 #include "manyclass/math/line_search.hpp"
 
@@ -89,6 +90,27 @@ void lbfgs_ends_where_rounding_hides_the_descent() {
   CHECK(search.value() < 1e-20);
 }
 
+// Functions of one minimum on the interval, inside it and at its ends.
+void an_interval_has_its_minimum() {
+  const auto check = [](auto f, Interval whole, double at) {
+    int n_looks = 0;
+    const auto look = [&](double x) {
+      ++n_looks;
+      CHECK(x >= whole.low && x <= whole.high);
+      return f(x);
+    };
+    const IntervalMinimum found = minimum_on(look, whole, 1e-6);
+    CHECK(std::fabs(found.at - at) <= 1e-6 + 3e-8 * std::fabs(at));  // as near as the root of a rounding
+    CHECK(found.value == f(found.at));
+    CHECK(n_looks <= 60);
+  };
+  check([](double x) { return (x - 0.3) * (x - 0.3); }, {-1, 4}, 0.3);
+  check([](double x) { return std::exp(x) - 3 * x; }, {-2, 5}, std::log(3.0));
+  check([](double x) { return std::fabs(x - 2); }, {0, 100}, 2);
+  check([](double x) { return x; }, {1, 3}, 1);
+  check([](double x) { return -std::log(x); }, {1, 3}, 3);
+}
+
 }  // namespace
 }  // namespace manyclass::testing
 
@@ -98,5 +120,6 @@ int main() {
   lbfgs_finds_the_bottom_of_a_bent_valley();
   what_a_function_throws_leaves_the_iterate();
   lbfgs_ends_where_rounding_hides_the_descent();
+  an_interval_has_its_minimum();
   return report();
 }

@@ -19,7 +19,7 @@ from manyclass.parts import Parameters
 def plan_of(local, X, labels, n_classes):
     """The plan of an estimator of one machine, point by point, for rows that are not scaled."""
     choice = Choice(Parameters.of(local), local.check_parameters(), Facts.of(X, n_classes), by_steps=True)
-    return plan_points(choice, labels).plan
+    return plan_points(choice, X, labels).plan
 
 
 def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):

@@ -70,4 +70,30 @@ bool has_scores(const ChoiceForm& form) {
          q + form.n_constants() + own + form.n_pair_features <= most_features;
 }
 
+std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceNames& names) {
+  std::vector<std::string> found;
+  const auto add = [&](std::span<const std::string> some, const std::string& before, const std::string& behind) {
+    for (const std::string& name : some) found.push_back(before + name + behind);
+  };
+  const auto without_first = [](const std::vector<std::string>& some) {
+    return std::span(some).subspan(some.empty() ? 0 : 1);
+  };
+  const auto columns = form.has_own_tastes() ? without_first(names.labels) : std::span(names.alternatives);
+  add(names.alternatives, "", "");
+  add(names.pairs, "", "");
+  if (form.rank < 0) {
+    for (const std::string& chooser : names.choosers) add(columns, chooser + ":", "");
+  } else if (form.rank > 0) {
+    for (const auto some : {std::span(names.choosers), columns}) {
+      for (const std::string& name : some) {
+        for (int r = 0; r < form.rank; ++r) found.push_back(name + "[" + std::to_string(r) + "]");
+      }
+    }
+  }
+  add(without_first(names.groups), "constant[", "]");
+  add(names.nests, "dissimilarity[", "]");
+  if (found.size() != form.size()) throw std::invalid_argument("the names do not fit the form");
+  return found;
+}
+
 }  // namespace manyclass

@@ -46,6 +46,17 @@ struct ChoiceForm {
 // Throws std::invalid_argument where a group or a nest is out of range.
 void check(const ChoiceForm& form);
 
+// Names of what a form is made of, for the names of its coefficients.
+struct ChoiceNames {
+  std::vector<std::string> choosers, alternatives, pairs;  // features
+  std::vector<std::string> labels;                         // of all alternatives, where W has columns for them
+  std::vector<std::string> groups, nests;                  // of constants, the reference first, and of dissimilarities
+};
+
+// "a", "x:z" of W or, of low rank, "x[r]" and "z[r]", "constant[g]", "dissimilarity[n]". Throws std::invalid_argument where
+// names do not fit the form.
+std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceNames& names);
+
 // W, d x w.
 std::vector<double> interactions(const ChoiceForm& form, std::span<const double> theta);
 

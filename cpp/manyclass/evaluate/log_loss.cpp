@@ -13,38 +13,32 @@ void log_losses(const Data& x, std::span<const Index> labels, const Model<Rows>&
                 std::span<double> losses, std::span<Index> ranks) {
   check_labels(x, labels, model.n_classes);
   std::vector<LogSumExp> sums(labels.size());
-  std::vector<float> label_scores(labels.size());
+  std::vector<float> own_scores(labels.size());
   std::fill(ranks.begin(), ranks.end(), 0);
   const bool whole_rows = model.counts != nullptr;
-  run_with(isa, [&] {
-    for (std::size_t i = 0; i < labels.size() && !whole_rows; ++i) {
-      // As a range of one class: the same operations in the same order as in a tile, so that equal weights tie.
-      model.linear.scores(x.row(static_cast<Index>(i)), ClassRange{labels[i], 1},
-                          std::span<float>(&label_scores[i], 1));
-      if (hold_finite(std::span<float>(&label_scores[i], 1))) ++n_held();
-    }
-  });
-  for_each_tile(x, model, n_threads, isa, [&](Index point, ClassRange classes, std::span<const float> z) {
+  if (!whole_rows) label_scores(x, labels, model, isa, own_scores);
+  const auto look = [&](Index point, ClassRange classes, std::span<const float> z) {
     const auto i = static_cast<std::size_t>(point);
     sums[i].add(z);
-    if (whole_rows) label_scores[i] = z[static_cast<std::size_t>(labels[i])];
-    const float z_y = label_scores[i];
+    if (whole_rows) own_scores[i] = z[static_cast<std::size_t>(labels[i])];
+    const float z_y = own_scores[i];
     const Index before = std::clamp(labels[i] - classes.begin, 0, classes.count);
     Index rank = 0;
     for (std::size_t k = 0; k < static_cast<std::size_t>(before); ++k) rank += z[k] >= z_y ? 1 : 0;
     for (std::size_t k = static_cast<std::size_t>(before); k < z.size(); ++k) rank += z[k] > z_y ? 1 : 0;
     ranks[i] += rank;
-  });
+  };
+  for_each_tile(x, model, n_threads, isa, fold_with(isa, look));
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    losses[i] = -sums[i].log_share(static_cast<double>(label_scores[i]));
+    losses[i] = -sums[i].log_share(static_cast<double>(own_scores[i]));
   }
 }
 
 template <class Data, class Rows>
 void log_normalizers(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, std::span<double> normalizers) {
   std::vector<LogSumExp> sums(normalizers.size());
-  for_each_tile(x, model, n_threads, isa,
-                [&](Index i, ClassRange, std::span<const float> z) { sums[static_cast<std::size_t>(i)].add(z); });
+  const auto look = [&](Index i, ClassRange, std::span<const float> z) { sums[static_cast<std::size_t>(i)].add(z); };
+  for_each_tile(x, model, n_threads, isa, fold_with(isa, look));
   std::transform(sums.begin(), sums.end(), normalizers.begin(), [](const LogSumExp& s) { return s.value(); });
 }
 

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <stdexcept>
+#include <string>
 
+#include "manyclass/math/log_gamma.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
 #include "manyclass/math/logistic.hpp"
 
@@ -14,30 +17,6 @@ namespace manyclass {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-void check(const ScoreRows& rows) {
-  const auto outside = [&](Index k) { return k < 0 || static_cast<std::size_t>(k) >= rows.n_classes; };
-  if (rows.n_classes < 2 || rows.f.size() != rows.size() * rows.n_classes ||
-      std::ranges::any_of(rows.labels, outside)) {
-    throw std::invalid_argument("the scores and the classes do not fit each other");
-  }
-}
-
-std::span<double> row_of(std::span<double> all, std::size_t i, std::size_t width) {
-  return all.subspan(i * width, width);
-}
-
-// A bound that depends on f_k - f_m alone has the gradient -slope at the others, and their sum at k. `slopes` are the
-// derivatives in f_k - f_m, and are overwritten.
-void to_gradient(std::span<double> slopes, std::size_t k) {
-  double total = 0;
-  for (std::size_t m = 0; m < slopes.size(); ++m) {
-    if (m == k) continue;
-    total += slopes[m];
-    slopes[m] = -slopes[m];
-  }
-  slopes[k] = total;
-}
 
 // log sum_{m != k} e^{f_m - f_k}.
 double log_odds(std::span<const double> f, std::size_t k) {
@@ -174,63 +153,50 @@ void tangent_slopes(const ScoreRows& rows, std::span<const double> u, const Scor
   }
 }
 
-void weighted_one_vs_each(const ScoreRows& rows, std::span<const double> weights, const ScoreBounds& out) {
-  check(rows);
-  if (weights.size() != rows.f.size()) throw std::invalid_argument("there is no weight for each class");
+void gumbel_bounds(const ScoreRows& rows, std::span<const double> mu, std::span<const double> s,
+                   const ScoreBounds& out) {
+  if (mu.size() != rows.size() || s.size() != rows.size()) throw std::invalid_argument("there is no q for each row");
+  constexpr double gamma = std::numbers::egamma;
+  // E eps = mu + gamma s, E e^-eps = e^-mu Gamma(1 + s), entropy = log s + gamma + 1.
+  std::vector<double> tangents(rows.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) tangents[i] = mu[i] - log_gamma(1 + s[i]);
+  tangent_slopes(rows, tangents, out);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const double> f = rows.row(i);
-    const std::span<double> slopes = row_of(out.gradients, i, rows.n_classes);
-    const auto k = static_cast<std::size_t>(rows.labels[i]);
-    double value = 0;
-    for (std::size_t m = 0; m < f.size(); ++m) {
-      const double weight = m == k ? 0 : weights[i * rows.n_classes + m];
-      if (weight != 0) value += weight * log_expit(f[k] - f[m]);
-      slopes[m] = weight * expit(f[m] - f[k]);
-    }
-    to_gradient(slopes, k);
-    out.values[i] = value;
+    const double expected = std::exp(out.values[i] - tangents[i]);
+    out.values[i] = 1 - mu[i] + gamma * (1 - s[i]) + std::log(s[i]) - expected;
+    out.slopes[2 * i] = expected - 1;
+    out.slopes[2 * i + 1] = 1 / s[i] - gamma - expected * digamma(1 + s[i]);
   }
 }
 
-void one_vs_each_proposal(const ScoreRows& rows, double uniform, std::span<double> p) {
-  check(rows);
-  if (p.size() != rows.f.size()) throw std::invalid_argument("there is no place for each class");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const double> f = rows.row(i);
-    const std::span<double> of_row = row_of(p, i, rows.n_classes);
-    const auto k = static_cast<std::size_t>(rows.labels[i]);
-    double top = -infinity, total = 0;
-    for (std::size_t m = 0; m < f.size(); ++m) {
-      of_row[m] = m == k ? -infinity : log_expit(f[m] - f[k]);
-      top = std::max(top, of_row[m]);
+std::vector<Index> block_numbers(std::span<const Index> classes, std::span<const Offset> sizes,
+                                 std::span<const Index> labels, std::size_t n_classes) {
+  std::vector<Index> numbers(n_classes), times(n_classes);
+  auto next = classes.begin();
+  Index block = 0;
+  for (const Offset size : sizes) {
+    for (Offset n = 0; n < size; ++n, ++next) {
+      if (next == classes.end() || *next < 0 || static_cast<std::size_t>(*next) >= n_classes) {
+        throw std::invalid_argument("the blocks hold other classes than there are");
+      }
+      numbers[static_cast<std::size_t>(*next)] = block;
+      ++times[static_cast<std::size_t>(*next)];
     }
-    for (const double log_slope : of_row) total += std::exp(log_slope - top);
-    const double rest = uniform / static_cast<double>(rows.n_classes - 1);
-    for (double& log_slope : of_row) log_slope = (1 - uniform) * std::exp(log_slope - top) / total + rest;
-    of_row[k] = 0;
+    block += size > 0 ? 1 : 0;
   }
-}
-
-void one_vs_each_variances(const ScoreRows& rows, std::span<const double> p, std::span<double> of_values,
-                           std::span<double> of_gradients) {
-  check(rows);
-  if (p.size() != rows.f.size()) throw std::invalid_argument("there is no probability for each class");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const double> f = rows.row(i);
-    const auto k = static_cast<std::size_t>(rows.labels[i]);
-    double values = 0, sum_of_values = 0, slopes = 0, sum_of_slopes = 0;
-    for (std::size_t m = 0; m < f.size(); ++m) {
-      if (m == k) continue;
-      const double a = log_expit(f[k] - f[m]), s = expit(f[m] - f[k]), own = p[i * rows.n_classes + m];
-      values += a * a / own;
-      sum_of_values += a;
-      slopes += 2 * s * s / own - s * s;
-      sum_of_slopes += s;
+  const auto most = std::ranges::max_element(times);
+  if (most != times.end() && *most > 1) {
+    throw std::invalid_argument("class " + std::to_string(most - times.begin()) + " stands " + std::to_string(*most) +
+                                " times in blocks; once is the rule");
+  }
+  for (std::size_t m = 0; m < n_classes; ++m) {
+    const auto is_m = [m](Index k) { return static_cast<std::size_t>(k) == m; };
+    if (times[m] == 0 && !std::ranges::all_of(labels, is_m)) {
+      throw std::invalid_argument("class " + std::to_string(m) +
+                                  " stands in no block; every class but k must stand in one");
     }
-    // Where the proposal is the best one for two classes both are 0 but for rounding.
-    of_values[i] = std::max(values - sum_of_values * sum_of_values, 0.0);
-    of_gradients[i] = std::max(slopes - sum_of_slopes * sum_of_slopes, 0.0);
   }
+  return numbers;
 }
 
 }  // namespace manyclass

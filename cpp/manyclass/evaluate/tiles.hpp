@@ -3,13 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <functional>
 #include <span>
 #include <stdexcept>
-#include <vector>
 
-#include "manyclass/core/parallel.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/evaluate/count_mixture.hpp"
 #include "manyclass/model/linear.hpp"
@@ -102,104 +100,24 @@ inline std::size_t& n_held() {
   return n;
 }
 
-// Points that are scored before their scores are looked at: rows that are read for several points say how many.
-template <class Rows>
-inline constexpr std::size_t points_together = 1;
-template <class Rows>
-  requires(Rows::together > 1)
-inline constexpr std::size_t points_together<Rows> = Rows::together;
+// What looks at the scores of a point on a chunk of classes, as fold(point, chunk, scores). It is a call of its own, so
+// that the loops which make scores are compiled once for all that look at them.
+using TileFold = std::function<void(Index, ClassRange, std::span<const float>)>;
 
-// Scores of the points [begin, end), which follow each other in z by the number of classes.
+// A fold that runs as f, compiled for `isa`.
+template <class F>
+TileFold fold_with(Isa isa, const F& f) {
+  return [isa, f](Index i, ClassRange chunk, std::span<const float> z) { run_with(isa, [&] { f(i, chunk, z); }); };
+}
+
+// Calls fold for every point and chunk of classes, chunks of one point in increasing order and from one thread at a time.
 template <class Data, class Rows>
-void score_points(const Data& x, const Linear<Rows>& linear, ClassRange classes, Isa isa, std::size_t begin,
-                  std::size_t end, std::span<float> z) {
-  const std::size_t n = classes.size();
-  if constexpr (points_together<Rows> > 1) {
-    typename Data::Row rows[points_together<Rows>];
-    for (std::size_t i = begin; i < end; ++i) rows[i - begin] = x.row(static_cast<Index>(i));
-    linear.rows.scores(std::span<const typename Data::Row>(rows, end - begin), classes, isa,
-                       z.first((end - begin) * n));
-    for (std::size_t i = begin; i < end; ++i) linear.finish(classes, z.subspan((i - begin) * n, n));
-  } else {
-    linear.scores(x.row(static_cast<Index>(begin)), classes, z);
-  }
-}
+void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const TileFold& fold);
 
-// Calls fold(i, all classes, scores) for every point i, with counts mixed into the scores.
-template <class Data, class Rows, class Fold>
-  requires requires(const Data& x) { sparse_part(x.row(0)); }
-void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
-  // Of the scores of a bite: rows of classes are read again for each, so that it is as long as 64 MB allow.
-  constexpr std::size_t most_floats = std::size_t{1} << 24;
-  const auto n = static_cast<std::size_t>(x.n_rows()), width = static_cast<std::size_t>(model.n_classes);
-  const std::size_t points = std::clamp(most_floats / width, points_together<Rows>, std::size_t{512});
-  const Index chunk = chunk_of(model.linear.rows, x.n_cols, n);
-  std::atomic<bool> held{false};
-  parallel_for(n_threads, (n + points - 1) / points, [&](std::size_t bite) {
-    const std::size_t begin = bite * points, end = std::min(n, begin + points);
-    std::vector<float> rows((end - begin) * width), some(points_together<Rows> * static_cast<std::size_t>(chunk));
-    CountMixer mixer(*model.counts, width);
-    run_with(isa, [&] {
-      for (Index at = 0; at < model.n_classes; at += chunk) {
-        const ClassRange classes{at, std::min(chunk, model.n_classes - at)};
-        const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - begin), model.linear.intercept,
-                                  model.linear.scale};
-        for (std::size_t first = begin; first < end; first += points_together<Rows>) {
-          const std::size_t last = std::min(end, first + points_together<Rows>);
-          poll((last - first) * classes.size() * line_floats);
-          score_points(x, linear, classes, isa, first, last, some);
-          for (std::size_t i = first; i < last; ++i) {
-            const auto z = std::span(some).subspan((i - first) * classes.size(), classes.size());
-            if (hold_finite(z)) held.store(true, std::memory_order_relaxed);
-            std::ranges::copy(z, rows.begin() + static_cast<std::ptrdiff_t>((i - begin) * width) + at);
-          }
-        }
-      }
-      for (std::size_t i = begin; i < end; ++i) {
-        const auto z = std::span(rows).subspan((i - begin) * width, width);
-        mixer.mix(sparse_part(x.row(static_cast<Index>(i))), z);
-        fold(static_cast<Index>(i), ClassRange{0, model.n_classes}, std::span<const float>(z));
-      }
-    });
-  });
-  if (held) ++n_held();
-}
-
-// Calls fold(i, chunk, scores) for every point i and chunk of classes, chunks of one point in increasing order and from
-// one thread at a time.
-template <class Data, class Rows, class Fold>
-void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const Fold& fold) {
-  if constexpr (requires { for_each_mixed_row(x, model, n_threads, isa, fold); }) {
-    if (model.counts != nullptr) return for_each_mixed_row(x, model, n_threads, isa, fold);
-  }
-  constexpr std::size_t points = 512;  // a thread's bite: long enough to make handing it out free
-  const auto n = static_cast<std::size_t>(x.n_rows());
-  const Index chunk = chunk_of(model.linear.rows, x.n_cols, n);
-  const std::size_t n_bites = (n + points - 1) / points;
-  std::atomic<bool> held{false};
-  for (Index begin = 0; begin < model.n_classes; begin += chunk) {
-    const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
-    parallel_for(n_threads, n_bites, [&](std::size_t bite) {
-      std::vector<float> scores(points_together<Rows> * classes.size());
-      const std::size_t end = std::min(n, (bite + 1) * points);
-      const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - bite * points), model.linear.intercept,
-                                model.linear.scale};
-      run_with(isa, [&] {
-        for (std::size_t first = bite * points; first < end; first += points_together<Rows>) {
-          const std::size_t last = std::min(end, first + points_together<Rows>);
-          poll((last - first) * classes.size() * line_floats);  // a class with some features
-          score_points(x, linear, classes, isa, first, last, scores);
-          for (std::size_t i = first; i < last; ++i) {
-            const auto z = std::span(scores).subspan((i - first) * classes.size(), classes.size());
-            if (hold_finite(z)) held.store(true, std::memory_order_relaxed);
-            fold(static_cast<Index>(i), classes, std::span<const float>(z));
-          }
-        }
-      });
-    });
-  }
-  if (held) ++n_held();
-}
+// out[i] = the score of labels[i], made as in a tile, so that equal weights tie; counts are not mixed in.
+template <class Data, class Rows>
+void label_scores(const Data& x, std::span<const Index> labels, const Model<Rows>& model, Isa isa,
+                  std::span<float> out);
 
 // Throws std::invalid_argument where there is not a label in [0, n_classes) for each point.
 template <class Data>

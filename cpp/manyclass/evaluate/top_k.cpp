@@ -35,7 +35,7 @@ void top_k(const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa 
   std::vector<LogSumExp> sums(n);
   std::fill(classes.begin(), classes.end(), 0);
   std::fill(log_probabilities.begin(), log_probabilities.end(), -std::numeric_limits<float>::infinity());
-  for_each_tile(x, model, n_threads, isa, [&](Index point, ClassRange chunk, std::span<const float> z) {
+  const auto look = [&](Index point, ClassRange chunk, std::span<const float> z) {
     const auto i = static_cast<std::size_t>(point);
     sums[i].add(z);
     const std::span<Index> best = classes.subspan(i * width, width);
@@ -50,7 +50,8 @@ void top_k(const Data& x, const Model<Rows>& model, Index k, int n_threads, Isa 
         if (z[l] > scores[width - 1]) insert(best, scores, chunk[l], z[l]);
       }
     }
-  });
+  };
+  for_each_tile(x, model, n_threads, isa, fold_with(isa, look));
   for (std::size_t i = 0; i < n; ++i) {
     for (float& z : log_probabilities.subspan(i * width, width)) {
       z = static_cast<float>(sums[i].log_share(static_cast<double>(z)));

@@ -1,6 +1,7 @@
 // See label_losses.hpp.
 #include "manyclass/exact/label_losses.hpp"
 
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -72,6 +73,31 @@ PointLoss label_loss_of(const LabelLoss& any_loss, const LabelScores& scores, Is
       },
       any_loss);
   return found;
+}
+
+double loss_at_zero(std::string_view loss, std::span<const Offset> labels_indptr, std::size_t n_classes,
+                    std::span<const double> weights) {
+  const auto all = static_cast<double>(n_classes);
+  const auto of_row = [&](double n) {
+    if (loss == "cross_entropy" || loss == "pick_all") return n * std::log(all);
+    if (loss == "pick_all_normalized") return std::log(all);
+    if (loss == "decoupled") return n * std::log1p(all - n);
+    if (loss == "logistic") return all * std::log(2.0);
+    if (loss == "margin") return 1.0;
+    if (loss == "triplet") return all * n;
+    throw std::invalid_argument("loss is '" + std::string(loss) + "', of which no value at 0 is known");
+  };
+  const std::size_t n_rows = labels_indptr.empty() ? 0 : labels_indptr.size() - 1;
+  if (n_rows == 0 || (!weights.empty() && weights.size() != n_rows)) {
+    throw std::invalid_argument("the weights do not fit the rows, or there are none");
+  }
+  double sum = 0, total = 0;
+  for (std::size_t i = 0; i < n_rows; ++i) {
+    const double weight = weights.empty() ? 1 : weights[i];
+    sum += weight * of_row(static_cast<double>(labels_indptr[i + 1] - labels_indptr[i]));
+    total += weight;
+  }
+  return sum / total;
 }
 
 }  // namespace manyclass

@@ -1,9 +1,12 @@
 // See shrinking.hpp.
 #include "manyclass/exact/shrinking.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
+#include "manyclass/core/simd.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
 
 namespace manyclass {
@@ -26,15 +29,27 @@ ShrinkingGains shrinking_gains(std::span<const float> scores, std::span<const fl
     return log_sum_exp(z);
   };
   ShrinkingGains gains{std::vector<double>(factors.size()), std::vector<double>(factors.size())};
-  for (std::size_t i = 0; i < n; ++i) {
-    const double now = loss(i, 1);
-    for (std::size_t f = 0; f < factors.size(); ++f) {
-      const double gain = now - loss(i, factors[f]);
-      gains.sums[f] += gain;
-      gains.squares[f] += gain * gain;
+  run_with(best_isa(), [&] {
+    for (std::size_t i = 0; i < n; ++i) {
+      const double now = loss(i, 1);
+      for (std::size_t f = 0; f < factors.size(); ++f) {
+        const double gain = now - loss(i, factors[f]);
+        gains.sums[f] += gain;
+        gains.squares[f] += gain * gain;
+      }
     }
-  }
+  });
   return gains;
+}
+
+double best_shrinking(std::span<const double> sums, std::span<const double> squares, std::span<const double> factors,
+                      double n) {
+  if (factors.empty() || sums.size() != factors.size() || squares.size() != factors.size() || !(n > 0)) {
+    throw std::invalid_argument("there must be sums and squares of each factor, of one point at least");
+  }
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(sums) - sums.begin());
+  const double mean = sums[best] / n, variance = std::max(squares[best] / n - mean * mean, 0.0);
+  return mean > 2 * std::sqrt(variance / n) ? factors[best] : 1;
 }
 
 }  // namespace manyclass

@@ -17,4 +17,9 @@ struct ShrinkingGains {
 ShrinkingGains shrinking_gains(std::span<const float> scores, std::span<const float> intercept,
                                std::span<const Index> labels, std::span<const double> factors);
 
+// The factor by which weights are best multiplied, by gains of `n` points: 1 unless the best one's mean is above twice its
+// standard error.
+double best_shrinking(std::span<const double> sums, std::span<const double> squares, std::span<const double> factors,
+                      double n);
+
 }  // namespace manyclass

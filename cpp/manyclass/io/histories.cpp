@@ -105,6 +105,44 @@ HistoryRows recency_rows(const Histories& histories, double decay) {
   return rows;
 }
 
+KnownItems known_items(std::span<const Index> items, std::span<const Offset> starts) {
+  if (starts.empty() || starts.front() != 0 || !std::ranges::is_sorted(starts) ||
+      starts.back() != static_cast<Offset>(items.size())) {
+    throw std::invalid_argument("the sequences do not begin within the items");
+  }
+  KnownItems known;
+  std::size_t at = 0;
+  for (const Offset start : starts) {
+    for (; at < static_cast<std::size_t>(start); ++at) {
+      if (items[at] >= 0) known.items.push_back(items[at]);
+    }
+    known.starts.push_back(static_cast<Offset>(known.items.size()));
+  }
+  return known;
+}
+
+NextItems next_items(std::span<const Index> items, std::span<const Offset> starts, std::span<const Offset> n_first) {
+  NextItems found;
+  found.known = known_items(items, starts);
+  if (n_first.size() + 1 != starts.size()) throw std::invalid_argument("there is no first label for each sequence");
+  for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+    const Offset begin = found.known.starts[i];
+    Offset end = begin;
+    for (Offset at = starts[i]; at < starts[i + 1]; ++at) {
+      const Index item = items[static_cast<std::size_t>(at)];
+      if (item < 0) continue;
+      if (end > begin && at - starts[i] >= n_first[i]) {
+        found.begins.push_back(begin);
+        found.ends.push_back(end);
+        found.labels.push_back(item);
+        found.sequences.push_back(static_cast<Offset>(i));
+      }
+      ++end;
+    }
+  }
+  return found;
+}
+
 int best_decay(std::span<const Index> items, std::span<const Offset> starts, std::size_t n_last, std::size_t n_items,
                std::span<const double> decays, const DecayTrial& trial) {
   if (starts.empty() ||

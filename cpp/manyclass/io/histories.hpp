@@ -28,6 +28,22 @@ struct HistoryRows {
 // Rows of unit length. Throws std::invalid_argument where a history is not within the items.
 HistoryRows recency_rows(const Histories& histories, double decay);
 
+// Items that have a number, of sequences one behind the other whose other items are -1: sequence i is
+// items[starts[i]:starts[i + 1]].
+struct KnownItems {
+  std::vector<Index> items;
+  std::vector<Offset> starts;
+};
+KnownItems known_items(std::span<const Index> items, std::span<const Offset> starts);
+
+// Each beginning of the known items of a sequence that has an item, with the known item that came next. The first
+// `n_first[i]` items of sequence i, known or not, are labels of none. Row r is known.items[begins[r]:ends[r]].
+struct NextItems {
+  KnownItems known;
+  std::vector<Offset> begins, ends, labels, sequences;
+};
+NextItems next_items(std::span<const Index> items, std::span<const Offset> starts, std::span<const Offset> n_first);
+
 struct DecayTrial {
   std::size_t fewest_told = 0, most_told = 0;  // numbers of sequences whose last items choose the decay
   std::size_t most_counted = 0;                // items that are counted

@@ -2,6 +2,8 @@
 #include "manyclass/text/vocabulary.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <string_view>
 #include <unordered_map>
 
@@ -50,6 +52,17 @@ Vocabulary vocabulary_of(const TextReader& text, Offset least, std::span<const s
     if (entry.number >= 0) made.rows[static_cast<std::size_t>(entry.number)] = static_cast<Index>(row);
   }
   return made;
+}
+
+std::vector<double> kept_shares(std::span<const Offset> counts, double sample, bool by_word2vec) {
+  std::vector<double> shares(counts.size(), 1.0);
+  if (sample == 0) return shares;
+  const double scaled = sample * static_cast<double>(std::accumulate(counts.begin(), counts.end(), Offset{0}));
+  for (std::size_t word = 0; word < counts.size(); ++word) {
+    const double ratio = scaled / static_cast<double>(counts[word]);
+    shares[word] = std::min(std::sqrt(ratio) + (by_word2vec ? ratio : 0.0), 1.0);
+  }
+  return shares;
 }
 
 }  // namespace manyclass

@@ -29,7 +29,7 @@ numpy numpy.fft numpy.linalg numpy.random scipy.cluster.hierarchy scipy.fft scip
 scipy.linalg scipy.ndimage scipy.optimize scipy.signal scipy.sparse scipy.sparse.linalg scipy.spatial scipy.special
 scipy.stats sklearn.cluster sklearn.datasets sklearn.decomposition sklearn.ensemble sklearn.feature_selection
 sklearn.linear_model sklearn.metrics sklearn.model_selection sklearn.preprocessing
-""".split()  # noqa: SIM905
+""".split()
 
 
 def descriptions_of(name):

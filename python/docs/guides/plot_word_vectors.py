@@ -25,7 +25,7 @@ numpy numpy.fft numpy.linalg numpy.random scipy.fft scipy.integrate scipy.interp
 scipy.optimize scipy.signal scipy.sparse scipy.spatial scipy.special scipy.stats sklearn.cluster
 sklearn.decomposition sklearn.ensemble sklearn.linear_model sklearn.metrics sklearn.model_selection
 sklearn.preprocessing
-""".split()  # noqa: SIM905
+""".split()
 
 
 def documentation():

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
+from manyclass import _core
+
 __all__ = ["bouchard_scores", "maximum_likelihood_scores", "maximum_log_likelihood", "maximum_one_vs_each"]
 
 Floats = NDArray[np.float64]
@@ -85,14 +87,7 @@ def maximum_one_vs_each(counts: ArrayLike) -> float:
     ValueError
         If the counts are not as said.
     """
-    n = _checked(counts)
-    # By distinct count: many classes have the same one, so that 10^4 classes are far fewer than 10^8 pairs.
-    sizes, classes = np.unique(n[n > 0], return_counts=True)
-    total = 0.0
-    for size, of_that_size in zip(sizes, classes, strict=True):
-        each = float(classes @ np.log(size / (size + sizes))) + np.log(2.0)  # without the pair of a class with itself
-        total += float(of_that_size * size) * each
-    return total
+    return _core.maximum_one_vs_each(_checked(counts))
 
 
 def bouchard_scores(counts: ArrayLike) -> Floats:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manyclass import _core
 from manyclass.checks import check_number
 
 
@@ -83,7 +84,7 @@ def largest_log_normalizer(max_norm: float, largest_x: float, n_classes: int) ->
     ----------
     Fagan & Iyengar 2018, Lemma 2.
     """
-    return float(np.logaddexp(0.0, np.log(n_classes - 1) + 2 * largest_x * max_norm))
+    return _core.largest_log_normalizer(max_norm, largest_x, n_classes)
 
 
 def double_sum_constants(
@@ -125,24 +126,10 @@ def double_sum_constants(
     >>> round(found.weight_norm, 2)
     4.69
     """
-    n = np.asarray(counts, dtype=np.float64)
-    if n.ndim != 1 or len(n) < 2 or not (np.all(n >= 0) and np.all(np.isfinite(n)) and n.sum() >= 1):
-        raise ValueError("counts must have one number >= 0 for each of at least two classes, and at least one point")
     check_number("largest_x", largest_x, low=0)
     check_number("alpha", alpha, low=0, open_low=True)
     if max_norm is not None:
         check_number("max_norm", max_norm, low=0, open_low=True)
-    n_samples, n_classes = n.sum(), len(n)
-    radius = float(np.sqrt(2 * np.log(n_classes) / alpha)) if max_norm is None else float(max_norm)
-    limit = largest_log_normalizer(radius, largest_x, n_classes)
-    weight_of_ridge = float(np.max(n_samples / (n + (n_samples - n) / (n_classes - 1))))
-    with np.errstate(over="ignore"):
-        largest_sum = float(np.exp(limit))
-    of_row = largest_sum * largest_x + alpha * weight_of_ridge * radius
-    return DoubleSumConstants(
-        weight_norm=radius,
-        log_normalizer=limit,
-        gradient_norm=max(1.0, largest_sum - 1) + 2 * of_row,
-        strong_convexity=float(min(np.exp(-limit) / n_samples, alpha)),
-        n_samples=int(n_samples),
-    )
+    n = np.ascontiguousarray(counts, dtype=np.float64)
+    found = _core.double_sum_constants(n, largest_x, alpha, max_norm)
+    return DoubleSumConstants(*found, n_samples=int(n.sum()))

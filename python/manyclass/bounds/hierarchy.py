@@ -228,17 +228,9 @@ def _class_list(name: str, value: ArrayLike, n_classes: int) -> Classes:
 def _numbers(blocks: Blocks, k: Classes, n_classes: int) -> Ids:
     """Return the number of the block of each class; that of a k that stands in none is any."""
     lists = [_class_list(f"block {j}", block, n_classes).ravel() for j, block in enumerate(blocks)]
-    order = np.concatenate([np.empty(0, dtype=np.intp), *lists])
-    counts = np.bincount(order, minlength=n_classes)
-    if (counts > 1).any():
-        raise ValueError(f"class {counts.argmax()} stands {counts.max()} times in blocks; once is the rule")
-    for m in np.flatnonzero(counts == 0)[:2]:  # of two missing classes one is not k
-        if (k != m).any():
-            raise ValueError(f"class {m} stands in no block; every class but k must stand in one")
-    filled = [block for block in lists if block.size]
-    numbers = np.zeros(n_classes, dtype=np.int32)
-    numbers[order] = np.repeat(np.arange(len(filled)), [block.size for block in filled])
-    return numbers
+    classes = np.concatenate([np.empty(0, dtype=np.intp), *lists]).astype(np.int32)
+    sizes = np.array([block.size for block in lists], dtype=np.int64)
+    return _core.block_numbers(classes, sizes, k.ravel().astype(np.int32), n_classes)
 
 
 def _of_blocks(F: Array, labels: Classes, blocks: Ids) -> Bound:

@@ -9,52 +9,18 @@ Bradley-Terry needs no more than that wins lead from every class to every other.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import spsolve
-from scipy.special import expit, log_expit
+from numpy.typing import ArrayLike
 
+from manyclass import _core
 from manyclass.bounds.arrays import Array, Bound, real_array
 from manyclass.checks import check_number
+from manyclass.weights.arrays import Ids
 
 Wins = ArrayLike | sp.sparray | sp.spmatrix
-
-LONGEST_STEP = 5.0
-ROUNDING = 1e-13  # of a sum of up to 10^3 log-probabilities and more, relative
-
-
-class _Pairs(NamedTuple):
-    """Wins as lists: `wins` of `winner` over `loser`."""
-
-    winner: NDArray[np.intp]
-    loser: NDArray[np.intp]
-    wins: Array
-    n_classes: int
-
-    def likelihood(self, f: Array) -> tuple[float, Array]:
-        """The log-likelihood and its gradient."""
-        margins = f[self.winner] - f[self.loser]
-        slopes = self.wins * expit(-margins)
-        gradient = np.zeros(self.n_classes)
-        np.add.at(gradient, self.winner, slopes)
-        np.subtract.at(gradient, self.loser, slopes)
-        return float(self.wins @ log_expit(margins)), gradient
-
-    def newton_step(self, f: Array, gradient: Array) -> Array:
-        """The ascent of Newton's method, which leaves f_0: the second derivative is minus a graph's Laplacian."""
-        margins = f[self.winner] - f[self.loser]
-        curvature = self.wins * expit(margins) * expit(-margins)
-        n = self.n_classes
-        between: Any = sp.csr_array((curvature, (self.winner, self.loser)), shape=(n, n))
-        between = between + between.T
-        laplacian = sp.diags_array(np.asarray(between.sum(axis=1)).ravel()) - between
-        step = np.zeros(n)
-        step[1:] = spsolve(sp.csc_array(laplacian)[1:, 1:], gradient[1:])
-        return step
 
 
 def bradley_terry(f: ArrayLike, wins: Wins) -> Bound:
@@ -82,11 +48,11 @@ def bradley_terry(f: ArrayLike, wins: Wins) -> Bound:
     ValueError
         If an argument is out of range, or the shapes do not fit.
     """
-    pairs = _pairs_of(wins)
+    n_classes, pairs = _pairs_of(wins)
     scores = real_array("f", f)
-    if scores.shape != (pairs.n_classes,):
-        raise ValueError(f"f has shape {scores.shape}, wins is of {pairs.n_classes} classes")
-    value, gradient = pairs.likelihood(scores)
+    if scores.shape != (n_classes,):
+        raise ValueError(f"f has shape {scores.shape}, wins is of {n_classes} classes")
+    value, gradient = _core.paired_log_likelihood(*pairs, np.ascontiguousarray(scores))
     return Bound(np.asarray(value), gradient)
 
 
@@ -104,7 +70,7 @@ def bradley_terry_scores(wins: Wins, *, tol: float = 1e-10) -> Array:
         n_kl >= 0, wins of k over l, not necessarily whole numbers. The diagonal counts for nothing.
     tol : float, default=1e-10
         Ends when no score would move by more than this, > 0; the error is then about its square, or rounding. Each step
-        solves a sparse linear system with an entry for each pair that has met.
+        solves a linear system with an entry for each pair that has met, by conjugate gradients.
 
     Returns
     -------
@@ -117,38 +83,18 @@ def bradley_terry_scores(wins: Wins, *, tol: float = 1e-10) -> Array:
         If an argument is out of range, or some classes never beat any of the others, so that no maximum exists.
     """
     check_number("tol", tol, low=0, open_low=True)
-    pairs = _pairs_of(wins)
-    met = sp.csr_array((pairs.wins, (pairs.winner, pairs.loser)), shape=(pairs.n_classes, pairs.n_classes))
-    n_groups, group = connected_components(met, directed=True, connection="strong")
+    n_classes, pairs = _pairs_of(wins)
+    scores, n_groups, n_with_first = _core.paired_scores(*pairs, n_classes, tol)
     if n_groups > 1:
         raise ValueError(
             f"wins has {n_groups} groups of classes without wins both ways between them, class 0 in one of "
-            f"{np.count_nonzero(group == group[0])} of the {pairs.n_classes} classes; scores need wins that lead from "
-            "every class to every other"
+            f"{n_with_first} of the {n_classes} classes; scores need wins that lead from every class to every other"
         )
-    f: Array = np.zeros(pairs.n_classes)
-    value, gradient = pairs.likelihood(f)
-    while True:
-        step = pairs.newton_step(f, gradient)
-        size = float(np.abs(step).max())
-        # Steps of at most 5 nats: beyond, a curvature of e^-5 says nothing of where the maximum is.
-        t = min(1.0, LONGEST_STEP / size) if size > 0 else 1.0
-        while True:
-            moved, slopes = pairs.likelihood(f + t * step)
-            # Close to the maximum the value rises by less than it rounds; that slopes halve shows the way there.
-            halves = np.abs(slopes).max() <= np.abs(gradient).max() / 2 and moved >= value - ROUNDING * abs(value)
-            better = moved > value or halves
-            if better or t * size <= tol:
-                break
-            t /= 2
-        if better:
-            f, value, gradient = f + t * step, moved, slopes
-        if t * size <= tol:
-            centred: Array = f - f.mean()
-            return centred
+    return scores
 
 
-def _pairs_of(wins: Wins) -> _Pairs:
+def _pairs_of(wins: Wins) -> tuple[int, tuple[Ids, Ids, Array]]:
+    """Return the number of classes, and winners, losers and wins of the pairs that count."""
     given: Any = wins if sp.issparse(wins) else real_array("wins", np.asarray(wins))
     n: Any = sp.coo_array(given)
     if n.ndim != 2 or n.shape[0] != n.shape[1] or n.shape[0] < 2:
@@ -159,4 +105,4 @@ def _pairs_of(wins: Wins) -> _Pairs:
     if (values < 0).any():
         raise ValueError(f"wins contains {values.min():g}; wins must be at least 0")
     kept = (winner != loser) & (values > 0)
-    return _Pairs(winner[kept].astype(np.intp), loser[kept].astype(np.intp), values[kept], int(n.shape[0]))
+    return int(n.shape[0]), (winner[kept].astype(np.int32), loser[kept].astype(np.int32), values[kept])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammaln
 
 from manyclass import _core
 from manyclass.bounds.arrays import Array, Classes, VariationalBound, checked, in_core
@@ -169,8 +168,6 @@ def augment_reduce(
     wrong = (width <= 0) | (width > limit)
     if wrong.any():
         raise ValueError(f"scale is {width[wrong][0]}; it must be more than 0 and at most {limit:g}")
-    if noise == "gumbel":
-        return _gumbel(F, labels, location, width)
     value, gradient, parameters = _core.utility_bounds(
         noise=noise,
         f=np.ascontiguousarray(F).reshape(-1, F.shape[-1]),
@@ -180,14 +177,3 @@ def augment_reduce(
     )
     lead = labels.shape
     return VariationalBound(value.reshape(lead)[()], gradient.reshape(F.shape), parameters.reshape(*lead, 2))
-
-
-def _gumbel(f: Array, k: Classes, mu: Array, s: Array) -> VariationalBound:
-    # E eps = mu + gamma s, E e^-eps = e^-mu Gamma(1 + s), entropy = log s + gamma + 1.
-    rate = gammaln(1 + s) - mu
-    log_A, gradient = _tangent(f, k, -rate)
-    with np.errstate(over="ignore"):
-        expected = np.exp(log_A + rate)
-        value = 1 - mu + np.euler_gamma * (1 - s) + np.log(s) - expected
-        parameters = np.stack([expected - 1, 1 / s - np.euler_gamma - expected * digamma(1 + s)], axis=-1)
-    return VariationalBound(value, gradient, parameters)

@@ -1,25 +1,63 @@
-"""What choices depend on: the facts of the data, measured when a rule asks for them."""
+"""What choices depend on: the facts of the data, measured once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.checks import csr_parts, made_once
+from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.choosing import figures
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Matrix, as_csr, row_norms_sq
+from manyclass.weights.arrays import Matrix
 
 TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
+class Lengths:
+    """How long rows are, which step sizes and ridges are in units of.
+
+    Attributes
+    ----------
+    mean_square : float
+        Mean of |x|^2, of rows' norms in single precision; more than 0 and finite, as step sizes are divided by it.
+    median_square : float
+        Median of |x|^2, which a few heavy rows do not move.
+    mean_square_of_values : float
+        Mean of |x|^2 in double precision, more than 0.
+    mean_length : float
+        Mean of the rows' sums of absolute values in double precision, more than 0.
+    """
+
+    mean_square: float
+    median_square: float
+    mean_square_of_values: float
+    mean_length: float
+
+    @classmethod
+    def of(cls, x: Matrix) -> Lengths:
+        """Measure rows."""
+        squares, values = row_norms_sq(x), x.data if isinstance(x, sp.csr_array) else x.ravel()
+        total = float(np.einsum("i,i->", values, values, dtype=np.float64))
+        sizes = values if values.min(initial=0) >= 0 else np.abs(values)  # most data need no copy
+        with np.errstate(over="ignore"):  # of the two squares in the middle
+            median = float(np.median(squares))
+        return cls(
+            min(max(float(squares.mean(dtype=np.float64)), TINY), float(np.finfo(np.float64).max)),
+            # A norm that single precision does not hold counts as that of its largest number.
+            min(median, float(np.finfo(np.float32).max) ** 2),
+            max(total / x.shape[0], TINY),
+            max(float(sizes.sum(dtype=np.float64)) / x.shape[0], TINY),
+        )
+
+
+@dataclass(frozen=True)
 class Facts:
-    """The facts of the data.
+    """The facts of the data, all of them numbers.
 
     Attributes
     ----------
@@ -33,8 +71,11 @@ class Facts:
         Labels a row, in the mean.
     several : bool
         Whether rows may have more than one.
-    x, labels : csr_array or ndarray, and Labels
-        What the other facts are measured on; None where only costs are asked for.
+    least_count : int or None
+        The least number of rows for a pair to get a weight that keeps the weights met affordable; None: none, or dense
+        data of one label a row, for which no rule asks.
+    measured : Lengths or None
+        None where only costs are asked for.
     """
 
     n_samples: int
@@ -45,72 +86,36 @@ class Facts:
     met: float | None = None
     n_labels: float = 1.0
     several: bool = False
-    x: Matrix | None = field(default=None, repr=False, compare=False)
-    labels: Labels | None = field(default=None, repr=False, compare=False)
+    least_count: int | None = None
+    measured: Lengths | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def sized(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
+        """Return what the costs of data depend on."""
+        n_samples, n_features = x.shape
+        sparse = isinstance(x, sp.csr_array)
+        row = (x.nnz if isinstance(x, sp.csr_array) else x.size) / max(1, n_samples)
+        n_labels = 1.0 if labels is None else labels.mean
+        return cls(n_samples, n_features, n_classes, row, sparse, n_labels=n_labels, several=several)
 
     @classmethod
     def of(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
         """Measure the data."""
-        n_samples, n_features = x.shape
-        stored = x.nnz if isinstance(x, sp.csr_array) else x.size
-        return cls(
-            n_samples,
-            n_features,
-            n_classes,
-            stored / max(1, n_samples),
-            isinstance(x, sp.csr_array),
-            n_labels=1.0 if labels is None else labels.mean,
-            several=several,
-            x=x,
-            labels=labels,
-        )
+        found, least = cls.sized(x, n_classes, labels, several=several), None
+        if labels is not None and (several or found.sparse):
+            least = least_count(weights_met(x, labels, n_classes))
+        return replace(found, least_count=least, measured=Lengths.of(x))
+
+    @property
+    def lengths(self) -> Lengths:
+        """How long the rows are."""
+        assert self.measured is not None
+        return self.measured
 
     @property
     def bytes(self) -> float:
         """Size of W."""
         return 4.0 * self.n_features * self.n_classes
-
-    @made_once
-    def mean_square(self) -> float:
-        """Mean of |x|^2, of rows' norms in single precision."""
-        assert self.x is not None
-        mean = float(row_norms_sq(self.x).mean(dtype=np.float64))
-        # A step size, which is divided by it, is more than 0 and finite.
-        return min(max(mean, TINY), float(np.finfo(np.float64).max))
-
-    @made_once
-    def median_square(self) -> float:
-        """Median of |x|^2, which a few heavy rows do not move."""
-        assert self.x is not None
-        # A norm that single precision does not hold counts as that of its largest number: step sizes are more than 0.
-        return min(float(np.median(row_norms_sq(self.x))), float(np.finfo(np.float32).max) ** 2)
-
-    @made_once
-    def mean_square_of_values(self) -> float:
-        """Mean of |x|^2 in double precision, more than 0."""
-        assert self.x is not None
-        values = self.x.data if isinstance(self.x, sp.csr_array) else self.x.ravel()
-        return float(max(float(np.einsum("i,i->", values, values, dtype=np.float64)) / self.n_samples, TINY))
-
-    @made_once
-    def mean_length(self) -> float:
-        """Mean of the rows' sums of absolute values in double precision, more than 0."""
-        assert self.x is not None
-        values = self.x.data if isinstance(self.x, sp.csr_array) else self.x
-        return float(max(np.abs(values).sum(dtype=np.float64) / self.n_samples, TINY))
-
-    @made_once
-    def least_count(self) -> int | None:
-        """The least number of rows for a pair to get a weight that keeps the weights met affordable; None: none."""
-        assert self.x is not None
-        assert self.labels is not None
-        return least_count(weights_met(self.x, self.labels, self.n_classes))
-
-    def met_by(self, min_count: int) -> float:
-        """Return how many weights a row meets where a pair has one if `min_count` rows have it."""
-        assert self.x is not None
-        assert self.labels is not None
-        return weights_met(self.x, self.labels, self.n_classes, (min_count,))[min_count]
 
 
 def weights_met(

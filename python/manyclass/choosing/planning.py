@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.choosing import costs, figures
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.facts import Facts, Lengths, weights_met
 from manyclass.choosing.plans import full_plan, hybrid_plan, pairs_plan, points_plan, softmax_batches_plan
 from manyclass.choosing.rules import Choice, rival
 from manyclass.choosing.trials import (
@@ -194,12 +194,7 @@ LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of 
 
 def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[np.intp]:
     """Draw which fold a point is held out in, (n_samples,), each class in turn; -1 for the only point of its class."""
-    order = random.permutation(len(labels))
-    order = order[np.argsort(labels[order], kind="stable")]
-    found = np.empty(len(labels), dtype=np.intp)
-    found[order] = np.arange(len(labels)) % n_folds
-    found[np.bincount(labels)[labels] == 1] = -1
-    return found
+    return _core.folds_of(labels, random.permutation(len(labels)), n_folds)
 
 
 def cross_validated_ridge(
@@ -231,7 +226,7 @@ def cross_validated_ridge(
         return prior, tried
     n_trials = len(figures.PRIORS) * len(data)
     size = (len(labels), n_classes, plan.max_iter)
-    predicted = costs.full_cost(Facts.of(x, n_classes)) / len(figures.PRIORS)
+    predicted = costs.full_cost(Facts.sized(x, n_classes)) / len(figures.PRIORS)
     bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
     with closing(bar):
         for ridge in figures.PRIORS:
@@ -260,6 +255,7 @@ def cross_validated_ridge(
 
 def plan_points(
     choice: Choice,
+    x: Matrix,
     labels: Ids,
     weights: Doubles | None = None,
     tried_rates: TriedRates | None = None,
@@ -271,7 +267,8 @@ def plan_points(
     Parameters
     ----------
     choice : Choice
-        The choice for x, scaled where features are.
+    x : csr_array or ndarray of shape (n_samples, n_features)
+        Scaled where features are, as the choice's facts are.
     labels : ndarray of shape (n_samples,), int32
     weights : ndarray of shape (n_samples,), float64, or None
         The weights of the points, with mean 1, those of classes included.
@@ -281,8 +278,7 @@ def plan_points(
         Whether ridges may be tried.
     """
     planned, facts, own = points_plan(choice), choice.facts, choice.parameters
-    plan, params, x = _points(planned), planned.params, facts.x
-    assert x is not None
+    plan, params = _points(planned), planned.params
     data = (x, labels, facts, own["random_state"], weights)
     trials = Trials(0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan)), bool(plan.verbose))
     if choice.tries("learning_rate"):
@@ -301,7 +297,7 @@ def plan_points(
         plan, params = _points(planned), {**planned.params, "learning_rate": found.best}
         planned = replace(planned, rates=found.table)
     planned = replace(planned, plan=plan, params=params, trials=trials)
-    return with_ridge(planned, choice, labels, weights) if ridge and tries_ridges(planned, choice) else planned
+    return with_ridge(planned, choice, x, labels, weights) if ridge and tries_ridges(planned, choice) else planned
 
 
 def tries_ridges(planned: Planned, choice: Choice) -> bool:
@@ -312,11 +308,10 @@ def tries_ridges(planned: Planned, choice: Choice) -> bool:
     return costs.tries_ridges(plan, choice.facts, planned.trials.left)
 
 
-def with_ridge(planned: Planned, choice: Choice, labels: Ids, weights: Doubles | None) -> Planned:
+def with_ridge(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
     """Return the plan with the best of some ridges."""
     plan, facts = _points(planned), choice.facts
-    assert facts.x is not None
-    data = (facts.x, labels, facts, choice.parameters["random_state"], weights)
+    data = (x, labels, facts, choice.parameters["random_state"], weights)
     alpha, path = best_ridge(planned.trials, plan, *data)
     params = {**planned.params, "alpha": alpha}
     return replace(planned, plan=replace(plan, alpha=alpha), params=params, alpha_path=path)
@@ -327,15 +322,14 @@ def _points(planned: Planned) -> PointsPlan:
     return planned.plan
 
 
-def plan_full_passes(choice: Choice, labels: Ids, weights: Doubles | None = None) -> Planned:
+def plan_full_passes(choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None = None) -> Planned:
     """The plan of L-BFGS on x, which is scaled where features are; the ridge by cross-validation."""
     planned, facts = full_plan(choice), choice.facts
     assert isinstance(planned.plan, FullBatchPlan)
-    assert facts.x is not None
     if choice.timed or not choice.tries("alpha"):
         return planned
     trials, seed = Trials(figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
-    alpha, path = cross_validated_ridge(trials, planned.plan, facts.x, labels, facts.n_classes, seed, weights)
+    alpha, path = cross_validated_ridge(trials, planned.plan, x, labels, facts.n_classes, seed, weights)
     plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
 
@@ -351,13 +345,18 @@ def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> 
     assert isinstance(pairs, PairsPlan)
     if choice.timed or not choice.tries("learning_rate"):
         return planned
-    facts = replace(choice.facts, met=choice.facts.met_by(pairs.min_count))
+    facts = replace(choice.facts, met=_met(points, pairs.min_count))
     if trials is None:
         trials = Trials(costs.budget(costs.fit_cost(facts, whole)), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     plan = replace(whole, pairs=pairs) if isinstance(whole, HybridPlan) else pairs
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
     return replace(planned, plan=plan, params=params, trials=trials)
+
+
+def _met(points: Points, min_count: int) -> float:
+    """Return how many weights a row meets where a pair has one if `min_count` rows have it."""
+    return weights_met(points.x, points.labels, points.n_classes, (min_count,))[min_count]
 
 
 def plan_with_one_model(choice: Choice, points: Points) -> Planned:
@@ -368,7 +367,7 @@ def plan_with_one_model(choice: Choice, points: Points) -> Planned:
 
 
 def plan_of_winner(
-    choice: Choice, of_linear: Choice, points: Points, linear: Planned, loss_of_fit: LossOfFit
+    choice: Choice, of_linear: Choice, points: Points, x: Matrix, linear: Planned, loss_of_fit: LossOfFit
 ) -> tuple[bool, Planned]:
     """Whether the linear model is the one that trials say predicts better, and the plan of that which does.
 
@@ -382,7 +381,7 @@ def plan_of_winner(
     model, by_rule = rival(choice), choice["model"].name
 
     def ridged(linear: Planned) -> Planned:
-        return with_ridge(linear, of_linear, points.labels.ids, points.weights)
+        return with_ridge(linear, of_linear, x, points.labels.ids, points.weights)
 
     ridges = tries_ridges(linear, of_linear)
     if model is None:
@@ -391,7 +390,7 @@ def plan_of_winner(
     facts = choice.facts
     if model.name == "hybrid":
         planned = plan_pairs(other, points, linear.trials)
-        facts = replace(facts, met=facts.met_by(model.min_count))
+        facts = replace(facts, met=_met(points, model.min_count))
     else:
         planned = softmax_batches_plan(other)
     best, candidates = None, {"linear": linear, model.name: planned}
@@ -407,7 +406,7 @@ def plan_of_winner(
     return True, ridged(linear) if by_rule != "linear" and tries_ridges(linear, of_linear) else linear
 
 
-def as_linear(choice: Choice, x: Matrix) -> Choice:
-    """Return the same choice for a linear model of x, scaled or not."""
-    facts = replace(choice.facts, x=x)
+def as_linear(choice: Choice, scaled: Matrix | None) -> Choice:
+    """Return the same choice for a linear model, of rows that are scaled where there are such."""
+    facts = choice.facts if scaled is None else replace(choice.facts, measured=Lengths.of(scaled))
     return choice.changed(facts=facts, answers={"model": MODELS["linear"]()})

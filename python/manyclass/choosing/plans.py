@@ -105,9 +105,9 @@ def _pass_fields(choice: Choice, given: Given, of_solver: Given, rate: float, u_
     }
 
 
-def _take_early_stopping(given: Given) -> None:
+def take_early_stopping(given: Given) -> None:
     """Early stopping is the fit's; without it a share of held-out rows has no effect."""
-    if given.take("early_stopping"):
+    if given.take("early_stopping") and given.has("validation_fraction"):
         given.take("validation_fraction")
 
 
@@ -201,7 +201,7 @@ def _check_point_fields(
 def points_plan(choice: Choice) -> Planned:
     """Return the plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
     given, solver = Taking.of(choice), choice["solver"]
-    _take_early_stopping(given)
+    take_early_stopping(given)
     fields, of_solver = _point_fields(choice, given)
     if not of_solver.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
@@ -277,7 +277,7 @@ def _gains(local: Part, seen: float) -> tuple[float, float, float]:
 def full_plan(choice: Choice) -> Planned:
     """Return the plan of L-BFGS."""
     given, own = Taking.of(choice, "random_state"), choice["solver"].get_params()
-    _take_early_stopping(given)
+    take_early_stopping(given)
     fields = _run_fields(given)
     _refuse_dim(given)
     plan = FullBatchPlan(
@@ -311,6 +311,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     _refuse_grid(given)
     _refuse_alpha(choice, where)
     given.pass_over("alpha")
+    take_early_stopping(given)
     sampler = given.take_sampler()
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
@@ -496,6 +497,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
     _refuse_alpha(choice, f"{where}: its passes are few, and a ridge did not help it")
     given.pass_over("alpha")
+    take_early_stopping(given)
     _refuse_grid(given)
     of_solver, of_model = Taking(solver, choice, "adagrad: "), Given(model)
     hogwild = of_solver.take("parallel") == "hogwild"
@@ -508,7 +510,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
     rate = float(given.take("learning_rate"))
     plan = PairsPlan(
         loss=REDUCTIONS[reduction],
-        offset=OFFSET * choice.facts.mean_square_of_values,
+        offset=OFFSET * choice.facts.lengths.mean_square_of_values,
         rounding=ROUNDING,
         min_count=int(of_model.take("min_count")),
         prune=float(of_model.take("prune")),

@@ -254,16 +254,16 @@ def _rate(q: Question) -> float:
     relative = relative_rate(q)
     if training(q) == "utility":
         relative = figures.RATE_UTILITY_SGD_NORMAL if NORMAL_SGD.holds(q) else 1.0
-    return relative / (q.facts.mean_square + bool(q["fit_intercept"]))
+    return relative / (q.facts.lengths.mean_square + bool(q["fit_intercept"]))
 
 
 def _first_rate_of_stream(q: Question) -> float:
-    square = q.facts.median_square + bool(q["fit_intercept"])
+    square = q.facts.lengths.median_square + bool(q["fit_intercept"])
     return figures.RELATIVE_RATE_OF_STREAM / square if square > TINY else _rate(q)
 
 
 def _ridge(q: Question) -> float:
-    square = q.facts.mean_square
+    square = q.facts.lengths.mean_square
     return figures.RIDGE / q.facts.n_samples * square if square >= figures.LEAST_FOR_RIDGE else 0.0
 
 
@@ -414,7 +414,7 @@ RULES = (
     Rule(
         "learning_rate",
         PAIRS,
-        lambda q: figures.FIRST_MOVE / q.facts.mean_length,
+        lambda q: figures.FIRST_MOVE / q.facts.lengths.mean_length,
         "leave_one_out: first move of pairs",
         r"7.2 over the mean of \|x_i\|_1",
         "step size of pairs",
@@ -423,7 +423,7 @@ RULES = (
     Rule(
         "learning_rate",
         BATCHES & adagrad,
-        lambda q: figures.ADAGRAD_RATE / q.facts.mean_square_of_values**0.5,
+        lambda q: figures.ADAGRAD_RATE / q.facts.lengths.mean_square_of_values**0.5,
         "eurlex57k: see figures.py",
         r"1 over the root of the mean of \|x_i\|^2",
     ),
@@ -431,7 +431,7 @@ RULES = (
     Rule(
         "learning_rate",
         BATCHES,
-        lambda q: 1 / (q.facts.mean_square_of_values + bool(q["fit_intercept"])),
+        lambda q: 1 / (q.facts.lengths.mean_square_of_values + bool(q["fit_intercept"])),
         says=f"1 {OVER_SQUARE}",
     ),
     Rule("learning_rate", ADAPTIVE, Figure("ADAPTIVE_RATE"), "Ruiz et al. 2018, section 4"),

@@ -24,17 +24,17 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.checks import made_once
 from manyclass.choosing import costs, figures
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.facts import Facts, Lengths
 from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
 from manyclass.training.core_training import Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.pairs import OFFSET, fit_pairs
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import AnyPlan, PairsPlan, PointsPlan, Schedule
+from manyclass.training.plan import AnyPlan, Labels, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start
-from manyclass.training.state import Points, Told
+from manyclass.training.state import Features, Points, Told
 from manyclass.training.validation import fork, held_out
 from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -180,16 +180,9 @@ def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> ND
     Where these are few, for classes so large that fewer than LEAST_CLASSES make up the rows, that would be another
     problem than that of all classes: then the rows are random ones of all classes.
     """
-    counts = np.bincount(labels)
-    order = random.permutation(len(counts))
-    n_drawn = 1 + int(np.searchsorted(np.cumsum(counts[order]), n_rows))
-    if n_drawn >= len(counts):
-        return np.arange(len(labels))
-    if n_drawn < figures.LEAST_CLASSES:
-        return np.sort(random.permutation(len(labels))[:n_rows])
-    drawn = np.zeros(len(counts), dtype=bool)
-    drawn[order[:n_drawn]] = True
-    return np.flatnonzero(drawn[labels])
+    order = random.permutation(int(labels.max()) + 1)
+    rows = _core.rows_of_whole_classes(labels, order, n_rows, figures.LEAST_CLASSES)
+    return np.sort(random.permutation(len(labels))[:n_rows]) if rows is None else rows
 
 
 @dataclass(frozen=True)
@@ -211,6 +204,12 @@ class Sample:
     def n_classes(self) -> int:
         """How many they are."""
         return len(self.classes)
+
+    def points(self, classes: NDArray[Any]) -> Points:
+        """Return the rows to train on as the points of a fit, their classes being called by these names."""
+        n_rows, n_features = self.x.shape
+        given = (self.x, Labels.single(self.labels), classes, Features(n_features, None))
+        return Points(*given, weights=self.weights, n_given=n_rows)
 
     @classmethod
     def of(
@@ -377,7 +376,7 @@ def best_ridge(
     tried: dict[float, float] = {}
     if sample is None:
         return plan.alpha, tried
-    unit = Facts.of(x, facts.n_classes).mean_square
+    unit = Lengths.of(x).mean_square
     cost, size = sample.cost(plan, facts), (len(sample.labels), sample.n_classes, plan.max_iter)
     for number, ridge in enumerate(figures.RIDGES, 1):
         trial = replace(plan, alpha=ridge * unit)
@@ -501,24 +500,10 @@ def walk(
     goes_on : callable
         Asked before each but the first; False ends the walk.
     """
-    tried: dict[int, float] = {}
-    for exponent in first:
-        if tried and not goes_on():
-            return tried
-        tried[exponent] = loss(exponent)
-    while True:
-        best = min(tried, key=lambda exponent: tried[exponent])
-        low, high = min(tried), max(tried)
-        # Where all diverged it is a smaller one that is wanted.
-        if best == low or not math.isfinite(tried[best]):
-            further = low - 1
-        elif best == high:
-            further = high + 1
-        else:
-            return tried
-        if not furthest[0] <= further <= furthest[1] or not goes_on():
-            return tried
-        tried[further] = loss(further)
+    steps = _core.StepWalk([*first], *furthest)
+    while (exponent := steps.next()) is not None and (not steps.losses or goes_on()):
+        steps.tell(loss(exponent))
+    return dict(zip(steps.exponents, steps.losses, strict=True))
 
 
 def quietly(train: Callable[[], T]) -> T:

@@ -19,19 +19,19 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, set_named
-from manyclass.classifiers.approximate_index import ApproximateAnswers
 from manyclass.classifiers.data import Caller, rows_of, some_rows
-from manyclass.classifiers.exclusion import Best, Exclude, best_but, excluded, labels_at, seen_in
+from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.labels import Unseen, as_labels, find_positions, labels_given, positions_of, seen_positions
+from manyclass.search.class_index import ApproximateAnswers
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
-from manyclass.weights.arrays import BLOCK_NUMBERS, Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import BLOCK_NUMBERS, Best, Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
 

@@ -1,51 +1,415 @@
-"""What every classifier shares: one fitted state, and trainings that replace it."""
+"""What every classifier shares: its planner, one fitted state, and trainings that replace it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
+from manyclass.checks import check_flag, check_number, checked_random, n_threads_from
+from manyclass.choosing.choice import is_open
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
 from manyclass.classifiers.answers import Answers
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.data import ClassText, Encoder, encoded, encoded_with_classes, points_of
-from manyclass.classifiers.ensemble import fit_runs, parameters_of_fit
+from manyclass.classifiers.data import (
+    Caller,
+    ClassText,
+    Encoder,
+    Known,
+    encoded,
+    encoded_with_classes,
+    evaluated_rows,
+    going_on,
+    points_of,
+)
+from manyclass.classifiers.ensemble import FRACTION, check_composed, fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
-from manyclass.classifiers.partial_fit import check_can_go_on, checked_call
-from manyclass.classifiers.planner import Asked, Planner
-from manyclass.classifiers.several_labels import LabelAnswers
+from manyclass.classifiers.partial_fit import (
+    check_can_go_on,
+    check_columns,
+    check_features,
+    check_same_kind,
+    check_warm,
+    checked_call,
+    known_classes,
+)
+from manyclass.classifiers.several_labels import LEAST_ROWS, LabelAnswers, best_threshold
 from manyclass.classifiers.streams import (
     FOR_ARRAYS,
     FOR_STREAMS,
     Part,
     Parts,
-    is_stream,
+    encoded_stream,
+    is_part,
     refuse,
     train_once,
     within_memory,
 )
+from manyclass.datasets.stream import Stream
+from manyclass.labels import find_positions
 from manyclass.parts import Parameters
+from manyclass.training.blend import mean_log_loss
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
-from manyclass.training.growth import NewFeatures
+from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.incremental import Call
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
+from manyclass.training.start import Start
 from manyclass.training.state import Points, Starts, State
-from manyclass.training.weighting import ClassWeight
-from manyclass.weights.arrays import Data
+from manyclass.training.train import First, train
+from manyclass.training.validation import fork, held_out
+from manyclass.training.weighting import ClassWeight, check_class_weight, taken
+from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.tensor_file import PathLike
+
+# Passes over the rows of a call, of weights on pairs: of 1, 2, 4 and 8, 2 had the least log-loss on bibtex and
+# esco-titles by 1, 10 and 100 calls of a stream, and .01 more than 1 on 20news by 100 calls, but less by 1 and 10.
+# After a fit of seven tenths of the rows, the others in 1, 10 and 60 calls, 2 end below 1 on three sets of four, and
+# .01 above it on bibtex (bench/figures/streams.md).
+PASSES_OF_PAIRS = 2
+# A stream of weights on pairs that began without `fit` is fitted anew to all of its rows, up to MOST_KEPT, whenever
+# there are GROWTH times as many as before, and at least FEWEST_TO_FIT. All fits together take as long as three of the
+# last one; by 1.15, eight of them, losses are within .016 nats on three sets (bench/figures/streams.md). A fit ends
+# with small steps: where more rows come than are kept, the stream is made of those kept without it, and goes on. A fit
+# to fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9 is
+# best, and the loss .24 nats higher. A first fit takes the place of the stream only where it has predicted the rows of
+# a call better.
+MOST_KEPT, FEWEST_TO_FIT, GROWTH = 20_000, 2000, 1.5
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """What a call trains with: a plan, and the points as it sees them, scaled where there is a scaling."""
+
+    planned: Planned
+    points: Points
+    scaling: FeatureScaling | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a `fit` was given beside its data, and how its trials fit again.
+
+    Attributes
+    ----------
+    candidates : array-like of shape (n_samples, n_candidates), or None
+        Labels for heads, of a SoftmaxClassifier.
+    start : Start or None
+        First weights, of a linear model of one label a row.
+    tried_rates, loss_of_fit : callable or None
+        Fits of their own, for learning_rate="grid" and for the choice of a model.
+    evaluated : pair of matrix and Labels, or None
+        The rows that early stopping looks at.
+    """
+
+    candidates: ArrayLike | None = None
+    start: Start | None = None
+    tried_rates: TriedRates | None = None
+    loss_of_fit: LossOfFit | None = None
+    evaluated: tuple[Matrix, Labels] | None = None
+
+
+@dataclass(frozen=True)
+class Planner(ABC):
+    """The choices of a class of estimators, by parameters and data; it holds no model.
+
+    Attributes
+    ----------
+    parameters : Parameters
+    caller : Caller
+        For checks of data.
+    several : bool
+        Whether rows may have several labels.
+    trains_log_odds : bool
+        Whether e^z is a probability but for its normaliser.
+    """
+
+    parameters: Parameters
+    caller: Caller
+
+    several: ClassVar[bool] = False
+    trains_log_odds: ClassVar[bool] = True
+
+    @abstractmethod
+    def check(self) -> Any:
+        """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
+
+    def check_shared(self) -> None:
+        """Check the parameters that all classes have; raises ValueError or TypeError."""
+        own = self.parameters
+        for name in ("warm_start", "fit_intercept"):
+            check_flag(name, own[name])
+        check_composed(own)
+        check_class_weight(own["class_weight"])
+        if "early_stopping" in own:
+            check_flag("early_stopping", own["early_stopping"])
+            fraction = own.get("validation_fraction", FRACTION)
+            check_number("validation_fraction", fraction, low=0, open_low=True, high=0.99)
+            check_number("n_iter_no_change", own["n_iter_no_change"], low=1, integer=True)
+        _check_loop_numbers(own)
+
+    @abstractmethod
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+        """Make one run of a fit, whose seed, number of models and calibration are those of the parameters.
+
+        Parameters
+        ----------
+        points, watch : Points and Watch
+        given : Asked
+        state : State or None
+            What it begins at.
+        """
+
+    @abstractmethod
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
+        """Return what a call trains with."""
+
+    def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
+        """Return how many passes over its rows a call makes, in a stream that began without `fit` or after one."""
+        return PASSES_OF_PAIRS if isinstance(plan, PairsPlan | HybridPlan) else 1
+
+    def changed(self, **values: Any) -> Planner:
+        """Return it with other parameters."""
+        return replace(self, parameters=self.parameters.changed(**values))
+
+    def go_on(
+        self,
+        state: State | None,
+        data: tuple[Any, Any, ArrayLike | None],
+        call: Call,
+        *,
+        classes: ArrayLike | None = None,
+        new_features: NewFeatures = "error",
+        hashing: FeatureHash | None = None,
+        vectorizer: Encoder | None = None,
+    ) -> State:
+        """Return the state after a call of `partial_fit`, or on a part of a stream that `fit` goes through.
+
+        Parameters
+        ----------
+        state : State or None
+            What it goes on from.
+        data : tuple
+            X, y and sample_weight.
+        call : Call
+        classes, new_features : what `partial_fit` was given
+        hashing : FeatureHash or None
+            Of the features of a stream that begins.
+        vectorizer : Encoder or None
+            What makes rows of the texts of a stream that `fit` begins; None: `TextVectorizer()`. Its terms are those of
+            the first part.
+        """
+        own = self.parameters
+        self.check()
+        if state is not None:
+            state.weights.refuse_compressed("partial_fit")
+        check_can_go_on(own)
+        if state is None and call.of_fit is not None:
+            (X, y, sample_weight), encoder = encoded(data, vectorizer, None)
+        else:
+            (X, y, sample_weight), encoder = going_on(data, None if state is None else state.encoder)
+        if state is not None:
+            if self.several:
+                check_same_kind(state, y)
+            grows = encoder is not None and encoder is not state.encoder
+            state = widened(state, X, "grow" if grows else new_features, self.caller.name)
+        known = Known(known_classes(state, classes), state, hashing)
+        points = points_of(
+            self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known, encoder=encoder
+        )
+        check_columns(points, classes)
+        if state is not None and state.calls and state.history.n_fit > 0 and not self._kept(state, points, call):
+            state = widened(self._streamed(state, call), X, "grow", self.caller.name)
+        found = self.plan_call(state, points, call)
+        calls = self._kept(state, points, call) if self.keeps_rows(found.planned.plan) else ()
+        if _is_time_to_fit(calls):
+            every = (Points.joined(calls),)
+            if state is None or state.history.n_fit > 0 or self._fits_better(state, calls):
+                return replace(self._fitted(every[0]), encoder=encoder, calls=every)
+            calls = every
+        if call.open_passes:
+            begun = state is not None and state.history.n_fit > 0
+            call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=begun))
+        after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        if state is None:
+            after = after.told_by(found.planned.told)
+        return replace(self.labelled(after, points, state), encoder=encoder, calls=calls)
+
+    def keeps_rows(self, plan: AnyPlan) -> bool:
+        """Return whether the rows of a stream that began without `fit` are kept, for fits to them."""
+        return isinstance(plan, PairsPlan | HybridPlan)
+
+    def _kept(self, state: State | None, points: Points, call: Call) -> tuple[Points, ...]:
+        """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
+        before = () if state is None else state.calls
+        unknown = state is not None and state.history.n_points > 0 and not before
+        most = MOST_KEPT if call.n_kept is None else call.n_kept
+        if unknown or not call.is_open or sum(len(one.labels) for one in (*before, points)) > most:
+            return ()
+        return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
+
+    def _streamed(self, state: State, call: Call) -> State:
+        """Return the stream without fits of the rows kept, whose steps leave room for more than can be kept."""
+        points = Points.joined(state.calls)
+        found = self.plan_call(None, points, call)
+        call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
+        after = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        return replace(self.labelled(after.told_by(found.planned.told), points), encoder=state.encoder)
+
+    def _fits_better(self, state: State, calls: tuple[Points, ...]) -> bool:
+        """Whether a fit to all calls but the last predicts that one better than a stream that never was fitted."""
+        last = calls[-1]
+        ids = find_positions(last.classes, state.classes, "y")[last.labels.ids]  # -1: a class that is new
+        rows = np.flatnonzero(np.minimum.reduceat(ids, last.labels.indptr[:-1]) >= 0)
+        if not len(rows):
+            return False
+        x, labels, r = last.x[rows], Labels(last.labels.indptr, ids).of(rows), taken(last.weights, rows)
+        n_threads = n_threads_from(self.parameters["n_jobs"])
+        before, fitted = (
+            mean_log_loss(weights, x[:, : weights.n_features], labels, n_threads, r)
+            for weights in (state.weights, self._fitted(Points.joined(calls[:-1])).weights)
+        )
+        return fitted < before
+
+    def _fitted(self, points: Points) -> State:
+        """Return a fit to points."""
+        own = self.parameters.changed(verbose=0)
+
+        def run(parameters: Parameters, some: Points, watch: Watch) -> State:
+            return replace(self, parameters=parameters).run(some, watch, Asked(), None)
+
+        return self.labelled(*fit_runs(own, points.as_of_fit, Watch(may_retry=True), run))
+
+    def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
+        """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
+        check_warm(state, points, self.parameters)
+        if self.parameters.get("early_stopping", False):
+            raise ValueError(
+                "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
+                "holds no rows out: set it or warm_start to False"
+            )
+        call = Call(whole=True)
+        found = self.plan_call(state, points, call)
+        return train(state, found.points, found.planned.plan, watch, call=call, scaling=found.scaling)
+
+    def labelled(self, state: State, points: Points, before: State | None = None) -> State:
+        """Return a state with the number of labels that it predicts, and their threshold.
+
+        Parameters
+        ----------
+        state : State
+        points : Points
+            The points that the state was trained on.
+        before : State or None
+            What a call went on from.
+        """
+        if not self.several:
+            return state
+        goes_on = before is not None or state.history.n_fit == 0
+        if goes_on:  # the counts are of all calls
+            n_labels = float(state.counts.sum()) / state.history.n_counting
+        else:
+            n_labels = float(np.average(np.diff(points.labels.indptr), weights=points.weights))
+        state = replace(state, n_labels=max(1, round(n_labels)), threshold=None)
+        if before is not None and len(points.labels) < LEAST_ROWS:  # too few rows to find another
+            return replace(state, threshold=before.threshold)
+        if not points.several:
+            return state
+        n_threads = n_threads_from(self.parameters["n_jobs"])
+        return replace(state, threshold=best_threshold(state, points, n_threads, log_odds=self.trains_log_odds))
+
+
+def _is_time_to_fit(calls: tuple[Points, ...]) -> bool:
+    """Whether the rows of a stream are many beside those of the last fit, or of the last time that one was tried."""
+    n_rows = sum(len(one.labels) for one in calls)
+    return len(calls) > 0 and n_rows >= FEWEST_TO_FIT and (len(calls) == 1 or n_rows >= GROWTH * len(calls[0].labels))
+
+
+def _check_loop_numbers(parameters: Parameters) -> None:
+    """Check the numbers among the parameters of an estimator with a training loop."""
+    numbers = {"n_negatives": 1, "max_iter": 1}
+    for name, low in numbers.items():
+        parameters.check_open(name, low=low, integer=True)
+    parameters.check_open("learning_rate", "grid", low=0, open_low=True)
+    if "alpha" in parameters:
+        parameters.check_open("alpha", low=0)
+    if "dim" in parameters:
+        parameters.check_open("dim", low=1, high=1 << 20, integer=True)
+    n_threads_from(parameters["n_jobs"])
+    checked_random(parameters["random_state"])
+    if not isinstance(parameters["verbose"], bool | np.bool_):
+        check_number("verbose", parameters["verbose"])
+
+
+def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
+    """Return what early stopping looks at: rows of its own, or a share of the points, drawn here."""
+    patience = parameters["n_iter_no_change"]
+    if asked.evaluated is not None:
+        return First(evaluated=asked.evaluated, n_iter_no_change=patience)
+    if not parameters["early_stopping"]:
+        return First()
+    random = fork(parameters["random_state"])
+    held = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random)
+    held[len(held) - points.n_texts :] = False
+    return First(held=held, n_iter_no_change=patience)
+
+
+def facts_of(points: Points) -> Facts:
+    """Return what choices depend on, of the points of a training."""
+    return Facts.of(points.x, points.n_classes, points.labels, several=points.several)
+
+
+def resolved(parameters: Parameters, state: State) -> Parameters:
+    """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
+    found, told = state.told.params, {}
+    if (n_models := found.get("n_models", 1)) > 1:  # their mean is one model, with the columns of all
+        found = {**found, "n_models": 1, "dim": n_models * found.get("dim", parameters["dim"])}
+        parameters = parameters.changed(dim="auto")
+    for name, value in found.items():
+        given = parameters[name]
+        if is_open(given) or given == getattr(value, "name", ""):
+            told[name] = value
+        elif getattr(given, "name", None) == getattr(value, "name", ""):  # a part of its own numbers, some left open
+            own, set_by_hand = value.get_params(), given.get_params()
+            told[name] = clone(given).set_params(**{key: own[key] for key in own if is_open(set_by_hand[key])})
+    return parameters.changed(**told)
+
+
+def warm_start_of(state: State, points: Points) -> Start:
+    """Return the weights of a linear model of one label a row for the classes of a fit; a ValueError for others."""
+    if points.several or not state.weights.is_linear:
+        raise ValueError("warm_start is True and y has several labels a row; the last fit had one: set it to False")
+    check_features(state, points)
+    return Start.from_model(state.weights, find_positions(points.classes, state.classes, "y"))
+
 
 Hashing = FeatureHash | None
 
 
 # What looks on while `fit` makes its passes, as it was given: callback, max_seconds, checkpoint, every and resume.
 Looks = tuple[Callback | None, float | None, PathLike | None, str | int, bool]
+
+
+def is_stream(X: Any, y: Any) -> bool:
+    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
+    if isinstance(X, Stream) and y is not None:
+        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
+    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
+        return False
+    if isinstance(X, Sequence):
+        return len(X) > 0 and isinstance(X[0], tuple) and is_part(X[0])
+    return isinstance(X, Iterable)
 
 
 class LinearClassifier(Answers):
@@ -95,16 +459,18 @@ class LinearClassifier(Answers):
             refuse("for texts at once, and not for a stream", class_text=class_text)
             check_can_go_on(planner.parameters)
 
+            X, encoder = encoded_stream(X, vectorizer)
+            vectorizer = None if encoder is not None else vectorizer
+            classes = classes if classes is not None or encoder is None else X.label_names
+
             def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
                 changed = replace(planner, parameters=own)
                 return changed.go_on(before, part, call, classes=classes, hashing=hashing, vectorizer=vectorizer)
 
             with self._turn():
-                return self._taken(
-                    fit_stream(
-                        planner.parameters, go_on, X, classes, max_memory, Watch.of(None, max_seconds).max_seconds
-                    )
-                )
+                seconds = Watch.of(None, max_seconds).max_seconds
+                state = fit_stream(planner.parameters, go_on, X, classes, max_memory, seconds)
+                return self._taken(state if encoder is None else replace(state, encoder=encoder))
         refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
         n_texts = 0
         if class_text is not None:
@@ -184,14 +550,40 @@ class LinearClassifier(Answers):
             return self
         refuse(FOR_ARRAYS, sample_weight=sample_weight)
         planner.check()
-        bounded = within_memory(planner.parameters, self.__dict__.get("_state"), X, classes, max_memory)
+        state: State | None = self.__dict__.get("_state")
+        if isinstance(X, Stream) and X.n_features is None and state is not None and state.encoder is not None:
+            X = X.encoded(state.encoder)
+        bounded = within_memory(planner.parameters, state, X, classes, max_memory)
         quiet = partial(step, planner=planner.changed(verbose=0), hashing=bounded.hashing)  # no bar for each part
         train_once(bounded, quiet, shown=planner.parameters["verbose"] > 0)
         return self
 
 
 class LabelClassifier(LabelAnswers, LinearClassifier):
-    """A classifier that also takes an indicator matrix of labels, and may have embeddings or a search."""
+    """A classifier that also takes an indicator matrix of labels, may have embeddings or a search, and stop early."""
+
+    early_stopping: bool
+
+    @property
+    def validation_curve_(self) -> Doubles:
+        """The loss of held-out rows after each pass with early_stopping: log-loss in nats, or the margin loss."""
+        return self._fitted.told.validation_curve
+
+    @property
+    def best_iter_(self) -> int:
+        """The number of the pass, from 1, whose weights were kept."""
+        return self._fitted.told.best_iter
+
+    def _check_eval_set(self, eval_set: Any, checkpoint: PathLike | None) -> None:
+        """Raise ValueError for rows of `fit(eval_set=...)` that can have no effect."""
+        if eval_set is not None and not self.early_stopping:
+            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
+        if eval_set is not None and checkpoint is not None:
+            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+
+    def _rows_to_stop_by(self, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Labels] | None:
+        """Return the rows of `fit(eval_set=...)`, checked."""
+        return None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
 
 
 def planner_of(model: LinearClassifier) -> Planner:

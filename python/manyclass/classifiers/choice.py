@@ -100,7 +100,7 @@ class ChoiceClassifier(ChoiceAnswers):
     draw_errors_ : ndarray of shape (n_coefficients,), float64
         Standard errors that drawn alternatives leave in coef_ beside, those of weights that rows get from their own
         log-normalisers included; 0 with "lbfgs".
-    loss_curve_ : ndarray of shape (n_iter_,), float64, mean log-loss with the ridge
+    loss_curve_ : ndarray of shape (n_iter,), float64, mean log-loss with the ridge
     n_iter_ : int
     converged_ : bool
     log_likelihood_ : float, of the training data in nats

@@ -94,7 +94,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
 
     @property
     def loss_curve_(self) -> Doubles:
-        """Mean log-loss with the ridge by iteration or pass, (n_iter_,), float64."""
+        """Mean log-loss with the ridge by iteration or pass, (n_iter,), float64."""
         return self._fitted.fit.losses
 
     @property

@@ -40,9 +40,9 @@ from sklearn.base import clone
 from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.files import file_bytes
 from manyclass.training.state import State
+from manyclass.weights.arrays import DTYPES, Dtype
 from manyclass.weights.compression import bytes_of, coded, coded_bytes, most_kept, n_droppable
 from manyclass.weights.files import weight_tensors
-from manyclass.weights.storage import DTYPES, Dtype
 from manyclass.weights.weights import Weights
 
 Fitted = TypeVar("Fitted")

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
-from manyclass.checks import as_they_are, canonical_csr, outer_level, validated_data
-from manyclass.datasets.text import TextVectorizer, is_texts
+from manyclass.checks import as_they_are, canonical_csr, is_texts, outer_level, validated_data
+from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import (
     BINARIZER,
     as_labels,
@@ -37,7 +37,7 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
-from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
+from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -444,8 +444,8 @@ def scaled_for_call(
     return replace(points, x=x if scaling is None else scaling.apply(x)), scaling
 
 
-def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Ids]:
-    """Check rows that early stopping looks at, as training sees them, and the positions of their labels.
+def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Labels]:
+    """Check rows that early stopping looks at, and return them as training sees them.
 
     Raises
     ------
@@ -463,7 +463,15 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
     x = as_matrix(validated_data(caller.noted(points.features), as_rows(as_numbers(X, encoder)), **rules))
     if isinstance(x, sp.csr_array) != isinstance(points.x, sp.csr_array):
         x = np.ascontiguousarray(x.toarray()) if isinstance(x, sp.csr_array) else sp.csr_array(x)
-    return x, positions_of(labels_given(y, x.shape[0]), points.classes, "y of eval_set")
+    if not points.several:
+        return x, Labels.single(positions_of(labels_given(y, x.shape[0]), points.classes, "y of eval_set"))
+    lists = indicator_lists(by_name(y, points.classes)[0] if hasattr(y, "columns") else y, x.shape[0])
+    if lists.shape[1] != points.n_classes:
+        raise ValueError(f"y of eval_set has {lists.shape[1]} columns; that of the fit has {points.n_classes}")
+    rows = np.flatnonzero(np.diff(lists.indptr) > 0)
+    if not len(rows):
+        raise ValueError("y of eval_set has no label in any row")
+    return some_rows(x, rows), Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32)).of(rows)
 
 
 # Indicator matrices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_number, n_threads_from
+from manyclass.checks import check_number, n_threads_from, outer_level
 from manyclass.choosing import figures
 from manyclass.parts import Parameters, part_name
 from manyclass.training.calibration import Calibration, calibrated, check_calibration, n_held_out, rows_to_hold_out
@@ -22,7 +23,7 @@ from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
 from manyclass.weights.arrays import Doubles
 
-FRACTION = 0.1  # of the rows, which calibration holds out, of estimators without validation_fraction
+FRACTION = 0.1  # of the rows, which calibration and early stopping hold out, of estimators without validation_fraction
 # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
 # rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
 # the first fit, which is as good for the second one (bench/decisions.md).
@@ -144,6 +145,12 @@ def _with_texts(parameters: Parameters, points: Points, watch: Watch, run: Run, 
     """Fit to rows and to texts of classes, the last of the points; see `help(manyclass.training.class_texts)`."""
     texts, n_threads = ClassTexts.of(points), n_threads_from(parameters["n_jobs"])
     rows = points.some(np.arange(len(points.labels) - points.n_texts))
+    if not texts.share_features(rows):
+        own = replace(points.some(np.flatnonzero(texts.of_unseen(points))), n_texts=0)
+        state, own = fit_runs(parameters, own, watch, run, noise=noise)
+        told = "no text of class_text has a feature that a row has, so that texts tell nothing of rows"
+        warnings.warn(f"{told}: the model is as without them", UserWarning, stacklevel=outer_level())
+        return state.with_told(rules={**state.told.rules, "class_text": told}), own
     n_rows, calibrates = len(rows.labels), parameters["calibration"] is not None
     n_held = n_held_out(n_rows, points.n_classes, parameters.get("validation_fraction", FRACTION))
     if not calibrates:  # so few that the model need not be fitted again, if they are enough for three numbers
@@ -151,7 +158,7 @@ def _with_texts(parameters: Parameters, points: Points, watch: Watch, run: Run, 
     held = rows_to_hold_out(rows.labels, n_held, fork(parameters["random_state"]))
     again, some = bool(held.mean() > MOST_WITHOUT), rows.some(np.flatnonzero(held))
     ways = [np.ones(len(points.labels), dtype=bool), texts.of_unseen(points)]
-    if ways[1].all() or not texts.share_features(rows):
+    if ways[1].all():
         ways = ways[1:]
     runs = _Runs(parameters, watch, run, len(ways) + again)
     best: tuple[ClassScales, State, NDArray[np.bool_]] | None = None
@@ -250,7 +257,7 @@ class _Runs:
     def _run(self, number: int, chosen: Mapping[str, Any], points: Points, n_models: int) -> State:
         seed = self._others[number - 1] if number else self._parameters["random_state"]
         own = self._parameters.changed(**{**chosen, "n_models": 1, "calibration": None, "random_state": seed})
-        if not own.get("early_stopping", True):
+        if "validation_fraction" in own and not own["early_stopping"]:
             own = own.changed(validation_fraction=FRACTION)  # it is that of calibration, and has no effect on a run
         passed = time.perf_counter() - self._begin
         seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._left)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import joined
 from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, joined_labels
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | Literal["seen"] | None
 Pattern = tuple[NDArray[np.int64], Ids]  # row pointers, and the sorted positions of each row
-# Rows and a number of classes to the positions, values and standard errors of the best ones.
-Best = Callable[[Matrix, int], tuple[Ids, Floats, Doubles]]
 
 BLOCK_CELLS = 1 << 20  # classes found at a time: 20 MB with what is made of them
 

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.classifiers.version_1 import parameters_today
-from manyclass.datasets import SequenceEncoder, TextVectorizer
+from manyclass.datasets.sequences import SequenceEncoder
+from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import WIDEST, sorted_classes
 from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares

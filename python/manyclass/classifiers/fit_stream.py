@@ -36,12 +36,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.checks import outer_level, seed_from
 from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
-from manyclass.datasets import Stream
+from manyclass.datasets.stream import Stream
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
-from manyclass.training.incremental import Call, Kept, KeptRows
+from manyclass.training.incremental import Call, KeptRows
 from manyclass.training.progress import progress_bar
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
@@ -82,7 +83,7 @@ def fit_stream(
     bounded = within_memory(parameters, None, X, classes, max_memory, copies=3 if averages else 2)
     kept = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
-        kept = Kept(rows_of_stream(X), of_utility=parameters.get("noise", "gumbel") != "gumbel")
+        kept = _core.CarriedRows(rows_of_stream(X), 1 + (parameters.get("noise", "gumbel") != "gumbel"))
     return _Fit(parameters, go_on, bounded, kept).run(max_seconds)
 
 
@@ -124,11 +125,11 @@ class _Fit:
     go_on : callable
     bounded : Bounded
         The stream.
-    kept : Kept or None
+    kept : _core.CarriedRows or None
         What rows carry from pass to pass.
     """
 
-    def __init__(self, parameters: Parameters, go_on: GoOn, bounded: Bounded, kept: Kept | None) -> None:
+    def __init__(self, parameters: Parameters, go_on: GoOn, bounded: Bounded, kept: _core.CarriedRows | None) -> None:
         self._parameters, self._go_on, self._bounded, self._kept = parameters, go_on, bounded, kept
         self._state: State | None = None
         self._mean: Weights | None = None

@@ -12,14 +12,13 @@ from sklearn.utils.metaestimators import available_if
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import batches_plan, planned, told_batches
+from manyclass.choosing.plans import batches_plan, planned, take_early_stopping, told_batches
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import stated
-from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.base import Asked, LabelClassifier, PlannedCall, Planner, facts_of, first_of, resolved
 from manyclass.classifiers.data import Encoder
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of, resolved
 from manyclass.classifiers.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.models import MODELS
@@ -73,7 +72,8 @@ class MarginPlanner(Planner):
         if state is not None:
             return self.go_on_warm(state, points, watch)
         planned = self.plan(facts_of(points))
-        return train(None, points, planned.plan, watch).told_by(planned.told)
+        first = first_of(self.parameters, points, given)
+        return train(None, points, planned.plan, watch, first=first).told_by(planned.told)
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""
@@ -88,6 +88,7 @@ class MarginPlanner(Planner):
         """Return the plan, and what parameters left open became in it."""
         own, choice = self.parameters, Choice(self.parameters, self.check(), facts)
         given = Taking.of(choice, "loss")
+        take_early_stopping(given)
         smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
         embeds = choice["model"].name == "embedding"
         if choice["solver"].name == "implicit" and (own["loss"] != "margin" or embeds):
@@ -142,6 +143,10 @@ class MarginClassifier(LabelClassifier):
         > 0, half for embeddings. "auto": 1 / root mean square of rows' lengths ("adagrad") or 1 / mean square.
     max_iter : int, default=10
         Passes over the data.
+    early_stopping : bool, default=False
+        Stop when the loss of held-out rows, a tenth, or of `fit(eval_set=...)` stops falling, and keep the best pass.
+    n_iter_no_change : int, default=5
+        Passes without a lower held-out loss after which early_stopping stops.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes; see `SoftmaxClassifier`.
     fit_intercept : bool, default=True
@@ -165,6 +170,7 @@ class MarginClassifier(LabelClassifier):
     coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
     resolved_params_ : dict, what parameters left open became
+    validation_curve_, best_iter_ : ndarray of the loss of held-out rows by pass; int, the pass (from 1) that was kept
     calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features
 
     Notes
@@ -195,6 +201,8 @@ class MarginClassifier(LabelClassifier):
         dim: int | Literal["auto"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 10,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 5,
         class_weight: ClassWeight = None,
         fit_intercept: bool = True,
         n_jobs: int | None = None,
@@ -213,6 +221,8 @@ class MarginClassifier(LabelClassifier):
         self.dim = dim
         self.learning_rate = learning_rate
         self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.n_jobs = n_jobs
@@ -230,6 +240,7 @@ class MarginClassifier(LabelClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         vectorizer: Encoder | None = None,
+        eval_set: tuple[Any, ArrayLike] | None = None,
         classes: ArrayLike | None = None,
         max_memory: int | str | None = None,
         callback: Callback | None = None,
@@ -248,6 +259,7 @@ class MarginClassifier(LabelClassifier):
         y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
+        eval_set : (X, y), rows on which early_stopping measures the loss, not on a tenth of X, default=None
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
@@ -258,9 +270,10 @@ class MarginClassifier(LabelClassifier):
             The estimator itself.
         """
         looks = (callback, max_seconds, checkpoint, every, resume)
+        self._check_eval_set(eval_set, checkpoint)
         return self._fit(
             (X, y, sample_weight),
-            lambda *_: Asked(),
+            lambda points, encoder: Asked(evaluated=self._rows_to_stop_by(points, encoder, eval_set)),
             looks,
             classes=classes,
             max_memory=max_memory,

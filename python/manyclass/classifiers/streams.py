@@ -5,7 +5,8 @@ text or mapping; or a list or tuple whose first item is a tuple that begins with
 the parts, are (X, y) or (X, y, sample_weight). Every other X is array-like and needs y.
 
 X of a part may be texts, a list of str: `fit` learns the terms of its vectorizer from the first part, so that terms
-which only later parts have are left out; with TextVectorizer(n_hash=...) there are none to learn but their weights.
+which only later parts have are left out; with TextVectorizer(n_hash=...) there are none to learn but their weights. Of
+files of texts, `Stream(path, format="text")`, it learns the terms of all parts, in a pass of its own.
 
 `partial_fit` makes with each part what it makes of arrays, `n_passes` passes over the part: bit for bit the loop
 
@@ -31,13 +32,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 
 from manyclass import _core
+from manyclass.checks import is_texts
 from manyclass.choosing import figures
+from manyclass.classifiers.data import Encoder
 from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
-from manyclass.datasets import Stream
 from manyclass.datasets.csr import is_sparse
-from manyclass.datasets.text import is_texts
+from manyclass.datasets.stream import Stream
+from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted
@@ -55,18 +59,8 @@ PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
 
 
-def is_stream(X: Any, y: Any) -> bool:
-    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
-    if isinstance(X, Stream) and y is not None:
-        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
-    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
-        return False
-    if isinstance(X, Sequence):
-        return len(X) > 0 and isinstance(X[0], tuple) and _is_part(X[0])
-    return isinstance(X, Iterable)
-
-
-def _is_part(item: Any) -> bool:
+def is_part(item: Any) -> bool:
+    """Whether an item of X is a part of a stream: rows and their labels, and weights or not."""
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         return False
     X = item[0]
@@ -82,6 +76,20 @@ def refuse(which: str, **given: Any) -> None:
     for name, value in given.items():
         if value is not None:
             raise ValueError(f"{name} is given, which is {which}")
+
+
+def encoded_stream(X: Any, vectorizer: Encoder | None) -> tuple[Any, Encoder | None]:
+    """Return what `fit` sees of a stream of texts, and the vectorizer, which has learnt the terms of all of them.
+
+    Other streams are as they were, with no vectorizer.
+    """
+    if not isinstance(X, Stream) or X.n_features is not None:
+        return X, None
+    if not isinstance(vectorizer, TextVectorizer | None):
+        raise ValueError(f"X is a stream of texts; vectorizer is {vectorizer!r}, and must be a TextVectorizer")
+    made = TextVectorizer() if vectorizer is None else clone(vectorizer)
+    made.fit_parts(texts for texts, _ in X.read())
+    return X.encoded(made), made
 
 
 # Parts
@@ -103,7 +111,7 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Part, NDArray[np.in
             numbers: NDArray[np.int64] | None = None
             if isinstance(X, Stream):
                 *given, numbers = given
-            if not _is_part(given):
+            if not is_part(given):
                 raise TypeError(
                     f"part {place} of X is {_shortly(given)}; it must be (X, y) or (X, y, sample_weight), X a matrix "
                     "or a list of texts"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manyclass.checks import canonical_csr, check_choice, check_number
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.facts import Lengths
 from manyclass.choosing.plans import scales_features
 from manyclass.choosing.trials import VALIDATION, LearningRates, quietly, search_grid
 from manyclass.classifiers.data import indicator_lists, is_indicator
@@ -104,7 +104,7 @@ def tune_learning_rate(
     seen = x
     if not several and "model" in own and scales_features(own["solver"], own["model"]):
         seen = FeatureScaling.of(x, centre=fit_intercept, weights=r).apply(x)
-    scale = Facts.of(seen, 0).mean_square + fit_intercept
+    scale = Lengths.of(seen).mean_square + fit_intercept
 
     def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)

@@ -16,11 +16,9 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import part_of, utility_plan
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import LinearClassifier
+from manyclass.classifiers.base import Asked, LinearClassifier, PlannedCall, Planner, facts_of, warm_start_of
 from manyclass.classifiers.data import Encoder, scaled_for_call
 from manyclass.classifiers.ensemble import is_composed
-from manyclass.classifiers.planner import Asked, PlannedCall, Planner, facts_of
-from manyclass.classifiers.softmax_planner import warm_start_of
 from manyclass.classifiers.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_given, positions_of

@@ -18,8 +18,8 @@ from manyclass.cli.output import check_writable
 from manyclass.cli.reading import labelled_rows
 from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import is_word2vec, word_vectors
+from manyclass.weights.arrays import Dtype
 from manyclass.weights.compression import bytes_of
-from manyclass.weights.storage import Dtype
 
 
 @dataclass

@@ -48,9 +48,12 @@ from manyclass.cli.reading import (
     read,
     read_pairs,
     stream_of,
+    streamed_form,
 )
 from manyclass.cli.records import Histories, Records, next_items
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
+from manyclass.datasets.stream import files_of
+from manyclass.datasets.text_files import LINES
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
@@ -105,7 +108,7 @@ class Arguments(WithProgress):
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
     class_text : FILE
-        of texts, one label a row: texts of classes, also of such as no row has: on each line a label, a tab, its text
+        texts or names of classes, on each line a label, a tab, its text; classes that no row has get scores, too
     parsed : Namespace
         The parameters of the estimator and of the vectorizer among all arguments.
     """
@@ -311,19 +314,31 @@ def _fit(args: Arguments, model: Classifier, rows: Records, beside: dict[str, An
 def _fit_to_stream(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that come in parts."""
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
-    _of_raw(vectorizers, None, f"{args.data} is read as a stream")
+    form = streamed_form(args.reading, files_of(args.data))
+    kind = TextVectorizer if form in LINES else None
+    vectorizer = _of_raw(vectorizers, kind, f"{args.data} is read as a stream of {form}")
     seed = model.random_state if isinstance(model.random_state, int) else None
     stream, rows, notes = stream_of(
-        args.reading, args.data, several=several, n_features=args.n_features, n_jobs=model.n_jobs, random_state=seed
+        args.reading,
+        args.data,
+        several=several,
+        n_features=args.n_features,
+        n_jobs=model.n_jobs,
+        random_state=seed,
+        vectorizer=vectorizer,
     )
     how: dict[str, Any] = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
-    if args.streaming.max_memory is not None and stream.n_labels is None:
+    if stream.label_names is not None:
+        how["classes"] = stream.label_names
+    elif args.streaming.max_memory is not None and stream.n_labels is None:
         with waiting("counting the labels"):
             how["classes"] = labels_in(stream)
     begin = time.perf_counter()
     is_interrupted = was_interrupted(lambda: model.fit(stream, **how))
     seconds = time.perf_counter() - begin
     rows.tell()
+    if vectorizer is not None:
+        model.vectorizer_ = vectorizer
     hashed = model.storage().get("hashed_features")
     table = {
         "estimator": type(model).__name__,

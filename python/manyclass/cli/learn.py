@@ -140,14 +140,22 @@ def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Itera
 
 def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool]]:
     """Open the stream; return what learns it, giving its number of rows and whether Ctrl-C came."""
-    if hasattr(model, "vectorizer_"):
-        raise ValueError(f"{args.model} was fitted on texts or histories, which --stream does not read; leave it out")
+    encoder = vectorizer_of(model)
+    if isinstance(encoder, SequenceEncoder):
+        raise ValueError(f"{args.model} was fitted on histories, which --stream does not read; leave it out")
     if args.prequential:
         raise ValueError("--prequential is of whole files; leave it out with --stream")
     several, width = takes_several(model), model.n_features_in_
     stream, rows, _ = stream_of(
-        args.reading, args.data, several=several, n_features=width, classes=model.classes_, n_jobs=args.n_jobs
+        args.reading,
+        args.data,
+        several=several,
+        n_features=None if encoder is not None else width,
+        classes=model.classes_,
+        n_jobs=args.n_jobs,
+        vectorizer=encoder,
     )
+    names = stream.label_names
     # A model whose features are hashed takes any number of them.
     if stream.n_features != width and "hashed_features" not in model.storage():
         told = f"{' '.join(args.data)} has {stream.n_features} features"
@@ -166,7 +174,7 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
                 model.partial_fit(parts(), **args.how)
                 return
             for X, Y in parts():
-                _learn(model, Records(X, Y, np.arange(Y.shape[1])), args.how)
+                _learn(model, Records(X, Y, np.arange(Y.shape[1]) if names is None else names), args.how)
 
         is_interrupted = was_interrupted(train)
         rows.tell()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label, l2_
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.stream import Stream, files_of, form_of_files
 from manyclass.datasets.tables import BLANKS, DELIMITERS, Marks
+from manyclass.datasets.text_files import LINES
 from manyclass.datasets.xmc import Header
 from manyclass.labels import as_labels, find_positions, sorted_classes, written
 
@@ -50,9 +52,12 @@ NOTES = (
     *("sequences", "session_gap"),
 )
 # Forms that can be read in parts, and their names in `Stream`.
-STREAMED = {"xmc": "xmc", "svmlight": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr", "auto": "auto"}
+STREAMED = {"xmc": "xmc", "svmlight": "xmc", "csv": "csv", "tsv": "tsv", "binary": "csr"}
+STREAMED |= {form: form for form in LINES}
 MARKS = ("delimiter", "decimal")  # options of tables
-OF_STREAM = {"xmc": "xmc", "csr": "binary", "csv": "csv", "tsv": "tsv", "parquet": "csv"}
+OF_STREAM = {"xmc": "xmc", "csr": "binary", "csv": "csv", "tsv": "tsv", "parquet": "csv"} | {
+    form: form for form in LINES
+}
 
 
 @dataclass
@@ -448,7 +453,8 @@ class Streaming:
     ----------
     stream : bool
         read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of the forms xmc,
-        svmlight (labels 0, 1, ...), csv, tsv and binary, or of Parquet
+        svmlight (labels 0, 1, ...), csv, tsv, text, fasttext and binary, or of Parquet; texts become rows anew in each
+        pass
     """
 
     stream: bool = False
@@ -504,6 +510,7 @@ def stream_of(
     classes: NDArray[Any] | None = None,
     n_jobs: int | None = None,
     random_state: int | None = None,
+    vectorizer: TextVectorizer | SequenceEncoder | None = None,
 ) -> tuple[Stream, Rows, dict[str, Any]]:
     """Open files; return their stream, what prepares its rows, and what a model file keeps of their reading.
 
@@ -522,17 +529,19 @@ def stream_of(
         Threads that read.
     random_state : int, optional
         Seed of the order of rows.
+    vectorizer : TextVectorizer, optional
+        What makes rows of texts; one that is not fitted learns their terms.
 
     Raises
     ------
     ValueError
         For options that a stream has no use for, and as `Stream` does.
     """
-    if reading.format not in STREAMED:
-        raise ValueError(f"--format is {reading.format}; with --stream it must be one of {', '.join(STREAMED)}")
+    is_text = streamed_form(reading, files_of(source)) in LINES
     unused = (
         "text_column",
-        "label_separator",
+        *(["delimiter", "decimal", "label_column", "one_based", "label_names"] if is_text else []),
+        *([] if is_text else ["label_separator"]),
         "cache",
         "sequences",
         *OF_HISTORIES,
@@ -546,13 +555,21 @@ def stream_of(
     if reading.format == "auto":
         is_svmlight = reading.form == "svmlight" or all(form_of_name(file) == "svmlight" for file in files)
     one_based = is_svmlight if reading.one_based is None else reading.one_based
-    form = form_of_files(files) if reading.format == "auto" else STREAMED[reading.format]
+    form = streamed_form(reading, files)
+    if (form in LINES) != isinstance(vectorizer, TextVectorizer):
+        asked = (
+            f"texts, and {files[0]} is read as {OF_STREAM[form]}" if vectorizer else f"rows, and {files[0]} is texts"
+        )
+        raise ValueError(f"the model was fitted on {asked}")
     options: dict[str, Any] = {"format": form, "random_state": random_state or 0}
     if form == "xmc":
         header = "auto" if reading.header == "auto" and not is_svmlight else reading.header == "yes"
         options |= {"header": header, "zero_based": not one_based, "n_jobs": n_jobs}
     if form in ("xmc", "csr"):
         options |= {"n_features": n_features, "labels": "all" if several else "first"}
+    elif form in LINES:
+        options |= {"labels": "all" if several else "first"}
+        options |= {} if form == "fasttext" else {"delimiter": reading.label_separator}
     elif several:
         raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
     else:
@@ -560,7 +577,25 @@ def stream_of(
         options |= {name: value for name in MARKS if (value := getattr(reading, name)) is not None}
     rows = Rows(reading, classes)
     notes = reading.notes("svmlight" if is_svmlight else OF_STREAM[form], one_based=one_based)
-    return Stream(source, **options).map(rows), rows, notes
+    stream = Stream(source, **options)
+    if isinstance(vectorizer, TextVectorizer):
+        if not hasattr(vectorizer, "idf_"):
+            with waiting("counting the words of all texts"):
+                vectorizer.fit_parts(texts for texts, _ in stream.read())
+        stream = stream.encoded(vectorizer)
+    return stream.map(rows), rows, notes
+
+
+def streamed_form(reading: Reading, files: Sequence[Path]) -> str:
+    """Return the form that `Stream` is to read files in: by their suffix, and texts by their first line, too."""
+    if reading.format != "auto":
+        return STREAMED[reading.format]
+    form = form_of_files(files)
+    if form not in ("xmc", "tsv"):
+        return form
+    otherwise = reading.form if reading.form in LINES else None
+    found = Source.of(str(files[0])).form(otherwise)
+    return found if found in LINES else form
 
 
 def labels_in(stream: Stream) -> NDArray[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,18 +10,18 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.messages import note
-from manyclass.cli.sources import LABEL, Source
-from manyclass.compressed import split_words
+from manyclass.cli.sources import Source
 from manyclass.datasets import SequenceEncoder, load_csr, load_xmc
-from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, all_integers, label_in, library
+from manyclass.datasets.tables import LABEL_COLUMN, Cells, Marks, label_in, library
+from manyclass.datasets.text_files import texts_and_labels
 from manyclass.datasets.xmc import Header, Layout, parse_xmc
 from manyclass.labels import as_labels
 
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 ROWS = 65_536  # of a table that are parsed at once
+TEXTS = "if each line is a text, a tab and its labels, give --text"
 
 
 @dataclass(frozen=True)
@@ -92,20 +90,8 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
     The core reads the features. It sees a 0 in the place of each label, so that lines and columns of its messages are
     those of the file. `one_based` None: there is a feature 0 or there is none.
     """
-    found: list[list[str]] = []
-    lines = source.read().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    for at, line in enumerate(lines):
-        data = line.partition(b"#")[0]
-        if not data.strip():
-            continue
-        field = data.split(maxsplit=1)[0]
-        labelled = not data[:1].isspace() and b":" not in field
-        words = _decoded(field, source.name, at + 1).split(",") if labelled else []
-        found.append([_number_of_svmlight(word) for word in words if word])
-        if labelled:
-            lines[at] = b"0" + b" " * (len(field) - 1) + line[len(field) :]
-    Y, labels = label_columns(found)
-    raw = np.frombuffer(b"\n".join(lines), np.uint8)
+    raw = np.frombuffer(source.read().removeprefix(b"\xef\xbb\xbf"), np.uint8).copy()
+    Y, labels = label_columns(_core.take_svmlight_labels(raw, source.name))
     n_columns = None if n_features is None else n_features + (one_based is not False)
     X, _ = parse_xmc(raw, source.name, Layout(False, True, n_columns, None, n_threads_from(n_jobs)))
     lowest = int(X.indices.min(initial=np.iinfo(np.int32).max))
@@ -117,57 +103,16 @@ def read_svmlight(source: Source, one_based: bool | None, n_features: int | None
     return Records(X, Y, labels, one_based)
 
 
-def _decoded(field: bytes, name: str, line: int) -> str:
-    try:
-        return field.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}:{line}: the label {field!r} is not UTF-8 text") from error
-
-
-def _number_of_svmlight(word: str) -> str:
-    """Write +1 and 1.0 as 1."""
-    if _NUMBER.fullmatch(word) is None:
-        return word
-    value = float(word)
-    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else word
-
-
 def read_text(source: Source, separator: str | None) -> Records:
     """Read a text a line, and behind a tab, if there is one, its labels."""
-    texts: list[str] = []
-    found: list[Sequence[str]] = []
-    for line in source.lines():
-        before, tab, after = line.rpartition("\t")
-        texts.append(before if tab else after)
-        found.append(split_labels(after, separator or ",") if tab else ())
-    _check_order(texts, found, source.name)
+    texts, found = texts_and_labels(source.lines(), "text", separator, source.name)
     Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
 
-def _check_order(texts: Sequence[str], found: Sequence[Sequence[str]], name: str) -> None:
-    """Raise ValueError where labels and texts have changed places.
-
-    That is where what stands as labels is another one in each row and longer than what stands as texts, of which there
-    are half as many or fewer: nothing could be learnt of such rows.
-    """
-    labelled = [(text, " ".join(own)) for text, own in zip(texts, found, strict=True) if own]
-    n_texts, n_labels = (len({pair[at] for pair in labelled}) for at in (0, 1))
-    longer = sum(label.count(" ") - text.count(" ") for text, label in labelled) > 0
-    if len(labelled) >= FEW_TEXTS and n_labels > 0.9 * len(labelled) and n_texts <= n_labels / 2 and longer:
-        raise ValueError(
-            f"{name}: {len(labelled)} rows have {n_texts} texts and {n_labels} labels, which have more words; a line "
-            "is `text<TAB>label`, and it seems that labels stand before the texts"
-        )
-
-
 def read_fasttext(source: Source) -> Records:
     """Read a text a line, its labels being words that begin with `__label__`; ASCII's blanks stand between words."""
-    texts, found = [], []
-    for line in source.lines():
-        words = split_words(line)
-        found.append([word.removeprefix(LABEL) for word in words if word.startswith(LABEL)])
-        texts.append(" ".join(word for word in words if not word.startswith(LABEL)))
+    texts, found = texts_and_labels(source.lines(), "fasttext", None, source.name)
     Y, labels = label_columns(found)
     return Records(texts, Y, labels)
 
@@ -205,7 +150,10 @@ def read_table(
     ValueError
         If a column is missing, or a cell is no number, with the file and the line.
     """
-    pandas = library("pandas")
+    try:
+        pandas = library("pandas")
+    except ImportError as error:
+        raise ImportError(f"{error}; {TEXTS}" if marks.delimiter == "\t" else str(error)) from error
     with source.opened() as file:
         cells = Cells(file, source.name, marks)
         label, numeric = _chosen(source.name, cells.columns, label, text or features, need_label)
@@ -217,8 +165,7 @@ def read_table(
             raise
     texts = {name: [cell for _, some in blocks for cell in some[name]] for name in {*text, label or ""} if name}
     n_rows = sum(len(X) for X, _ in blocks)
-    found = [split_labels(cell, separator) for cell in (texts[label] if label else [""] * n_rows)]
-    Y, labels = label_columns(found)
+    Y, labels = label_columns(_core.split_labels(texts[label] if label else [""] * n_rows, separator or ""))
     if text:
         return Records([" ".join(part) for part in zip(*(texts[name] for name in text), strict=True)], Y, labels)
     X = np.concatenate([np.empty((0, len(numeric)), np.float32), *(X for X, _ in blocks)])
@@ -231,9 +178,8 @@ def _chosen(
     """Return the column of labels, if there is one to read, and those of features; raises as `read_table` does."""
     label = label if label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if need_label and label is None:
-        raise ValueError(
-            f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
-        )
+        told = f"{name}: no column is named {LABEL_COLUMN!r}; name it by --label-column, one of {_listed(names)}"
+        raise ValueError(f"{told}; {TEXTS}" if len(names) == 2 else told)
     labelled = label is not None and (need_label or label in names)
     for wanted in [*needed, *([label] if labelled else [])]:
         if wanted not in names:
@@ -249,12 +195,6 @@ def _listed(names: Sequence[str]) -> str:
     return shown + (f" and {len(names) - 20} others" if len(names) > 20 else "")
 
 
-def split_labels(cell: str, separator: str | None) -> list[str]:
-    """Return the labels in a cell."""
-    parts = [cell] if separator is None else cell.split(separator)
-    return [label for part in parts if (label := label_in(part))]
-
-
 def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray[Any]]:
     """Return labels of rows as a matrix, and the label of each of its columns, sorted; integers where all are.
 
@@ -263,17 +203,10 @@ def label_columns(found: Sequence[Sequence[str]]) -> tuple[sp.csr_array, NDArray
     found : sequence of sequences of str
         The labels of each row; one that is there again counts once, as a note says.
     """
-    n_given = sum(map(len, found))
-    found = [own if len(own) < 2 else [*dict.fromkeys(own)] for own in found]
-    flat: Any = list(itertools.chain.from_iterable(found))
-    if n_given > len(flat):
-        note(f"labels that stand twice in a row count once: {n_given - len(flat)} left out")
-    numbers = bool(flat) and all_integers(flat)
-    distinct = sorted(set(map(int, flat)) if numbers else set(flat))
-    column = {str(label): at for at, label in enumerate(distinct)}
-    indptr = np.concatenate([[0], np.cumsum([len(own) for own in found], dtype=np.int64)])
-    indices = np.array([column[label] for label in flat], dtype=np.int32)
-    Y = sp.csr_array((np.ones(len(flat), np.float32), indices, indptr), shape=(len(found), len(distinct)))
+    distinct, indptr, indices, n_twice = _core.label_columns(found)
+    if n_twice:
+        note(f"labels that stand twice in a row count once: {n_twice} left out")
+    Y = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(found), len(distinct)))
     return Y, as_labels(distinct)
 
 

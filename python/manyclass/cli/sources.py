@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Literal, get_args
 
-from manyclass.compressed import decompressed, is_compressed, opened, split_words, text_lines, without_suffix
+from manyclass.compressed import LABEL, decompressed, is_compressed, opened, split_words, text_lines, without_suffix
 
 STDIN = "-"
 Form = Literal["xmc", "svmlight", "csv", "tsv", "text", "fasttext", "binary"]
@@ -20,7 +20,6 @@ BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"} | dict.fromkeys((".svm
 HEAD = 1 << 16  # bytes by which the form is guessed
 # The most bytes of a compressed text in memory: this multiple of its size, or this number where that is more.
 MOST_TIMES, FEW_BYTES = 200, 1 << 24
-LABEL = "__label__"  # before a label in fastText's form
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
 _XMC_HEADER = re.compile(r"\s*\d+\s+\d+\s+\d+\s*")
 _SVMLIGHT = re.compile(r"\s*[^\s:]+(\s+\d+:[-+.\w]+)+\s*")

@@ -40,16 +40,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from manyclass import _core
-from manyclass.checks import core_data
+from manyclass.checks import core_data, row_norms_sq
 from manyclass.dask.shards import Report, Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
 from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.plan import PointsPlan
 from manyclass.training.points import batch_size_of, class_order
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
@@ -147,10 +146,7 @@ def _sampled_steps(
     labels = np.full(len(shard), -1, dtype=np.int32)
     labels[here] = place[at[here]]
     counts = whole.counts[block.first : block.first + len(block)][order]
-    v, elsewhere = sums[:, number].copy(), np.zeros(0)
-    if whole.n_shards > 1:
-        elsewhere = logsumexp(np.delete(sums, number, axis=1), axis=1)
-        v = np.logaddexp(v, elsewhere)
+    v, elsewhere = _core.block_normalizers(sums, number)
     state = core_state(
         own,
         block.weights,
@@ -160,7 +156,7 @@ def _sampled_steps(
         scale=block.scale if own.alpha > 0 else NO_FLOATS,
         sample_weight=NO_DOUBLES if shard.weights is None else shard.weights,
         counts=counts,
-        others=elsewhere,
+        others=elsewhere if whole.n_shards > 1 else NO_DOUBLES,
         n_elsewhere=float(whole.n_rows - counts.sum()),
     )
     batch = batch_size_of(own, shard.labels, len(block))
@@ -170,12 +166,7 @@ def _sampled_steps(
     first, last = stretch.visits(len(shard), batch)
     before = v.copy()
     progress = trainer.run(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
-    moved = v != before
-    part = v[moved]
-    if len(elsewhere):
-        with np.errstate(divide="ignore"):  # a part that is lost beside the others is 0
-            part += np.log(-np.expm1(np.minimum(elsewhere[moved] - part, 0.0)))
-    sums[moved, number] = part
+    _core.take_normalizers(before, v, elsewhere, number, sums)
     return last - first, progress.class_updates, progress.loss, progress.diverged_at >= 0
 
 
@@ -315,10 +306,6 @@ def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
 
 def best_of(some: Sequence[Seen], k: int) -> tuple[Ids, Doubles, Doubles]:
     """Return the k best of all classes and their log-probabilities, best first, and the log-losses of labels."""
-    normalizers = logsumexp([one.log_sums for one in some], axis=0)
-    best = np.concatenate([one.best for one in some], axis=1)
-    scores = np.concatenate([one.scores for one in some], axis=1)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    log_p = np.take_along_axis(scores, order, axis=1) - normalizers[:, np.newaxis]
-    losses = normalizers - np.max([one.of_labels for one in some], axis=0)
-    return np.take_along_axis(best, order, axis=1), log_p, losses
+    best, scores = (np.concatenate([getattr(one, of) for one in some], axis=1) for of in ("best", "scores"))
+    log_sums, of_labels = (np.stack([getattr(one, of) for one in some]) for of in ("log_sums", "of_labels"))
+    return _core.best_over_blocks(best, scores, log_sums, of_labels, min(k, best.shape[1]))

@@ -16,10 +16,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_number
-from manyclass.classifiers.base import LabelClassifier, planner_of
+from manyclass.classifiers.base import LabelClassifier, Planner, planner_of
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.partial_fit import check_can_go_on, checked_call, known_classes
-from manyclass.classifiers.planner import Planner
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
 from manyclass.dask.by_rows import RowsTraining

@@ -22,6 +22,21 @@ KINDS = (
 
 KNOWN = "compute_chunk_sizes() of an array makes its chunks known, and they are then divided anew"
 
+Columns = tuple[Any, Any, Any]  # x, y, and weights or None
+
+
+def n_rows(x: Any) -> int:
+    """Return the rows of a part of whatever kind."""
+    return int(np.shape(x)[0])
+
+
+def pack(*columns: Any) -> Columns:
+    """Return a part as (x, y, weights or None); a part of files is x and y already."""
+    if isinstance(columns[0], tuple):
+        columns = (*columns[0], *columns[1:])
+    x, y, weights = (*columns, None, None)[:3]
+    return x, y, weights
+
 
 def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
     """Return the parts of a collection, each a Delayed or a future of rows.

@@ -18,8 +18,9 @@ from manyclass.choosing.planning import plan_points
 from manyclass.choosing.plans import linear_model
 from manyclass.choosing.rules import Choice, steps_by_batches
 from manyclass.choosing.trials import Planned
+from manyclass.classifiers.base import Planner
 from manyclass.classifiers.data import Known, as_stored, is_indicator, points_of
-from manyclass.classifiers.planner import Planner
+from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.labels import find_positions, sorted_classes
@@ -34,8 +35,6 @@ from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
 
 NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
-
-Columns = tuple[Any, Any, Any]  # x, y, and weights or None
 
 
 @dataclass(frozen=True)
@@ -126,19 +125,6 @@ def check_alike(facts: Sequence[RowFacts]) -> None:
         for other in others:
             if other != first:
                 raise ValueError(f"parts of {of_what} differ: {what} is {first!r} in one and {other!r} in another")
-
-
-def n_rows(x: Any) -> int:
-    """Return the rows of a part of whatever kind."""
-    return int(np.shape(x)[0])
-
-
-def pack(*columns: Any) -> Columns:
-    """Return a part as (x, y, weights or None); a part of files is x and y already."""
-    if isinstance(columns[0], tuple):
-        columns = (*columns[0], *columns[1:])
-    x, y, weights = (*columns, None, None)[:3]
-    return x, y, weights
 
 
 def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
@@ -333,7 +319,7 @@ def settle(
         scaling = FeatureScaling.of(x, centre=bool(own["fit_intercept"]), weights=points.weights)
         x = scaling.apply(x)
     choice = Choice(own, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
-    settled = plan_points(choice, points.labels.ids, points.weights)
+    settled = plan_points(choice, x, points.labels.ids, points.weights)
     points_plan: Any = settled.plan
     if own.is_auto("alpha") and not settled.alpha_path and x.shape[0] < n_rows_of_all:
         alpha = points_plan.alpha * x.shape[0] / n_rows_of_all

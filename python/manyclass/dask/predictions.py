@@ -16,7 +16,7 @@ from manyclass.classifiers.answers import caller_of, state_of, with_state
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.data import indicator_lists, rows_of
 from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
-from manyclass.dask.loading import n_rows, pack
+from manyclass.dask.collections import n_rows, pack
 from manyclass.dask.stored_blocks import Block
 from manyclass.dask.workers import Workers, a_holder
 from manyclass.labels import find_positions, labels_given

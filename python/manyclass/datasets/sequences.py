@@ -134,7 +134,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         if not kept.any():
             raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
         self.items_ = found[kept]
-        codes, begins, _ = self._known(items, starts)
+        codes, begins = self._known(items, starts)
         self.decay_ = (
             _best_decay(codes, begins, self.n_last, int(kept.sum())) if self.decay == "auto" else float(self.decay)
         )
@@ -177,7 +177,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         -------
         csr_array of shape (n_sequences, n_items), float32
         """
-        codes, starts, _ = self._known(*_flat(sequences))
+        codes, starts = self._known(*_flat(sequences))
         return self._rows(codes, starts[:-1], starts[1:])
 
     def next_items(self, sequences: Iterable[ArrayLike], *, n_first: ArrayLike = 1) -> NextItems:
@@ -202,12 +202,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             check_number("n_first", n_first, low=1, integer=True)
         elif first.shape != (len(starts) - 1,) or first.dtype.kind not in "iu" or (first < 1).any():
             raise ValueError(f"n_first must be integers of at least 1, one for each of {len(starts) - 1} sequences")
-        codes, begins, places = self._known(items, starts)
-        sequence = np.repeat(np.arange(len(starts) - 1), np.diff(begins))
-        is_label = places - starts[sequence] >= np.broadcast_to(first, len(starts) - 1)[sequence]
-        after = np.flatnonzero(is_label & (np.arange(len(codes)) > begins[sequence]))
-        X = self._rows(codes, begins[sequence[after]], after)
-        return NextItems(X, codes[after].astype(np.int64), sequence[after])
+        told = np.ascontiguousarray(np.broadcast_to(first, len(starts) - 1), dtype=np.int64)
+        codes, begins, ends, labels, sequence = _core.next_items(self._columns(items), starts, told)
+        return NextItems(self._rows(codes, begins, ends), labels, sequence)
 
     keeps_terms = True  # columns have names
 
@@ -296,11 +293,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         made.items_, made.decay_ = items, decay
         return made
 
-    def _known(self, items: NDArray[Any], starts: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64], NDArray[np.intp]]:
-        """The columns of items that have one, where each sequence starts among them, and their places in `items`."""
-        codes = self._columns(items)
-        places = np.flatnonzero(codes >= 0)
-        return codes[places], np.searchsorted(places, starts), places
+    def _known(self, items: NDArray[Any], starts: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64]]:
+        """The columns of items that have one, and where each sequence starts among them and the last one ends."""
+        return _core.known_items(self._columns(items), starts)
 
     def _columns(self, items: NDArray[Any]) -> Ids:
         """The column of each item, or -1."""

@@ -12,12 +12,14 @@ import bz2
 import csv
 import gzip
 import hashlib
+import importlib.resources
 import io
 import lzma
 import re
 import socket
+import tomllib
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,11 +30,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-BOOMER = "https://media.githubusercontent.com/media/mrapp-ke/Boomer-Datasets"  # a collection of Mulan's data sets
-LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/multilabel"
-LIGHTGCN = "https://raw.githubusercontent.com/kuandeng/LightGCN/master/Data/gowalla"
-OMNIGLOT = "https://github.com/brendenlake/omniglot/raw/master/python"
-ANNIF = "https://raw.githubusercontent.com/NatLibFi/Annif-corpora/053d7f155ab40f0a140bf50503bc4c1a8fc4b4bc/training"
+from manyclass import _core
 
 MNIST_ID = 554  # OpenML's number of mnist_784
 N_MNIST = 60_000, 10_000  # rows to train on, which are the first ones, and to test on
@@ -44,6 +42,7 @@ SIDE = 28
 
 Labelled = tuple[sp.csr_array, sp.csr_array]
 Images = dict[str, NDArray[Any]]
+Make = Callable[[Path, Path, Path, float], str]
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Source:
     """
 
     about: str
-    make: Callable[[Path, Path, Path, float], str]
+    make: Make
     files: tuple[RemoteFile, ...] = ()
     digest: str | None = None
     text: bool = False
@@ -131,20 +130,11 @@ def _write_images(folder: Path, name: str, images: Images) -> str:
 
 def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
     """Read Mulan's sparse ARFF of zeros and ones: features, then labels."""
-    n_attributes, rows, in_data = 0, [], False
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        words = line.strip()
-        if not in_data:
-            n_attributes += words.lower().startswith("@attribute")
-            in_data = words.lower().startswith("@data")
-        elif words.startswith("{"):
-            cells = (cell.split() for cell in words.strip("{}").split(",") if cell.strip())
-            rows.append([int(column) for column, value in cells if float(value.strip("'\"")) != 0])
-        elif words and not words.startswith("%"):
-            raise ValueError(f"{path}: the row {words[:40]!r} is not in the sparse form")
+    n_attributes, indptr, columns = _core.read_sparse_arff(path.read_bytes(), str(path))
     if n_attributes != n_features + n_labels:
         raise ValueError(f"{path} has {n_attributes} attributes; it must have {n_features} + {n_labels}")
-    table = indicator(rows, n_attributes)
+    ones, shape = np.ones(len(columns), np.float32), (len(indptr) - 1, n_attributes)
+    table = sp.csr_array((ones, columns.astype(np.int64), indptr), shape=shape)
     return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
 
 
@@ -292,78 +282,25 @@ def _timeout(seconds: float) -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _boomer(commit: str, files: Mapping[str, tuple[int, str]]) -> tuple[RemoteFile, ...]:
-    """Files of a commit of that collection, by their names: bytes and SHA-256."""
-    return tuple(
-        RemoteFile(f"{BOOMER}/{commit}/{name}", name, size, f"sha256:{sha256}")
-        for name, (size, sha256) in files.items()
-    )
-
-
-_MD5 = {"background": "68d2efa1b9178cc56df9314c21c6e718", "evaluation": "6b91aef0f799c5bb55b94e3f2daec811"}
-
-SOURCES = {
-    "bibtex": Source(
-        "Mulan's bibtex: words of bibliographic entries to tags; 4,880 and 2,515 rows, 1,836 features, 159 labels.",
-        _bibtex,
-        _boomer(
-            "e925d705fe09f4ce593cf162e953862d8a0cee76",
-            {
-                "bibtex-train.arff": (2292961, "8dcc9de6e0b2cebaec8c1f4fac78431adeeb73cfd3ab879b530a66d366e59174"),
-                "bibtex-test.arff": (1215637, "9b03329cde64d3f994bdf7fbbac3f3b10fe185c311cb9ae725475f59c7f3f922"),
-            },
-        ),
-        digest="60ddcf2c046539472d9a743ccd54c18bd9014dd06620c593bd8161ac3459460f",
-    ),
-    "delicious": Source(
-        "Mulan's delicious: words of web pages to tags; 12,920 and 3,185 rows, 500 features, 983 labels.",
-        _delicious,
-        _boomer(
-            "db86cef9af5ef1d01f5554e689e790a3e1a0637b",
-            {"delicious.arff": (3773732, "b944de0bca910050c11d97eed57d17b073110ea3646a587f3d15d127cf581aab")},
-        ),
-        digest="93f39a86894e33754f01ff2212e7c8d4b50b5d292dc12a9a2459ed8f184c0cd3",
-    ),
-    "mnist": Source(
-        "Handwritten digits, OpenML's mnist_784 through scikit-learn: 60,000 and 10,000 images of 28 x 28.",
-        _mnist,
-        digest="91a9d5192603160c955628c71d4fad0165cfbd244b67322b3d354f552f9637a4",
-    ),
-    "omniglot": Source(
-        "Handwritten characters, averaged down to 28 x 28: 25,968 images by 16 drawers and 6,492 by 4, 1,623 classes. "
-        "The published figures were made on images that were made smaller in another way.",
-        _omniglot,
-        tuple(
-            RemoteFile(f"{OMNIGLOT}/images_{part}.zip", f"images_{part}.zip", checksum=f"md5:{md5}")
-            for part, md5 in _MD5.items()
-        ),
-    ),
-    "20news": Source(
-        "Newsgroups by date through scikit-learn, as counts of its default words: 11,314 and 7,532 rows, 20 classes. "
-        "The published figures were made on other words.",
-        _newsgroups,
-    ),
-    "eurlex57k": Source(
-        "EU law to its EuroVoc subjects, LIBSVM's texts: 51,000 and 6,000 rows, TF-IDF of the 5,000 most frequent "
-        "words. The published figures were made on the same split with weights made elsewhere.",
-        _eurlex,
-        tuple(
-            RemoteFile(f"{LIBSVM}/eurlex57k_raw_texts_{part}.txt.bz2", f"eurlex57k_raw_texts_{part}.txt.bz2")
-            for part in ("train", "val", "test")
-        ),
-    ),
-    "gowalla": Source(
-        "Places that people visit, LightGCN's split: 29,858 people, 40,981 places. To train on, half of a person's "
-        "places to the others, drawn with a seed of its own; the test rows are those of the published figures.",
-        _gowalla,
-        tuple(RemoteFile(f"{LIGHTGCN}/{part}.txt", f"{part}.txt") for part in ("train", "test")),
-        digest="d88a2df0f4d1c2ba72290dba916fef3cbf53ab31d0575e85c42c7143fad53ab3",
-    ),
-    "yso-titles": Source(
-        "Titles in a library's catalogue as running text, from Annif's corpora (CC0): words of a to z, a title a line.",
-        _yso_titles,
-        (RemoteFile(f"{ANNIF}/yso-finna-en-02.tsv.gz", "yso-finna-en-02.tsv.gz"),),
-        digest="6ce69b0df9e76c0f0f41b8d668337a46e9286f40901cd0071e2a5f0e76906a1f",
-        text=True,
-    ),
+_MAKERS = {
+    "bibtex": _bibtex,
+    "delicious": _delicious,
+    "mnist": _mnist,
+    "omniglot": _omniglot,
+    "20news": _newsgroups,
+    "eurlex57k": _eurlex,
+    "gowalla": _gowalla,
+    "yso-titles": _yso_titles,
 }
+
+
+def _source(make: Make, folder: str = "", files: Sequence[Mapping[str, Any]] = (), **told: Any) -> Source:
+    """Return a data set as sources.toml tells of it."""
+    remote = tuple(RemoteFile(f"{folder}/{file['name']}", **file) for file in files)
+    return Source(make=make, files=remote, **told)
+
+
+_TOLD = tomllib.loads(
+    importlib.resources.files("manyclass.datasets").joinpath("sources.toml").read_text(encoding="utf-8")
+)
+SOURCES = {name: _source(make, **_TOLD[name]) for name, make in _MAKERS.items()}

@@ -21,12 +21,13 @@ from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse, rows_of
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Marks, Tables
+from manyclass.datasets.text_files import LINES, TextFiles
 from manyclass.datasets.xmc import Layout, XmcFiles
 
 PathLike = str | os.PathLike[str]
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
-FORMS = ("xmc", "csr", *DELIMITERS, "parquet")
+FORMS = ("xmc", "csr", *DELIMITERS, "parquet", *LINES)
 BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".safetensors": "csr"}
 ROWS = 65_536  # of a part
 THREAD = "manyclass stream"  # name of what reads ahead
@@ -36,6 +37,7 @@ OPTIONS = {  # that a form has; others have none of them
     "xmc": ("n_features", "n_labels", "header", "zero_based", "n_jobs"),
     "csr": ("n_features", "n_labels"),
     **dict.fromkeys(DELIMITERS, ("delimiter", "decimal")),
+    "text": ("delimiter",),
 }
 
 
@@ -54,14 +56,16 @@ class Stream:
     y : str or array-like, optional
         With tables, the name of the column of labels, by default "label"; with arrays, the labels or an indicator
         matrix. Other files have their labels in them.
-    format : {"auto", "xmc", "csr", "csv", "tsv", "parquet"}, default="auto"
-        "xmc" is text as `load_xmc` reads it; "csr" is what `save_csr`, or `load_xmc` with a cache, has written; the
-        others are tables of numeric features whose first line names the columns. Text may be compressed. "auto" goes by
-        the suffix: .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
+    format : {"auto", "xmc", "csr", "csv", "tsv", "parquet", "text", "fasttext"}, default="auto"
+        "xmc" is text as `load_xmc` reads it; "csr" is what `save_csr`, or `load_xmc` with a cache, has written; "csv",
+        "tsv" and "parquet" are tables of numeric features whose first line names the columns. "text" has on each line a
+        text, a tab and its labels, "fasttext" a text in which words such as `__label__tea` are labels: X of a part is
+        texts, and `fit` learns the words of all of them first. Files may be compressed. "auto" goes by the suffix:
+        .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
     labels : {"all", "first"}, default="all"
         Which labels of a row count, where it may have several. With "all" y is an indicator matrix as `load_xmc` gives
         it; with "first" it is an array of numbers, and rows without a label are left out, as are those of a table in
-        which the cell of the label is empty.
+        which the cell of the label is empty, and those of texts. Of texts y has names, or Y columns for `label_names`.
     rows : int, optional
         The rows of a part; the last part may have fewer. None: 65,536, or with max_memory as many as there is room for.
     window : int, default=1
@@ -78,15 +82,19 @@ class Stream:
     n_jobs : int or None, default=None
         Threads that read "xmc".
     delimiter : str, optional
-        What stands between the cells of "csv" and "tsv"; None: a comma, or a tab.
+        What stands between the cells of "csv" and "tsv", and between the labels of "text"; None: a comma, in "tsv" a
+        tab.
     decimal : {".", ","}, default="."
         What stands before the fraction of a number there.
 
     Attributes
     ----------
-    n_features : int
+    n_features : int or None
+        None of texts, as long as no vectorizer makes rows of them.
     n_labels : int or None
         The number of columns of Y; None where labels become known as they come.
+    label_names : ndarray of shape (n_labels,), or None
+        All labels of texts, sorted; None of other forms.
     n_rows : int or None
         The number of rows of a pass, with those that have no label; None where it is not known before they are read.
     format : str
@@ -122,7 +130,7 @@ class Stream:
         source: PathLike | Sequence[PathLike] | Any,
         y: Any = None,
         *,
-        format: Literal["auto", "xmc", "csr", "csv", "tsv", "parquet"] = "auto",
+        format: Literal["auto", "xmc", "csr", "csv", "tsv", "parquet", "text", "fasttext"] = "auto",
         labels: Literal["all", "first"] = "all",
         rows: int | None = None,
         window: int = 1,
@@ -156,9 +164,9 @@ class Stream:
         for name, default in DEFAULTS.items():
             if name not in OPTIONS.get(self.format, ()):
                 _refuse(where, name, own[name], default)
-        if self.format in ("xmc", "csr"):
+        if self.format in ("xmc", "csr", *LINES):
             _refuse(where, "y", y, None)
-        found: _Arrays | XmcFiles | CsrFiles | Tables
+        found: _Arrays | XmcFiles | CsrFiles | Tables | TextFiles
         if self.format == "arrays":
             found = _Arrays.of(source, y)
         elif self.format == "xmc":
@@ -166,16 +174,20 @@ class Stream:
             found = XmcFiles.of(files, layout, any_labels=labels == "first")
         elif self.format == "csr":
             found = CsrFiles.of(files, n_features, n_labels)
+        elif self.format in LINES:
+            found = TextFiles.of(files, self.format, delimiter, all_labels=labels == "all")
         elif y is None or isinstance(y, str):
             marks = Marks(DELIMITERS.get(self.format, ",") if delimiter is None else delimiter, decimal)
             found = Tables.of(files, self.format, LABEL_COLUMN if y is None else y, marks)
         else:
             raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
-        if found.n_labels is None and self.format != "xmc":
+        if found.n_labels is None and self.format not in ("xmc", *LINES):
             _refuse("one label a row", "labels", labels, "all")
         self.n_features, self.n_labels, self.n_rows = found.n_features, found.n_labels, found.n_rows
+        self.label_names = found.labels if isinstance(found, TextFiles) else None
         self._source = found
-        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * (labels == "first")
+        first = labels == "first" and not isinstance(found, TextFiles)
+        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * first
         self._seed = seed_from(random_state) if shuffle else None
         self._n_pass = 0
 
@@ -215,6 +227,21 @@ class Stream:
         """
         other = copy.copy(self)
         other._functions = (*self._functions, function)
+        return other
+
+    def encoded(self, encoder: Any) -> Self:
+        """Return the stream of the rows that a fitted vectorizer makes of a stream of texts.
+
+        Parameters
+        ----------
+        encoder : TextVectorizer
+
+        Returns
+        -------
+        Stream
+        """
+        other = self.map(lambda X, y: (encoder.transform(X), y))
+        other.n_features = int(encoder.n_columns_)
         return other
 
     def __iter__(self) -> Iterator[Part]:

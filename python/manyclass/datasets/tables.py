@@ -7,7 +7,7 @@ import importlib
 import io
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -25,12 +25,6 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 LOOKED_AT = 1000  # labels at once, to tell whether all are integers
 PIECE_BYTES = 1 << 20  # of text read at a time
-_INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")  # integers that are written in one way, and fit into 64 bits
-
-
-def all_integers(labels: Iterable[str]) -> bool:
-    """Tell whether labels are integers, each written as Python writes it: 02139, +1 and ids of 19 digits are text."""
-    return all(_INTEGER.fullmatch(label) for label in labels)
 
 
 def label_in(cell: str) -> str:
@@ -182,7 +176,7 @@ class Tables:
             return cls(files, form, label, features, None, False, n_rows)
         assert marks is not None
         cells = itertools.chain.from_iterable(_column(file, marks, label) for file in files)
-        integers = all(all_integers(filter(None, map(label_in, some))) for some in cells)
+        integers = all(_core.all_integers([*filter(None, map(label_in, some))]) for some in cells)
         return cls(files, form, label, features, marks, integers, None)
 
     @property

@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_flag, check_number, outer_level
+from manyclass.checks import check_choice, check_flag, check_number, is_texts, outer_level
 
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
 _WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -187,6 +187,58 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         self._fitted_counter = counter
         return self._weighted(counts)
 
+    def fit_parts(self, parts: Iterable[Iterable[str]]) -> Self:
+        """Learn terms and weights of texts that come in parts, one after the other: what `fit` learns of all of them.
+
+        Of terms that are as frequent as each other, max_features keeps those that come first in the alphabet.
+
+        Parameters
+        ----------
+        parts : iterable of iterables of str
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError or TypeError
+            As `fit` does.
+        """
+        self.check_parameters()
+        found: dict[str, list[float]] = {}  # how many texts have a term, and how often it occurs
+        hashed, n_texts = np.zeros(self.n_hash or 0), 0
+        counter = clone(self).set_params(min_df=1, max_features=None)._counter()
+        for part in parts:
+            texts = checked_documents(part)
+            if n_texts == 0 and texts and self.analyzer == "word":
+                _warn_of_scripts(texts)
+            n_texts += len(texts)
+            try:
+                counts = counter.fit_transform(texts)
+            except ValueError:  # no term is in these
+                continue
+            n_having = np.bincount(counts.indices, minlength=counts.shape[1])
+            if self.n_hash is not None:
+                hashed += n_having
+                continue
+            n_times = np.asarray(counts.sum(axis=0), np.float64).ravel()
+            for term, *numbers in zip(counter.get_feature_names_out(), n_having, n_times, strict=True):
+                before = found.setdefault(term, [0.0, 0.0])
+                before[0] += numbers[0]
+                before[1] += numbers[1]
+        terms = sorted(term for term, (n, _) in found.items() if n >= self.min_df)
+        if self.max_features is not None:
+            terms = sorted(sorted(terms, key=lambda term: -found[term][1])[: self.max_features])
+        if not (terms or hashed.any()):
+            raise ValueError(f"no term is left of {n_texts} texts, each in at least {self.min_df} of them")
+        n_in = hashed if self.n_hash else np.array([found[term][0] for term in terms])
+        idf = np.log(np.float32(n_texts + 1) / (n_in.astype(np.float32) + np.float32(1))) + np.float32(1)
+        own = self.restored(self.get_params(), terms, idf if self.idf else np.ones_like(idf))
+        self.vocabulary_, self.idf_, self.n_columns_ = own.vocabulary_, own.idf_, own.n_columns_
+        self._fitted_counter = own._fitted_counter
+        return self
+
     def transform(self, documents: Iterable[str]) -> sparse.csr_array:
         """Return the rows of texts, of unit length; a text without a known term is an empty row.
 
@@ -354,15 +406,6 @@ def _warn_of_scripts(texts: Sequence[str]) -> None:
             UserWarning,
             stacklevel=outer_level(),
         )
-
-
-def is_texts(X: Any) -> bool:
-    """Whether X is a list, an array or a column of str, by its first item, or a str, which `transform` refuses."""
-    if isinstance(X, list | tuple | str):
-        return len(X) > 0 and isinstance(X[0], str)
-    if getattr(X, "ndim", 0) != 1 or sparse.issparse(X) or len(X) == 0:
-        return False
-    return isinstance(next(iter(X)), str)
 
 
 def checked_documents(documents: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import manyclass.metrics._ranking as _ranking
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.metrics.inputs import best_predictions, label_rows, single_labels
 
@@ -81,7 +81,7 @@ def expected_calibration_error(
     lists = isinstance(y_true, list | tuple) and len(y_true) and not np.isscalar(y_true[0])
     truth = label_rows("y_true", y_true) if lists or hasattr(y_true, "tocsr") else single_labels("y_true", y_true, None)
     best = best_predictions(columns.reshape(of_rows), truth, of_rows[1])
-    right = _ranking.hits(truth.indptr, truth.ids, best)
+    right = _core.label_hits(truth.indptr, truth.ids, best)
     p = _checked("confidences", confidences, columns.shape, high=1).reshape(of_rows)
     surplus = surpluses(right, p, n_bins)
     if rest is None:

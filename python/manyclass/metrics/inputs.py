@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-import manyclass.metrics._ranking as _ranking
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.labels import as_labels, find_positions, joined_labels, sorted_classes
 
@@ -122,14 +122,10 @@ def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
             raise TypeError(f"{name} has the label {label!r}; it must be an integer")
         if not 0 <= label < MOST_LABELS:
             raise ValueError(f"{name} has the label {label}; it must be in [0, {MOST_LABELS})")
-    ids = np.asarray(flat, dtype=np.int32)
-    rows = np.repeat(np.arange(len(Y)), np.diff(indptr))
-    order = np.lexsort((ids, rows))
-    ids, rows = ids[order], rows[order]
-    twice = (ids[1:] == ids[:-1]) & (rows[1:] == rows[:-1])
-    if twice.any():
-        at = int(np.argmax(twice))
-        raise ValueError(f"{name}[{rows[at]}] has the label {ids[at]} twice")
+    ids = np.array(flat, dtype=np.int32)
+    twice, row = _core.sort_rows(indptr, ids)
+    if twice >= 0:
+        raise ValueError(f"{name}[{row}] has the label {twice} twice")
     return LabelRows(indptr, ids, None)
 
 
@@ -164,11 +160,9 @@ def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | N
     _require_rows(given.shape, truth)
     _require_between("predicted", given, -1, MOST_LABELS if n_labels is None else n_labels)
     first = np.ascontiguousarray(given[:, :k], dtype=np.int32)
-    ordered = np.sort(first, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
-    if twice.any():
-        i, j = np.argwhere(twice)[0]
-        raise ValueError(f"predicted has the label {ordered[i, j]} twice in row {i}; each counts once")
+    label, row = _core.twice_predicted(first)
+    if label >= 0:
+        raise ValueError(f"predicted has the label {label} twice in row {row}; each counts once")
     return first
 
 
@@ -180,7 +174,7 @@ def _best_of_csr(scores: Any, k: int, n_labels: int | None) -> NDArray[np.int32]
     if np.isnan(values).any():
         raise ValueError("predicted holds NaN; scores must be numbers")
     k = min(k, S.shape[1])  # the places behind are empty
-    best, _ = _ranking.best_of_rows(S.indptr.astype(np.int64), S.indices.astype(np.int32), values, k)
+    best, _ = _core.best_of_rows(S.indptr.astype(np.int64), S.indices.astype(np.int32), values, k)
     return best
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-import manyclass.metrics._ranking as _ranking
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.metrics.inputs import LabelRows, best_predictions, label_rows, numbered, places, single_labels
 
@@ -57,8 +57,7 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
     >>> precision_at_k([[0, 2], [1]], [[2, 1, 0], [1, 3, -1]], k=(1, 2, 3))
     array([1. , 0.5, 0.5])
     """
-    ks = places(k)
-    return _result(_sums(_hits(Y_true, predicted, ks)[1], ks).mean(axis=1) / ks, k)
+    return _mean("precision", Y_true, predicted, k)
 
 
 def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -91,9 +90,7 @@ def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     >>> recall_at_k([[0, 2], [1]], [[2, 1], [1, 3]], k=1)
     0.75
     """
-    ks = places(k)
-    truth, found = _hits(Y_true, predicted, ks)
-    return _result((_sums(found, ks) / np.maximum(truth.counts, 1)).mean(axis=1), k)
+    return _mean("recall", Y_true, predicted, k)
 
 
 def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -131,14 +128,7 @@ def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     >>> round(ndcg_at_k([[0, 2]], [[1, 2, 0]], k=3), 4)
     0.6934
     """
-    ks = places(k)
-    truth, found = _hits(Y_true, predicted, ks)
-    # No ideal ranking is longer than the rows' labels, which also bounds the array for a large k.
-    longest = max(found.shape[1], int(truth.counts.max()))
-    discount = 1 / np.log2(np.arange(longest) + 2.0)
-    ideal = np.concatenate([[np.inf], np.cumsum(discount)])  # by length; 0 for rows without labels
-    lengths = np.minimum(truth.counts, ks[:, np.newaxis])
-    return _result((_sums(found * discount[: found.shape[1]], ks) / ideal[lengths]).mean(axis=1), k)
+    return _mean("ndcg", Y_true, predicted, k)
 
 
 def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (1, 3, 5)) -> Result:
@@ -190,11 +180,8 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
     inverse = 1 / _checked_propensities(propensities, truth)
     if len(truth.ids) == 0:
         raise ValueError("Y_true has no label in any row, so that PSP is 0 / 0")
-    width = min(int(ks.max()), int(truth.counts.max()))
-    _, attainable = _ranking.best_of_rows(truth.indptr, truth.ids, inverse[truth.ids], width)
     best = best_predictions(predicted, truth, int(ks.max()), len(inverse))
-    gains = np.where(_ranking.hits(truth.indptr, truth.ids, best), inverse[best], 0.0)
-    return _result(_sums(gains, ks).sum(axis=1) / _sums(attainable, ks).sum(axis=1), k)
+    return _result(_core.ranking_shares(truth.indptr, truth.ids, best, ks, inverse), k)
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int | None = None) -> NDArray[np.float64]:
@@ -288,7 +275,7 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     y_true, predicted = numbered(y_true, predicted)
     truth = single_labels("y_true", y_true, predicted)
     best = best_predictions(predicted, truth, int(ks.max()))
-    return _result(_sums(_ranking.hits(truth.indptr, truth.ids, best), ks).mean(axis=1), k)
+    return _result(_core.ranking_means("recall", truth.indptr, truth.ids, best, ks), k)
 
 
 def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
@@ -322,10 +309,7 @@ def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     >>> mrr_at_k([[0, 2], [1]], [[1, 2, 0], [1, 0, 2]], k=3)
     0.75
     """
-    ks = places(k)
-    _, found = _hits(Y_true, predicted, ks)
-    first = found & (np.cumsum(found, axis=1) == 1)
-    return _result(_sums(first / (np.arange(found.shape[1]) + 1.0), ks).mean(axis=1), k)
+    return _mean("reciprocal_rank", Y_true, predicted, k)
 
 
 def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) -> Result:
@@ -366,25 +350,17 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
     if rows.size and not (rows.min() >= -1 and rows.max() < n_labels):
         wrong = rows[(rows < -1) | (rows >= n_labels)][0]
         raise ValueError(f"predicted holds {wrong}; labels must be in [0, {n_labels}), or -1 for none")
-    n_found = [len(np.unique(some[some >= 0])) for some in (rows[:, :width] for width in ks)]
+    n_found = _core.labels_covered(np.ascontiguousarray(rows, dtype=np.int32), ks, n_labels)
     return _result(np.array(n_found) / n_labels, k)
 
 
-def _hits(Y_true: Any, predicted: Any, ks: NDArray[np.int64]) -> tuple[LabelRows, NDArray[np.bool_]]:
-    """Return the labels of rows, and whether each of the first max(k) predictions is right."""
+def _mean(measure: str, Y_true: Any, predicted: Any, k: Places) -> Result:
+    """Return the mean over rows of a measure of the core."""
+    ks = places(k)
     Y_true, predicted = numbered(Y_true, predicted)
     truth = label_rows("Y_true", Y_true)
-    return truth, _ranking.hits(truth.indptr, truth.ids, best_predictions(predicted, truth, int(ks.max())))
-
-
-def _sums(gains: NDArray[Any], ks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the sums (len(ks), n) of the first k gains of each row; gains behind the last column are 0.
-
-    Rows stand along the last axis, so that NumPy adds them in the same order whatever other places are asked for.
-    """
-    sums = np.zeros((gains.shape[1] + 1, gains.shape[0]))
-    np.cumsum(gains.T, axis=0, out=sums[1:])
-    return sums[np.minimum(ks, gains.shape[1])]
+    best = best_predictions(predicted, truth, int(ks.max()))
+    return _result(_core.ranking_means(measure, truth.indptr, truth.ids, best, ks), k)
 
 
 def _result(values: NDArray[np.float64], k: Places) -> Result:

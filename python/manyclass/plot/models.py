@@ -9,13 +9,13 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.labels import find_positions, joined_labels, labels_given, sorted_classes
 from manyclass.metrics import expected_calibration_error
 from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
 from manyclass.protocols import Classifier, Curved, Estimator, Ranking, SeveralLabels, Validated
 
-CONFIDENCE = 0.95
 LONGEST_NAME = 18
 MOST_LABELS = 5  # of a row, as in ECE@5 of `manyclass evaluate`
 
@@ -118,11 +118,8 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
         right = find_positions(labels_given(y, n_rows), classes, "y") == find_positions(predicted[:, 0], classes, "y")
     confidence = confidence.ravel()
     check_number("n_bins", n_bins, low=1, high=len(right), integer=True)
-    bins = np.array_split(np.argsort(confidence, kind="stable"), n_bins)
-    mean = np.array([confidence[rows].mean() for rows in bins])
-    share = np.array([right[rows].mean() for rows in bins])
+    mean, share, low, high = _core.reliability_bins(confidence, right, n_bins)
     ece = expected_calibration_error((~right).astype(np.int64), np.zeros(len(right), np.int64), confidence)
-    low, high = np.array([_interval(int(right[rows].sum()), len(rows)) for rows in bins]).T
     with drawing():
         figure, (axes,) = canvas(1, width=4.6, height=4.3)
         axes.plot([0, 1], [0, 1], color=GREY, linewidth=1)
@@ -226,26 +223,12 @@ def _right(model: Classifier, y: Any, predicted: NDArray[Any]) -> NDArray[np.boo
     return np.asarray(found, dtype=np.bool_)
 
 
-def _interval(right: int, n: int) -> tuple[float, float]:
-    # SciPy's statistics take longer to import than all of this package.
-    from scipy.stats import binomtest
-
-    found = binomtest(right, n).proportion_ci(CONFIDENCE, method="wilson")
-    return float(found.low), float(found.high)
-
-
 def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """Classes of the pairs with the most wrong rows, sorted."""
     ids, places = sorted_classes(joined_labels([truth, predicted]))
-    both = places.reshape(2, -1)
-    both = both[:, both[0] != both[1]]
-    if not both.size:
+    labels, predictions = places.astype(np.int64).reshape(2, -1)
+    chosen = _core.most_confused(labels, predictions, n_classes)
+    if not len(chosen):
         raise ValueError("every row is predicted right, so that no classes are confused")
-    pairs, times = np.unique(both, axis=1, return_counts=True)
-    chosen: list[int] = []
-    for pair in pairs.T[np.argsort(-times, kind="stable")].tolist():
-        new = [one for one in pair if one not in chosen]
-        if len(chosen) + len(new) <= n_classes:
-            chosen += new
-    found: NDArray[Any] = ids[sorted(chosen)]
+    found: NDArray[Any] = ids[chosen]
     return found

@@ -20,18 +20,22 @@ are answered without it, too: `help(manyclass.search.byte_copy)`.
 
 from __future__ import annotations
 
+import math
 import warnings
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.checks import outer_level
+from manyclass import _core
+from manyclass.checks import outer_level, row_norms_sq, seed_from
+from manyclass.search.byte_copy import ByteCopy, copies
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
 from manyclass.search.exact import fewest_probes
-from manyclass.search.inputs import queries_of
+from manyclass.search.inputs import class_rows, queries, queries_of
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 # All classes are scored up to this number of them, since their index would be one cluster.
@@ -49,32 +53,7 @@ LEAST_TUNE_ROWS = 64
 CHECK_SHARE = 16  # a later call checks a sixteenth of its rows, which costs about a tenth of its time
 LEAST_CHECK_ROWS = 16
 BLOCK_ROWS = 4096  # a multiple of the core's queries_per_sample
-
-
-def class_rows(weights: Weights, has_intercept: bool, scale: Floats | None = None) -> Floats:
-    """Return a dense row of weights, times `scale`, and intercept for each class, less their mean.
-
-    The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
-    rows cluster better."""
-    coef = weights.coef
-    rows = np.empty((coef.shape[0], coef.shape[1] + has_intercept), dtype=np.float32)
-    rows[:, : coef.shape[1]] = coef
-    if scale is not None and len(scale):
-        rows[:, : coef.shape[1]] *= scale[:, np.newaxis]
-    if has_intercept:
-        rows[:, -1] = weights.intercept
-    rows -= rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-    return rows
-
-
-def queries(x: Matrix, n_columns: int) -> Matrix:
-    """Return points as queries for rows of `class_rows`: with a feature of ones where these have an intercept."""
-    if x.shape[1] == n_columns:
-        return x
-    ones = np.ones((x.shape[0], 1), dtype=np.float32)
-    if isinstance(x, sp.csr_array):
-        return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
-    return np.concatenate([x, ones], axis=1)
+LONGEST_SQ = 2.0**122  # of rows that an index takes; scores of longer ones may not be finite, and are all found
 
 
 def recall_error(recall: float, n: int) -> float:
@@ -82,30 +61,12 @@ def recall_error(recall: float, n: int) -> float:
     return float(np.sqrt(recall * (1 - recall) / n))
 
 
-# Microseconds of one thread, fitted to models of 6,000 to 100,000 classes with 50 to 5,000 features: a weight read
-# from end to end, of dense and of sparse rows; a byte of the index; and what a row costs besides.
-DENSE_WEIGHT, SPARSE_WEIGHT, INDEX_BYTE = 2e-4, 6e-4, 1.2e-4
-CLASS, SEARCHED_ROW = 4e-3, 20.0
 # Share of the clusters that a search is taken to need before it was tuned: 5 to 19 % were found for a recall of .95.
 ASSUMED_SHARE = 1 / 6
 
 
 def _clusters(n_classes: int) -> int:
     return int(min(n_classes, round(CLUSTERS_PER_ROOT * n_classes**0.5)))
-
-
-def exact_cost(n_classes: int, values: float, *, sparse: bool) -> float:
-    """Predict the microseconds that scoring all classes takes for a row of so many values."""
-    return n_classes * (CLASS + values * (SPARSE_WEIGHT if sparse else DENSE_WEIGHT))
-
-
-def search_cost(n_classes: int, width: int, share: float) -> float:
-    """Predict the microseconds that a search takes for a row, probing a share of the clusters.
-
-    An index is dense: `width` bytes for each class that is looked at, and as many floats for each of head and tail.
-    """
-    looked_at = INDEX_BYTE * (_clusters(n_classes) + share * n_classes) + DENSE_WEIGHT * (HEAD + TAIL)
-    return SEARCHED_ROW + width * looked_at
 
 
 def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> str:
@@ -135,7 +96,15 @@ def slower(weights: Weights, x: Matrix, n_probe: int | None, recall: float) -> s
     share = ASSUMED_SHARE if recall < 1 and n_rows >= 2 * LEAST_TUNE_ROWS else 1.0
     if n_probe is not None:
         share = n_probe / _clusters(n_classes)
-    all_scored, searched = exact_cost(n_classes, values, sparse=sparse), search_cost(n_classes, width, share)
+    all_scored, searched = _core.predicted_microseconds(
+        n_classes=n_classes,
+        n_columns=width,
+        values=float(values),
+        sparse=sparse,
+        n_clusters=_clusters(n_classes),
+        share=share,
+        n_exact=HEAD + TAIL,
+    )
     if all_scored > searched:
         return ""
     few = f"; so few rows as {n_rows} do not tune it" if n_probe is None and share == 1 and recall < 1 else ""
@@ -160,7 +129,7 @@ class ClassIndex:
     def __init__(self, weights: Weights, seed: int, n_threads: int) -> None:
         self._seed = seed
         index = SphericalClusterIndex(_clusters(weights.n_classes), random_state=seed % 2**32, n_jobs=n_threads)
-        self._index = index.fit(class_rows(weights, bool(weights.intercept.any())))
+        self._index = index.fit(class_rows(weights.coef, weights.intercept if weights.intercept.any() else None))
         self._n_probe: dict[tuple[int, float], int] = {}
 
     def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles]:
@@ -220,3 +189,100 @@ class ClassIndex:
 
     def _sample(self, x: Matrix, rows: NDArray[np.int64]) -> Matrix:
         return queries(x[np.sort(rows)], self._index.n_features_in_)
+
+
+class ApproximateAnswers:
+    """An index over the weights of a fitted model, and a copy of them in 8 bits.
+
+    Parameters
+    ----------
+    weights : Weights
+
+    Attributes
+    ----------
+    index : ClassIndex or None
+    copy : ByteCopy or None
+    """
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.index: ClassIndex | None = None
+        self.copy: ByteCopy | None = None
+        self._too_large: str | None = None
+
+    def too_large(self) -> str:
+        """Say why neither an index nor a copy can hold the weights, or nothing."""
+        if self._too_large is None:
+            arrays = [array for array in (self.weights.matrix, self.weights.bias) if array.size]
+            largest = max(float(max(-array.min(), array.max())) for array in arrays)
+            fits = largest * math.sqrt(self.weights.n_hidden + 1) <= math.sqrt(LONGEST_SQ)
+            self._too_large = "" if fits else f"a weight is {largest:.3g} in magnitude, too large for an index"
+        return self._too_large
+
+    def made_index(self, random_state: Any, n_threads: int) -> ClassIndex:
+        """Return the index, made if there is none yet."""
+        if self.index is None:
+            self.index = ClassIndex(self.weights, seed_from(random_state), n_threads)
+        return self.index
+
+    def finder(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int, exact: Best) -> Best | None:
+        """Return what finds the k best classes of rows; None, with a warning of why, where `exact` is faster.
+
+        A few rows are answered by the 8-bit copy, unless an index is tuned for what is asked.
+        """
+        if self.weights.n_classes <= EXACT_CLASSES:
+            return None
+        if self.weights.codes is None and (why := self.too_large()):
+            warnings.warn(f"approximate=True is not followed: {why}", UserWarning, stacklevel=outer_level())
+            return None
+        probes = None if self.index is None else self.index.probes(k, recall)
+        if copies(self.weights, x.shape[0]) and not (recall < 1 and probes):
+            copy = self.copy = self.copy or ByteCopy(self.weights, n_threads)
+
+            def best_of_copy(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                found: tuple[Ids, Floats, Doubles] | None = copy.top_k(some, width)
+                return exact(some, width) if found is None else found
+
+            return best_of_copy
+        if why := slower(self.weights, x, probes, recall):
+            warnings.warn(f"approximate=True is not followed: {why}", UserWarning, stacklevel=outer_level())
+            return None
+        index = self.made_index(random_state, n_threads)
+
+        def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            mapped = self._mapped(some)
+            searched = row_norms_sq(mapped) <= LONGEST_SQ
+            if searched.all():
+                return index.top_k(mapped, width, recall, n_threads)
+            parts = [(~searched, exact(some[~searched], width))]
+            if searched.any():
+                parts.append((searched, index.top_k(mapped[searched], width, recall, n_threads)))
+            shape = (len(searched), width)
+            found = np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(len(searched))
+            for rows, (ids, log_p, std) in parts:
+                found[0][rows], found[1][rows], found[2][rows] = ids, log_p, std
+            return found
+
+        return best_of_index
+
+    def build(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int) -> None:
+        """Make the index, and tune it by rows like those to come; raises ValueError where it is of no use."""
+        n_classes, least = self.weights.n_classes, 2 * LEAST_TUNE_ROWS
+        if n_classes <= EXACT_CLASSES:
+            raise ValueError(
+                f"the model has {n_classes} classes; approximate answers are for more than "
+                f"{EXACT_CLASSES}, fewer are all scored"
+            )
+        if x.shape[0] < least:
+            raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
+        why = slower(self.weights, x, None, recall) or self.too_large()
+        if not why:
+            index = self.made_index(random_state, n_threads)
+            index.top_k(self._mapped(x), k, recall, n_threads)
+            why = slower(self.weights, x[:1], index.probes(k, recall), recall)
+        if why:
+            raise ValueError(f"approximate answers are of no use: {why}")
+
+    def _mapped(self, x: Matrix) -> Matrix:
+        """The features that W is multiplied with."""
+        return self.weights.transform(x) if self.weights.has_phi else x

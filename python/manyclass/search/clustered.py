@@ -84,6 +84,7 @@ class ClusteredRows(BaseEstimator, ABC):
 
     # What a file of the index is called, and what it holds beside arrays and parameters.
     FORMAT: ClassVar[tuple[str, str]]
+    SEARCH: ClassVar[str]  # the name of the search by such an index, of `manyclass.samplers.SEARCHES`
     _TAKES_SPARSE: ClassVar[bool] = True  # whether the core takes sparse queries
     _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
 

@@ -55,6 +55,7 @@ class DecomposedIndex(ClusteredRows):
     """
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
+    SEARCH: ClassVar[str] = "decomposed"
     _TAKES_SPARSE = False
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
 

@@ -1,4 +1,4 @@
-"""Checks on rows, queries, ids and exclusions that a caller passes to an index."""
+"""Rows and queries of an index: checks on what a caller passes, and those that a model's weights and points become."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.checks import canonical_csr, checked_ids, csr_parts, id_lists
 from manyclass.datasets.csr import is_sparse
+from manyclass.weights.arrays import NO_FLOATS, Floats, Matrix
 
 Rows = ArrayLike | sp.sparray | sp.spmatrix
 Exclude = Sequence[ArrayLike] | sp.sparray | sp.spmatrix | None
@@ -139,3 +141,25 @@ def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
         given = sp.csr_array(given, copy=True)
         given.eliminate_zeros()
     return _lists("Y", given, n, n_rows)
+
+
+# Of a model's weights
+
+
+def class_rows(coef: Floats, intercept: Floats | None, scale: Floats | None = None) -> Floats:
+    """Return a dense row of weights, times `scale`, and of the intercept, if any, for each class, less their mean.
+
+    The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
+    rows cluster better."""
+    factors, bias = (NO_FLOATS if given is None else given for given in (scale, intercept))
+    return _core.centred_class_rows(coef, factors, bias)
+
+
+def queries(x: Matrix, n_columns: int) -> Matrix:
+    """Return points as queries for rows of `class_rows`: with a feature of ones where these have an intercept."""
+    if x.shape[1] == n_columns:
+        return x
+    ones = np.ones((x.shape[0], 1), dtype=np.float32)
+    if isinstance(x, sp.csr_array):
+        return sp.csr_array(sp.hstack([x, sp.csr_array(ones)], format="csr"))
+    return np.concatenate([x, ones], axis=1)

@@ -94,6 +94,7 @@ class SphericalClusterIndex(ClusteredRows):
     """
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
+    SEARCH: ClassVar[str] = "mips"
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {
         "radius_": (float, 0, float(np.finfo(np.float32).max)),
         "n_probe_": (int, 1, 2**31 - 1),

@@ -9,15 +9,15 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import core_data
+from manyclass.checks import as_csr, core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.checkpoint import Arrays, Saved
-from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
+from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix, as_csr
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
 Index = SphericalClusterIndex | DecomposedIndex
@@ -83,7 +83,7 @@ def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int, *, sparse
     )
 
 
-class BatchesTraining(CoreTraining):
+class BatchesTraining(LabelTraining):
     """The core's trainer of the present pass, and the index that follows it."""
 
     def __init__(
@@ -160,7 +160,7 @@ class BatchesTraining(CoreTraining):
         self._moved = 0
         return False
 
-    def arrays(self) -> Arrays:
+    def moved(self) -> Arrays:
         """Return weights, their squares, and what points carry."""
         squares = {"embedding_squares": self.squares.embeddings, "class_squares": self.squares.classes}
         return {

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
-from manyclass.weights.storage import NO_OWN, Mixture
+from manyclass.checks import as_csr
+from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
+from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -34,6 +34,8 @@ CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows w
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
 DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
+# Losses after which the softmax of the scores is no probability.
+NO_PROBABILITIES = ("margin", "triplet", "logistic")
 SHRINKAGE = 10.0  # of counts, in rows, before any were tried
 
 
@@ -146,6 +148,31 @@ def mean_log_loss(
 ) -> float:
     """The mean over rows of the mean log-loss of their labels, in nats."""
     return _loss(MEAN_LOG_LOSS, model, x, labels, n_threads, sample_weight)
+
+
+def held_out_loss(
+    plan: PairsPlan | BatchesPlan,
+    model: Weights,
+    x: Matrix,
+    labels: Labels,
+    sample_weight: Doubles | None,
+    *,
+    is_scaled: bool,
+) -> float:
+    """The mean over rows held out of what early stopping goes by.
+
+    That is `mean_log_loss`, of scores that are yet to be scaled by their best factor; or, where nothing makes
+    probabilities of the scores, the loss of the plan.
+    """
+    own: dict[str, Any] = {"smoothing": plan.smoothing} if isinstance(plan, BatchesPlan) else {}
+    is_scaled = is_scaled or (isinstance(plan, BatchesPlan) and plan.finds_scale)
+    rows = _scaled_rows((model,), x, labels, plan.n_threads, sample_weight)
+    if plan.loss in NO_PROBABILITIES and not is_scaled:
+        (scores,) = rows["terms"]
+        losses, _ = _core.losses(scores, rows["indptr"], rows["ids"], loss=plan.loss, **own)
+        return float(np.average(losses, weights=rows["weights"]))
+    low, high = (LEAST_FACTOR, np.inf) if is_scaled else (1.0, 1.0)
+    return _core.best_scales(**rows, loss=MEAN_LOG_LOSS, start=[1.0], low=[low], high=[high])[1]
 
 
 def _loss(name: str, model: Weights, *held: Any) -> float:

@@ -24,34 +24,24 @@ What else was tried, and how much it gives, is in bench/decisions.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, csr_parts
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, times
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
 CALIBRATIONS = ("temperature",)
-# Temperatures outside of [1/100, 100] say that the held-out rows are too few, or the scores all equal.
-MOST = 100.0
-# That of margins is near to log K / T, which is 70 on bibtex.
-MOST_OFFSET = 1e4
-# 1/T within this share of the best: the standard error of 4,096 rows is some ten times as much.
-PRECISION = 1e-3
 # Held-out rows: one or two numbers are found well by so many, which then are no loss to training ...
 MOST_ROWS, LEAST_ROWS = 4096, 256
 # ... and fewer where there are many classes, so that all scores of these rows stay in 256 MB up to 262,144 classes.
 ROWS_CELLS = 1 << 26
-KEPT_CELLS = 1 << 28  # scores that are kept; more are computed again whenever they are needed
-# Bins of v, over ]-60, largest]: 0.01 wide, where the logistic function is straight to 1e-5; e^-60 labels are none.
-LOWEST, BINS = -60.0, 8192
 
 
 @dataclass(frozen=True)
@@ -111,9 +101,9 @@ class Calibration:
         if found is None:
             return None
         made = cls(**found)
-        most = MOST * (1 + 1e-9)  # the search goes by logarithms
+        most = _core.most_temperature * (1 + 1e-9)  # the search goes by logarithms
         check_number("calibration's temperature", made.temperature, low=1 / most, high=most)
-        check_number("calibration's offset", made.offset, low=-MOST_OFFSET, high=MOST_OFFSET)
+        check_number("calibration's offset", made.offset, low=-_core.most_offset, high=_core.most_offset)
         check_number("calibration's n_rows", made.n_rows, low=0, integer=True)
         for name in ("uncalibrated_log_loss", "log_loss"):
             check_number(f"calibration's {name}", getattr(made, name))  # a rounding below 0, at best
@@ -170,70 +160,11 @@ def calibrated(
     noise : str
         The noise of the utilities.
     """
-    tiles = _kept(lambda: weights.score_tiles(x, n_threads), x.shape[0] * weights.n_classes)
-    r = np.ones(x.shape[0]) if sample_weight is None else sample_weight
-    if several:
-        return _platt(tiles, labels, r)
-
-    def loss(log_factor: float) -> float:
-        factor = float(np.exp(log_factor))
-        losses = [
-            _log_losses(times(scores, factor), labels.ids[first : first + len(scores)], noise, n_threads)
-            for first, scores in tiles()
-        ]
-        return float(np.average(np.concatenate(losses), weights=r))
-
-    ends = (-np.log(MOST), np.log(MOST))
-    found = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": PRECISION})
-    before = loss(0.0)
-    # The search ends beside 0 where 0 is best.
-    log_factor, after = (float(found.x), float(found.fun)) if found.fun < before else (0.0, before)
-    return Calibration(float(np.exp(-log_factor)), 0.0, x.shape[0], before, after)
-
-
-Tiles = Callable[[], Iterator[tuple[int, Floats]]]
-
-
-def _kept(tiles: Tiles, n_cells: int) -> Tiles:
-    """The same tiles at every call, from memory unless there are too many."""
-    if n_cells > KEPT_CELLS:
-        return tiles
-    kept = list(tiles())
-    return lambda: iter(kept)
-
-
-def _log_losses(scores: Floats, labels: Ids, noise: str, n_threads: int) -> Doubles:
-    """-log p(y)."""
-    if noise != "gumbel":
-        at = np.ascontiguousarray(labels[:, np.newaxis])
-        psi = scores.astype(np.float64)
-        return -_core.utility_probabilities_at(noise=noise, psi=psi, classes=at, log=True, n_threads=n_threads)[:, 0]
-    losses = np.empty(len(scores))
-    indptr = np.arange(len(scores) + 1)
-    _core.label_odds(scores=scores, indptr=indptr, ids=labels, n_threads=n_threads, log_losses=losses)
-    return losses
-
-
-def _platt(tiles: Tiles, labels: Labels, r: Doubles) -> Calibration:
-    """Both numbers of the logistic function, by a histogram of v over all labels of all rows."""
-    counts, before = np.zeros(BINS), 0.0
-    own, of_own = np.empty(len(labels.ids)), np.repeat(r, np.diff(labels.indptr))
-    for first, scores in tiles():
-        rows = slice(first, first + len(scores))
-        indptr = labels.indptr[first : rows.stop + 1]
-        at, losses = slice(indptr[0], indptr[-1]), np.empty(len(scores))
-        question: dict[str, Any] = {
-            "indptr": indptr - indptr[0],
-            "ids": labels.ids[at],
-            "weights": r[rows],
-            "lowest": LOWEST,
-        }
-        _core.label_odds(scores=scores, **question, n_threads=1, label_losses=losses, own=own[at], counts=counts)
-        before += scores.shape[1] * float(r[rows] @ losses)
-    n = float(r.sum())
-    ends = {"most_factor": MOST, "most_offset": MOST_OFFSET}
-    a, c, after = _core.platt_scaling(lowest=LOWEST, counts=counts, own=own, weights=of_own, n_rows=n, **ends)
-    return Calibration(1 / a, c, len(r), before / n, after / n)
+    r = NO_DOUBLES if sample_weight is None else sample_weight
+    temperature, offset, before, after = weights.calibration(
+        x, labels.indptr, labels.ids, r, n_threads, None if several else noise
+    )
+    return Calibration(temperature, offset, x.shape[0], before, after)
 
 
 def label_log_losses(
@@ -249,11 +180,6 @@ def label_log_losses(
     of_own : ndarray of shape (n_rows,)
         The mean over the labels of a row of minus the log-probability that the softmax gives them.
     """
-    of_labels, of_own = np.empty(x.shape[0]), np.empty(x.shape[0])
-    how = {} if calibration is None else {"temperature": calibration.temperature, "offset": calibration.offset}
-    for first, scores in weights.score_tiles(x, n_threads):
-        at = slice(first, first + len(scores))
-        indptr, ids, _ = csr_parts(lists[at])
-        question: dict[str, Any] = {"scores": scores, "indptr": indptr, "ids": ids, "n_threads": n_threads, **how}
-        _core.label_odds(**question, label_losses=of_labels[at], log_losses=of_own[at])
-    return of_labels, of_own
+    indptr, ids, _ = csr_parts(lists)
+    how = (0.0, 0.0) if calibration is None else (calibration.temperature, calibration.offset)
+    return weights.label_log_losses(x, indptr, ids, n_threads, *how)

@@ -30,7 +30,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,13 +39,14 @@ from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
 from manyclass.parts import Parameters
+from manyclass.training.progress import Position
 from manyclass.version import __version__
 from manyclass.weights.tensor_file import (
     PathLike,
+    Resumable,
+    Saved,
     TensorFile,
     check_version,
-    finite,
-    non_negative,
     open_tensors,
     reading,
     write_tensors,
@@ -55,58 +56,6 @@ FORMAT, FORMAT_VERSION = "manyclass checkpoint", 1
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 EVERY = "10min"
 OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a fit is resumed; a seed is kept beside
-
-Arrays = Mapping[str, NDArray[Any]]
-
-
-class Resumable(Protocol):
-    """A training that can be stopped between two visits."""
-
-    def arrays(self) -> Arrays:
-        """Return the arrays that it moves, as they are in memory."""
-        ...
-
-    def numbers(self) -> dict[str, Any]:
-        """Return what else it moves, as JSON has it."""
-        ...
-
-    def restore(self, saved: Saved) -> None:
-        """Take over the arrays and the numbers."""
-        ...
-
-
-@dataclass
-class Saved:
-    """A checkpoint that was found.
-
-    Attributes
-    ----------
-    file : TensorFile
-    numbers : dict
-        As JSON has it.
-    """
-
-    file: TensorFile
-    numbers: dict[str, Any]
-
-    def fill(self, arrays: Arrays) -> None:
-        """Read into arrays of the same names; raises ValueError where they are not of the type and shape here."""
-        for name, array in arrays.items():
-            if array.size == 0:
-                continue
-            dtype, shape, _ = self.file.entries.get(name, (None, (), 0))
-            if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
-                raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
-            self.file.read(name, out=array)
-            if "squares" in name or name == "norm_sq":
-                non_negative(self.file, name, array)
-            elif array.dtype.kind == "f":
-                finite(self.file, name, array)
-
-    def array(self, name: str) -> NDArray[Any]:
-        """Return one of them, empty ones too."""
-        return self.file.read(name) if name in self.file.entries else np.zeros(0, dtype=np.float32)
-
 
 # Statistics of the data differ in their last digits from processor to processor, and by how they are summed.
 _FLOAT, _ROUNDING = re.compile(r"\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)"), 1e-6
@@ -123,15 +72,6 @@ def _alike(was: Any, now: Any) -> bool:
     pairs = zip(_FLOAT.findall(was), _FLOAT.findall(now), strict=False)
     same = all(math.isclose(float(a), float(b), rel_tol=_ROUNDING) for a, b in pairs)
     return _FLOAT.sub("", was) == _FLOAT.sub("", now) and same
-
-
-@dataclass
-class Position:
-    """Where a training is: the losses of whole passes, the first visit to make, and whether it has come to its end."""
-
-    curve: list[float] = field(default_factory=list)
-    first: int = 0
-    ended: bool = False
 
 
 class Stage:

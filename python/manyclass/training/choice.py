@@ -103,18 +103,9 @@ class ChoiceForm:
     @cached_property
     def names(self) -> list[str]:
         """Names of all coefficients."""
-        columns = self.labels[1:] if self.own_tastes else self.alternative_names
-        if self.rank < 0:
-            interactions = [f"{x}:{z}" for x in self.chooser_names for z in columns]
-        else:
-            interactions = [f"{name}[{r}]" for name in (*self.chooser_names, *columns) for r in range(self.rank)]
-        return [
-            *self.alternative_names,
-            *self.pair_names,
-            *interactions,
-            *(f"constant[{label}]" for label in self.group_labels[1:]),
-            *(f"dissimilarity[{label}]" for label in self.nest_labels),
-        ]
+        choosers, alternatives = list(self.chooser_names), list(self.alternative_names)
+        groups, nests = (list(map(str, labels)) for labels in (self.group_labels, self.nest_labels))
+        return self.core.names(choosers, alternatives, list(self.pair_names), list(self.labels), groups, nests)
 
     def start(self, seed: int) -> Doubles:
         """Return coefficients to begin with: zeros, but small numbers by chance for a W of low rank."""

@@ -13,8 +13,8 @@ scales, without those that are the very text of their class:
   share of classes of one row among all rows, and at least 1 %.
 
 The fit is made twice: with the texts of all classes as rows, and with those of classes without rows alone. The one with
-the smaller log-loss of held-out rows is taken. It is made once where both are the same, or no text shares a feature
-with a row.
+the smaller log-loss of held-out rows is taken. It is made once where both are the same. Where no text shares a feature
+with a row, a warning says so; then no row is held out, and the model is as without texts.
 
 A text counts as a row in `class_count_`. Embeddings alone get weights on pairs beside them, and `partial_fit` does not
 go on with such a sum.
@@ -26,25 +26,20 @@ I. J. Good, "The population frequencies of species and the estimation of populat
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
+from manyclass import _core
+from manyclass.checks import csr_parts
 from manyclass.training.blend import CELLS, MOST_HELD_OUT
 from manyclass.training.plan import Labels
 from manyclass.training.state import Points, State
 from manyclass.weights.arrays import Doubles, Floats
 
-SHRINKAGES = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, np.inf)  # c, in rows
-GAIN = 5.0  # nats, of all held-out rows together
-LEAST_UNSEEN = 0.01
-MOST_SCALE = 100.0
-TINY = 1e-300
 FEWEST_ROWS = 20  # held out
 
 
@@ -104,19 +99,19 @@ class ClassTexts:
             )
         n = min(n, MOST_HELD_OUT, max(FEWEST_ROWS, CELLS // len(self.counts)))
         some = held.some(np.linspace(0, len(held.labels) - 1, n).astype(np.int64))
-        r = np.ones(n) if some.weights is None else some.weights
-        search = _Search(state.weights.scores(some.x, n_threads), some.x @ self.rows.T, some.labels, self.counts, r)
-        return search.scales(np.diff(self.rows.indptr) > 0)
+        return scales_of(
+            state.weights.scores(some.x, n_threads),
+            some.x @ self.rows.T,
+            some.labels,
+            self.counts,
+            np.ones(n) if some.weights is None else some.weights,
+            np.diff(self.rows.indptr) > 0,
+        )
 
     def _others(self, points: Points) -> NDArray[np.bool_]:
         """Which points are not the very text of a class of theirs, as new rows seldom are."""
-        labels = points.labels
-        x, texts = sp.csr_array(points.x), self.rows[labels.ids]
-        x = x[np.repeat(np.arange(len(labels)), np.diff(labels.indptr))]
-        products = np.asarray(x.multiply(texts).sum(axis=1)).ravel()
-        lengths = np.sqrt(np.asarray(x.multiply(x).sum(axis=1)) * np.asarray(texts.multiply(texts).sum(axis=1))).ravel()
-        same = (products > (1 - 1e-5) * lengths) & (lengths > 0)
-        return np.asarray(np.add.reduceat(same, labels.indptr[:-1]) == 0)
+        x, labels = csr_parts(sp.csr_array(points.x)), points.labels
+        return _core.unlike_texts(x, labels.indptr, labels.ids, csr_parts(self.rows), self.rows.shape[1])
 
 
 @dataclass(frozen=True)
@@ -134,105 +129,36 @@ class ClassScales:
         return state if not rows.nnz else replace(state, weights=state.weights.plus_pairs(rows), squares=None)
 
 
-class _Search:
-    """The loss of held-out rows by the scales of texts, which move the scores of texts that share a term with them.
-
-    It is that of the decoupled softmax, whose labels of a row do not compete; of one label a row it is the log-loss.
+def scales_of(
+    scores: Floats, alike: Any, labels: Labels, counts: Doubles, weights: Doubles, has_text: NDArray[np.bool_]
+) -> ClassScales:
+    """Return the scales of least loss on rows with these scores, by the core's evaluate/class_texts.hpp.
 
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_classes), float32
-        Overwritten.
     alike : sparse matrix of shape (n_rows, n_classes)
         Products of rows and texts.
     labels : Labels
     counts : ndarray of shape (n_classes,), float64
         Rows of each class.
     weights : ndarray of shape (n_rows,), float64
+    has_text : ndarray of shape (n_classes,), bool
     """
-
-    def __init__(self, scores: Floats, alike: Any, labels: Labels, counts: Doubles, weights: Doubles) -> None:
-        self._counts, self._ids, self._n_rows = counts, labels.ids, len(labels)
-        n_labels = np.diff(labels.indptr)
-        self._rows = rows = np.repeat(np.arange(len(labels)), n_labels)
-        self._weights = weights[rows] / n_labels[rows]
-        alike = sp.csr_array(alike, dtype=np.float64)
-        self._of_own = np.asarray(alike[rows, labels.ids]).ravel()
-        top = scores.max(axis=1).astype(np.float64)
-        self._top = top[rows]
-        self._own = scores[rows, labels.ids] - self._top
-        scores[rows, labels.ids] = -np.inf  # what is left competes with each label
-        at = np.repeat(np.arange(len(labels)), np.diff(alike.indptr))
-        z = scores[at, alike.indices]
-        others = np.isfinite(z)
-        self._at, self._classes, self._alike = at[others], alike.indices[others], alike.data[others]
-        self._z = z[others] - top[self._at]
-        self._plain = scores[:, counts == 0].astype(np.float64)
-        self._sums = np.exp(scores - top[:, np.newaxis], dtype=np.float64).sum(axis=1)
-
-    def scales(self, has_text: NDArray[np.bool_]) -> ClassScales:
-        """See `ClassTexts.scales`."""
-        none = self._loss(np.zeros(len(self._counts)))
-        loss, scale, shrinkage = min(self._best(c) for c in SHRINKAGES)
-        told = "texts do not count"
-        if (none - loss) * self._n_rows <= GAIN:
-            loss, scale = none, 0.0
-        else:
-            by_rows = "" if np.isinf(shrinkage) else f" x {shrinkage:g} / ({shrinkage:g} + rows)"
-            told = f"texts count {scale:.3g}{by_rows}: held-out loss {loss:.4f} for {none:.4f} nats"
-        found, unseen = scale * self._shares(shrinkage), (self._counts == 0) & has_text
-        if unseen.any():
-            found[unseen] = of_unseen = self._best_of_unseen(found, unseen)
-            told += f"; {of_unseen:.3g} of {unseen.sum()} classes without rows"
-        return ClassScales(found, loss, told)
-
-    def _shares(self, shrinkage: float) -> Doubles:
-        """What texts count by the rows of classes; 0 of classes without rows."""
-        share = np.ones(len(self._counts)) if np.isinf(shrinkage) else shrinkage / (shrinkage + self._counts)
-        return np.where(self._counts > 0, share, 0.0)
-
-    def _best(self, shrinkage: float) -> tuple[float, float, float]:
-        """Return the least loss of scales by a shrinkage, which is convex in their factor, the factor, and that."""
-        shares = self._shares(shrinkage)
-        found = _least(lambda scale: self._loss(scale * shares))
-        return self._loss(found * shares), found, shrinkage
-
-    def _others(self, scales: Doubles) -> Doubles:
-        """Return the sum of e^z over what competes with each label."""
-        z = self._z + scales[self._classes] * self._alike
-        moved = np.bincount(self._at, np.exp(z) - np.exp(self._z), minlength=self._n_rows)
-        return np.asarray(np.maximum(self._sums + moved, TINY)[self._rows])
-
-    def _loss(self, scales: Doubles) -> float:
-        own = self._own + scales[self._ids] * self._of_own
-        return float(np.average(np.logaddexp(np.log(self._others(scales)), own) - own, weights=self._weights))
-
-    def _best_of_unseen(self, of_seen: Doubles, unseen: NDArray[np.bool_]) -> float:
-        """Return the scale of classes without rows; see the head of the file."""
-        theirs = unseen[self._classes]
-        mean = float(np.mean(self._plain[np.isfinite(self._plain)]))
-        at = np.zeros(self._n_rows)
-        at[self._rows] = self._top
-        constant, slope = _line(self._alike[theirs], self._z[theirs] + at[self._at[theirs]], mean)
-        share = max(LEAST_UNSEEN, float((self._counts == 1).sum() / max(1.0, self._counts.sum())))
-
-        def loss(scale: float) -> float:
-            scales = np.where(unseen, scale, of_seen)
-            own = constant + (slope + scale) * self._of_own - self._top
-            as_new = np.logaddexp(np.log(self._others(scales)), own) - own
-            return (1 - share) * self._loss(scales) + share * float(np.average(as_new, weights=self._weights))
-
-        return _least(loss)
-
-
-def _least(loss: Callable[[float], float]) -> float:
-    """Return where a loss of a scale is least."""
-    return float(minimize_scalar(loss, bounds=(0, MOST_SCALE), method="bounded", options={"xatol": 0.01}).x)
-
-
-def _line(at: Doubles, values: Doubles, otherwise: float) -> tuple[float, float]:
-    """Return constant and slope of the least squares of values over places; a constant alone where these are alike."""
-    if len(at) < 2 or np.ptp(at) == 0:
-        return (float(np.mean(values)) if len(at) else otherwise), 0.0
-    slope, constant = np.polyfit(at, values, 1)
-    return float(constant), float(slope)
+    found = _core.class_text_scales(
+        scores=scores,
+        alike=csr_parts(sp.csr_array(alike, dtype=np.float32)),
+        indptr=labels.indptr,
+        ids=labels.ids,
+        counts=counts,
+        has_text=has_text,
+        weights=weights,
+    )
+    told, shrinkage = "texts do not count", found["shrinkage"]
+    if found["scale"] > 0:
+        by_rows = "" if np.isinf(shrinkage) else f" x {shrinkage:g} / ({shrinkage:g} + rows)"
+        losses = f"held-out loss {found['loss']:.4f} for {found['none']:.4f} nats"
+        told = f"texts count {found['scale']:.3g}{by_rows}: {losses}"
+    if n_unseen := int(((counts == 0) & has_text).sum()):
+        told += f"; {found['of_unseen']:.3g} of {n_unseen} classes without rows"
+    return ClassScales(found["of_classes"], found["loss"], told)

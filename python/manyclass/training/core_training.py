@@ -21,13 +21,15 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_number
-from manyclass.training.checkpoint import Arrays, Checkpoints, Saved, Stage
+from manyclass.training.blend import held_out_loss
+from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.passes import drive, warn_user
-from manyclass.training.plan import FullBatchPlan, Labels, Plan
+from manyclass.training.plan import BatchesPlan, FullBatchPlan, Labels, PairsPlan, Plan
 from manyclass.training.squares import Squares
-from manyclass.training.validation import UNUSED_SCALE, Validation
+from manyclass.training.validation import UNUSED_SCALE, LabelValidation, Validation
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
 
@@ -116,7 +118,7 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
 
 @dataclass(frozen=True)
 class Watch:
-    """The user's callback, a limit of seconds, points held out.
+    """The user's callback, a limit of seconds, points held out: by `label_validation` where training is by labels.
 
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
@@ -125,6 +127,7 @@ class Watch:
     callback: Callback | None = None
     max_seconds: float = np.inf
     validation: Validation | None = None
+    label_validation: LabelValidation | None = None
     heading: str = ""
     checkpoints: Checkpoints | None = None
     may_retry: bool = False
@@ -375,6 +378,54 @@ class CoreTraining(ABC):
             self._probe.core.looks = {int(n): (mean, error) for n, mean, error in numbers["looks"]}
 
 
+class LabelTraining(CoreTraining):
+    """Passes, which early stopping may end, of weights on pairs or of rows over phi, of one or several labels a point.
+
+    Attributes
+    ----------
+    validation : LabelValidation or None
+        The points held out, whose best pass is what training leaves.
+    """
+
+    validation: LabelValidation | None = None
+    _plan: PairsPlan | BatchesPlan
+
+    @abstractmethod
+    def moved(self) -> Arrays:
+        """Return the arrays that the passes move."""
+
+    def train(self, watch: Watch, signs: Signs) -> None:
+        """Make the passes of the plan; see `CoreTraining.train`."""
+        self.validation = watch.label_validation
+        super().train(watch, signs)
+        if self.validation is not None:
+            self.validation.restore(self.moved())
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a whole pass, and look at the points held out."""
+        mean, done = super().finish(n_pass)
+        held = self.validation
+        if held is not None and self.fault is None:
+            loss = held_out_loss(self._plan, self.weights, held.x, held.labels, held.weights, is_scaled=held.is_scaled)
+            done = held.after_pass(loss, self.moved()) or done
+        return mean, done
+
+    def arrays(self) -> Arrays:
+        """Return what the passes move, and the best of it so far."""
+        return self.moved() if self.validation is None else {**self.moved(), **self.validation.arrays()}
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what all trainings do, and what validation has found."""
+        found = super().numbers()
+        return found if self.validation is None else {**found, "validation": self.validation.numbers()}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over arrays and numbers from a checkpoint."""
+        if self.validation is not None:
+            self.validation.restore_from(saved.numbers["validation"], self.moved())
+        super().restore(saved)
+
+
 P = TypeVar("P", bound=Plan)
 T = TypeVar("T", bound=CoreTraining)
 SMALLER = 10.0  # a second training has the step size of the first one over this
@@ -430,7 +481,8 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
     if training.fault is None:
         return training, None
     begin, advice = f"training diverged: {training.fault}", training.advice
-    if not watch.may_retry or watch.validation is not None or training.goes_on:
+    stops_early = watch.validation is not None or watch.label_validation is not None
+    if not watch.may_retry or stops_early or training.goes_on:
         warn_user(f"{begin}. {advice}")
         return training, None
     (best, n_best), rate = training.best_look(), plan.schedule.learning_rate
@@ -462,14 +514,4 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
 
 def loss_at_zero(loss: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
     """Return the mean of a loss, or of a reduction of the log-loss, at W = 0, in nats where it has units."""
-    n_labels = np.diff(labels.indptr)
-    of_rows = {
-        "cross_entropy": np.log(n_classes) * n_labels,
-        "pick_all": np.log(n_classes) * n_labels,
-        "pick_all_normalized": np.full(len(n_labels), np.log(n_classes)),
-        "decoupled": np.log1p(n_classes - n_labels) * n_labels,
-        "logistic": np.full(len(n_labels), np.log(2) * n_classes),
-        "margin": np.ones(len(n_labels)),
-        "triplet": n_classes * n_labels,
-    }
-    return float(np.average(of_rows[loss], weights=sample_weight))
+    return _core.loss_at_zero(loss, labels.indptr, n_classes, NO_DOUBLES if sample_weight is None else sample_weight)

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.covariance import ledoit_wolf
 
+from manyclass import _core
 from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, best_scales
 from manyclass.training.plan import Labels
 from manyclass.training.start import LARGEST, Start
@@ -87,29 +87,20 @@ def _discriminant(
 ) -> Start | None:
     """Weights and intercepts as the densities have them, without the prior; None where classes do not differ."""
     r = np.ones(len(labels)) if weights is None else weights
-    counts = np.bincount(labels, r, n_classes)
-    by_class = sp.csr_array((r.astype(np.float32), (labels, np.arange(len(labels)))), shape=(n_classes, len(labels)))
-    centre = np.average(x, axis=0, weights=r).astype(np.float32)
-    means: Floats = by_class @ x
-    there = counts > 0
-    means[there] /= counts[there, np.newaxis].astype(np.float32)
-    means[there] -= centre
-    n_features, several = x.shape[1], counts[labels] > r  # a single row says nothing of the spread within its class
-    rows = np.flatnonzero(several)
+    counts, centre, means = _core.class_means(x, labels, n_classes, r)
+    rows = np.flatnonzero(counts[labels] > r)  # a single row says nothing of the spread within its class
     if len(rows) <= 1:
         return None
     if len(rows) > MOST_ROWS:
         rows = np.sort(random.choice(rows, MOST_ROWS, replace=False))
-    # Deviations from means of n rows are short by 1/n of those from the true mean.
-    n = np.maximum(counts[labels[rows]] / r[rows], 1 + np.finfo(np.float64).eps)
-    within: NDArray[np.float64] = (x[rows] - centre - means[labels[rows]]) * np.sqrt(n / (n - 1))[:, np.newaxis]
+    within = _core.within_classes(x, labels, r, rows, counts, centre, means)
     unit = float(np.sqrt(np.mean(np.square(within))))
     if not 0 < unit < np.inf:
         return None
     within /= unit
     means /= np.float32(unit)
-    n = counts[there]
-    if n_features > MOST_FEATURES:
+    there = counts > 0
+    if x.shape[1] > MOST_FEATURES:
         basis, variances = None, np.array([np.mean(np.square(means[there], dtype=np.float64))])
     else:
         # In this basis deviations have the unit covariance, then their axes are turned into those of the means.
@@ -120,15 +111,10 @@ def _discriminant(
         variances, turn = np.linalg.eigh(_covariance(means[some] @ basis))
         basis = basis @ turn
         means = means @ basis.astype(np.float32)
-    variances = np.maximum(variances - np.mean(1 / n), 0).astype(np.float32)
-    if not variances.any():
+    found = _core.shrink_means(counts, variances, np.ascontiguousarray(means))
+    if found is None:
         return None
-    of_n = np.zeros((n_classes, 1), np.float32)
-    of_n[there, 0] = 1 / n
-    shrunk = np.where(there[:, np.newaxis], variances / np.maximum(variances + of_n, np.finfo(np.float32).tiny), 0)
-    means *= shrunk
-    coef = means / (1 + shrunk[there] * of_n[there]).mean(axis=0)
-    offset = -0.5 * np.einsum("kj,kj->k", means, coef, dtype=np.float64)
+    coef, offset = found
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what is found
         coef = (coef if basis is None else coef @ basis.T.astype(np.float32)) / np.float32(unit)
         intercept = offset - np.einsum("kj,j->k", coef, centre, dtype=np.float64)

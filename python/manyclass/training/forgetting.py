@@ -24,8 +24,8 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import softmax
 
+from manyclass import _core
 from manyclass.training.plan import Schedule
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.weights import Weights
@@ -43,12 +43,7 @@ def left_of_old_rows(n_new: int, half_life: float | None) -> float:
 def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
     """The means of p_k (1 - p_k) over some rows, (n_classes,), p being the probabilities of the softmax."""
     rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], IMPURITY_BY)).astype(np.int64))
-    total = np.zeros(weights.n_classes)
-    for _, scores in weights.score_tiles(x[rows], n_threads):  # some rows at a time where there are many classes
-        p = softmax(scores.astype(np.float64), axis=1)
-        total += (p * (1 - p)).sum(axis=0)
-    mean: Doubles = total / len(rows)
-    return mean
+    return weights.mean_curvatures(x[rows], n_threads)
 
 
 def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:
@@ -58,10 +53,9 @@ def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:
 
 def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
     """The step sizes of a call, none below `least`."""
-    first, last = schedule.at(0)[0], schedule.at(n_passes - 1)[0]
-    if last >= least:
+    kept = _core.steps_kept_above(schedule.at(0)[0], schedule.at(n_passes - 1)[0], least, n_passes)
+    if kept is None:
         return schedule
+    first, decay = kept
     ratio = schedule.u_learning_rate / schedule.learning_rate
-    first, last = max(first, least), max(last, least)
-    decay = (last / first) ** (1 / max(1, n_passes - 1))
     return replace(schedule, learning_rate=first, u_learning_rate=first * ratio, decay=decay)

@@ -14,58 +14,30 @@ from manyclass.labels import find_positions
 from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.seen import Carried
-from manyclass.training.squares import Squares, alike
+from manyclass.training.squares import Squares
 from manyclass.training.state import History, Points, Starts, State
-from manyclass.weights.arrays import Doubles, Floats
+from manyclass.weights.arrays import NO_DOUBLES, Doubles
 from manyclass.weights.weights import Weights
-
-MOST_KEPT = float(np.finfo(np.float32).max)
-OF_ONE = 10.0  # what says that intercepts have a slope of 1: as much as ten classes with counts e times the mean
-
-
-class Kept:
-    """What the rows of a stream carry from pass to pass, by their numbers, in single precision: see `Carried`.
-
-    Parameters
-    ----------
-    n_rows : int
-        Of the stream; 0: unknown.
-    of_utility : bool
-        Whether there is a `local_scale`, too.
-    """
-
-    def __init__(self, n_rows: int, *, of_utility: bool) -> None:
-        self.arrays = [np.full(n_rows, np.nan, dtype=np.float32) for _ in range(1 + of_utility)]
-
-    def grow(self, n_rows: int) -> None:
-        """Make room for `n_rows` rows; NaN marks rows that were not visited yet."""
-        for at, array in enumerate(self.arrays):
-            if n_rows > len(array):  # by a half more, so that all parts together copy each row a few times
-                more = np.full(max(n_rows - len(array), len(array) // 2), np.nan, dtype=np.float32)
-                self.arrays[at] = np.concatenate([array, more])
 
 
 @dataclass(frozen=True)
 class KeptRows:
     """What the rows of one part of a stream carry; `numbers` are their places among all rows of the stream."""
 
-    kept: Kept
+    kept: _core.CarriedRows
     numbers: NDArray[np.int64]
 
     def of(self, rows: NDArray[np.int64] | None) -> Carried:
         """Return what these of the rows of the part carry; empty arrays where one is visited for the first time."""
-        numbers = self.numbers if rows is None else self.numbers[rows]
-        self.kept.grow(int(numbers.max(initial=-1)) + 1)
-        found = [array[numbers].astype(np.float64) for array in self.kept.arrays]
-        if np.isnan(found[0]).any():
-            return Carried(np.zeros(0), np.zeros(0))
-        return Carried(found[0], found[1] if len(found) > 1 else np.zeros(0))
+        found = self.kept.of(self.numbers if rows is None else self.numbers[rows])
+        return Carried(*[*found, NO_DOUBLES, NO_DOUBLES][:2])
 
     def put(self, rows: NDArray[np.int64] | None, carried: Carried) -> None:
         """Keep what they carry after a visit."""
         numbers = self.numbers if rows is None else self.numbers[rows]
-        for array, values in zip(self.kept.arrays, (carried.u, carried.local_scale), strict=False):
-            array[numbers] = np.clip(values, -MOST_KEPT, MOST_KEPT)
+        for which, values in enumerate((carried.u, carried.local_scale)):
+            if len(values):
+                self.kept.put(numbers, which, values)
 
 
 @dataclass(frozen=True)
@@ -234,10 +206,11 @@ def passes_of_call(
     if call.learning_rate is not None:
         of_u = first[1] / first[0] if first[0] > 0 else 1.0
         first = last = (call.learning_rate, of_u * call.learning_rate)
-    falls = min(1.0, last[0] / first[0]) if first[0] > 0 else 1.0  # huge features have steps of size 0
-    middle = falls ** (0.5 / call.n_passes)  # of the part that falls to the first pass
-    schedule = Schedule("exponential", first[0] * middle, first[1] * middle, falls ** (1 / call.n_passes))
-    return {"max_iter": call.n_passes, "schedule": schedule}
+    factor, decay = _core.steps_between(first[0], last[0], call.n_passes)
+    return {
+        "max_iter": call.n_passes,
+        "schedule": Schedule("exponential", first[0] * factor, first[1] * factor, decay),
+    }
 
 
 def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> Schedule:
@@ -246,30 +219,8 @@ def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> 
     `before` and `now` are sums of squares of features, see `Squares`. A step for a batch is the mean of those of its
     points, so that its size is as many times that of one.
     """
-    schedule, of_batch = (
-        plan.schedule,
-        plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1),
-    )
+    schedule = plan.schedule
+    of_batch = plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1)
     per_sum = schedule.learning_rate / (_core.curvature_gain * of_batch * n_classes)
-    first, last = (1 + per_sum * alike(sums)[0] for sums in (before, before + plan.max_iter * now))
-    falls = first / last
-    middle = falls ** (0.5 / plan.max_iter) / first  # of the part that falls to the first pass
-    rate, u_rate = schedule.learning_rate * middle, schedule.u_learning_rate * middle
-    return Schedule("exponential", rate, u_rate, falls ** (1 / plan.max_iter))
-
-
-def set_new_intercepts(intercept: Floats, before: Before, counts: Doubles) -> None:
-    """Begin new classes on the line that fits the intercepts of old ones best, over the logarithms of their counts.
-
-    Intercepts of unbiased shares have a slope of 1; those of rare classes lag behind in a stream of many classes, and
-    have been .5. `counts`, above 0, are those of all rows.
-    """
-    old = np.zeros(len(counts), dtype=bool)
-    old[before.position] = True
-    counted = old & (before.counts > 0)
-    if not counted.any():
-        return
-    logs, there = np.log(before.counts[counted]), intercept[counted].astype(np.float64)
-    away = logs - logs.mean()
-    slope = np.clip((away @ (there - there.mean()) + OF_ONE) / (away @ away + OF_ONE), 0, 1)
-    intercept[~old] = (there.mean() + slope * (np.log(counts[~old]) - logs.mean())).astype(np.float32)
+    factor, decay = _core.steps_by_sums(before, now, per_sum, plan.max_iter)
+    return Schedule("exponential", schedule.learning_rate * factor, schedule.u_learning_rate * factor, decay)

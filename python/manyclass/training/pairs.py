@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from manyclass import _core
-from manyclass.checks import csr_parts
-from manyclass.training.checkpoint import Arrays
-from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
+from manyclass.checks import as_csr, csr_parts
+from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import shares_of_classes
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, as_csr
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
 
 # Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
@@ -83,7 +83,7 @@ def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None
     return (logit(share) if odds else np.log(share)).astype(np.float32)
 
 
-class _PairsTraining(CoreTraining):
+class _PairsTraining(LabelTraining):
     """The core's trainer."""
 
     def __init__(
@@ -120,7 +120,7 @@ class _PairsTraining(CoreTraining):
         }
         self.core = _core.postings_trainer(**own, isa="auto")
 
-    def arrays(self) -> Arrays:
+    def moved(self) -> Arrays:
         """Return weights and their squares."""
         weights, squares = self.weights, self.squares
         return {

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.training.checkpoint import Arrays, Position, Saved, Stage
 from manyclass.training.interrupts import time_limit
-from manyclass.training.progress import Progress, progress_bar
+from manyclass.training.progress import Position, Progress, progress_bar
+from manyclass.weights.tensor_file import Arrays, Resumable, Saved
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
 # A slice ends behind a batch when its time is up; work on one batch is broken off, and the batch lost, only after this.
@@ -35,7 +35,23 @@ S = TypeVar("S", bound=PassState)
 T = TypeVar("T")
 
 
-class Passes(Protocol):
+class Stage(Protocol):
+    """What keeps checkpoints of one training, such as `manyclass.training.checkpoint.Stage`."""
+
+    def begin(self, training: Resumable) -> Position:
+        """Give a training what a file has, if there is one, and return where it is."""
+        ...
+
+    def is_due(self, n_passes: int | None = None) -> bool:
+        """Whether to write now, after this number of whole passes; None: within one."""
+        ...
+
+    def write_or_warn(self, training: Resumable, at: Position) -> bool:
+        """Write a file; where that fails, warn, and return False."""
+        ...
+
+
+class Passes(Resumable, Protocol):
     """One kind of training, which `drive` makes pass by pass and slice by slice.
 
     Attributes
@@ -73,18 +89,6 @@ class Passes(Protocol):
 
     def verdict(self, last_loss: float) -> str | None:
         """Return how the loss of the last pass, or anything before, shows divergence; None if nothing does."""
-        ...
-
-    def arrays(self) -> Arrays:
-        """Return the arrays that training moves, for a checkpoint."""
-        ...
-
-    def numbers(self) -> dict[str, Any]:
-        """Return the numbers that it moves, as JSON has them."""
-        ...
-
-    def restore(self, saved: Saved) -> None:
-        """Take over both from a checkpoint."""
         ...
 
 

@@ -53,15 +53,7 @@ class Labels:
 
     def spare(self, n_points: int, random: np.random.RandomState) -> NDArray[np.bool_]:
         """Draw at most n_points points to hold out, so that every label keeps a point that is not drawn."""
-        order = random.permutation(len(self))
-        place = np.empty(len(order), dtype=np.int64)
-        place[order] = np.arange(len(order))
-        first = np.full(int(self.ids.max(initial=-1)) + 1, len(order), dtype=np.int64)
-        np.minimum.at(first, self.ids, np.repeat(place, np.diff(self.indptr)))  # a label's first point, as drawn
-        free, held = np.ones(len(order), dtype=bool), np.zeros(len(order), dtype=bool)
-        free[first[first < len(order)]] = False
-        held[order[free][:n_points]] = True
-        return held
+        return _core.spare_points(self.indptr, self.ids, random.permutation(len(self)), n_points)
 
 
 @dataclass

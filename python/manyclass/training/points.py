@@ -8,7 +8,6 @@ to the tail, at the price of variance.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,25 +17,17 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
-from manyclass.checks import check_number, core_data
-from manyclass.search.class_index import TUNE_ROWS, class_rows, queries
+from manyclass.checks import check_number, core_data, row_norms_sq
+from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.core_plan import core_plan, core_state, first_carried
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
 from manyclass.training.seen import Carried, Seen
-from manyclass.training.squares import alike
 from manyclass.training.start import Start, carried_at
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
-
-# Points that see the same weights in deterministic mode: so few, against the number of classes, that two of them
-# rarely move the same row of W, and at most as many as keep two cores busy between barriers.
-CLASSES_PER_BATCHED_POINT = 64
-MOST_BATCHED_POINTS = 64
-# With all classes every pair of points shares rows of W, and a step takes long enough for a barrier after a few.
-MOST_BATCHED_POINTS_ALL_CLASSES = 4
 
 # Up to this number of classes, a point's first visit in a training that goes on scores them all. What a draw estimates
 # itself is biased where it is small: streams of 50 classes end .12 nats higher by draws of 16, those of 1,024 classes
@@ -44,14 +35,6 @@ MOST_BATCHED_POINTS_ALL_CLASSES = 4
 # values, and five times, 6 microseconds, on dense rows of 100 features.
 MOST_SCORED_FIRST = 256
 
-MOST = float(np.finfo(np.float32).max)
-
-# Iterates are averaged after so many passes that it takes at most a tenth of the time of the steps. What a visit, a
-# weight moved in it and a weight summed cost was measured on two threads (bench_step.py); only the ratios matter.
-MOST_FOR_AVERAGING = 0.1
-SECONDS_PER_VISIT = 1e-6
-SECONDS_PER_MOVED = 4e-10
-SECONDS_PER_SUMMED = 4e-10
 # What points carry where training begins at weights that are not 0 is exact if that takes at most this share of the
 # time of all passes, by the time that a product of dense rows takes.
 MOST_FOR_FIRST_U = 0.25
@@ -96,8 +79,8 @@ class Memory:
         projects = plan.max_norm is not None
         averages = plan.averaging != "none"
         adaptive = plan.schedule.name == "adaptive"
-        start = plan.max_iter // 2 if plan.averaging == "suffix" else 0
-        between = max(1, math.ceil(SECONDS_PER_SUMMED * weights.matrix.size / (MOST_FOR_AVERAGING * pass_seconds)))
+        size, suffix = weights.matrix.size, plan.averaging == "suffix"
+        passes = _core.averaged_passes(plan.max_iter, averages, suffix, size, pass_seconds)
         n_intercepts = n_classes if plan.fit_intercept else 0
 
         def like_weights(wanted: bool) -> Floats:
@@ -108,7 +91,7 @@ class Memory:
             norm_sq=np.zeros(n_classes if projects else 0),
             total=like_weights(averages),
             intercept_total=np.zeros(n_classes if averages else 0, dtype=np.float32),
-            averaged=range(plan.max_iter, start if averages else plan.max_iter, -between),
+            averaged=range(*passes),
             squares=like_weights(adaptive),
             intercept_squares=np.zeros(n_intercepts if adaptive else 0, dtype=np.float32),
             gradients=like_weights(adaptive and batch > 1),
@@ -118,9 +101,8 @@ class Memory:
     def after_pass(self, weights: Weights, n_iter: int, n_threads: int) -> None:
         """Add the iterate to the average, if it is to be in it."""
         if n_iter in self.averaged:
-            _core.accumulate(self.total, weights.matrix, self.scale, weights.sparse, n_threads)
-            total = self.intercept_total.astype(np.float64) + weights.intercept
-            self.intercept_total[:] = np.clip(total, -MOST, MOST)  # as accumulate holds sums
+            given = (weights.matrix, weights.bias, self.scale, weights.sparse, n_threads)
+            _core.add_iterate(self.total, self.intercept_total, *given)
             self.n_averaged += 1
 
     def model(self, weights: Weights) -> tuple[Weights, Floats]:
@@ -134,26 +116,19 @@ class Memory:
     def finish(self, weights: Weights) -> None:
         """Leave in `weights` the model itself: factors multiplied in, or the average."""
         if self.n_averaged:
-            np.multiply(self.total, np.float32(1 / self.n_averaged), out=weights.matrix)
-            np.multiply(self.intercept_total, np.float32(1 / self.n_averaged), out=weights.intercept)
+            given = (self.total, self.intercept_total, self.n_averaged)
+            _core.write_mean_iterate(*given, weights.matrix, weights.bias)
         elif len(self.scale):
             weights.multiply_classes(self.scale)
 
 
 def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     """Return how many points see the same weights."""
-    if plan.batch_size is not None:
-        return int(min(plan.batch_size, len(labels)))
-    if plan.solver == MINIBATCH_IMPLICIT:
-        return min(MINIBATCH_POINTS, len(labels))
-    if plan.hogwild and plan.n_threads > 1:
+    if plan.batch_size is not None or plan.solver == MINIBATCH_IMPLICIT:
+        return min(int(plan.batch_size or MINIBATCH_POINTS), len(labels))
+    if (plan.hogwild and plan.n_threads > 1) or plan.max_norm is not None:
         return 1
-    if plan.max_norm is not None or n_classes < 16 * CLASSES_PER_BATCHED_POINT:
-        return 1
-    every_class = plan.solver == "exact" or plan.sampler == "all"
-    most = MOST_BATCHED_POINTS_ALL_CLASSES if every_class else MOST_BATCHED_POINTS
-    by_label = len(labels) // int(np.bincount(labels).max())  # the most frequent label once a batch
-    return max(1, min(most, n_classes // CLASSES_PER_BATCHED_POINT, by_label))
+    return _core.points_of_batch(labels, n_classes, plan.solver == "exact" or plan.sampler == "all")
 
 
 def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
@@ -275,7 +250,7 @@ class PointsTraining(CoreTraining):
             return {}
         before, now = seen.squares.features, seen.features
         if self.plan.alpha > 0:
-            before, now = alike(before), alike(before + now) - alike(before)
+            before, now = _core.alike(before), _core.alike(before + now) - _core.alike(before)
         self.curvatures = seen.squares.curvatures[self.order]
         return {"feature_squares": before, "feature_squares_now": now, "curvatures": self.curvatures}
 
@@ -340,7 +315,7 @@ def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
     """Return what a pass is taken to cost, in units that only matter beside those of an average."""
     n_stored = x.nnz if isinstance(x, sp.csr_array) else x.size
     drawn = n_classes if plan.sampler == "all" else min(plan.n_negatives, n_classes)
-    return float(x.shape[0] * SECONDS_PER_VISIT + n_stored * (drawn + 1) * SECONDS_PER_MOVED)
+    return _core.pass_seconds(x.shape[0], n_stored, drawn + 1)
 
 
 def fit_points(
@@ -385,6 +360,7 @@ def fit_points(
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
 HEAD_RECALL = 0.8
+TUNE_ROWS = 256  # rows that the number of probes is chosen by
 
 
 class HeadSearch:
@@ -420,7 +396,7 @@ class HeadSearch:
         if isinstance(self._x, sp.csr_array):
             weights.top_wrong(self._x, self._labels, self._heads, self._n_threads, scale)
             return
-        rows = class_rows(weights, self._has_intercept, scale)
+        rows = class_rows(weights.coef, weights.intercept if self._has_intercept else None, scale)
         if self._index is None:
             self._index = SphericalClusterIndex(n_jobs=self._n_threads, random_state=self._seed).fit(rows)
         else:

@@ -10,13 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.checks import core_data
-from manyclass.training.checkpoint import Arrays
+from manyclass.checks import core_data, row_norms_sq
 from manyclass.training.core_plan import core_plan, core_state, first_carried
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
 from manyclass.training.plan import Labels, PointsPlan
 from manyclass.training.seen import Carried
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros, row_norms_sq
+from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
+from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
 
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that

@@ -1,9 +1,10 @@
-"""What a training shows of its way: a bar on a terminal or in a notebook, plain lines elsewhere."""
+"""How far a training is, and what it shows of that: a bar on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tqdm.auto import tqdm
@@ -11,6 +12,15 @@ from tqdm.std import tqdm as terminal_bar
 
 DELAY = 1.0  # seconds of silence; what is done by then needs no progress
 LONGEST = 30.0  # seconds between lines; they start a second apart and double
+
+
+@dataclass
+class Position:
+    """Where a training is: the losses of whole passes, the first visit to make, and whether it has come to its end."""
+
+    curve: list[float] = field(default_factory=list)
+    first: int = 0
+    ended: bool = False
 
 
 class Progress(Protocol):

@@ -66,14 +66,11 @@ def shrink(
     share, n = told[:2]
     if share < 1 or n < FEWEST_ROWS:
         return replace(squares, told=told), 1.0
-    means, squares_of_gains = told[2:].reshape(2, -1) / n
-    best = int(means.argmax())
-    error = np.sqrt(max(0.0, squares_of_gains[best] - means[best] ** 2) / n)
-    squares = replace(squares, told=NO_DOUBLES)
-    if not means[best] > 2 * error:
-        return squares, 1.0
-    weights.matrix[:] *= np.float32(FACTORS[best])
-    return squares, float(FACTORS[best])
+    sums, squares_of_gains = told[2:].reshape(2, -1)
+    factor = _core.best_shrinking(sums, squares_of_gains, FACTORS, n)
+    if factor != 1:
+        weights.matrix[:] *= np.float32(factor)
+    return replace(squares, told=NO_DOUBLES), factor
 
 
 def _gains(weights: Weights, points: Points, rows: NDArray[np.int64], n_threads: int) -> tuple[Doubles, Doubles]:

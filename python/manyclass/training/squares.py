@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats
 from manyclass.weights.weights import Weights
 
 # What is kept in double precision.
@@ -58,17 +57,6 @@ class Squares:
     told: Doubles = field(default_factory=lambda: NO_DOUBLES)
     scales: Doubles = field(default_factory=lambda: NO_DOUBLES)
     precisions: Doubles = field(default_factory=lambda: NO_DOUBLES)
-
-    @classmethod
-    def of_features(cls, x: Matrix, weights: Doubles | None) -> Squares:
-        """Return those of the features of points."""
-        w = np.ones(x.shape[0]) if weights is None else weights
-        if isinstance(x, sp.csr_array):
-            rows = np.repeat(w, np.diff(x.indptr))
-            sums = np.bincount(x.indices, np.square(x.data, dtype=np.float64) * rows, minlength=x.shape[1])
-        else:
-            sums = np.einsum("i,ij,ij->j", w, x, x, dtype=np.float64)
-        return cls(features=np.append(sums, w.sum()))
 
     @classmethod
     def of_rows(cls, weights: Weights, adagrad: bool) -> Squares:
@@ -133,15 +121,6 @@ class Squares:
         if not self.offset:
             del found["squares.offset"]
         return {name: array for name, array in found.items() if len(array)}
-
-
-def alike(features: Doubles) -> Doubles:
-    """Return sums of squares with one number for all features, the mean over the features that rows have."""
-    sums, n_rows = features[:-1], features[-1:]
-    most = sums.max(initial=0.0)
-    shares = sums / most if most > 0 else sums  # whose squares do not overflow
-    mean = most * float(shares @ shares) / shares.sum() if most > 0 else 0.0
-    return np.append(np.full(len(sums), mean), n_rows)
 
 
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:

@@ -15,13 +15,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_number
+from manyclass import _core
+from manyclass.checks import as_csr, check_number, core_data
 from manyclass.labels import find_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import mean_of, normalized, some_of
-from manyclass.weights.arrays import Doubles, Floats, Matrix, as_csr
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -182,6 +183,12 @@ class Points:
     def n_classes(self) -> int:
         """K."""
         return len(self.classes)
+
+    @property
+    def feature_squares(self) -> Doubles:
+        """Sums of the features' squares, and the number of points, see `Squares.features`: (n_features + 1,)."""
+        weights = NO_DOUBLES if self.weights is None else self.weights
+        return _core.squares_of_features(core_data(self.x), self.x.shape[1], weights)
 
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points, with increasing numbers where some are texts of classes."""

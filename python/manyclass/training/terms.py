@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import as_csr, csr_parts
 from manyclass.labels import columns_of_classes
 from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
@@ -39,7 +39,7 @@ from manyclass.training.blend import (
 )
 from manyclass.training.core_training import Trained, Watch
 from manyclass.training.growth import set_new_rows
-from manyclass.training.incremental import Before, Call, passes_of_call, set_new_intercepts
+from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
@@ -47,8 +47,7 @@ from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_classes, taken
-from manyclass.weights.arrays import Doubles, Ids, Matrix, as_csr
-from manyclass.weights.storage import UNMIXED, Mixture
+from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another
@@ -328,11 +327,16 @@ def _train(
         if terms.both:
             left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
             told = replace(watch, heading=heading, max_seconds=left)
+        held = told.label_validation
+        if held is not None and terms.both:
+            held = held.anew(is_scaled=True) if found else held
+            held.is_scaled, told = True, replace(told, label_validation=held)
         if not complete:
             plan = replace(plan, max_iter=0)
         given = (x, labels, n_classes, told, r, own, squares)
         found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
-        complete = len(found[0].curve) == terms.plans[0].max_iter
+        if not found[1:]:
+            complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
 
@@ -496,7 +500,9 @@ def _grown_pairs(plan: PairsPlan, weights: Weights, points: Points, before: Befo
 
 def _set_new_intercepts(plan: Term, weights: Weights, before: Before, counts: Doubles) -> None:
     if plan.fit_intercept and plan.loss not in NO_LOG_ODDS:
-        set_new_intercepts(weights.intercept, before, counts)
+        intercept = np.ascontiguousarray(weights.intercept)  # beside embeddings it is a column
+        _core.set_new_intercepts(before.position, before.counts, counts, intercept)
+        weights.intercept[:] = intercept
 
 
 def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:

@@ -13,14 +13,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.training.core_training import CoreTraining, Trained, Watch
 from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import set_new_rows
-from manyclass.training.incremental import Before, Call, falling, passes_of_call, set_new_intercepts
+from manyclass.training.incremental import Before, Call, falling, passes_of_call
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, Labels, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.seen import Seen
@@ -29,7 +30,7 @@ from manyclass.training.squares import Squares
 from manyclass.training.start import Start
 from manyclass.training.state import Points, Starts, State, Told
 from manyclass.training.terms import fit_terms, go_on_terms
-from manyclass.training.validation import Validation
+from manyclass.training.validation import LabelValidation, Validation
 from manyclass.training.weighting import some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
@@ -50,7 +51,7 @@ class First:
         Certain classes of each point, for the sampler "head_tail".
     held : ndarray of shape (n_points,), bool, or None
         Points that early stopping holds out,
-    evaluated : pair of matrix and ndarray of shape (n_evaluated,), or None
+    evaluated : pair of matrix and Labels, or None
         or other rows that it looks at, with their labels; and
     n_iter_no_change : int
         its patience.
@@ -59,7 +60,7 @@ class First:
     start: Start | None = None
     heads: Ids | None = None
     held: NDArray[np.bool_] | None = None
-    evaluated: tuple[Matrix, Ids] | None = None
+    evaluated: tuple[Matrix, Labels] | None = None
     n_iter_no_change: int = 1
 
 
@@ -158,17 +159,24 @@ def _gone_on(
 
 
 def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: FeatureScaling | None) -> State:
-    variances = None
     if isinstance(plan, PointsPlan) and plan.posterior:
         data = (points.x, points.labels.ids, points.n_classes, watch, points.weights)
         found, variances = fit_posterior(plan, *data, mean_weight=points.mean_weight)
-    elif isinstance(plan, PointsPlan | FullBatchPlan):
+        told = Told(_told_rate(found), best_iter=len(found.curve))
+        return State.of_fit(points, found.weights, found.curve, variances=variances, told=told)
+    if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    else:
-        found = fit_terms(plan, points, watch)
+    held, kept = None, points
+    if first.evaluated is not None:
+        held = LabelValidation(first.n_iter_no_change, *first.evaluated)
+    elif first.held is not None:
+        out, kept = points.some(np.flatnonzero(first.held)), points.some(np.flatnonzero(~first.held))
+        held = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
+    found = fit_terms(plan, kept, replace(watch, label_validation=held))
     told = Told(_told_rate(found), best_iter=len(found.curve))
-    squares = None if variances is not None else found.squares
-    return State.of_fit(points, found.weights, found.curve, squares=squares, variances=variances, told=told)
+    if held is not None:
+        told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
+    return State.of_fit(points, found.weights, found.curve, squares=found.squares, told=told)
 
 
 def _told_rate(found: Trained) -> dict[str, Any]:
@@ -188,10 +196,11 @@ def _begin_linear(
         unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
         start = Start(unfolded.coef, unfolded.intercept)
     if first.evaluated is not None:
-        watch = replace(watch, validation=Validation(*first.evaluated, first.n_iter_no_change, plan.n_threads))
+        of_validation, given = first.evaluated
+        watch = replace(watch, validation=Validation(first.n_iter_no_change, of_validation, given.ids, plan.n_threads))
     elif first.held is not None:
         out, rows = np.flatnonzero(first.held), np.flatnonzero(~first.held)
-        validation = Validation(x[out], labels[out], first.n_iter_no_change, plan.n_threads, some_of(r, out))
+        validation = Validation(first.n_iter_no_change, x[out], labels[out], plan.n_threads, some_of(r, out))
         x, labels, r = x[rows], labels[rows], some_of(r, rows)
         heads = None if heads is None else heads[rows]
         watch = replace(watch, validation=validation)
@@ -207,7 +216,7 @@ def _begin_linear(
     told, held = Told(_told_rate(found), best_iter=len(found.curve)), watch.validation
     if held is not None:
         told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
-    squares = Squares.of_features(points.x, points.weights)
+    squares = Squares(features=points.feature_squares)
     return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, told=told)
 
 
@@ -230,7 +239,7 @@ def weights_of_call(
     if scaling is not None:
         scaling.unfold_in_place(weights)
     if plan.fit_intercept and before.weights is not None:
-        set_new_intercepts(weights.intercept, before, counts)
+        _core.set_new_intercepts(before.position, before.counts, counts, weights.intercept)
     return weights
 
 
@@ -292,7 +301,7 @@ def _points_go_on(
         weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
     carried = None if call.kept is None else call.kept.of(points.rows)
-    features = Squares.of_features(points.x, points.weights).features
+    features = points.feature_squares
     squares = _squares_of_call(plan, weights, points, features, before)
     each = _each_by_curvature(plan)
     rate: float | None = None

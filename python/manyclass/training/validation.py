@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_number
-from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
 
 
-def held_out(labels: Ids, fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
+def held_out(labels: Ids | Labels, fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
     """Draw which points validate: a share of all, but of every class at least one point stays for training.
 
     Parameters
     ----------
-    labels : ndarray of shape (n_samples,)
-        Classes, in [0, n_classes).
+    labels : ndarray of shape (n_samples,), or Labels
+        Classes, in [0, n_classes): one of each point, or several.
     fraction : float
         The share of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
     random : RandomState
@@ -41,7 +41,8 @@ def held_out(labels: Ids, fraction: float, random: np.random.RandomState) -> NDA
     ValueError
         If no class has two points.
     """
-    held = Labels.single(labels).spare(max(1, round(fraction * len(labels))), random)
+    lists = labels if isinstance(labels, Labels) else Labels.single(labels)
+    held = lists.spare(max(1, round(fraction * len(labels))), random)
     if not held.any():
         raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
     return held
@@ -54,30 +55,108 @@ def fork(random_state: Any) -> np.random.RandomState:
 
 
 @dataclass
-class Validation:
-    """What early stopping knows during a fit.
+class Patience:
+    """How long early stopping waits, and the losses that it has seen.
 
     Attributes
     ----------
-    x, labels : the points held out, labels in [0, n_classes)
     n_iter_no_change : int
         Training stops after this many passes in a row without a new best one.
-    n_threads : int
-    weights : ndarray of shape (n_points,) or None
-        The weights of the points.
     curve : list of float
-        Exact log-loss on these points after each pass, in nats.
+        The loss of points held out after each pass.
     best_iter : int
         The pass, from 1, whose model is kept; 0 before there is one.
     """
 
+    n_iter_no_change: int
+    curve: list[float] = field(default_factory=list, kw_only=True)
+    best_iter: int = field(default=0, kw_only=True)
+
+    def note(self, loss: float) -> bool:
+        """Note the loss after a pass; return whether it is the least so far."""
+        self.curve.append(loss)
+        is_best = loss < (self.curve[self.best_iter - 1] if self.best_iter else math.inf)
+        if is_best:
+            self.best_iter = len(self.curve)
+        return is_best
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training is to stop."""
+        return len(self.curve) - self.best_iter >= self.n_iter_no_change
+
+    def numbers(self) -> dict[str, Any]:
+        """Return the curve, and which pass was best, for a checkpoint."""
+        return {"curve": self.curve, "best_iter": self.best_iter}
+
+    def take(self, numbers: Mapping[str, Any]) -> None:
+        """Take over the numbers of a checkpoint."""
+        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
+        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
+
+
+@dataclass
+class LabelValidation(Patience):
+    """What early stopping knows while weights on pairs or rows over phi are trained.
+
+    Attributes
+    ----------
+    x, labels : the points held out, of one or several labels
+    weights : ndarray of shape (n_points,) or None
+        The weights of the points.
+    is_scaled : bool
+        Whether scores are multiplied by the best factor before a look, because what joins them will find one.
+    """
+
+    x: Matrix
+    labels: Labels
+    weights: Doubles | None = None
+    is_scaled: bool = False
+    _best: Arrays = field(default_factory=dict)
+
+    def anew(self, *, is_scaled: bool) -> LabelValidation:
+        """Return it for the next training, which has seen nothing yet."""
+        return LabelValidation(self.n_iter_no_change, self.x, self.labels, self.weights, is_scaled)
+
+    def after_pass(self, loss: float, arrays: Arrays) -> bool:
+        """Note the loss of these points, keep copies of a training's arrays if it is the least; say whether to stop."""
+        if self.note(loss):
+            self._best = {name: array.copy() for name, array in arrays.items()}
+        return self.is_over
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of the best pass, for a checkpoint."""
+        return {f"best_{name}": array for name, array in self._best.items()}
+
+    def restore_from(self, numbers: Mapping[str, Any], arrays: Arrays) -> None:
+        """Take over the numbers of a checkpoint, and make room for the best arrays, which are shaped like these."""
+        self.take(numbers)
+        if self.best_iter:
+            self._best = {name: np.empty_like(array) for name, array in arrays.items()}
+
+    def restore(self, arrays: Arrays) -> None:
+        """Write what the best pass has left, if any was evaluated, into a training's arrays."""
+        for name, array in self._best.items():
+            arrays[name][...] = array
+        self._best = {}
+
+
+@dataclass
+class Validation(Patience):
+    """What early stopping knows during a fit of a linear model of one label a row.
+
+    Attributes
+    ----------
+    x, labels : the points held out, labels in [0, n_classes)
+    n_threads : int
+    weights : ndarray of shape (n_points,) or None
+        The weights of the points, by which `curve` is their mean log-loss, in nats.
+    """
+
     x: Matrix
     labels: Ids
-    n_iter_no_change: int
     n_threads: int
     weights: Doubles | None = None
-    curve: list[float] = field(default_factory=list)
-    best_iter: int = 0
     _best: Weights | None = None
     _scale: Floats = field(default_factory=lambda: UNUSED_SCALE)
 
@@ -87,9 +166,7 @@ class Validation:
         Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.
         """
         losses, _ = model.log_losses(self.x, position[self.labels], self.n_threads, scale)
-        self.curve.append(float(np.average(losses, weights=self.weights)))
-        if self.curve[-1] < (self.curve[self.best_iter - 1] if self.best_iter else math.inf):
-            self.best_iter = len(self.curve)
+        if self.note(float(np.average(losses, weights=self.weights))):
             if self._best is None:
                 self._best = Weights.linear(
                     np.empty_like(model.matrix), np.empty_like(model.intercept), by_feature=model.sparse
@@ -97,7 +174,7 @@ class Validation:
             self._best.matrix[...] = model.matrix
             self._best.intercept[...] = model.intercept
             self._scale = scale.copy()
-        return len(self.curve) - self.best_iter >= self.n_iter_no_change
+        return self.is_over
 
     def arrays(self) -> Arrays:
         """Return the best model so far, for a checkpoint."""
@@ -105,14 +182,9 @@ class Validation:
             return {}
         return {"best": self._best.matrix, "best_intercept": self._best.intercept, "best_scale": self._scale}
 
-    def numbers(self) -> dict[str, Any]:
-        """Return the curve, and which pass was best."""
-        return {"curve": self.curve, "best_iter": self.best_iter}
-
     def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: Weights) -> None:
-        """Take over both, the model being stored like another one."""
-        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
-        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
+        """Take over curve and model, which is stored like another one."""
+        self.take(numbers)
         if self.best_iter:
             self._best = Weights.linear(
                 np.empty_like(like.matrix), np.empty_like(like.intercept), by_feature=like.sparse

@@ -8,9 +8,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
 from manyclass.checks import is_number, shown
 from manyclass.labels import as_labels, find_positions, joined_labels
-from manyclass.weights.arrays import Doubles, Ids
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
 # then far from the smallest double, and its part of the objective is far below a rounding of it.
@@ -18,7 +19,6 @@ LEAST_SHARE = 1e-100
 # A larger weight is refused. Training takes sums over rows and passes of weights times squares of features, which are
 # up to 1e77, and these stay far within double precision.
 MOST_WEIGHT = 1e100
-FEWEST = 0.5  # rows that a class without any counts as having
 
 ClassWeight = Mapping[Any, float] | Literal["balanced"] | None
 
@@ -128,11 +128,8 @@ def times_class_weight(
         of_classes = _of_classes(class_weight, classes)
     else:
         most *= max(1, len(labels))  # the classes' weights all become the same
-        ratios = None if weights is None else weights / weights.max(initial=LEAST_SHARE)
-        counts = np.bincount(labels, weights=ratios, minlength=len(classes))
-        present = counts > 0
-        of_classes = np.zeros(len(classes))
-        of_classes[present] = counts.sum() / (present.sum() * counts[present])
+        r = NO_DOUBLES if weights is None else weights
+        of_classes = _core.balanced_weights(labels.astype(np.int32, copy=False), len(classes), r)
     product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
     wrong = np.flatnonzero(product > most)
     if len(wrong):
@@ -204,6 +201,4 @@ def some_of(weights: Doubles | None, rows: NDArray[np.int64]) -> Doubles | None:
 
 def shares_of_classes(labels: Ids, n_classes: int, n_rows: int, weights: Doubles | None) -> Doubles:
     """Return the share of the rows that each class has, above 0 and below 1; `weights`, if any, are of the labels."""
-    counts = np.bincount(labels, weights=weights, minlength=n_classes)
-    found: Doubles = np.clip(counts, FEWEST, n_rows - FEWEST) / n_rows
-    return found
+    return _core.class_shares(labels, n_classes, n_rows, NO_DOUBLES if weights is None else weights)

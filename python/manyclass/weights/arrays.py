@@ -1,18 +1,30 @@
-"""Arrays of numbers: their types, memory that begins at cache lines or is mapped from a file; scores times a factor.
+"""Arrays: their types, memory that begins at cache lines or is mapped from a file, and those of a model's weights.
 
 A number of a mapped array that is not finite is found where it reaches a score.
+
+Weights are of any kind and in any storage. The score of class k is w_k.phi(x) + sum_j x_j s_jk + b_k. W are rows of
+features, or of classes; phi is x, or a sum of embeddings of its features; s_jk are weights on pairs of a feature and a
+class. Each term may be left out. Numbers are float32 as they were trained, or float16, or int8 with a scale for each
+row, and may be mapped from a file.
+
+Beside weights on pairs there may be counts of the rows that have both, mixed in probability: with softmax_k of the
+scores, p_k = (1 - l m) softmax_k + l q_k, where q_k = sum_j a_j C_jk / (C_j + s), a_j = |x_j| / sum_j |x_j| and
+m = sum_k q_k.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass import _core
+
 LINE = 16  # floats in a cache line: rows of feature-major weights are padded to whole lines
-LARGEST_SCORE = 2.0**126  # beyond it scores count as that, so that differences of two are finite (evaluate/tiles.hpp)
 BLOCK_NUMBERS = 1 << 22  # of scores, of phi or of weights in hand at once: 16 MB
 
 Ids = NDArray[np.int32]  # of classes or features
@@ -20,6 +32,8 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Matrix = sp.csr_array | Floats
 Data = ArrayLike | sp.sparray | sp.spmatrix  # what an estimator takes as X
+# Rows and a number of classes to the positions, values and standard errors of the best ones.
+Best = Callable[[Matrix, int], tuple[Ids, Floats, Doubles]]
 
 NO_FLOATS = np.zeros(0, dtype=np.float32)
 NO_DOUBLES = np.zeros(0)
@@ -42,29 +56,6 @@ def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
         ) from error
     start = -(flat.ctypes.data // 4) % LINE
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
-
-
-def as_csr(X: Matrix) -> sp.csr_array:
-    """Data by its stored values; of a dense array those that are not 0."""
-    return X if isinstance(X, sp.csr_array) else sp.csr_array(X)
-
-
-def row_norms_sq(x: Matrix) -> Floats:
-    """Return the squared Euclidean norm of each row."""
-    with np.errstate(over="ignore"):  # an infinite norm stops training with a warning that says what to do
-        if isinstance(x, sp.csr_array):
-            squares = sp.csr_array((np.square(x.data), x.indices, x.indptr), shape=x.shape)
-            return np.asarray(squares.sum(axis=1), dtype=np.float32).ravel()
-        norms: Floats = np.einsum("ij,ij->i", x, x, dtype=np.float32)
-        return norms
-
-
-def times(scores: Floats, factor: float, n_terms: int = 1) -> Floats:
-    """Scores times a factor, held so that differences of sums of `n_terms` are finite."""
-    most = LARGEST_SCORE / n_terms
-    with np.errstate(over="ignore"):
-        product: Floats = np.clip(scores * np.float32(factor), -most, most)
-    return product
 
 
 class Map(np.memmap[Any, Any]):
@@ -117,3 +108,408 @@ def _map_of(array: Any) -> Map | None:
     while isinstance(array, np.ndarray) and not isinstance(array, Map):
         array = array.base
     return array if isinstance(array, Map) else None
+
+
+# The weights of a model
+
+Dtype = Literal["float32", "float16", "int8"]
+DTYPES: tuple[Dtype, ...] = ("float32", "float16", "int8")
+
+LARGEST_HALF = 65504.0
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Numbers in fewer bits.
+
+    Attributes
+    ----------
+    values : ndarray of float32, float16 or int8
+        Rows, or the numbers of all rows one after the other.
+    scales : ndarray of shape (n_rows,) or (0,), float32
+        What those of a row are multiplied by; empty: nothing.
+    """
+
+    values: NDArray[Any]
+    scales: Floats
+
+    @classmethod
+    def of_rows(cls, matrix: Floats, dtype: Dtype) -> Codes:
+        """Encode a matrix, some rows at a time; raises ValueError as `encoded` does."""
+        if dtype == "int8":
+            values, scales = _core.byte_codes(
+                np.ascontiguousarray(matrix), np.arange(len(matrix) + 1) * matrix.shape[1]
+            )
+            return cls(values.reshape(matrix.shape), scales)
+        values = np.empty(matrix.shape, dtype=dtype)
+        step = max(1, BLOCK_NUMBERS // max(1, matrix.shape[1]))
+        for first in range(0, len(matrix), step):
+            values[first : first + step] = encoded(matrix[first : first + step], dtype)
+        return cls(values, NO_FLOATS)
+
+    @classmethod
+    def of_lists(cls, numbers: Floats, indptr: NDArray[np.int64], dtype: Dtype) -> Codes:
+        """Encode the numbers of rows that stand one after the other."""
+        if dtype == "int8":
+            return cls(*_core.byte_codes(numbers, indptr))
+        return cls(encoded(numbers, dtype), NO_FLOATS)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that they take."""
+        return self.values.nbytes + self.scales.nbytes
+
+    def times(self, factor: float, n_rows: int) -> Codes:
+        """Return the numbers times a factor, by other scales."""
+        scales = self.scales if len(self.scales) else np.ones(n_rows, dtype=np.float32)
+        return replace(self, scales=scales * np.float32(factor))
+
+    def of_core(self) -> NDArray[Any]:
+        """The values as the core takes them: halves by their bits."""
+        return self.values.view(np.uint16) if self.values.dtype == np.float16 else self.values
+
+    def plain(self, indptr: NDArray[np.int64] | None = None) -> Floats:
+        """Return them as float32: of a matrix, or of rows one after the other."""
+        numbers = self.values.astype(np.float32)
+        if len(self.scales):
+            numbers *= self.scales[:, np.newaxis] if indptr is None else np.repeat(self.scales, np.diff(indptr))
+        return numbers
+
+
+def encoded(numbers: Floats, dtype: Dtype) -> NDArray[Any]:
+    """Return numbers in float32 or float16, each rounded to the nearest there is.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite, or too large for float16.
+    """
+    largest = float(np.abs(numbers).max(initial=0))
+    if not np.isfinite(largest):
+        raise ValueError(f"a weight is {largest}; only finite weights can be compressed: fit again, with smaller steps")
+    if dtype == "float16" and largest > LARGEST_HALF:
+        raise ValueError(
+            f"a weight is {largest:g} in magnitude; float16 ends at {LARGEST_HALF:g}: use dtype='int8', or scale X"
+        )
+    return numbers.astype(dtype)
+
+
+Kind = Literal["feature_major", "class_major", "phi", "pairs", "hybrid"]
+LAYOUTS: Mapping[Kind, str] = {
+    "feature_major": "feature-major (for sparse data)",
+    "class_major": "class-major (for dense data)",
+    "phi": "class-major (for dense data)",
+    "pairs": "pairs (the classes of each feature)",
+    "hybrid": "pairs (the classes of each feature), and class-major beside embeddings",
+}
+NOTHING = np.zeros((0, 0), dtype=np.float32)
+NO_IDS = np.zeros((0, 0), dtype=np.int32)
+NO_OWN = np.zeros(0, dtype=np.int32)
+NO_OFFSETS = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The numbers of a mixture in probability; `evaluate/count_mixture.hpp` of the core has the formula.
+
+    Attributes
+    ----------
+    share, shrinkage : float
+        l, in [0, 1), of counts, and s, above 0 where l is.
+    counts_own : bool
+        Whether counts speak of the classes, too, that a row has as features.
+    repeats, power : float
+        rho, in [0, 1), the share of repeats of such classes, which are none where it is 0; and gamma, at least 0, the
+        power of their values.
+    """
+
+    share: float = 0.0
+    shrinkage: float = 0.0
+    counts_own: bool = False
+    repeats: float = 0.0
+    power: float = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is mixed in."""
+        return self.share > 0 or self.repeats > 0
+
+    def mean(self, other: Mixture, ours: float, theirs: float) -> Mixture:
+        """Return the mixture of a weighted mean; what is no number is that of the one with more repeats."""
+        # The shrinkage is in the unit of the counts, of which a run without any has none.
+        names = ("share", "shrinkage", "repeats")
+        means: dict[str, Any] = {n: float(ours * getattr(self, n) + theirs * getattr(other, n)) for n in names}
+        return replace(self if self.repeats >= other.repeats else other, **means)
+
+
+UNMIXED = Mixture()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredWeights:
+    """The arrays, whose numbers training moves in place.
+
+    Attributes
+    ----------
+    kind : str
+        "feature_major": rows of features, with a weight for every class. "class_major": rows of classes over x. "phi":
+        rows of classes over phi(x). "pairs": weights on pairs. "hybrid": the sum of the last two.
+    bias : ndarray of shape (n_classes,), float32
+        Intercepts, but those in a column of the rows; zeros if the model has none.
+    n_features : int
+    matrix : ndarray
+        Rows: (n_features, n_classes rounded up to 16), or (n_classes, n_features), or over phi, as they were trained,
+        (n_classes, width): w_k, then its intercept if there is an `intercept_column`, then zeros up to a whole line.
+        Compressed ones are (n_classes, n_hidden). Never written to by a question; a read-only memory map will do.
+    embeddings : ndarray of shape (n_features, width) or (0, 0)
+        e_j, padded with zeros; none: phi(x) = x. Compressed: (n_kept, n_hidden rounded up to 16).
+    features : ndarray of shape (n_kept,), int32, or None
+        Which features have embeddings, sorted; None: all.
+    indptr, classes, values : ndarrays
+        The weights of feature j on pairs are `values[indptr[j]:indptr[j + 1]]`, for these classes, which are sorted.
+    n_hidden : int
+        Length of phi.
+    intercept_column, relu : bool
+        Whether phi is followed by a 1, and whether phi(x) = max(sum_j x_j e_j, 0).
+    by_minibatches : bool
+        Whether feature-major rows were trained by minibatches, as those over phi are, and training goes on so.
+    scales : ndarray of shape (2,), float64
+        What the scores of pairs and of rows have been multiplied by since they were trained: training goes on without.
+    counts : ndarray of shape (n_pairs,) or (0,), float32
+        C_jk: the rows with feature j and class k, of each pair; none: no counts are mixed in.
+    totals : ndarray of shape (n_features,) or (0,), float32
+        C_j: the labels of all rows with feature j.
+    own : ndarray of shape (n_features,) or (0,), int32
+        The class that each feature is, or -1; none: no feature is a class.
+    mixture : Mixture
+        How the softmax, counts and repeats of own classes are mixed.
+    codes : mapping of str to ndarrays, or None
+        Of compressed weights, which are for predictions only, the scales of the rows of int8 arrays, by their names.
+    """
+
+    kind: Kind
+    bias: Floats
+    n_features: int
+    matrix: NDArray[Any] = field(default_factory=lambda: NOTHING)
+    embeddings: NDArray[Any] = field(default_factory=lambda: NOTHING)
+    features: Ids | None = None
+    indptr: NDArray[np.int64] = field(default_factory=lambda: NO_OFFSETS)
+    classes: NDArray[Any] = field(default_factory=lambda: NO_IDS)
+    values: NDArray[Any] = field(default_factory=lambda: NO_FLOATS)
+    n_hidden: int = 0
+    intercept_column: bool = False
+    relu: bool = False
+    by_minibatches: bool = False
+    scales: Doubles = field(default_factory=lambda: np.ones(2))
+    counts: Floats = field(default_factory=lambda: NO_FLOATS)
+    totals: Floats = field(default_factory=lambda: NO_FLOATS)
+    own: Ids = field(default_factory=lambda: NO_OWN)
+    mixture: Mixture = field(default_factory=lambda: UNMIXED)
+    codes: Mapping[str, Floats] | None = None
+
+    # Of each kind
+
+    @classmethod
+    def linear(cls, matrix: Floats, intercept: Floats, *, by_feature: bool) -> Self:
+        """Return those of a linear model over x, with rows of features (for sparse data) or of classes."""
+        kind: Kind = "feature_major" if by_feature else "class_major"
+        n_features = matrix.shape[0 if by_feature else 1]
+        return cls(kind=kind, bias=intercept, n_features=n_features, matrix=matrix, n_hidden=n_features)
+
+    @classmethod
+    def zeros(cls, n_classes: int, n_features: int, *, by_feature: bool) -> Self:
+        """Return those of a linear model that are all 0."""
+        shape = (n_features, padded(n_classes)) if by_feature else (n_classes, n_features)
+        return cls.linear(aligned_zeros(*shape), np.zeros(n_classes, np.float32), by_feature=by_feature)
+
+    @classmethod
+    def over_phi(
+        cls, rows: Floats, embeddings: Floats, n_hidden: int, *, intercept_column: bool, relu: bool, scale: float = 1.0
+    ) -> Self:
+        """Return rows of classes over x or over a sum of embeddings; `scale` is that of their scores."""
+        return cls(
+            kind="phi",
+            bias=np.zeros(len(rows), np.float32),
+            n_features=len(embeddings) or n_hidden,
+            matrix=rows,
+            embeddings=embeddings,
+            n_hidden=n_hidden,
+            intercept_column=intercept_column,
+            relu=relu,
+            scales=np.array([1.0, scale]),
+        )
+
+    @classmethod
+    def start_over_phi(
+        cls,
+        n_classes: int,
+        n_features: int,
+        *,
+        embedding_dim: int | None,
+        intercept: bool,
+        relu: bool,
+        rng: np.random.Generator | None = None,
+        by_feature: bool = False,
+    ) -> Self:
+        """Return W = 0, as rows of features or of classes, the latter over normal embeddings of expected length 1."""
+        if by_feature:
+            return replace(cls.zeros(n_classes, n_features, by_feature=True), by_minibatches=True)
+        n_hidden = n_features if embedding_dim is None else embedding_dim
+        width, embeddings = padded(n_hidden + intercept), NOTHING
+        if embedding_dim is not None and rng is not None:
+            embeddings = aligned_zeros(n_features, width)
+            embeddings[:, :n_hidden] = rng.standard_normal((n_features, n_hidden), dtype=np.float32)
+            embeddings *= np.float32(1 / np.sqrt(n_hidden))
+        rows = aligned_zeros(n_classes, width)
+        return cls.over_phi(rows, embeddings, n_hidden, intercept_column=intercept, relu=relu)
+
+    @classmethod
+    def on_pairs(
+        cls, indptr: NDArray[np.int64], classes: NDArray[Any], values: NDArray[Any] | None, intercept: Floats
+    ) -> Self:
+        """Return those on a support; None: 0."""
+        if values is None:
+            values = np.zeros(len(classes), np.float32)
+        return cls(
+            kind="pairs", bias=intercept, n_features=len(indptr) - 1, indptr=indptr, classes=classes, values=values
+        )
+
+    def beside(self, rows: Self) -> Self:
+        """Return these, on pairs, and rows over phi, each on the scale of the sum of both."""
+        kept = {name: getattr(rows, name) for name in ("matrix", "embeddings", "n_hidden", "intercept_column", "relu")}
+        return replace(self, kind="hybrid", scales=np.array([self.scales[0], rows.scales[1]]), **kept)
+
+    @property
+    def pairs_alone(self) -> Self:
+        """The weights on pairs, with their intercepts, and nothing mixed in; they share memory with these."""
+        no_rows: dict[str, Any] = {
+            "matrix": NOTHING,
+            "embeddings": NOTHING,
+            "n_hidden": 0,
+            "intercept_column": False,
+            "relu": False,
+        }
+        return replace(self, kind="pairs", mixture=replace(self.mixture, share=0.0, repeats=0.0), **no_rows)
+
+    @property
+    def rows_alone(self) -> Self:
+        """The rows over phi, with their intercepts; they share memory with these."""
+        if self.by_minibatches:
+            return self
+        arrays = (self.matrix, self.embeddings, self.n_hidden)
+        column, scale = self.intercept_column, float(self.scales[1])
+        return self.over_phi(*arrays, intercept_column=column, relu=self.relu, scale=scale)
+
+    # What they are
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return len(self.bias)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether they are those of a linear model over x, trained point by point or to the optimum."""
+        linear = self.kind in ("feature_major", "class_major") and not self.by_minibatches
+        return linear and self.codes is None
+
+    @property
+    def by_feature(self) -> bool:
+        """Whether rows are those of features."""
+        return self.kind == "feature_major"
+
+    @property
+    def sparse(self) -> bool:
+        """Whether points are read by their stored values."""
+        return self.by_feature or self.has_pairs
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether there are weights on pairs."""
+        return self.kind in ("pairs", "hybrid")
+
+    @property
+    def has_phi(self) -> bool:
+        """Whether there are rows of classes over a feature map."""
+        return self.kind in ("phi", "hybrid")
+
+    @property
+    def dtype(self) -> str:
+        """The type of the numbers."""
+        return (self.values if self.has_pairs else self.matrix).dtype.name
+
+    @property
+    def layout(self) -> str:
+        """How they are stored, in words."""
+        scaled = {"int8": ", int8 with a scale a row", "float16": ", float16"}.get(self.dtype, "")
+        dropped = "" if self.features is None else f", {len(self.features)} of {self.n_features} features"
+        return LAYOUTS[self.kind] + scaled + dropped
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the arrays take."""
+        arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values, self.counts)
+        scales = (self.codes or {}).values()
+        return self.bias.nbytes + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
+
+    def is_finite(self) -> bool:
+        """Whether all numbers are."""
+        return all(map(is_finite, (self.matrix, self.embeddings, self.values, self.bias)))
+
+    @property
+    def intercept(self) -> Floats:
+        """b, (n_classes,): a view, but of both parts of a sum."""
+        if not self.intercept_column:
+            return self.bias
+        column: Floats = self.matrix[:, self.n_hidden]
+        return column if self.kind == "phi" else self.bias + column
+
+    @property
+    def coef(self) -> Any:
+        """W, (n_classes, n_hidden), float32, of pairs a csc_array: a view, but of compressed weights.
+
+        Raises
+        ------
+        AttributeError
+            If the scores are a sum of two terms.
+        """
+        if self.kind == "hybrid":
+            raise AttributeError("a hybrid model has no one matrix of weights; `embedding_` has its embeddings")
+        if self.kind == "pairs":
+            values = self.values if self.codes is None else self._coded("values").plain(self.indptr)
+            ids = self.classes.astype(np.int32, copy=False)
+            return sp.csc_array((values, ids, self.indptr), shape=(self.n_classes, self.n_features))
+        matrix = self.matrix if self.codes is None else self._coded("matrix").plain()
+        return matrix[:, : self.n_classes].T if self.by_feature else matrix[:, : self.n_hidden]
+
+    @property
+    def class_rows(self) -> Floats:
+        """The rows over phi without their intercepts, (n_classes, n_hidden), float32."""
+        return self.rows_alone.coef if self.codes is None else self._coded("matrix").plain()
+
+    @property
+    def embedding(self) -> Floats:
+        """The embeddings, (n_features, n_hidden), float32, 0 for features without; a view, but of compressed ones."""
+        if self.codes is None:
+            return self.embeddings[:, : self.n_hidden]
+        found = np.zeros((self.n_features, self.n_hidden), dtype=np.float32)
+        kept = slice(None) if self.features is None else self.features
+        found[kept] = self._coded("embeddings").plain()[:, : self.n_hidden]
+        return found
+
+    @property
+    def columns(self) -> Floats:
+        """The rows over phi with their intercepts and without padding: what an index holds, as a view."""
+        return self.matrix[:, : self.n_hidden + self.intercept_column]
+
+    def refuse_compressed(self, what: str) -> None:
+        """Raise ValueError where these are the weights of a compressed model."""
+        if self.codes is not None:
+            raise ValueError(
+                f"{what} needs the weights that were trained; this model was compressed, to {self.dtype}, and is for "
+                f"predictions: keep the original, call {what} on it"
+                f"{' with other arguments' if what == 'compress' else ' and compress that again'}"
+            )
+
+    def _coded(self, name: str) -> Codes:
+        return Codes(getattr(self, name), (self.codes or {}).get(name, NO_FLOATS))

@@ -10,8 +10,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.weights.arrays import padded
-from manyclass.weights.storage import Codes, Dtype
+from manyclass.weights.arrays import Codes, Dtype, padded
 from manyclass.weights.weights import Weights
 
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart

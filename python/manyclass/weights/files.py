@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.checks import check_flag, check_number
-from manyclass.weights.arrays import NO_FLOATS, Floats, aligned_zeros, padded
+from manyclass.weights.arrays import DTYPES, NO_FLOATS, Floats, Kind, Mixture, aligned_zeros, padded
 from manyclass.weights.compression import id_type
-from manyclass.weights.storage import DTYPES, Kind, Mixture
 from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative
 from manyclass.weights.weights import Weights
 

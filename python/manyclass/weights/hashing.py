@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import murmurhash3_32
 
-from manyclass.checks import check_number
+from manyclass import _core
+from manyclass.checks import as_csr, check_number, csr_parts
 from manyclass.weights.arrays import Matrix
 
 
@@ -34,15 +33,8 @@ class FeatureHash:
 
     def apply(self, x: Matrix) -> sp.csr_array:
         """Return the rows of x, of whatever width, with `n_rows` columns, in float32; sorted, without duplicates."""
-        csr = x if isinstance(x, sp.csr_array) else sp.csr_array(x)
-        hashed = murmurhash3_32(csr.indices.astype(np.int32, copy=False), seed=self.seed)
-        # In 64 bits, because the absolute value of -2^31 has no place in 32.
-        columns = (np.abs(hashed.astype(np.int64)) % self.n_rows).astype(np.int32)
-        values = np.where(hashed < 0, -csr.data, csr.data).astype(np.float32, copy=False)
-        # A copy of the offsets, because summing duplicates moves them in place.
-        found = sp.csr_array((values, columns, csr.indptr.copy()), shape=(csr.shape[0], self.n_rows))
-        found.sum_duplicates()
-        return found
+        indptr, columns, values = _core.hash_features(csr_parts(as_csr(x)), x.shape[1], self.n_rows, self.seed)
+        return sp.csr_array((values, columns, indptr), shape=(x.shape[0], self.n_rows))
 
     def encoded(self) -> dict[str, int]:
         """Return what a file holds of it."""

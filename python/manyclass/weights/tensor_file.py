@@ -5,8 +5,8 @@ here, not by the library, because the library copies every array to bytes before
 padded to a whole cache line lets the arrays of a mapped file start at cache lines. It is read by the library, which
 checks the header and the length of the file.
 
-Files of models, of indexes and of word vectors share the checks on arrays and numbers that stand behind it here, and
-lists of strings as arrays.
+Files of models, of indexes, of word vectors and of checkpoints share the checks on arrays and numbers that stand behind
+it here, and lists of strings as arrays. `Saved` is what a checkpoint's file has for a training that is `Resumable`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,7 @@ except ImportError:  # not of Unix
     fcntl = None  # type: ignore[assignment]
 
 PathLike = str | os.PathLike[str]
+Arrays = Mapping[str, NDArray[Any]]  # by their names in a file
 
 _CODES = {
     "bool": "BOOL",
@@ -321,6 +322,55 @@ def non_negative(file: TensorFile, name: str, array: NDArray[Any]) -> NDArray[An
     if array.size and array.min() < 0:
         raise ValueError(f"{file.path} is damaged: {name!r} has numbers below 0")
     return array
+
+
+@dataclass
+class Saved:
+    """The arrays of a file, and numbers that stand beside them.
+
+    Attributes
+    ----------
+    file : TensorFile
+    numbers : dict
+        As JSON has it.
+    """
+
+    file: TensorFile
+    numbers: dict[str, Any]
+
+    def fill(self, arrays: Arrays) -> None:
+        """Read into arrays of the same names; raises ValueError where they are not of the type and shape here."""
+        for name, array in arrays.items():
+            if array.size == 0:
+                continue
+            dtype, shape, _ = self.file.entries.get(name, (None, (), 0))
+            if dtype != array.dtype.newbyteorder("<") or shape != array.shape:
+                raise ValueError(f"{self.file.path} has no {name!r} of {array.dtype} and shape {array.shape}")
+            self.file.read(name, out=array)
+            if "squares" in name or name == "norm_sq":
+                non_negative(self.file, name, array)
+            elif array.dtype.kind == "f":
+                finite(self.file, name, array)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return one of them, empty ones too."""
+        return self.file.read(name) if name in self.file.entries else np.zeros(0, dtype=np.float32)
+
+
+class Resumable(Protocol):
+    """A training that can be stopped between two visits."""
+
+    def arrays(self) -> Arrays:
+        """Return the arrays that it moves, as they are in memory."""
+        ...
+
+    def numbers(self) -> dict[str, Any]:
+        """Return what else it moves, as JSON has it."""
+        ...
+
+    def restore(self, saved: Saved) -> None:
+        """Take over the arrays and the numbers."""
+        ...
 
 
 def encode_text(strings: Iterable[Any]) -> dict[str, NDArray[Any]]:

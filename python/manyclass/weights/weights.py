@@ -11,21 +11,24 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import core_data, csr_parts, made_once
+from manyclass.checks import as_csr, core_data, csr_parts, made_once
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_DOUBLES,
     NO_FLOATS,
+    NO_IDS,
+    NOTHING,
+    UNMIXED,
+    Codes,
     Doubles,
     Floats,
     Ids,
     Matrix,
+    StoredWeights,
     aligned_zeros,
-    as_csr,
     check_maps,
     padded,
 )
-from manyclass.weights.storage import NO_IDS, NOTHING, UNMIXED, Codes, StoredWeights
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -142,6 +145,31 @@ class Weights(StoredWeights):
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
         found: Doubles = self._answers("log_normalizers", X, n_threads)
+        return found
+
+    def mean_curvatures(self, X: Matrix, n_threads: int) -> Doubles:
+        """Return the means of p_k (1 - p_k) over rows, (n_classes,), p being the probabilities of the softmax."""
+        found: Doubles = self._answers("mean_curvatures", X, n_threads)
+        return found
+
+    def calibration(
+        self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, r: Doubles, n_threads: int, noise: str | None
+    ) -> tuple[float, float, float, float]:
+        """Return the temperature, the offset, and the mean log-losses without and with them.
+
+        Labels of row i are ids[indptr[i]:indptr[i + 1]]: one, of utilities with this noise, or several without one;
+        utility/calibration.hpp of the core has the rules.
+        """
+        given: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
+        found: tuple[float, float, float, float] = self._answers("calibration", X, n_threads, **given)
+        return found
+
+    def label_log_losses(
+        self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, n_threads: int, temperature: float, offset: float
+    ) -> tuple[Doubles, Doubles]:
+        """Return the losses of several labels a row over all classes, and over those of the row alone."""
+        given: dict[str, Any] = {"indptr": indptr, "labels": ids, "temperature": temperature, "offset": offset}
+        found: tuple[Doubles, Doubles] = self._answers("label_log_losses", X, n_threads, **given)
         return found
 
     def label_mixtures(self, X: sp.csr_array, own: Ids, labels: Ids, r: Doubles, n_threads: int) -> _core.LabelMixtures:
@@ -283,20 +311,12 @@ class Weights(StoredWeights):
 
         What is new begins at 0.
         """
-        # Where new classes come last a slice will do: to copy by places costs some ten times as much.
-        is_first = len(position) > 0 and position[-1] == len(position) - 1
-        places = slice(len(position)) if is_first else position
-        bias = np.zeros(n_classes, dtype=np.float32)
-        bias[places] = self.bias
-        more: dict[str, Any] = {"bias": bias, "scales": self.scales.copy()}
+        more: dict[str, Any] = {"bias": np.zeros(n_classes, dtype=np.float32), "scales": self.scales.copy()}
+        _core.place_classes(self.bias[np.newaxis], position, True, more["bias"][np.newaxis])
         if self.matrix.size:
-            more["matrix"] = aligned_zeros(
-                *((self.n_features, padded(n_classes)) if self.by_feature else (n_classes, self.matrix.shape[1]))
-            )
-            if self.by_feature:
-                more["matrix"][:, places] = self.matrix[:, : self.n_classes]
-            else:
-                more["matrix"][places] = self.matrix
+            shape = (self.n_features, padded(n_classes)) if self.by_feature else (n_classes, self.matrix.shape[1])
+            more["matrix"] = aligned_zeros(*shape)
+            _core.place_classes(self.matrix, position, self.by_feature, more["matrix"])
         if self.embeddings.size:
             more["embeddings"] = aligned_zeros(*self.embeddings.shape)
             more["embeddings"][:] = self.embeddings

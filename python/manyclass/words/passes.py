@@ -15,8 +15,8 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number, made_once
-from manyclass.training.checkpoint import Arrays, Saved
 from manyclass.weights.arrays import LINE, Doubles, Floats, aligned_zeros
+from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.objectives import Index, Objective
 
@@ -39,15 +39,10 @@ def core_text(
     corpus: Corpus, *, window: int, shrink_window: bool, sample: float, sample_rule: str
 ) -> _core.SkipGramText:
     """Return the core's view of a corpus, with the windows and the sub-sampling that parameters of `SkipGram` say."""
-    keep = np.ones(len(corpus.counts))
-    if sample > 0:
-        with np.errstate(over="ignore"):  # then all stay
-            odds = sample * corpus.counts.sum() / corpus.counts
-        keep = np.sqrt(odds) + (odds if sample_rule == "word2vec" else 0.0)
     return _core.SkipGramText(
         tokens=corpus.tokens,
         sentences=corpus.sentences,
-        keep=np.minimum(keep, 1.0),
+        keep=_core.kept_shares(corpus.counts, sample, sample_rule == "word2vec"),
         window=window,
         shrink=shrink_window,
     )

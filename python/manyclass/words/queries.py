@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import pearsonr, spearmanr
 from sklearn.exceptions import NotFittedError
 
+from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.weights.arrays import BLOCK_NUMBERS, NO_FLOATS, Doubles, Floats
-from manyclass.weights.storage import Codes
-from manyclass.weights.weights import core_rows
+from manyclass.weights.arrays import NO_FLOATS, Codes, Doubles, Floats
 from manyclass.words.files import Pairs, load_analogies, load_word_pairs, write_word2vec
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def close_words(word: str, vocabulary: Iterable[str]) -> list[str]:
 
 @dataclass
 class CodedTable:
-    """Rows in fewer bits that are indexed, multiplied and measured as an array of float32 is.
+    """Rows in fewer bits that are indexed and measured as an array of float32 is.
 
     Attributes
     ----------
@@ -106,21 +105,12 @@ class CodedTable:
         plain = self.codes.plain()
         return plain if dtype is None else plain.astype(dtype)
 
-    def __matmul__(self, query: Floats) -> Floats:
-        """Products of all rows with a vector, by the core, from the codes."""
-        own = core_rows(Codes(np.ascontiguousarray(self.codes.values), np.ascontiguousarray(self.codes.scales)))
-        phi = np.ascontiguousarray(query, dtype=np.float32).reshape(1, -1)
-        products: Floats = own.scores(phi, NO_FLOATS, 1)[0]
-        return products
 
-
-def row_norms(table: Floats | CodedTable) -> Floats:
-    """Euclidean norms of rows, some rows at a time; 1 where a row is zero."""
-    step = max(1, BLOCK_NUMBERS // max(1, table.shape[1]))
-    parts = [np.linalg.norm(np.asarray(table[i : i + step], np.float64), axis=1) for i in range(0, len(table), step)]
-    norms: Floats = np.minimum(np.concatenate([NO_FLOATS, *parts]), np.finfo(np.float32).max).astype(np.float32)
-    norms[norms == 0] = 1
-    return norms
+def in_core(table: Floats | CodedTable) -> tuple[NDArray[Any], Floats]:
+    """Return a table as the core takes it: its numbers, and scales of rows or none."""
+    if isinstance(table, CodedTable):
+        return np.ascontiguousarray(table.codes.of_core()), np.ascontiguousarray(table.codes.scales)
+    return np.ascontiguousarray(table), NO_FLOATS
 
 
 class WordVectorQueries:
@@ -427,7 +417,8 @@ class WordVectorQueries:
 
     def get_normed_vectors(self) -> Floats:
         """Every vector divided by its Euclidean norm, of shape (n_words, dim); zeros stay zeros."""
-        return np.divide(self.vectors, row_norms(self.vectors)[:, np.newaxis], dtype=np.float32)
+        norms = _core.row_norms(*in_core(self.vectors))
+        return np.divide(self.vectors, norms[:, np.newaxis], dtype=np.float32)
 
     def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
         """What is known of each word beside its vector, by gensim's names."""
@@ -435,17 +426,11 @@ class WordVectorQueries:
 
     def _cosines(self, query: Doubles, n_first: int | None = None) -> Floats:
         """Cosine of the first words, or of all, with a vector; 0 where one of the two is zero."""
-        table = self.vectors[:n_first]
-        cosines: Floats = np.divide(table @ _unit(query).astype(np.float32), row_norms(table), dtype=np.float32)
-        return cosines
+        return _core.cosines(*in_core(self.vectors[:n_first]), query)
 
     def _nearest(self, cosines: Floats, topn: int, left_out: Sequence[int]) -> Answers:
         """Words of the largest cosines, ties in the order of rows."""
-        cosines[left_out] = -np.inf
-        k = min(topn, len(cosines) - len(left_out))
-        top = np.argpartition(-cosines, min(k, len(cosines) - 1))[:k]
-        top = top[np.lexsort((top, -cosines[top]))]
-        words = self.index_to_key
+        words, top = self.index_to_key, _core.nearest_words(cosines, topn, np.array(left_out, dtype=np.int64))
         return [(words[i], float(cosines[i])) for i in top]
 
 

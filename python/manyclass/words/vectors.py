@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice, check_number
-from manyclass.weights.arrays import NO_FLOATS, Floats
+from manyclass.weights.arrays import DTYPES, NO_FLOATS, Codes, Dtype, Floats
 from manyclass.weights.compression import bytes_of
-from manyclass.weights.storage import DTYPES, Codes, Dtype
 from manyclass.weights.tensor_file import (
     TensorFile,
     check_version,
