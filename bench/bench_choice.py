@@ -70,7 +70,7 @@ def planted(n: int, k: int, seed: int = 0, noise: str = "gumbel") -> ChoiceSets:
 def needs(package: str) -> None:
     """Skip where a package is not installed; pylogit cannot be imported as it is."""
     if find_spec(package) is None:
-        pytest.skip(f"{package} is a peer; the extra 'bench' names it")
+        pytest.skip(f"{package} is a peer; the extra 'bench-choice' names it")
 
 
 def all_pairs(sets: ChoiceSets) -> tuple[Any, Any, Any, list[str]]:

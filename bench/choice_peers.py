@@ -2,7 +2,7 @@
 
 A peer takes features of pairs (n_rows, n_alternatives, p), what is available (n_rows, n_alternatives), what was chosen
 and the names of features, and returns estimates, their standard errors by second derivatives, and the log-likelihood
-in nats. Each needs its own package, of the extra `bench`; choice-learn needs TensorFlow, larch NumPy below 2.5.
+in nats. Each needs its own package, of the extra `bench-choice`.
 """
 
 from __future__ import annotations

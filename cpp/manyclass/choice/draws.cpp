@@ -93,7 +93,7 @@ class Drawing {
       if (m < others && !found.insert(place).second) found.insert(place = last);
       place += place >= y ? 1 : 0;
       sets_.alternatives[p] = own[place];
-      sets_.offsets[p] = log_weight;
+      sets_.log_weights[p] = log_weight;
       take(begin + place, p++);
     }
   }

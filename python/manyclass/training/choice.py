@@ -297,14 +297,16 @@ def _preconditioner(
 ) -> Doubles:
     """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has.
 
-    Those by factors of W depend on these: they are asked for `near` the minimum only.
+    Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
+    save: both are asked for `near` the minimum only, for steps with drawn alternatives.
     """
     sets = objective.sets
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors
     evaluation = sets.n_pairs * (1 + len(sets.pair_names)) + sets.n_rows * free.n
     pays = 0 < metric <= max(EVALUATIONS_SAVED * evaluation, A_MOMENT)
     form = objective.form
-    if form.model != "nested" and form.core.has_metric() and (form.rank <= 0 or near) and pays:
+    asked = form.core.has_metric() if near else form.model == "gumbel" and form.core.has_scores()
+    if asked and pays:
         rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
         found = replace(objective, sets=objective.sets.take(rows)).metric(theta)
         own = free.matrix.T @ found @ free.matrix
