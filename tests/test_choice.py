@@ -1,6 +1,5 @@
-"""Choice models against their definitions and a general optimiser; drawn alternatives; the estimator."""
+"""Choice models against their definitions and a general optimiser; the estimator."""
 
-import itertools
 import json
 import re
 import warnings
@@ -17,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyclass
-from manyclass import ChoiceClassifier, SoftmaxClassifier, _core
+from manyclass import ChoiceClassifier, SoftmaxClassifier
 from manyclass.classifiers.saving import load_classifier
 from manyclass.datasets import choice_sets
 from manyclass.training.choice import ChoiceForm, ChoiceObjective, free_of
@@ -169,117 +168,6 @@ def test_constants_by_group_and_constraints_hold(seed):
 def test_constraints_that_make_no_sense_are_refused(constraints, message):
     with pytest.raises(ValueError, match=message):
         ChoiceClassifier(constraints=constraints).fit(world(0)[0])
-
-
-# Drawn alternatives
-
-
-@pytest.mark.parametrize("lists", [False, True])
-def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
-    rng = np.random.default_rng(seed)
-    n_draws, n = 2, 4000
-    chosen = rng.integers(0, K, n).astype(np.int32)
-    shares = np.bincount(chosen, minlength=K) / n
-    if lists:
-        given = np.arange(n + 1) * 4, np.tile(np.array([0, 1, 3, 4], dtype=np.int32), n)
-        own, share = _core.ChoiceLists(n_rows=n, n_alternatives=K, lists=given), 0.0
-        chosen[:] = 1
-    else:
-        own, share = _core.ChoiceLists(n_rows=n, n_alternatives=K), 0.5
-        chosen[: n // 2] = 1
-    drawn = own.draw(
-        rows=np.arange(n // 2),
-        chosen=chosen,
-        n_alternatives=K,
-        n_draws=n_draws,
-        share=share,
-        shares=shares,
-        seed=seed,
-        epoch=1,
-        n_threads=1,
-    )
-    indptr, ids, weights, n = drawn.indptr, drawn.alternatives, drawn.offsets, n // 2
-    ids, weights = ids.reshape(n, -1), weights.reshape(n, -1)
-    assert np.diff(indptr).tolist() == [1 + n_draws] * n
-    assert np.all(ids[:, 0] == 1)
-    assert np.all(weights[:, 0] == 0)
-    assert not np.any(ids[:, 1:] == 1)
-    # The sum of alpha over draws of one alternative is 1 in the mean: within 5 standard errors.
-    for k in range(K):
-        own = np.where(ids[:, 1:] == k, np.exp(weights[:, 1:]), 0).sum(axis=1)
-        expected = float(k != 1 and (not lists or k in (0, 3, 4)))
-        assert abs(own.mean() - expected) <= 5 * own.std() / np.sqrt(n) + 1e-12
-    if lists:
-        assert all(len(set(row)) == 3 for row in ids.tolist())
-
-
-def test_the_gradient_of_drawn_alternatives_has_no_bias_by_enumeration(seed):
-    """All pairs of the alternatives of a list, each as probable: the mean gradient is that of the whole double sum."""
-    rng = np.random.default_rng(seed)
-    y, u, features = 2, rng.normal(), rng.normal(size=(K, 3))
-    scores = features @ rng.normal(size=3)
-
-    form = ChoiceForm("gumbel", (), (), ("a", "b", "c"), K, has_features=False).core
-    theta = np.linalg.lstsq(features, scores, rcond=None)[0]
-
-    def gradient(ids, log_weights):
-        problem = _core.ChoiceProblem(
-            form=form,
-            n_rows=1,
-            X=np.zeros(0),
-            Z=np.zeros(0),
-            constants=np.zeros(K),
-            indptr=np.array([0, len(ids)]),
-            alternatives=np.array(ids, dtype=np.int32),
-            pair_features=features[list(ids)],
-            offsets=np.array(log_weights),
-            listed_only=True,
-            chosen=np.array([y], dtype=np.int32),
-            n_threads=1,
-        )
-        return problem.double_sum(theta, np.array([u]))[1]
-
-    others = [k for k in range(K) if k != y]
-    draws = [gradient([y, *pair], [0, *[np.log(len(others) / 2)] * 2]) for pair in itertools.combinations(others, 2)]
-    expected = sum(np.exp(scores[k] - scores[y] - u) * (features[k] - features[y]) for k in others)
-    np.testing.assert_allclose(np.mean(draws, axis=0), expected, rtol=1e-12)
-    np.testing.assert_allclose(gradient([y, *others], [0.0] * K), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["all", "listed", "function", "few taken out"])
-def test_drawn_alternatives_lead_to_the_maximum(seed, kind):
-    rng = np.random.default_rng(seed)
-    n, k = 3000, 40
-    Z, S = rng.normal(size=(k, 1)), rng.normal(size=(n, k))
-    mask = np.ones((n, k), bool)
-    if kind in ("listed", "few taken out"):
-        mask = rng.random((n, k)) < 0.8
-        mask[:, 0] = True
-    u = np.where(mask, 0.5 * Z[:, 0] - S, -np.inf)
-    chosen = np.argmax(u + rng.gumbel(size=(n, k)), axis=1)
-    how = {
-        "all": {"pairs": {"s": sp.csr_array(S)}},
-        "listed": {"pairs": {"s": S}, "available": mask},
-        "function": {"pairs": lambda rows, ks: S[rows, ks][:, None], "pair_names": ["s"]},
-        "few taken out": {"pairs": {"s": sp.csr_array(S)}, "unavailable": sp.csr_array(~mask)},
-    }[kind]
-    sets = choice_sets(Z=Z, chosen=chosen, **how)
-    exact = ChoiceClassifier(solver="lbfgs").fit(sets)
-    drawn = ChoiceClassifier(solver="double_sum", n_negatives=20, random_state=seed).fit(sets)
-    # What is left of u's noise and of the draws; the standard error itself is 1.
-    assert np.all(np.abs(drawn.coef_ - exact.coef_) < 0.3 * exact.std_errors_)
-    np.testing.assert_allclose(drawn.std_errors_, exact.std_errors_, rtol=0.02)
-    assert np.all(drawn.draw_errors_ < 0.2 * exact.std_errors_)
-    assert np.all(drawn.draw_errors_ > 0)
-    again = ChoiceClassifier(solver="double_sum", n_negatives=20, random_state=seed, n_jobs=3).fit(sets)
-    assert again.coef_.tolist() == drawn.coef_.tolist()
-
-
-def test_double_sum_is_refused_where_it_is_not_for(seed):
-    sets = world(seed)[0]
-    for how in ({"noise": "normal"}, {"nests": [0, 0, 1, 1, 1]}, {"interactions": 1}):
-        with pytest.raises(ValueError, match="solver is 'double_sum', which is for"):
-            ChoiceClassifier(solver="double_sum", **how).fit(sets)
 
 
 # The estimator

@@ -51,6 +51,7 @@ void bind_form(py::module_& m) {
           },
           "choosers"_a, "alternatives"_a, "pairs"_a, "labels"_a, "groups"_a, "nests"_a)
       .def("has_scores", [](const ChoiceForm& form) { return has_scores(form); })
+      .def("has_metric", [](const ChoiceForm& form) { return has_scores(with_full_interactions(form)); })
       .def(
           "interactions",
           [](const ChoiceForm& form, Theta theta) {
@@ -64,7 +65,8 @@ Fields<ChoiceProblem> problem_fields() {
   Fields<ChoiceData> data("ChoiceData");
   data.needs<&ChoiceData::n_rows, &ChoiceData::X, &ChoiceData::Z, &ChoiceData::constants, &ChoiceData::indptr,
              &ChoiceData::alternatives, &ChoiceData::pair_features, &ChoiceData::offsets, &ChoiceData::listed_only>();
-  data.takes<&ChoiceData::Z_indptr, &ChoiceData::Z_indices, &ChoiceData::chosen, &ChoiceData::weights>();
+  data.takes<&ChoiceData::Z_indptr, &ChoiceData::Z_indices, &ChoiceData::log_weights, &ChoiceData::chosen,
+             &ChoiceData::weights>();
   Fields<ChoiceProblem> fields("ChoiceProblem");
   fields.needs<&ChoiceProblem::form, &ChoiceProblem::n_threads>();
   fields.takes<&ChoiceProblem::isa>();
@@ -89,6 +91,15 @@ template <auto question>
 auto by_row(std::size_t (*width)(const ChoiceProblem&)) {
   return [width](const ChoiceProblem& problem, Theta theta) {
     return filled({problem.n_rows(), width(problem)}, [&](std::span<double> out) { question(problem, theta, out); });
+  };
+}
+
+// An answer that is a number for each pair of coefficients.
+template <auto question>
+auto by_coefficients() {
+  return [](const ChoiceProblem& problem, Theta theta) {
+    const std::size_t n = problem.form.size();
+    return filled({n, n}, [&](std::span<double> out) { question(problem, theta, out); });
   };
 }
 
@@ -148,13 +159,8 @@ void bind_problem(py::module_& m) {
       .def("log_sums", by_row<&log_sums>(), theta)
       .def("double_sum", sums_of_draws, theta, "log_normalizers"_a)
       .def("scores", by_row<&scores>(n_coefficients), theta)
-      .def(
-          "hessian",
-          [](const ChoiceProblem& problem, Theta at) {
-            const std::size_t n = problem.form.size();
-            return filled({n, n}, [&](std::span<double> out) { hessian(problem, at, out); });
-          },
-          theta)
+      .def("hessian", by_coefficients<&hessian>(), theta)
+      .def("metric", by_coefficients<&metric>(), theta)
       .def("scales",
            [](const ChoiceProblem& problem) {
              return filled({problem.form.size()}, [&](std::span<double> out) { scales(problem, out); });
@@ -250,12 +256,13 @@ Lists drawn(const Lists& lists, std::span<const Offset> rows, std::span<const In
 
 py::tuple fields_of(const Lists& lists) {
   return py::make_tuple(array_of(lists.indptr), array_of(lists.alternatives), array_of(lists.features),
-                        lists.n_features, array_of(lists.offsets), lists.only);
+                        lists.n_features, array_of(lists.offsets), lists.only, array_of(lists.log_weights));
 }
 
 Lists from_fields(const py::tuple& f) {
   return {f[0].cast<std::vector<Offset>>(), f[1].cast<std::vector<Index>>(),  f[2].cast<std::vector<double>>(),
-          f[3].cast<std::size_t>(),         f[4].cast<std::vector<double>>(), f[5].cast<bool>()};
+          f[3].cast<std::size_t>(),         f[4].cast<std::vector<double>>(), f[5].cast<bool>(),
+          f[6].cast<std::vector<double>>()};
 }
 
 void bind_lists(py::module_& m) {
@@ -285,6 +292,11 @@ void bind_lists(py::module_& m) {
                                return part_of(self, own.offsets, {own.offsets.size()});
                              })
       .def_readonly("only", &Lists::only)
+      .def_property_readonly("log_weights",
+                             [core](const py::object& self) {
+                               const Lists& own = core(self);
+                               return part_of(self, own.log_weights, {own.log_weights.size()});
+                             })
       .def_property_readonly("rows", [](const Lists& lists) { return array_of(rows_of_entries(lists)); })
       .def("take", lists_of_rows, "rows"_a)
       .def("filled", filled_lists, n_alternatives)
@@ -300,6 +312,33 @@ void bind_lists(py::module_& m) {
         return found ? std::optional(array_of(*found)) : std::nullopt;
       },
       "numbers"_a, "groups"_a, "n_groups"_a);
+}
+
+void bind_products(py::module_& m) {
+  const auto problem = "problem"_a, rows = "rows"_a, theta = "theta"_a, visits = "visits"_a;
+  using Rows = std::span<const Index>;
+  py::class_<DrawnProducts>(m, "DrawnProducts")
+      .def(py::init<const std::string&, std::size_t>(), "noise"_a, "n"_a)
+      .def(
+          "visit",
+          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at, int before) {
+            own.visit(of, ids, at, before);
+          },
+          problem, rows, theta, visits)
+      .def(
+          "step",
+          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at, int before) {
+            double value = 0;
+            const auto found = filled({of.form.size()}, [&](auto out) { value = own.step(of, ids, at, before, out); });
+            return std::pair(value, found);
+          },
+          problem, rows, theta, visits)
+      .def(
+          "difference",
+          [](const DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at) {
+            return filled({of.form.size()}, [&](auto out) { own.difference(of, ids, at, out); });
+          },
+          problem, rows, theta);
 }
 
 using Values = std::vector<double>;
@@ -318,20 +357,21 @@ struct DescentCall {
   std::span<const double> fixed, low, high, own, metric, ridge;
   std::size_t n_rows = 0;
   double n_steps = 0;
+  std::string noise;
 };
 
 Fields<DescentCall> descent_fields() {
   using Of = DescentCall;
   return Fields<Of>("DrawnDescent")
-      .needs<&Of::place, &Of::fixed, &Of::low, &Of::high, &Of::own, &Of::metric, &Of::ridge, &Of::n_rows,
-             &Of::n_steps>();
+      .needs<&Of::place, &Of::fixed, &Of::low, &Of::high, &Of::own, &Of::metric, &Of::ridge, &Of::n_rows, &Of::n_steps,
+             &Of::noise>();
 }
 
 DrawnDescent descent_of(const DescentCall& call) {
   FreeCoefficients free{
       {call.place.begin(), call.place.end()}, copied(call.fixed), copied(call.low), copied(call.high)};
-  return DrawnDescent(
-      {std::move(free), copied(call.own), copied(call.metric), copied(call.ridge), call.n_rows, call.n_steps});
+  return DrawnDescent({std::move(free), copied(call.own), copied(call.metric), copied(call.ridge), call.n_rows,
+                       call.n_steps, call.noise});
 }
 
 void bind_descent(py::module_& m) {
@@ -355,6 +395,12 @@ void bind_descent(py::module_& m) {
       .def("end_pass", &DrawnDescent::end_pass)
       .def("settle", [](DrawnDescent& self) { return array_of(self.settle()); })
       .def("variance_of_weights", &DrawnDescent::variance_of_weights, rows, "one"_a, "other"_a, visits)
+      .def(
+          "difference",
+          [](const DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by) {
+            return array_of(self.difference(of, by));
+          },
+          rows, problem)
       .def("theta", [](const DrawnDescent& self) { return array_of(self.theta()); });
 }
 
@@ -363,19 +409,10 @@ void bind_descent(py::module_& m) {
 void bind_choice(py::module_& m) {
   bind_form(m);
   bind_problem(m);
+  bind_lists(m);
+  bind_products(m);
   m.def("free_coefficients", free_ones, "form"_a, "names"_a, "constraints"_a);
   bind_descent(m);
-  bind_lists(m);
-  const auto rows = "rows"_a, visits = "visits"_a;
-  py::class_<DrawnSums>(m, "DrawnSums")
-      .def(py::init<std::size_t>(), "n"_a)
-      .def("add", &DrawnSums::add, rows, "found"_a, visits)
-      .def(
-          "log_normalizers",
-          [](const DrawnSums& sums, std::span<const Index> of, int n_visits) {
-            return filled({of.size()}, [&](std::span<double> out) { sums.log_normalizers(of, n_visits, out); });
-          },
-          rows, visits);
 }
 
 }  // namespace manyclass

@@ -26,21 +26,20 @@ double product(std::span<const double> a, std::span<const double> b) {
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
+std::variant<DrawnSums, DrawnProducts> sums_of(const DrawnDescentStart& start) {
+  if (start.noise == "gumbel") return DrawnSums(start.n_rows);
+  return DrawnProducts(start.noise, start.n_rows);
+}
+
 }  // namespace
 
 DrawnDescent::DrawnDescent(DrawnDescentStart start)
-    : start_(std::move(start)), sums_(start_.n_rows), sum_of_own_(start_.own.size()) {
+    : start_(std::move(start)), sums_(sums_of(start_)), sum_of_own_(start_.own.size()) {
   const std::size_t n = start_.free.size(), n_metric = start_.metric.size();
   if (start_.own.size() != n || (n_metric != n && n_metric != n * n) ||
       start_.ridge.size() != start_.free.place.size()) {
     throw std::invalid_argument("the metric, the ridge or the coefficients do not fit each other");
   }
-}
-
-std::vector<double> DrawnDescent::log_normalizers(std::span<const Index> rows, int visits) const {
-  std::vector<double> u(rows.size());
-  sums_.log_normalizers(rows, visits, u);
-  return u;
 }
 
 std::vector<double> DrawnDescent::direction(std::span<const double> slope) const {
@@ -61,19 +60,14 @@ std::vector<double> DrawnDescent::direction(std::span<const double> slope) const
 }
 
 void DrawnDescent::look(std::span<const Index> rows, const ChoiceProblem& problem, int visits) {
-  if (problem.n_rows() != rows.size()) throw std::invalid_argument("the problem is not that of the rows");
-  std::vector<double> found(rows.size());
-  log_sums(problem, theta(), found);
-  sums_.add(rows, found, visits);
+  std::visit([&](auto& sums) { sums.visit(problem, rows, theta(), visits); }, sums_);
 }
 
 void DrawnDescent::step(std::span<const Index> rows, const ChoiceProblem& problem, int visits) {
-  if (rows.empty() || problem.n_rows() != rows.size()) {
-    throw std::invalid_argument("the problem is not that of the rows");
-  }
-  const std::vector<double> at = theta(), u = log_normalizers(rows, visits);
-  std::vector<double> gradient(at.size()), found(rows.size());
-  loss_ += double_sum(problem, at, u, found, gradient);
+  if (rows.empty()) throw std::invalid_argument("there are no rows");
+  const std::vector<double> at = theta();
+  std::vector<double> gradient(at.size());
+  loss_ += std::visit([&](auto& sums) { return sums.step(problem, rows, at, visits, gradient); }, sums_);
   const double share = static_cast<double>(start_.n_rows) / static_cast<double>(rows.size());
   for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] = gradient[j] * share + start_.ridge[j] * at[j];
   const std::vector<double> slope = start_.free.reduced(gradient), way = direction(slope);
@@ -84,7 +78,6 @@ void DrawnDescent::step(std::span<const Index> rows, const ChoiceProblem& proble
     start_.own[j] = std::clamp(start_.own[j] - shorter * way[j], start_.free.low[j], start_.free.high[j]);
     sum_of_own_[j] += start_.own[j];
   }
-  sums_.add(rows, found, visits);
   ++n_batches_;
 }
 
@@ -112,10 +105,13 @@ std::vector<double> DrawnDescent::settle() {
 
 double DrawnDescent::variance_of_weights(std::span<const Index> rows, const ChoiceProblem& one,
                                          const ChoiceProblem& other, int visits) const {
-  if (rows.empty() || one.n_rows() != rows.size() || other.n_rows() != rows.size()) {
-    throw std::invalid_argument("the problems are not those of the rows");
+  const auto* sums = std::get_if<DrawnSums>(&sums_);
+  if (sums == nullptr || rows.empty() || one.n_rows() != rows.size() || other.n_rows() != rows.size()) {
+    throw std::invalid_argument("the problems are not those of the rows, or of Gumbel noise");
   }
-  const std::vector<double> u = log_normalizers(rows, visits), at = theta();
+  const std::vector<double> at = theta();
+  std::vector<double> u(rows.size());
+  sums->log_normalizers(rows, visits, u);
   std::vector<double> first(rows.size()), second(rows.size());
   log_sums(one, at, first);
   log_sums(other, at, second);
@@ -128,6 +124,16 @@ double DrawnDescent::variance_of_weights(std::span<const Index> rows, const Choi
   }
   const auto n = static_cast<double>(rows.size());
   return std::max(products / n - of_first / n * (of_second / n), 0.0);
+}
+
+std::vector<double> DrawnDescent::difference(std::span<const Index> rows, const ChoiceProblem& problem) const {
+  const auto* sums = std::get_if<DrawnProducts>(&sums_);
+  if (sums == nullptr) throw std::invalid_argument("the noise is Gumbel's");
+  const std::vector<double> at = theta();
+  std::vector<double> gradient(at.size());
+  sums->difference(problem, rows, at, gradient);
+  for (double& slope : gradient) slope *= static_cast<double>(start_.n_rows);
+  return direction(start_.free.reduced(gradient));
 }
 
 }  // namespace manyclass

@@ -38,7 +38,7 @@ class Drawing {
     const std::size_t at = sets_.begin(i), end = sets_.end(i), row = static_cast<std::size_t>(d_.rows[i]);
     const Index chosen = d_.chosen[row];
     sets_.alternatives[at] = chosen;
-    sets_.offsets[at] = 0;
+    sets_.log_weights[at] = 0;
     if (d_.lists->only) {
       some_of_list(row, chosen, at, end, rng);
     } else {
@@ -61,14 +61,14 @@ class Drawing {
                   : static_cast<Index>(rng.below(static_cast<std::uint32_t>(d_.n_alternatives)));
     }
     sets_.alternatives[p] = k;
-    sets_.offsets[p] = std::log((1 - q(chosen)) / (d_.n_draws * q(k)));
+    sets_.log_weights[p] = std::log((1 - q(chosen)) / (d_.n_draws * q(k)));
   }
 
   // What the list at `place` has of the alternative at p.
   void take(std::size_t place, std::size_t p) {
     const std::size_t r = d_.lists->n_features;
     std::copy_n(d_.lists->features.data() + place * r, r, sets_.features.data() + p * r);
-    sets_.offsets[p] += d_.lists->offsets[place];
+    sets_.offsets[p] = d_.lists->offsets[place];
   }
 
   void look_up(std::size_t row, std::size_t p) {
@@ -93,7 +93,7 @@ class Drawing {
       if (m < others && !found.insert(place).second) found.insert(place = last);
       place += place >= y ? 1 : 0;
       sets_.alternatives[p] = own[place];
-      sets_.offsets[p] = log_weight;
+      sets_.log_weights[p] = log_weight;
       take(begin + place, p++);
     }
   }
@@ -128,6 +128,7 @@ ChoiceLists draw_choice_sets(const ChoiceDraws& draws) {
   const auto total = static_cast<std::size_t>(sets.indptr[n]);
   sets.alternatives.resize(total);
   sets.offsets.resize(total);
+  sets.log_weights.resize(total);
   sets.features.resize(total * sets.n_features);
   constexpr std::size_t together = 256;
   parallel_for(draws.n_threads, (n + together - 1) / together, [&](std::size_t piece) {

@@ -25,8 +25,7 @@ struct ChoiceDraws {
   int n_threads = 1;
 };
 
-// The lists of `rows`: the chosen alternative of each first, with a weight of 1, then those drawn. Offsets are logarithms
-// of weights, with the offsets of the lists added.
+// The lists of `rows`: the chosen alternative of each first, with a weight of 1, then those drawn.
 ChoiceLists draw_choice_sets(const ChoiceDraws& draws);
 
 }  // namespace manyclass

@@ -56,6 +56,12 @@ void add_interactions(const ChoiceForm& form, std::span<const double> theta, std
   }
 }
 
+ChoiceForm with_full_interactions(const ChoiceForm& form) {
+  ChoiceForm full = form;
+  full.rank = form.rank == 0 ? 0 : -1;
+  return full;
+}
+
 bool has_scores(const ChoiceForm& form) {
   constexpr std::size_t most_features = 300;  // whose covariances take 720 kB for a row
   const std::size_t q = form.n_alternative_features;

@@ -67,4 +67,7 @@ void add_interactions(const ChoiceForm& form, std::span<const double> theta, std
 // Whether (z, constants, s) are few enough features for second derivatives and scores of rows, and W is not of low rank.
 bool has_scores(const ChoiceForm& form);
 
+// The same form with a full W.
+ChoiceForm with_full_interactions(const ChoiceForm& form);
+
 }  // namespace manyclass

@@ -147,6 +147,10 @@ ChoiceLists lists_of_rows(const ChoiceLists& lists, std::span<const Offset> rows
     found.features.insert(found.features.end(), lists.features.begin() + begin * wide,
                           lists.features.begin() + end * wide);
     found.offsets.insert(found.offsets.end(), lists.offsets.begin() + begin, lists.offsets.begin() + end);
+    if (!lists.log_weights.empty()) {
+      found.log_weights.insert(found.log_weights.end(), lists.log_weights.begin() + begin,
+                               lists.log_weights.begin() + end);
+    }
     found.indptr.push_back(static_cast<Offset>(found.alternatives.size()));
   }
   return found;

@@ -140,6 +140,7 @@ ChoicePiece::ChoicePiece(const ChoiceProblem& problem, const ChoiceParts& parts,
     rows.alternatives = data.alternatives.subspan(at, n_listed);
     rows.pair_features = data.pair_features.subspan(at * r, n_listed * r);
     if (!data.offsets.empty()) rows.offsets = data.offsets.subspan(at, n_listed);
+    if (!data.log_weights.empty()) rows.log_weights = data.log_weights.subspan(at, n_listed);
   }
   question.model.model = problem.form.model;
   question.model.nests = problem.form.nests;

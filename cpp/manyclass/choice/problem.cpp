@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "manyclass/choice/drawn_rules.hpp"
 #include "manyclass/choice/parts.hpp"
 
 namespace manyclass {
@@ -133,6 +134,7 @@ void check(const ChoiceProblem& problem) {
   rows.pair_features = data.pair_features;
   rows.pair_coef = coefficients;
   rows.offsets = data.offsets;
+  rows.log_weights = data.log_weights;
   rows.listed_only = data.listed_only;
   rows.n_rows = data.n_rows;
   check(rows);
@@ -191,6 +193,26 @@ double double_sum(const ChoiceProblem& problem, std::span<const double> theta, s
   });
   all.write(theta, gradient);
   return all.loss();
+}
+
+void log_products(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> node_weights,
+                  std::span<double> products, std::span<double> gradient) {
+  constexpr std::size_t nodes = NoiseNodes::size;
+  if (products.size() != problem.n_rows() * nodes ||
+      (!node_weights.empty() && node_weights.size() != products.size())) {
+    throw std::invalid_argument("nodes do not fit the rows");
+  }
+  const ChoiceParts parts = parts_of(problem, theta);
+  Gradient all(problem, parts);
+  for_pieces(problem, parts, numbers_of(problem, parts) + nodes, [&](ChoicePiece& piece) {
+    piece.question.model.model = "drawn_" + problem.form.model;
+    ChoiceSums found;
+    found.log_products = products.subspan(piece.begin * nodes, piece.size() * nodes);
+    if (node_weights.empty()) return choice_sums(piece.question, found);
+    piece.question.model.node_weights = node_weights.subspan(piece.begin * nodes, piece.size() * nodes);
+    all.add(piece, found);
+  });
+  if (!node_weights.empty()) all.write(theta, gradient);
 }
 
 }  // namespace manyclass

@@ -18,6 +18,7 @@ struct ChoiceData {
   std::span<const Index> alternatives;    // increasing within a row
   std::span<const double> pair_features;  // of those listed, r each
   std::span<const double> offsets;        // of those listed
+  std::span<const double> log_weights;    // of those listed, see ChoiceRows
   bool listed_only = false;
   std::span<const Index> chosen;    // n, or empty where it is not known
   std::span<const double> weights;  // n, or empty
@@ -55,5 +56,10 @@ void log_sums(const ChoiceProblem& problem, std::span<const double> theta, std::
 // The same, and their double sum with the log-normalisers that rows carry: its value, and its gradient that is written.
 double double_sum(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> log_normalizers,
                   std::span<double> sums, std::span<double> gradient);
+
+// Of rows with normal or logistic noise whose alternatives were drawn: the logs of products over alternatives at the nodes
+// of their noise (n x nodes), see AugmentedChoice. With weights of these nodes, also the gradient of minus their sums.
+void log_products(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> node_weights,
+                  std::span<double> products, std::span<double> gradient);
 
 }  // namespace manyclass

@@ -32,6 +32,8 @@ void check(const ChoiceRows& rows) {
   }
   require(rows.pair_features.size() == n_listed * rows.n_pair_features(), "features of pairs do not fit the lists");
   require(rows.offsets.empty() || rows.offsets.size() == n_listed, "offsets do not fit the lists");
+  require(rows.log_weights.empty() || (rows.listed_only && rows.log_weights.size() == n_listed),
+          "weights of drawn alternatives do not fit the lists");
   const auto in_range = [k](Index id) { return id >= 0 && static_cast<std::size_t>(id) < k; };
   require(std::ranges::all_of(rows.alternatives, in_range), "an alternative is out of range");
 }

@@ -26,6 +26,7 @@ struct ChoiceRows {
   std::span<const double> pair_features;  // of those listed, r each
   std::span<const double> pair_coef;      // r
   std::span<const double> offsets;        // of those listed, or empty
+  std::span<const double> log_weights;    // of those listed: log of how many each stands for where some were drawn
   bool listed_only = false;
   Index n_rows = 0;
 

@@ -65,29 +65,6 @@ struct GumbelChoice {
   }
 };
 
-// The double sum of a row whose alternatives were drawn, log alpha being part of their offsets: with the log-normaliser
-// w that the row carries, w + e^-w (1 + sum_{k != y} alpha_k e^{u_k - u_y}) - 1, which has its least value log A at
-// w = log A. The inclusive value is the log of the estimate of A.
-struct DrawnChoice {
-  static constexpr bool has_probabilities = false;
-  double log_normalizer = 0;
-
-  ChoiceLoss set(std::span<const double> u, std::size_t y, std::span<double> c) const {
-    double others = 0;
-    double top = 0;
-    for (std::size_t k = 0; k < u.size(); ++k) top = k != y && u[k] - u[y] > top ? u[k] - u[y] : top;
-    for (std::size_t k = 0; k < u.size(); ++k) {
-      if (k == y) continue;
-      c[k] = vec::exp(u[k] - u[y] - top);
-      others += c[k];
-    }
-    const double scale = std::exp(top - log_normalizer);
-    for (double& p : c) p *= scale;
-    c[y] = -others * scale;
-    return {log_normalizer + std::exp(-log_normalizer) + others * scale - 1, top + std::log(std::exp(-top) + others)};
-  }
-};
-
 // `nests` has the nest of each member of u.
 class NestedChoice {
  public:
@@ -164,30 +141,64 @@ template <class Noise>
 class NoisyChoice {
  public:
   static constexpr bool has_probabilities = false;
+  std::span<const double> log_weights;  // of the members of u: log F of each is taken that many times
 
   explicit NoisyChoice(Isa isa) : maximum_(isa) {}
 
   ChoiceLoss set(std::span<const double> u, std::size_t y, std::span<double> c) {
     if (y >= u.size()) throw std::invalid_argument("the noise has no probabilities in closed form");
-    others_.clear();
+    gaps_.resize(u.size());
+    powers_.resize(u.size());
     for (std::size_t k = 0; k < u.size(); ++k) {
-      if (k != y) others_.push_back(u[k] - u[y]);
+      gaps_[k] = k == y ? -std::numeric_limits<double>::infinity() : u[k] - u[y];
+      powers_[k] = log_weights.empty() ? 1.0 : std::exp(log_weights[k]);
     }
-    ones_.assign(others_.size(), 1.0);
-    maximum_.set(others_, ones_);
+    maximum_.set(gaps_, powers_);
     const double log_p = integrate();
     double total = 0;
-    std::size_t at = 0;
     for (std::size_t k = 0; k < u.size(); ++k) {
-      if (k == y) continue;
-      const double place = others_[at++];
       double slope = 0;
-      for (std::size_t n = 0; n < nodes_.size(); ++n) slope += weights_[n] * Noise::slope(nodes_[n] - place);
-      c[k] = slope;
-      total += slope;
+      for (std::size_t n = 0; k != y && n < nodes_.size(); ++n) {
+        slope += weights_[n] * Noise::slope(nodes_[n] - gaps_[k]);
+      }
+      c[k] = powers_[k] * slope;
+      total += c[k];
     }
     c[y] = -total;
     return {-log_p, std::numeric_limits<double>::quiet_NaN()};
+  }
+
+  // Second derivatives of the last loss by s coefficients, whose features less those of y are given, s x n. With shares w
+  // of nodes e, and gaps g: -sum_k sum_e w (log F)''(e - g_k) d_k d_k' - Cov_w(sum_k (log F)'(e - g_k) d_k).
+  void curvature(std::span<const double> features, std::size_t s, double* out) {
+    const std::size_t n = gaps_.size(), m = nodes_.size();
+    bends_.assign(n, 0.0);
+    moves_.assign(s * m, 0.0);
+    slopes_.resize(m);
+    for (std::size_t k = 0; k < n; ++k) {
+      if (!(gaps_[k] > -std::numeric_limits<double>::infinity())) continue;
+      for (std::size_t e = 0; e < m; ++e) {
+        const double x = nodes_[e] - gaps_[k], slope = Noise::slope(x);
+        slopes_[e] = powers_[k] * slope;
+        bends_[k] -= slope > 0 ? weights_[e] * slopes_[e] * Noise::bend(x, slope) : 0.0;
+      }
+      for (std::size_t j = 0; j < s; ++j) {
+        for (std::size_t e = 0; e < m; ++e) moves_[j * m + e] += slopes_[e] * features[j * n + k];
+      }
+    }
+    for (std::size_t j = 0; j < s; ++j) {
+      double mean = 0;
+      for (std::size_t e = 0; e < m; ++e) mean += weights_[e] * moves_[j * m + e];
+      for (std::size_t e = 0; e < m; ++e) moves_[j * m + e] -= mean;
+    }
+    for (std::size_t a = 0; a < s; ++a) {
+      for (std::size_t b = 0; b <= a; ++b) {
+        double sum = 0;
+        for (std::size_t k = 0; k < n; ++k) sum += bends_[k] * features[a * n + k] * features[b * n + k];
+        for (std::size_t e = 0; e < m; ++e) sum -= weights_[e] * moves_[a * m + e] * moves_[b * m + e];
+        out[a * s + b] = out[b * s + a] = sum;
+      }
+    }
   }
 
  private:
@@ -244,7 +255,7 @@ class NoisyChoice {
   }
 
   Maximum<Noise> maximum_;
-  std::vector<double> others_, ones_, nodes_, weights_;
+  std::vector<double> gaps_, powers_, nodes_, weights_, bends_, moves_, slopes_;
 };
 
 }  // namespace manyclass

@@ -125,7 +125,7 @@ void scores(const ChoiceProblem& problem, std::span<const double> theta, std::sp
 
 void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out) {
   const ChoiceForm& form = problem.form;
-  if (form.model != "gumbel") return differences(problem, theta, out);
+  if (form.model == "nested") return differences(problem, theta, out);
   const Products products = products_of(form);
   const ChoiceParts parts = explicit_parts(problem, theta, products);
   const std::size_t d1 = form.n_chooser_features + 1, s = products.width, n_pairs = d1 * (d1 + 1) / 2;
@@ -135,7 +135,7 @@ void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::s
     std::vector<double> covariances(piece.size() * s * s), outer(piece.size() * n_pairs), x1(d1, 1.0);
     ChoiceSums sums;
     sums.covariances = covariances;
-    piece.question.chosen = {};
+    if (form.model == "gumbel") piece.question.chosen = {};
     choice_sums(piece.question, sums);
     for (std::size_t i = 0; i < piece.size(); ++i) {
       std::copy_n(problem.data.X.data() + (piece.begin + i) * (d1 - 1), d1 - 1, x1.data() + 1);
@@ -155,6 +155,38 @@ void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::s
       const std::size_t a = std::max(products.x[j], products.x[l]), b = std::min(products.x[j], products.x[l]);
       out[j * n + l] = whole[((a * (a + 1) / 2 + b) * s + products.z[j]) * s + products.z[l]];
     }
+  }
+}
+
+void metric(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out) {
+  const ChoiceForm& form = problem.form;
+  if (form.rank <= 0) return hessian(problem, theta, out);
+  check_coefficients(problem, theta.size());
+  ChoiceProblem full = problem;
+  full.form = with_full_interactions(form);
+  const std::size_t n = form.size(), m = full.form.size(), at = form.interactions_at();
+  const std::size_t w = full.form.n_interactions(), own = form.n_interactions();
+  const std::vector<double> W = interactions(form, theta);
+  std::vector<double> of_full(theta.begin(), theta.begin() + static_cast<std::ptrdiff_t>(at));
+  of_full.insert(of_full.end(), W.begin(), W.end());
+  of_full.insert(of_full.end(), theta.begin() + static_cast<std::ptrdiff_t>(at + own), theta.end());
+  std::vector<double> H(m * m), half(n * m), row(n);
+  hessian(full, of_full, H);
+  // The gradient by the coefficients, of that by those of the full form.
+  const auto reduced = [&](std::span<const double> gradient) {
+    std::ranges::fill(row, 0.0);
+    std::copy_n(gradient.begin(), at, row.begin());
+    std::copy(gradient.begin() + static_cast<std::ptrdiff_t>(at + w), gradient.end(),
+              row.begin() + static_cast<std::ptrdiff_t>(at + own));
+    add_interactions(form, theta, gradient.subspan(at, w), row);
+  };
+  for (std::size_t j = 0; j < m; ++j) {
+    reduced(std::span(H).subspan(j * m, m));
+    for (std::size_t l = 0; l < n; ++l) half[l * m + j] = row[l];
+  }
+  for (std::size_t l = 0; l < n; ++l) {
+    reduced(std::span(half).subspan(l * m, m));
+    std::ranges::copy(row, out.begin() + static_cast<std::ptrdiff_t>(l * n));
   }
 }
 

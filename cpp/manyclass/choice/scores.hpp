@@ -14,9 +14,13 @@ namespace manyclass {
 // has_scores(form) is false.
 void scores(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out);
 
-// The second derivatives of objective(), symmetric. For noise that is not Gumbel's and for nests they are central
-// differences of the gradient, off by some 1e-6; else it throws as scores() does.
+// The second derivatives of objective(), symmetric. For nests they are central differences of the gradient, off by some
+// 1e-6; else it throws as scores() does.
 void hessian(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out);
+
+// The same, for a W of low rank without the second derivatives of W by its factors (Gauss and Newton's), so that it is
+// never negative but where the loss is not convex in utilities.
+void metric(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out);
 
 // About the size of the second derivatives' square roots in relation to each other: of each coefficient the standard
 // deviation of what it is multiplied by; 1 where there is none.

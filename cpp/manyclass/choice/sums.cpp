@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "manyclass/choice/rules.hpp"
+#include "manyclass/choice/drawn_rules.hpp"
 #include "manyclass/core/parallel.hpp"
 
 namespace manyclass {
@@ -33,6 +33,7 @@ void check(const ChoiceQuestion& q, const ChoiceSums& sums) {
   check_size(sums.constant_gradient.size(), q.rows.n_alternatives(), "constant_gradient");
   check_size(sums.nest_gradient.size(), n * q.model.dissimilarity.size(), "nest_gradient");
   check_size(sums.covariances.size(), n * both * both, "covariances");
+  check_size(sums.log_products.size(), n * NoiseNodes::size, "log_products");
   check_size(sums.probabilities.size(), q.rows.listed_only ? q.rows.alternatives.size() : n * q.rows.n_alternatives(),
              "probabilities");
   const bool learns = !sums.losses.empty() || !sums.taste_gradient.empty() || !sums.pair_gradient.empty() ||
@@ -72,18 +73,30 @@ class Strip {
     u_.resize(n);
     c_.resize(n);
     utilities_of(rows, transposed_, i, u_);
+    const bool drawn = !rows.log_weights.empty();
+    const auto log_weights = drawn ? rows.log_weights.subspan(rows.begin(i), n) : std::span<const double>{};
+    if constexpr (requires { rule.log_weights; }) {
+      rule.log_weights = log_weights;
+    } else {
+      for (std::size_t p = 0; p < log_weights.size(); ++p) u_[p] += log_weights[p];
+    }
+    if constexpr (requires { rule.node_weights; }) {
+      constexpr std::size_t m = NoiseNodes::size;
+      if (!q_.model.node_weights.empty()) rule.node_weights = q_.model.node_weights.subspan(i * m, m);
+      rule.log_products = sums_.log_products.subspan(i * m, m);
+    }
     if constexpr (requires { rule.nests; }) rule.nests = nests_of(i, n);
     if constexpr (requires { rule.log_normalizer; }) rule.log_normalizer = q_.model.log_normalizers[i];
-    const bool learns = sums_.probabilities.empty() && sums_.covariances.empty() && !q_.chosen.empty();
-    const std::size_t y = learns ? place_of(i) : n;
+    const bool known = sums_.probabilities.empty() && !q_.chosen.empty();
+    const std::size_t y = known ? place_of(i) : n;
     const ChoiceLoss found = rule.set(u_, y, c_);
     if (!sums_.losses.empty()) sums_.losses[i] = found.loss;
     if (!sums_.inclusive_values.empty()) sums_.inclusive_values[i] = found.inclusive_value;
     if (!sums_.probabilities.empty()) {
       std::copy(c_.begin(), c_.end(), sums_.probabilities.data() + (rows.listed_only ? rows.begin(i) : i * n));
     }
-    if (!sums_.covariances.empty()) covariance(i);
-    if (!learns) return;
+    if (!sums_.covariances.empty()) return curvature(i, y, rule);
+    if (!known) return;
     if constexpr (requires { rule.slopes(); }) {
       const auto slopes = rule.slopes();
       for (std::size_t g = 0; g < slopes.size() && !sums_.nest_gradient.empty(); ++g) {
@@ -157,8 +170,10 @@ class Strip {
     }
   }
 
-  // The covariance of (z, s) under the probabilities in c_, around means, so that nothing cancels.
-  void covariance(std::size_t i) {
+  // Second derivatives by coefficients of (z, s). Of Gumbel noise their covariance under the probabilities in c_, around
+  // means, so that nothing cancels.
+  template <class Rule>
+  void curvature(std::size_t i, std::size_t y, Rule& rule) {
     const ChoiceRows& rows = q_.rows;
     const std::size_t q = rows.n_features, r = rows.n_pair_features(), s = q + r, n = u_.size();
     feature_.assign(n * s, 0.0);  // by feature, s x n
@@ -171,13 +186,15 @@ class Strip {
       const std::size_t p = rows.listed_only ? at - rows.begin(i) : static_cast<std::size_t>(rows.alternatives[at]);
       for (std::size_t j = 0; j < r; ++j) feature_[(q + j) * n + p] = rows.pair_features[at * r + j];
     }
+    double* out = sums_.covariances.data() + i * s * s;
+    constexpr bool own_rule = requires { rule.curvature(std::span<const double>(feature_), s, out); };
     for (std::size_t j = 0; j < s; ++j) {
       double* const own = feature_.data() + j * n;
-      const double mean = dot(c_.data(), own, n);
-      for (std::size_t p = 0; p < n; ++p) own[p] -= mean;
+      const double middle = own_rule ? own[y] : dot(c_.data(), own, n);
+      for (std::size_t p = 0; p < n; ++p) own[p] -= middle;
     }
+    if constexpr (own_rule) return rule.curvature(std::span<const double>(feature_), s, out);
     weighted_.resize(n);
-    double* out = sums_.covariances.data() + i * s * s;
     for (std::size_t a = 0; a < s; ++a) {
       for (std::size_t p = 0; p < n; ++p) weighted_[p] = c_[p] * feature_[a * n + p];
       for (std::size_t b = 0; b <= a; ++b) {
@@ -226,8 +243,13 @@ void pass(const ChoiceQuestion& question, const ChoiceSums& sums, const MakeRule
 void choice_sums(const ChoiceQuestion& question, const ChoiceSums& sums) {
   check(question, sums);
   const ChoiceModel& model = question.model;
-  if (model.model != "gumbel" && !sums.covariances.empty()) {
-    throw std::invalid_argument("covariances are those of Gumbel noise");
+  const bool noisy = model.model == "normal" || model.model == "logistic";
+  if (!sums.covariances.empty() &&
+      (noisy ? question.chosen.empty() : model.model != "gumbel" || !question.chosen.empty())) {
+    throw std::invalid_argument("covariances are those of a choice, or of Gumbel noise without one");
+  }
+  if (model.model == "nested" && !question.rows.log_weights.empty()) {
+    throw std::invalid_argument("a nested model has no drawn alternatives");
   }
   if (model.model == "gumbel") {
     pass(question, sums, [] { return GumbelChoice{}; });
@@ -236,6 +258,13 @@ void choice_sums(const ChoiceQuestion& question, const ChoiceSums& sums) {
       throw std::invalid_argument("drawn alternatives need a log-normaliser and a choice for each row");
     }
     pass(question, sums, [] { return DrawnChoice{}; });
+  } else if (model.model == "drawn_normal" || model.model == "drawn_logistic") {
+    if (sums.log_products.empty() || question.chosen.empty()) {
+      throw std::invalid_argument("drawn alternatives need products and a choice for each row");
+    }
+    check_size(model.node_weights.size(), sums.log_products.size(), "node_weights");
+    if (model.model == "drawn_normal") return pass(question, sums, [] { return AugmentedChoice<NormalNoise>{}; });
+    pass(question, sums, [] { return AugmentedChoice<LogisticNoise>{}; });
   } else if (model.model == "nested") {
     check_nests(model, question.rows.n_alternatives());
     pass(question, sums, [&] { return NestedChoice(model.dissimilarity); });
@@ -244,8 +273,9 @@ void choice_sums(const ChoiceQuestion& question, const ChoiceSums& sums) {
   } else if (model.model == "logistic") {
     pass(question, sums, [&] { return NoisyChoice<LogisticNoise>(question.isa); });
   } else {
-    throw std::invalid_argument("model is '" + model.model +
-                                "'; it must be one of 'gumbel', 'normal', 'logistic', 'nested', 'drawn'");
+    throw std::invalid_argument(
+        "model is '" + model.model +
+        "'; it must be one of 'gumbel', 'normal', 'logistic', 'nested', 'drawn', 'drawn_normal', 'drawn_logistic'");
   }
 }
 

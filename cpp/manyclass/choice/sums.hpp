@@ -10,12 +10,14 @@
 
 namespace manyclass {
 
-// `model` is "gumbel", "normal", "logistic", "nested" or "drawn".
+// `model` is "gumbel", "normal", "logistic" or "nested"; or, with alternatives that were drawn, "drawn", "drawn_normal" or
+// "drawn_logistic".
 struct ChoiceModel {
   std::string model = "gumbel";
   std::span<const Index> nests;             // of the alternatives; of "nested"
   std::span<const double> dissimilarity;    // of the nests, in ]0, inf[
   std::span<const double> log_normalizers;  // of the rows; of "drawn"
+  std::span<const double> node_weights;     // n x NoiseNodes::size, or empty; of the other drawn ones
 };
 
 // What is filled in; those left empty are left out. Gradients of a row are multiplied by its weight.
@@ -27,7 +29,9 @@ struct ChoiceSums {
   std::span<double> constant_gradient;  // K, added over rows
   std::span<double> nest_gradient;      // n x number of nests
   std::span<double> probabilities;      // of the members of the sets, row after row; then no choice is needed
-  std::span<double> covariances;        // n x (q + r)^2, of z and s under the probabilities of Gumbel noise
+  std::span<double> covariances;        // n x (q + r)^2: second derivatives of losses by coefficients of z and s, which
+                                        // for Gumbel noise are covariances under its probabilities, without a choice
+  std::span<double> log_products;       // n x NoiseNodes::size, of "drawn_normal" and "drawn_logistic"
 };
 
 struct ChoiceQuestion {

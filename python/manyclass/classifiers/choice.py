@@ -14,7 +14,13 @@ from sklearn.utils.validation import validate_data
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.classifiers.choice_answers import ChoiceAnswers
 from manyclass.classifiers.choice_files import FORMAT, ChoiceState, read_choice_model, write_choice_model
-from manyclass.classifiers.choice_inference import COVARIANCES, Covariance, certificate_of, covariance_of
+from manyclass.classifiers.choice_inference import (
+    AS_A_QUADRATURE,
+    COVARIANCES,
+    Covariance,
+    certificate_of,
+    covariance_of,
+)
 from manyclass.datasets.choice_tables import choice_sets
 from manyclass.datasets.choices import ChoiceSets
 from manyclass.help_lines import hinting
@@ -38,9 +44,10 @@ class ChoiceClassifier(ChoiceAnswers):
     .. math:: x_i \cdot W z_k + \beta \cdot (z_k, s_{ik}) + a_k + o_{ik} + \epsilon_{ik},
 
     where x are features of choosers, z of alternatives and s of pairs (a distance, a price at that time), a constants
-    and o offsets. Training minimises the mean log-loss, exactly by L-BFGS, or for many alternatives by the double sum
-    with drawn ones, whose gradient has no bias: unlike the likelihood with drawn alternatives and a correction, it
-    needs no property of the noise, and inclusive values come out unbiased.
+    and o offsets. Training minimises the mean log-loss, exactly by L-BFGS, or for many alternatives with drawn ones: by
+    the double sum for Gumbel noise and by augment and reduce for other noise, whose gradients have no bias in the sum
+    over alternatives. Unlike the likelihood with drawn alternatives and a correction (McFadden 1978), that needs no
+    property of the noise, and inclusive values come out unbiased.
 
     Parameters
     ----------
@@ -65,7 +72,8 @@ class ChoiceClassifier(ChoiceAnswers):
         rows have persons and "hessian" else, and "none" where there are too many coefficients or a ridge.
     solver : {"auto", "lbfgs", "double_sum"}, default="auto"
         All alternatives by L-BFGS, or drawn ones; "auto" draws beyond 2^31 pairs of a row and an alternative, or 2^27
-        where a function makes their features.
+        where a function makes their features, and a 64th of that with noise other than Gumbel's. Drawn ones are for
+        models without nests.
     n_negatives : int, default=64
         Alternatives drawn for a row and pass by "double_sum".
     max_iter : int or "auto", default="auto"
@@ -381,14 +389,16 @@ class ChoiceClassifier(ChoiceAnswers):
         return ridge
 
     def _solver(self, sets: ChoiceSets, form: ChoiceForm) -> str:
-        can = form.model == "gumbel" and form.rank <= 0
+        can = form.model != "nested" and (form.rank <= 0 or form.has_features)
         if self.solver == "double_sum" and not can:
             raise ValueError(
-                "solver is 'double_sum', which is for noise='gumbel' without nests and low rank; it must be 'lbfgs'"
+                "solver is 'double_sum', which is for models without nests, and with low rank for those with "
+                "features of alternatives; it must be 'lbfgs'"
             )
         if self.solver != "auto":
             return self.solver
         most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
+        most //= 1 if form.model == "gumbel" else AS_A_QUADRATURE
         return "double_sum" if can and sets.n_pairs > most else "lbfgs"
 
     @staticmethod

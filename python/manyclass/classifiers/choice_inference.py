@@ -16,6 +16,7 @@ from manyclass.weights.arrays import Doubles
 # Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
 # without and with a function of pairs.
 MOST_PAIRS, DRAWN_PAIRS = (1 << 31, 1 << 27), (1 << 28, 1 << 26)
+AS_A_QUADRATURE = 64  # exponentials of a logit take the time of one quadrature of other noise
 FOLDS = 8
 COVARIANCES = ("auto", "hessian", "robust", "clustered", "none")
 
@@ -70,9 +71,11 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     low, high = free.bounds.T
     own = free.of(theta)
     M = free.matrix[:, np.flatnonzero((own > low) & (own < high))].toarray()
-    most, drawn = MOST_PAIRS[sets.function is not None], DRAWN_PAIRS[sets.function is not None]
+    slower = 1 if objective.form.model == "gumbel" else AS_A_QUADRATURE
+    most, drawn = (pairs[sets.function is not None] // slower for pairs in (MOST_PAIRS, DRAWN_PAIRS))
+    names = objective.form.names
     if sets.n_pairs <= most:
-        matrix = _sandwich(objective, theta, M, kind, total)
+        matrix = _sandwich(M, *_information(objective, theta, M, kind, total), names)
         error, n_rows = np.zeros(len(theta)), sets.n_rows
     else:
         n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
@@ -83,12 +86,12 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
         parts = []
         for f in range(FOLDS):
             some = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
-            parts.append(_sandwich(some, theta, M, kind, total))
-        # Inverses are averaged where they are precise: the mean of the information.
-        errors = np.sqrt([np.diag(part) for part in parts])
-        matrix = np.mean(parts, axis=0)
+            parts.append(_information(some, theta, M, kind, total))
+        matrix = _sandwich(M, *_mean(parts), names)
         middle = np.sqrt(np.diag(matrix))
-        spread = np.std(errors, axis=0, ddof=1) / np.sqrt(FOLDS)
+        # The jackknife over folds (Quenouille and Tukey).
+        without = [_sandwich(M, *_mean([*parts[:f], *parts[f + 1 :]]), names) for f in range(FOLDS)]
+        spread = np.std(np.sqrt([np.diag(one) for one in without]), axis=0) * np.sqrt(FOLDS - 1)
         error = np.divide(spread, middle, out=np.zeros(len(theta)), where=middle > 0)
         n_rows = int(np.sum(fold < FOLDS))
     bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
@@ -96,30 +99,41 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     return Covariance(kind, matrix, error, n_rows)
 
 
-def _sandwich(objective: ChoiceObjective, theta: Doubles, M: Doubles, kind: str, total: float) -> Doubles:
-    root = _root_of_inverse(objective, theta, M)
-    inverse = root @ root.T
+def _information(
+    objective: ChoiceObjective, theta: Doubles, M: Doubles, kind: str, total: float
+) -> tuple[Doubles, Doubles]:
+    """The second derivatives by free coefficients, and the covariance of their gradient at the minimum."""
+    information = M.T @ objective.hessian(theta) @ M
     if kind == "hessian":
-        return np.asarray(M @ (inverse / total) @ M.T)
+        return information, information / total
     gradients = (objective.scores(theta) * objective.weights[:, None]) @ M
     if kind == "clustered" and objective.sets.persons is not None:
         _, person = np.unique(objective.sets.persons, return_inverse=True)
         gradients = np.stack([np.bincount(person, column) for column in gradients.T], axis=1)
     # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
     weight = 1.0 if objective.sets.sample_weight is None else float(objective.sets.sample_weight.mean())
-    share = objective.sets.n_rows * weight / total
-    return np.asarray(M @ inverse @ (gradients.T @ gradients) @ inverse @ M.T * share)
+    return information, gradients.T @ gradients * (objective.sets.n_rows * weight / total)
 
 
-def _root_of_inverse(objective: ChoiceObjective, theta: Doubles, M: Doubles) -> Doubles:
+def _mean(parts: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
+    information, of_gradient = np.mean(parts, axis=0)
+    return information, of_gradient
+
+
+def _sandwich(M: Doubles, information: Doubles, of_gradient: Doubles, names: list[str]) -> Doubles:
+    root = _root_of_inverse(information, M, names)
+    inverse = root @ root.T
+    return np.asarray(M @ inverse @ of_gradient @ inverse @ M.T)
+
+
+def _root_of_inverse(information: Doubles, M: Doubles, names: list[str]) -> Doubles:
     """T with T T' the inverse of the second derivatives by free coefficients, of which M makes all."""
-    information = M.T @ objective.hessian(theta) @ M
     scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
     values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
     if len(values) and values[0] < 1e-10:
         at = int(np.argmax(np.abs(M[:, int(np.argmax(np.abs(vectors[:, 0])))])))
         raise ValueError(
-            f"the coefficient {objective.form.names[at]!r} is not identified: it can be made up for by others; leave "
+            f"the coefficient {names[at]!r} is not identified: it can be made up for by others; leave "
             "some out, or set alpha or covariance='none'"
         )
     return np.asarray((vectors / np.sqrt(values)) / scale[:, None])
@@ -162,7 +176,7 @@ def certificate_of(objective: ChoiceObjective, free: Free, theta: Doubles) -> di
     primal, gradient = objective(theta)
     slope = free.reduced(gradient)
     slope = np.where((own <= low) & (slope > 0) | (own >= high) & (slope < 0), 0.0, slope)
-    root = _root_of_inverse(objective, theta, M)
+    root = _root_of_inverse(M.T @ objective.hessian(theta) @ M, M, form.names)
     decrement = float(np.linalg.norm(root.T @ slope))
     left = 1 - decrement * float(np.sqrt(objective.squared_spread(np.ascontiguousarray((M @ root).T))))
     gap = min(primal, decrement**2 / (2 * left)) if left > 0 else primal

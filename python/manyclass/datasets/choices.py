@@ -199,6 +199,7 @@ class ChoiceSets:
             "pair_features": self.lists.features,
             "offsets": self.lists.offsets,
             "listed_only": self.lists.only,
+            "log_weights": self.lists.log_weights,
         }
         if is_sparse(self.Z):
             Z = sp.csr_array(self.Z)
@@ -239,8 +240,7 @@ class ChoiceSets:
         Returns
         -------
         ChoiceSets
-            Lists have the chosen alternative first, then those drawn; offsets have the logarithm of their weights in
-            them.
+            Lists have the chosen alternative first, then those drawn, with the logarithms of their weights.
         """
         lists = self.lists.draw(
             rows=rows,

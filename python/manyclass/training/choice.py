@@ -24,6 +24,7 @@ MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
 FIRST_VISITS = 2  # of a row before its first step
 START_ROWS = 20_000
+ERROR_GROUPS = 64  # of rows, whose gradients tell what drawn alternatives leave in them
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
 # Evaluations that second derivatives save at least where features are correlated; of independent ones 20 to 40. 5,000
 # rows, 20 features, 100 alternatives, 2,079 coefficients: 7.4 s with them, 2.0 s without, or 6.8 and .5 s.
@@ -186,6 +187,10 @@ class ChoiceObjective:
         """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does."""
         return np.asarray(sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge)))
 
+    def metric(self, theta: Doubles) -> Doubles:
+        """Return the second derivatives without those of W by its factors, where it has a low rank."""
+        return np.asarray(sum((problem.metric(theta) for problem in self.problems), np.diag(self.ridge)))
+
     def squared_spread(self, directions: Doubles) -> float:
         """Return the most that a unit sum of the directions, (n_directions, n), moves two utilities apart, squared."""
         return max((problem.squared_spread(directions) for problem in self.problems), default=0.0)
@@ -287,21 +292,32 @@ class ChoiceFit:
     draw_errors: Doubles
 
 
-def _preconditioner(objective: ChoiceObjective, free: Free, theta: Doubles, seed: int, n_rows: int) -> Doubles:
-    """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has."""
+def _preconditioner(
+    objective: ChoiceObjective, free: Free, theta: Doubles, seed: int, n_rows: int, near: bool = False
+) -> Doubles:
+    """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has.
+
+    Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
+    save: both are asked for `near` the minimum only, for steps with drawn alternatives.
+    """
     sets = objective.sets
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors
     evaluation = sets.n_pairs * (1 + len(sets.pair_names)) + sets.n_rows * free.n
     pays = 0 < metric <= max(EVALUATIONS_SAVED * evaluation, A_MOMENT)
-    if objective.form.model == "gumbel" and objective.form.core.has_scores() and pays:
+    form = objective.form
+    asked = form.core.has_metric() if near else form.model == "gumbel" and form.core.has_scores()
+    if asked and pays:
         rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
-        found = replace(objective, sets=objective.sets.take(rows)).hessian(theta)
+        found = replace(objective, sets=objective.sets.take(rows)).metric(theta)
         own = free.matrix.T @ found @ free.matrix
         scale = np.sqrt(np.maximum(np.diag(own), 1e-12 * max(np.max(np.diag(own)), 1e-300)))
         if free.bounded:
             return np.asarray(1 / scale)
         values, vectors = np.linalg.eigh(own / np.outer(scale, scale))
-        return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-6))) / scale[:, None])
+        roots = 1 / np.sqrt(np.maximum(values, 1e-6))
+        if form.rank > 0:  # directions in which factors move and W does not: steps across them reach every W
+            roots[values < 1e-6] = 0
+        return np.asarray((vectors * roots) / scale[:, None])
     return free.of(1 / next(objective.problems).scales())
 
 
@@ -392,10 +408,11 @@ def fit_drawn(
     seed: int,
     watch: Callable[[float], None],
 ) -> ChoiceFit:
-    """Minimise the double sum over rows and drawn alternatives, whose gradient has no bias.
+    """Minimise the double sum over rows and drawn alternatives, or the bound of augment and reduce, without bias.
 
-    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978), and steps in the
-    metric of the second derivatives there. Steps, and what rows carry, are the core's choice/drawn_descent.hpp.
+    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978; 5,000 of noise that
+    is not Gumbel's), and steps in the metric of the second derivatives there. Steps, and what rows carry, are the
+    core's choice/drawn_descent.hpp.
 
     Parameters
     ----------
@@ -421,10 +438,11 @@ def fit_drawn(
     def problem(rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
         return next(problems_of(objective.form, drawn(rows, epoch), objective.n_threads))
 
-    first_rows = np.sort(random.permutation(n)[:START_ROWS])
+    noise = objective.form.model
+    first_rows = np.sort(random.permutation(n)[: START_ROWS if noise == "gumbel" else START_ROWS // 4])
     first = replace(objective, sets=drawn(first_rows, 0))
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
-    T = _preconditioner(first, free, near.theta, seed, len(first_rows))
+    T = _preconditioner(first, free, near.theta, seed, len(first_rows), near=True)
     low, high = map(np.ascontiguousarray, free.bounds.T)
     descent = _core.DrawnDescent(
         place=free.place,
@@ -436,6 +454,7 @@ def fit_drawn(
         ridge=objective.ridge,
         n_rows=n,
         n_steps=len(first_rows) / batch_size,  # as if the rows of the start had been steps before
+        noise=noise,
     )
     losses: list[float] = []
     begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
@@ -451,11 +470,17 @@ def fit_drawn(
         losses.append(descent.end_pass())
         watch(losses[-1])
     spread = descent.settle()
-    # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay consistent,
-    # and are off by their standard errors times its standard deviation. Its square is the mean of a product of two
-    # estimates that are independent of each other.
-    one, other = (problem(first_rows, 10 * (n_passes + 9) + visit) for visit in (FIRST_VISITS, FIRST_VISITS + 1))
-    of_weights = descent.variance_of_weights(first_rows.astype(np.int32), one, other, visits)
-    metric = np.sum(T**2, axis=1) if T.ndim == 2 else T**2  # the diagonal of T T'
-    errors = np.sqrt(spread + of_weights * metric / n)
+    epoch = 10 * (n_passes + 9) + FIRST_VISITS
+    if noise == "gumbel":
+        # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay
+        # consistent, and are off by their standard errors times its standard deviation. Its square is the mean of a
+        # product of two estimates that are independent of each other.
+        one, other = (problem(first_rows, epoch + visit) for visit in range(2))
+        of_weights = descent.variance_of_weights(first_rows.astype(np.int32), one, other, visits)
+        of_rows = of_weights * (np.sum(T**2, axis=1) if T.ndim == 2 else T**2)  # by the diagonal of T T'
+    else:
+        groups = np.array_split(first_rows, min(len(first_rows), ERROR_GROUPS))
+        moved = [descent.difference(some.astype(np.int32), problem(some, epoch)) for some in groups]
+        of_rows = np.sum(np.square(moved), axis=0) / len(first_rows)
+    errors = np.sqrt(spread + of_rows / n)
     return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))
