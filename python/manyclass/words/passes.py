@@ -405,13 +405,9 @@ def followed(index: Index, table: Floats) -> tuple[Any, int]:
 def divergence(text: _core.SkipGramText, tables: Tables, seed: int) -> str | None:
     """Say if the exact loss of some pairs is above that of equal probabilities; None if it is not."""
     n_words = len(tables.input)
-    pairs = _core.draw_pairs(text, min(MOST_PAIRS, max(1, MOST_SCORES // n_words)), seed)
-    losses = _core.losses_of_pairs(*tables, *pairs)
-    if not len(losses):
-        return None
-    with np.errstate(all="ignore"):
-        mean, error = float(np.mean(losses)), float(np.std(losses) / np.sqrt(len(losses)))
+    n = min(MOST_PAIRS, max(1, MOST_SCORES // n_words))
+    n_pairs, mean, error = _core.mean_loss_of_pairs(text, *tables, n, seed)
     of_equal = np.log(n_words)
-    if mean - 2 * error <= TOO_HIGH * of_equal:
+    if n_pairs == 0 or mean - 2 * error <= TOO_HIGH * of_equal:
         return None
-    return f"the exact loss of {len(losses)} pairs, {mean:.4g}, is above that of equal probabilities, {of_equal:.4g}"
+    return f"the exact loss of {n_pairs} pairs, {mean:.4g}, is above that of equal probabilities, {of_equal:.4g}"
