@@ -1292,6 +1292,30 @@ def nearest_words(cosines: NDArray[np.float32], k: int, left_out: NDArray[np.int
 def renumber(
     tokens: NDArray[np.int32], rows: NDArray[np.int32], ends: NDArray[np.int64], longest: int
 ) -> NDArray[np.int64]: ...
+
+class WordPasses:
+    loss: float
+    loss_pairs: int
+    refused: int
+    def __init__(
+        self,
+        trainer: Trainer,
+        input: NDArray[np.float32],
+        output: NDArray[np.float32],
+        carried: NDArray[np.float64],
+        *,
+        first_rate: float,
+        last_rate: float,
+        eta_u: float,
+        n_passes: int,
+        first_pass: int,
+        n_visits: int,
+        careful: bool,
+    ) -> None: ...
+    def run(self, n_pass: int, first: int, seconds: float) -> Progress: ...
+    def has_overflowed(self) -> bool: ...
+    def go_back(self) -> bool: ...
+
 def huffman_tree(
     counts: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
