@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from test_cli import write_data
 
+from manyclass import _core
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.cli import main
 from manyclass.papers import EXPERIMENTS, Options, published
-from manyclass.papers.augment_reduce import _estimator, _one_vs_each_of_all, _start, synthetic_counts
+from manyclass.papers.augment_reduce import _estimator, _start, synthetic_counts
 from manyclass.papers.ldgs_skip_gram import _joined
 from manyclass.papers.report import Table
 
@@ -300,7 +301,8 @@ def test_bias_training_of_the_synthetic_set_nears_the_closed_forms(tmp_path, mon
 
 def test_the_one_vs_each_bound_of_all_classes_is_the_closed_form_at_its_optimum(seed):
     counts = np.random.default_rng(seed).integers(1, 40, size=700).astype(float)
-    assert counts @ _one_vs_each_of_all(np.log(counts)) == pytest.approx(maximum_one_vs_each(counts), rel=1e-12)
+    of_classes = _core.one_vs_each_of_classes(np.log(counts))
+    assert counts @ of_classes == pytest.approx(maximum_one_vs_each(counts), rel=1e-12)
 
 
 def test_published_numbers_have_a_value_for_every_solver_and_set():

@@ -126,6 +126,15 @@ void bind_bounds(py::module_& m) {
       [](std::span<const Index> classes, std::span<const Offset> sizes, std::span<const Index> of_rows,
          std::size_t n_classes) { return array_of(block_numbers(classes, sizes, of_rows, n_classes)); },
       "classes"_a, "sizes"_a, labels, "n_classes"_a);
+  m.def(
+      "predictive_scores",
+      [](const Matrix<const double>& f, std::span<const Index> of_rows) {
+        return predictive_scores({f.data, f.width(), of_rows});
+      },
+      "f"_a, labels);
+  m.def(
+      "one_vs_each_of_classes",
+      [](std::span<const double> f) { return array_of(released([&] { return one_vs_each_of_classes(f); })); }, "f"_a);
   m.def("maximum_one_vs_each", maximum_one_vs_each, "counts"_a);
   m.def("largest_log_normalizer", largest_log_normalizer, "max_norm"_a, "largest_x"_a, "n_classes"_a);
   m.def(

@@ -305,6 +305,13 @@ void bind_lists(py::module_& m) {
            "seed"_a, "epoch"_a, "n_threads"_a)
       .def(py::pickle(&fields_of, &from_fields));
   m.def(
+      "lists_of_ranges",
+      [](const Matrix<const Offset>& ranges) {
+        const auto [indptr, ids] = lists_of_ranges(ranges.data);
+        return std::pair(array_of(indptr), array_of(ids));
+      },
+      "ranges"_a);
+  m.def(
       "numbers_of_groups",
       [](std::span<const double> numbers, std::span<const Offset> groups,
          std::size_t n_groups) -> std::optional<Array<double>> {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
@@ -10,6 +11,7 @@
 #include "manyclass/io/histories.hpp"
 #include "manyclass/io/label_words.hpp"
 #include "manyclass/io/labelled_texts.hpp"
+#include "manyclass/io/row_scaling.hpp"
 #include "manyclass/io/xmc_reader.hpp"
 #include "manyclass/select/softmax_draws.hpp"
 
@@ -120,6 +122,19 @@ py::tuple texts_with_labels(const LabelledTexts& found, std::size_t fewest) {
   return py::make_tuple(texts_of(found.texts), found.labels, swapped);
 }
 
+// Values and positions of SciPy's matrices.
+using AnyValues = std::variant<std::span<const float>, std::span<const double>>;
+using AnyPositions = std::variant<std::span<const Index>, std::span<const Offset>>;
+
+py::object units_of(const AnyValues& values, const AnyPositions& indptr) {
+  return std::visit([](const auto& v, const auto& p) { return py::object(array_of(unit_rows(v, p))); }, values, indptr);
+}
+
+Array<double> largest_of(const AnyValues& values, const AnyPositions& columns, std::size_t n_columns) {
+  return std::visit([=](const auto& v, const auto& c) { return array_of(largest_of_columns(v, c, n_columns)); }, values,
+                    columns);
+}
+
 }  // namespace
 
 void bind_io(py::module_& m) {
@@ -189,6 +204,8 @@ void bind_io(py::module_& m) {
         return py::make_tuple(texts_of(found.texts), found.labels);
       },
       "lines"_a, "mark"_a);
+  m.def("unit_rows", units_of, "values"_a, "indptr"_a);
+  m.def("largest_of_columns", largest_of, "values"_a, "columns"_a, "n_columns"_a);
   m.def("label_columns", columns_of_labels, "rows"_a);
   m.def("all_integers", [](const std::vector<std::string>& labels) { return all_integers(labels); }, "labels"_a);
   m.def(

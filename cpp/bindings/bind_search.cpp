@@ -264,6 +264,12 @@ void bind_search(py::module_& m) {
   bind_function(m, searched, predicted_microseconds);
   const auto x = "x"_a, n_probe = "n_probe"_a, n_threads = "n_threads"_a, excluded_indptr = "excluded_indptr"_a,
              excluded_ids = "excluded_ids"_a;
+  m.def(
+      "norm_of_longest",
+      [](const Matrix<const float>& rows) {
+        return released([&] { return norm_of_longest(rows_view(rows), static_cast<std::size_t>(rows.rows)); });
+      },
+      "rows"_a);
   m.def("spherical_kmeans", kmeans, "rows"_a, py::kw_only(), "n_clusters"_a, "n_iter"_a, "sample_per_cluster"_a,
         "radius"_a, "seed"_a, n_threads, isa);
   bind_index<ClusterIndex>(m, "ClusterIndex")
@@ -283,7 +289,7 @@ void bind_search(py::module_& m) {
           },
           x, "labels"_a, n_probe, "heads"_a, n_threads)
       .def("labels", [](const ClusterIndex& index) { return array_of(labels_of(index)); })
-      .def("sizes", [](const ClusterIndex& index) { return array_of(sizes_of(index)); });
+      .def("imbalance", [](const ClusterIndex& index) { return imbalance_of(index); });
   bind_index<DecomposedIndex>(m, "DecomposedIndex")
       .def(py::init(&blocks), "rows"_a, "centroids"_a, py::kw_only(), "labels"_a, n_threads, isa)
       .def("query", query_blocks, x, py::kw_only(), "k"_a, "budget"_a, n_probe, excluded_indptr, excluded_ids,

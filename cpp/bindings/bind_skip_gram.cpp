@@ -11,6 +11,7 @@
 #include "manyclass/text/word2vec.hpp"
 #include "manyclass/text/word_queries.hpp"
 #include "manyclass/train/sentences.hpp"
+#include "manyclass/train/word_passes.hpp"
 
 namespace manyclass {
 
@@ -238,6 +239,27 @@ void bind_skip_gram(py::module_& m) {
   bind_function(m, row_softmax_fields(), row_softmax);
   m.def("group_rows", grouped_rows, py::kw_only(), "table"_a, "width"_a, "rows"_a, "clusters"_a, "most"_a);
   m.def("group_lists", lists_of_groups, "found"_a, "order"_a);
+  Fields<WordSchedule> schedule("WordPasses");
+  schedule.needs<&WordSchedule::first_rate, &WordSchedule::last_rate, &WordSchedule::eta_u, &WordSchedule::n_passes,
+                 &WordSchedule::first_pass, &WordSchedule::n_visits, &WordSchedule::careful>();
+  list_fields(m, schedule);
+  py::class_<WordPasses>(m, "WordPasses")
+      .def(py::init([schedule](Trainer& trainer, std::span<float> input, std::span<float> output,
+                               std::span<double> carried, const py::kwargs& given) {
+             return WordPasses(trainer, {input, output, carried}, schedule.of(given));
+           }),
+           "trainer"_a, "input"_a, "output"_a, "carried"_a, KeepAll())
+      .def(
+          "run",
+          [](WordPasses& self, int n_pass, Offset first, double seconds) {
+            return released([&] { return self.run(n_pass, first, seconds); });
+          },
+          "n_pass"_a, "first"_a, "seconds"_a)
+      .def("has_overflowed", &WordPasses::has_overflowed)
+      .def("go_back", &WordPasses::go_back)
+      .def_readwrite("loss", &WordPasses::loss)
+      .def_readwrite("loss_pairs", &WordPasses::loss_pairs)
+      .def_readwrite("refused", &WordPasses::refused);
   const Fields<SkipGramTraining> fields = training_fields();
   list_fields(m, fields);
   m.def(

@@ -100,6 +100,16 @@ auto losses_of_pairs(const Matrix<float>& input, const Matrix<float>& output, st
   return array_of(released([&] { return pair_losses(tables, centres, contexts, 1); }));
 }
 
+// How many of n drawn pairs there are, the mean of their losses, and its standard error.
+auto mean_loss_of_pairs(const SkipGramText& text, const Matrix<float>& input, const Matrix<float>& output,
+                        std::size_t n, std::uint64_t seed) {
+  const WordTables tables = tables_of(input, output);
+  return released([&] {
+    const MeanLoss found = mean_pair_loss(text, tables, n, Rng({seed, 0}, 0));
+    return std::tuple(found.n_pairs, found.mean, found.standard_error);
+  });
+}
+
 // A descent with what it moves and, where it searches, the index that it searches in.
 class WordDescent {
  public:
@@ -188,6 +198,7 @@ void bind_word_pairs(py::module_& m) {
       .def("objective", objective, input, output, py::kw_only(), "n_draws"_a, seed, n_threads, "tree_counts"_a);
   m.def("word_log_normalizers", log_normalizers_of, input, output, n_threads);
   m.def("draw_pairs", drawn, "text"_a, "n"_a, seed);
+  m.def("mean_loss_of_pairs", mean_loss_of_pairs, "text"_a, input, output, "n"_a, seed);
   m.def("losses_of_pairs", losses_of_pairs, input, output, "centres"_a, "contexts"_a);
   py::class_<WordDescent>(m, "WordDescent")
       .def(py::init<const PairShares&, const Matrix<float>&, const Matrix<float>&, std::span<double>, double,

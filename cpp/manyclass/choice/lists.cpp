@@ -202,4 +202,14 @@ std::optional<std::vector<double>> numbers_of_groups(std::span<const double> num
   return found;
 }
 
+std::pair<std::vector<Offset>, std::vector<Index>> lists_of_ranges(std::span<const Offset> ranges) {
+  std::vector<Offset> indptr(1, 0);
+  std::vector<Index> ids;
+  for (std::size_t i = 0; i + 1 < ranges.size(); i += 2) {
+    for (Offset id = ranges[i]; id < ranges[i + 1]; ++id) ids.push_back(static_cast<Index>(id));
+    indptr.push_back(static_cast<Offset>(ids.size()));
+  }
+  return {std::move(indptr), std::move(ids)};
+}
+
 }  // namespace manyclass

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "manyclass/core/types.hpp"
@@ -50,6 +51,9 @@ struct ListedPairs {
 // Throws std::invalid_argument where lists or values do not fit n rows of K alternatives, a row that must choose has an
 // empty list, one lists an alternative twice, or a number is not finite.
 ChoiceLists choice_lists(const ListedPairs& pairs);
+
+// Lists of the alternatives from a first one to before a last one, two numbers a row: where they begin, and themselves.
+std::pair<std::vector<Offset>, std::vector<Index>> lists_of_ranges(std::span<const Offset> ranges);
 
 // The lists of rows in any order. Throws std::invalid_argument where there is no such row.
 ChoiceLists lists_of_rows(const ChoiceLists& lists, std::span<const Offset> rows);

@@ -199,4 +199,25 @@ std::vector<Index> block_numbers(std::span<const Index> classes, std::span<const
   return numbers;
 }
 
+std::pair<double, double> predictive_scores(const ScoreRows& rows) {
+  check(rows);
+  double n_wrong = 0, total = 0;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::span<const double> f = rows.row(i);
+    const auto k = static_cast<std::size_t>(rows.labels[i]);
+    n_wrong += static_cast<std::size_t>(std::ranges::max_element(f) - f.begin()) == k ? 0 : 1;
+    total += log_add(0, log_odds(f, k));
+  }
+  const auto n = static_cast<double>(rows.size());
+  return {n_wrong / n, total / n};
+}
+
+std::vector<double> one_vs_each_of_classes(std::span<const double> f) {
+  std::vector<double> bounds(f.size(), std::numbers::ln2);  // without the term of a class with itself
+  for (std::size_t k = 0; k < f.size(); ++k) {
+    for (const double other : f) bounds[k] += log_expit(f[k] - other);
+  }
+  return bounds;
+}
+
 }  // namespace manyclass

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "manyclass/evaluate/score_rows.hpp"
@@ -36,5 +37,11 @@ void gumbel_bounds(const ScoreRows& rows, std::span<const double> mu, std::span<
 // is not the k of each row in none; such a k is in block 0.
 std::vector<Index> block_numbers(std::span<const Index> classes, std::span<const Offset> sizes,
                                  std::span<const Index> labels, std::size_t n_classes);
+
+// The share of rows whose best score (of several the first) is not that of their class, and the mean of -log p(k).
+std::pair<double, double> predictive_scores(const ScoreRows& rows);
+
+// The one-vs-each bound of each class at scores that are the same for all points. It takes O(K^2) time.
+std::vector<double> one_vs_each_of_classes(std::span<const double> f);
 
 }  // namespace manyclass

@@ -2,6 +2,7 @@
 #include "manyclass/exact/pair_shares.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 
@@ -176,6 +177,20 @@ std::vector<double> pair_losses(const WordTables& tables, std::span<const Index>
     losses[i] = log_z[x] - product(tables.h(x), tables.v(y));
   }
   return losses;
+}
+
+MeanLoss mean_pair_loss(const SkipGramText& text, const WordTables& tables, std::size_t n, Rng rng) {
+  const DrawnPairs pairs = draw_pairs(text, n, rng);
+  const std::vector<double> losses = pair_losses(tables, pairs.centres, pairs.contexts, 1);
+  MeanLoss found;
+  found.n_pairs = losses.size();
+  if (losses.empty()) return found;
+  const auto size = static_cast<double>(losses.size());
+  for (const double loss : losses) found.mean += loss / size;
+  double squares = 0;
+  for (const double loss : losses) squares += (loss - found.mean) * (loss - found.mean);
+  found.standard_error = std::sqrt(squares) / size;
+  return found;
 }
 
 }  // namespace manyclass

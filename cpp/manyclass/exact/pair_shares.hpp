@@ -92,4 +92,11 @@ DrawnPairs draw_pairs(const SkipGramText& text, std::size_t n, Rng rng);
 std::vector<double> pair_losses(const WordTables& tables, std::span<const Index> centres,
                                 std::span<const Index> contexts, int n_threads);
 
+// The losses of drawn pairs, in nats.
+struct MeanLoss {
+  std::size_t n_pairs = 0;
+  double mean = 0, standard_error = 0;
+};
+MeanLoss mean_pair_loss(const SkipGramText& text, const WordTables& tables, std::size_t n, Rng rng);
+
 }  // namespace manyclass

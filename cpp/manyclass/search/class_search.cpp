@@ -1,6 +1,8 @@
 // See class_search.hpp.
 #include "manyclass/search/class_search.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <variant>
 
@@ -73,6 +75,18 @@ std::pair<double, double> predicted_microseconds(const SearchedClasses& of) {
   const double looked_at =
       index_byte * (static_cast<double>(of.n_clusters) + of.share * n) + dense_weight * static_cast<double>(of.n_exact);
   return {all, searched_row + static_cast<double>(of.n_columns) * looked_at};
+}
+
+float norm_of_longest(const RowsView& rows, std::size_t n_rows) {
+  // In double precision, in which squares of floats are exact and their sums finite.
+  double largest = 0;
+  for (std::size_t k = 0; k < n_rows; ++k) {
+    double square = 0;
+    for (const float w : rows[static_cast<Index>(k)]) square += static_cast<double>(w) * static_cast<double>(w);
+    if (!std::isfinite(square)) return 0;
+    largest = std::max(largest, square);
+  }
+  return static_cast<float>(std::sqrt(largest));
 }
 
 }  // namespace manyclass

@@ -59,4 +59,7 @@ struct SearchedClasses {
 // Microseconds of one thread, of scoring all classes and of the search.
 std::pair<double, double> predicted_microseconds(const SearchedClasses& of);
 
+// The norm of the longest row, by which those of spherical k-means are extended; 0 where a number is not finite.
+float norm_of_longest(const RowsView& rows, std::size_t n_rows);
+
 }  // namespace manyclass

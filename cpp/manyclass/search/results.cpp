@@ -97,4 +97,14 @@ std::vector<Index> sizes_of(const ClusterIndex& index) {
   return sizes;
 }
 
+double imbalance_of(const ClusterIndex& index) {
+  const std::vector<Index> sizes = sizes_of(index);
+  double squares = 0, n_rows = 0;
+  for (const Index size : sizes) {
+    squares += static_cast<double>(size) * size;
+    n_rows += size;
+  }
+  return static_cast<double>(sizes.size()) * squares / (n_rows * n_rows);
+}
+
 }  // namespace manyclass

@@ -35,4 +35,7 @@ std::vector<Index> labels_of(const ClusterIndex& index);
 std::vector<Index> labels_of(const DecomposedIndex& index);
 std::vector<Index> sizes_of(const ClusterIndex& index);
 
+// C sum_c n_c^2 / K^2: 1 for equal clusters, C where all rows stand in one.
+double imbalance_of(const ClusterIndex& index);
+
 }  // namespace manyclass

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import log_softmax
 
-from manyclass.bounds.arrays import checked, real_array
+from manyclass import _core
+from manyclass.bounds.arrays import checked, in_core, real_array
 
 __all__ = ["PredictiveScores", "predictive_scores", "weight_distance"]
 
@@ -81,7 +81,4 @@ def predictive_scores(f: ArrayLike, k: ArrayLike) -> PredictiveScores:
     scores, classes, _ = checked(f, k)
     if classes.size == 0:
         raise ValueError(f"f has shape {np.shape(f)}; there must be at least one point")
-    log_p = log_softmax(scores, axis=-1)
-    of_classes = np.take_along_axis(log_p, classes[..., np.newaxis], axis=-1)
-    wrong = scores.argmax(axis=-1) != classes
-    return PredictiveScores(float(wrong.mean()), -float(of_classes.mean()))
+    return PredictiveScores(*_core.predictive_scores(*in_core(scores, classes)))

@@ -59,12 +59,6 @@ def _lists_of(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
     return indptr.astype(np.int64), ids.astype(np.int32)
 
 
-def _lists_of_ranges(ranges: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    sizes = np.maximum(ranges[:, 1] - ranges[:, 0], 0)
-    indptr = np.concatenate([[0], np.cumsum(sizes)])
-    return indptr, np.arange(indptr[-1]) - np.repeat(indptr[:-1] - ranges[:, 0], sizes)
-
-
 def choice_sets(
     *,
     alternatives: ArrayLike | None = None,
@@ -132,7 +126,7 @@ def choice_sets(
     known = [*of_z, *(shape[1] for shape in by_pair)] if alternatives is None else [len(np.asarray(alternatives))]
     by_alternative = np.ndim(offset) == 1 and not isinstance(available, tuple)
     if _is_ranges(available, known):
-        available = _lists_of_ranges(np.asarray(available))
+        available = _core.lists_of_ranges(np.ascontiguousarray(available, dtype=np.int64))
         by_row.append(len(available[0]) - 1)
     elif len(_shape(available)) == 2:
         by_pair.append(_shape(available))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from manyclass import _core
 from manyclass.datasets.csr import require_csr
 from manyclass.labels import as_labels, find_positions, sorted_classes
 
@@ -116,10 +117,7 @@ def l2_normalize(X: sparse.csr_array) -> sparse.csr_array:
         If X is not of floats, or holds NaN or infinity.
     """
     _require_finite_floats("X", X)
-    squares = sparse.csr_array((X.data.astype(np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
-    norms = np.sqrt(squares.sum(axis=1))
-    norms[norms == 0] = 1
-    return _with_data(X, X.data / np.repeat(norms, np.diff(X.indptr)))
+    return _with_data(X, _core.unit_rows(np.ascontiguousarray(X.data), np.ascontiguousarray(X.indptr)))
 
 
 def scale_by_max(X_train: sparse.csr_array, *X_others: sparse.csr_array) -> tuple[sparse.csr_array, ...]:
@@ -149,9 +147,8 @@ def scale_by_max(X_train: sparse.csr_array, *X_others: sparse.csr_array) -> tupl
         _require_finite_floats(f"X_others[{i}]", other)
         if other.shape[1] != X_train.shape[1]:
             raise ValueError(f"X_train has {X_train.shape[1]} columns, X_others[{i}] has {other.shape[1]}")
-    largest = np.zeros(X_train.shape[1])
-    np.maximum.at(largest, X_train.indices, np.abs(X_train.data))
-    largest[largest == 0] = 1
+    columns = np.ascontiguousarray(X_train.indices)
+    largest = _core.largest_of_columns(np.ascontiguousarray(X_train.data), columns, X_train.shape[1])
     return tuple(_with_data(X, X.data / largest[X.indices]) for X in (X_train, *X_others))
 
 

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from manyclass import solvers
+from manyclass import _core, solvers
 from manyclass.bounds import one_vs_each
 from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs_each
 from manyclass.classifiers.softmax import SoftmaxClassifier
@@ -189,18 +189,11 @@ def _synthetic(run: Run) -> Results:
         log_p = log_softmax(f)
         curve["seconds"].append(state.seconds)
         curve["mean_absolute_error"].append(float(np.abs(np.exp(log_p) - counts / n).mean()))
-        curve["bound"].append(float(counts @ (log_p if of_softmax else _one_vs_each_of_all(f))))
+        curve["bound"].append(float(counts @ (log_p if of_softmax else _core.one_vs_each_of_classes(f))))
 
     model.fit(sp.csr_array(np.ones((n, 1), dtype=np.float32)), y, callback=note, **_start(run, len(counts), 1))
     closed = maximum_log_likelihood(counts) if of_softmax else maximum_one_vs_each(counts)
     return {"n_classes": len(counts), "closed_form": closed, **curve, RAN: trained_with(model)}
-
-
-def _one_vs_each_of_all(f: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The bound of each class, (K,), at scores that are the same for all points; O(K^2) time, O(K) memory a block."""
-    blocks = np.array_split(f, max(1, len(f) // 256))
-    rows = [np.logaddexp(0, f - block[:, np.newaxis]).sum(axis=1) - np.log(2) for block in blocks]
-    return -np.concatenate(rows)
 
 
 def _classification(run: Run, data: Problem) -> Results:

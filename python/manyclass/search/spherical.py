@@ -254,8 +254,7 @@ class SphericalClusterIndex(ClusteredRows):
     @property
     def imbalance_(self) -> float:
         """C sum n_c^2 / K^2: 1 for equal clusters, C if all rows stand in one."""
-        sizes = self._fitted().sizes().astype(np.float64)
-        return float(len(sizes) * (sizes @ sizes) / sizes.sum() ** 2)
+        return float(self._fitted().imbalance())
 
     def loss_and_gradient(
         self,
@@ -312,10 +311,7 @@ class SphericalClusterIndex(ClusteredRows):
     def _cluster(self, rows: NDArray[np.float32], n_before: int = 0) -> None:
         """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
         n_clusters, self.n_reclusterings_ = self._n_clusters(len(rows)), n_before
-        # In double precision: squares of numbers up to 2^62 fit, and what is not finite is refused by the core.
-        norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64)) if self.augment_norm else np.zeros(1)
-        with np.errstate(over="ignore"):  # the core refuses rows so long
-            self.radius_ = float(np.float32(norms.max())) if np.isfinite(norms).all() else 0.0
+        self.radius_ = _core.norm_of_longest(rows) if self.augment_norm else 0.0  # k-means refuses what is not finite
         made = _core.spherical_kmeans(
             rows,
             n_clusters=n_clusters,

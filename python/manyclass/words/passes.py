@@ -15,7 +15,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number, made_once
-from manyclass.weights.arrays import LINE, Doubles, Floats, aligned_zeros
+from manyclass.weights.arrays import LINE, Floats, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.objectives import Index, Objective
@@ -126,7 +126,6 @@ def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> Tables
 # size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
 # overflow, and a copy takes the memory of the model once more.
 CAREFUL = 0.6
-MOST = 2.0**60  # of a number in a vector, whose square is far from the end of single precision
 ADVICE = "Lower learning_rate or n_negatives, or train Softmax(solver='implicit'), which bears larger steps"
 
 
@@ -250,7 +249,7 @@ class TextPasses(_Passes):
             if objective.carries_normalizers
             else np.zeros(n_words)
         )
-        self._trainer = _core.skip_gram_trainer(
+        trainer = _core.skip_gram_trainer(
             text=model.text,
             input=model.tables.input,
             output=model.tables.output,
@@ -262,69 +261,54 @@ class TextPasses(_Passes):
             isa="auto",
             **objective.core,
         )
-        self._eta_u, self._is_softmax = objective.step_of_normalizers, objective.is_softmax
-        self._first_rate, self._fall = rates[0], (rates[0] - rates[1]) / n_passes
-        self._is_careful = rates[0] * (1 + n_negatives) > CAREFUL
-        self._before: tuple[Floats, Floats, Doubles] | None = None
+        self.n_visits, self.length = len(model.corpus.sentences) - 1, len(model.corpus.tokens)
+        self.passes = self.owner = _core.WordPasses(
+            trainer,
+            *model.tables,
+            self._carried,
+            first_rate=rates[0],
+            last_rate=rates[1],
+            eta_u=objective.step_of_normalizers,
+            n_passes=n_passes,
+            first_pass=state.n_iter,  # random draws are named by passes from the first of the warm-up on
+            n_visits=self.n_visits,
+            careful=rates[0] * (1 + n_negatives) > CAREFUL,
+        )
+        self._is_softmax = objective.is_softmax
         # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
         self._worst_loss = 2 * (np.log(n_words) + n_negatives + 1)
-        self._first_pass = state.n_iter  # random draws are named by passes from the first of the warm-up on
-        self.n_visits, self.length = len(model.corpus.sentences) - 1, len(model.corpus.tokens)
-        self.loss, self.loss_pairs, self.refused = 0.0, 0, 0
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Train on the sentences from `first` on."""
-        if first == 0:
-            self.loss, self.loss_pairs = 0.0, 0
-            if self._is_careful:
-                tables = self.state.model.tables
-                self._before = tables.input.copy(), tables.output.copy(), self._carried.copy()
-        progress = self._trainer.run(
-            epoch=self._first_pass + n_pass,
-            eta=self._first_rate - n_pass * self._fall,
-            eta_u=self._eta_u,
-            first=first,
-            last=self.n_visits,
-            eta_end=self._first_rate - (n_pass + 1) * self._fall,
-            seconds=seconds,
-        )
+        progress = self.passes.run(n_pass, first, seconds)
         self.state.n_words += progress.tokens
         self.state.n_pairs += progress.pairs
-        self.loss += progress.loss
-        self.loss_pairs += progress.loss_pairs
-        self.refused += progress.refused
         return progress.visits, progress.tokens
 
     def describe(self, last: int) -> str:
         """Return the objective and its mean so far."""
-        return f"{self.state.objective}, loss {self.loss / max(self.loss_pairs, 1):.4f}"
+        return f"{self.state.objective}, loss {self.passes.loss / max(self.passes.loss_pairs, 1):.4f}"
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
-        """End a pass; a corpus without pairs is an error."""
+        """End a pass; a corpus without pairs is an error, and so are vectors that overflowed where no copy was made.
+
+        Else vectors beyond all use become those before the pass.
+        """
         if self.state.n_pairs == 0:
             raise ValueError(NO_PAIRS)
         self.state.ends.append(self.state.seconds)
-        done = self._goes_back(n_pass)
-        return (self.loss / self.loss_pairs if self.loss_pairs else np.nan), done
-
-    def _goes_back(self, n_pass: int) -> bool:
-        """Whether vectors are beyond all use after a pass; then they are those before it.
-
-        A ValueError where none were kept: an estimator then stays as it was.
-        """
-        tables = self.state.model.tables
-        if all(table.min() >= -MOST and table.max() <= MOST for table in (tables.input, tables.output)):
-            return False  # which no table with NaN is
-        self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
-        if self._before is None:
-            raise ValueError(f"vectors overflowed in pass {n_pass + 1}. {self.advice}")
-        tables.input[:], tables.output[:], self._carried[:] = self._before
-        return True
+        done = self.passes.has_overflowed()
+        if done:
+            self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
+            if not self.passes.go_back():  # an estimator then stays as it was
+                raise ValueError(f"vectors overflowed in pass {n_pass + 1}. {self.advice}")
+        n_pairs = self.passes.loss_pairs
+        return (self.passes.loss / n_pairs if n_pairs else np.nan), done
 
     def verdict(self, last_loss: float) -> str | None:
         """Say if steps were refused, or if the model is worse than none."""
-        if self.refused:
-            return f"{self.refused} steps were too large to take"
+        if self.passes.refused:
+            return f"{self.passes.refused} steps were too large to take"
         if not last_loss <= self._worst_loss:
             return f"the loss of the last pass is {last_loss:.4g} nats"
         model = self.state.model
@@ -405,13 +389,9 @@ def followed(index: Index, table: Floats) -> tuple[Any, int]:
 def divergence(text: _core.SkipGramText, tables: Tables, seed: int) -> str | None:
     """Say if the exact loss of some pairs is above that of equal probabilities; None if it is not."""
     n_words = len(tables.input)
-    pairs = _core.draw_pairs(text, min(MOST_PAIRS, max(1, MOST_SCORES // n_words)), seed)
-    losses = _core.losses_of_pairs(*tables, *pairs)
-    if not len(losses):
-        return None
-    with np.errstate(all="ignore"):
-        mean, error = float(np.mean(losses)), float(np.std(losses) / np.sqrt(len(losses)))
+    n = min(MOST_PAIRS, max(1, MOST_SCORES // n_words))
+    n_pairs, mean, error = _core.mean_loss_of_pairs(text, *tables, n, seed)
     of_equal = np.log(n_words)
-    if mean - 2 * error <= TOO_HIGH * of_equal:
+    if n_pairs == 0 or mean - 2 * error <= TOO_HIGH * of_equal:
         return None
-    return f"the exact loss of {len(losses)} pairs, {mean:.4g}, is above that of equal probabilities, {of_equal:.4g}"
+    return f"the exact loss of {n_pairs} pairs, {mean:.4g}, is above that of equal probabilities, {of_equal:.4g}"
