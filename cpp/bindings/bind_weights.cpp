@@ -200,13 +200,12 @@ Array<double> curvatures(const BoundWeights& w, const py::object& x, Scale scale
 // Rows with labels, whose scores the weights give; `data` and the arrays must outlive them.
 HeldOutRows held_out(const BoundWeights& w, const AnyData& data, const Excluded& labels,
                      std::span<const double> weights, const Asked& asked) {
-  HeldOutRows rows;
-  rows.n_classes = static_cast<std::size_t>(w.n_classes());
-  rows.labels = labels;
-  rows.weights = weights;
-  rows.n_threads = asked.n_threads;
-  rows.isa = asked.isa;
-  rows.score = scores_from(w, data, asked);
+  HeldOutRows rows{static_cast<std::size_t>(w.n_classes()),
+                   scores_from(w, data, asked),
+                   labels,
+                   weights,
+                   asked.n_threads,
+                   asked.isa};
   if (rows.size() != static_cast<std::size_t>(n_rows(data))) throw std::invalid_argument("X and y differ in length");
   return rows;
 }

@@ -73,7 +73,7 @@ bool has_scores(const ChoiceForm& form) {
 std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceNames& names) {
   std::vector<std::string> found;
   const auto add = [&](std::span<const std::string> some, const std::string& before, const std::string& behind) {
-    for (const std::string& name : some) found.push_back(before + name + behind);
+    for (const std::string& name : some) found.emplace_back(before).append(name).append(behind);
   };
   const auto without_first = [](const std::vector<std::string>& some) {
     return std::span(some).subspan(some.empty() ? 0 : 1);
@@ -86,7 +86,7 @@ std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceN
   } else if (form.rank > 0) {
     for (const auto some : {std::span(names.choosers), columns}) {
       for (const std::string& name : some) {
-        for (int r = 0; r < form.rank; ++r) found.push_back(name + "[" + std::to_string(r) + "]");
+        for (int r = 0; r < form.rank; ++r) found.emplace_back(name).append("[").append(std::to_string(r)).append("]");
       }
     }
   }
