@@ -63,7 +63,8 @@ print({name: round(value, 3) for name, value in model.willingness_to_pay("distan
 # With drawn zones
 # ----------------
 # ``solver="double_sum"`` sees 32 zones a person and pass. That is what makes a million people and ten thousand zones
-# a matter of minutes. ``draw_errors_`` says what the draws leave.
+# a matter of minutes. ``draw_errors_`` says what the draws leave. With ``noise="normal"`` it is a probit by augment and
+# reduce, for which a correction of the likelihood does not exist.
 
 drawn = ChoiceClassifier(solver="double_sum", n_negatives=32, random_state=0).fit(sets)
 print("off by", np.round((drawn.coef_ - model.coef_) / model.std_errors_, 2), "standard errors")
