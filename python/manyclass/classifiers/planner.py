@@ -25,14 +25,14 @@ from manyclass.classifiers.partial_fit import (
     check_warm,
     known_classes,
 )
-from manyclass.labels import find_positions
+from manyclass.classifiers.stream_fits import gone_on_without, is_time_to_fit, keeps_rows, kept, split_to_compare
 from manyclass.parts import Parameters
 from manyclass.training.blend import mean_log_loss
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.incremental import Call
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
+from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
@@ -49,14 +49,6 @@ MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 # After a fit of seven tenths of the rows, the others in 1, 10 and 60 calls, 2 end below 1 on three sets of four, and
 # .01 above it on bibtex (bench/figures/streams.md).
 PASSES_OF_PAIRS = 2
-# A stream of weights on pairs that began without `fit` is fitted anew to all of its rows, up to MOST_KEPT, whenever
-# there are GROWTH times as many as before, and at least FEWEST_TO_FIT. All fits together take as long as three of the
-# last one; by 1.15, eight of them, losses are within .016 nats on three sets (bench/figures/streams.md). A fit ends
-# with small steps: where more rows come than are kept, the stream is made of those kept without it, and goes on. A fit
-# to fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9 is
-# best, and the loss .24 nats higher. A first fit takes the place of the stream only where it has predicted the rows of
-# a call better.
-MOST_KEPT, FEWEST_TO_FIT, GROWTH = 20_000, 2000, 1.5
 
 
 @dataclass(frozen=True)
@@ -100,6 +92,8 @@ class Planner(ABC):
     parameters : Parameters
     caller : Caller
         For checks of data.
+    tries : Asked
+        What fits of a stream are given: how trials fit again.
     several : bool
         Whether rows may have several labels.
     trains_log_odds : bool
@@ -108,6 +102,7 @@ class Planner(ABC):
 
     parameters: Parameters
     caller: Caller
+    tries: Asked = Asked()
 
     several: ClassVar[bool] = False
     trains_log_odds: ClassVar[bool] = True
@@ -195,15 +190,15 @@ class Planner(ABC):
             self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known, encoder=encoder
         )
         check_columns(points, classes)
-        if state is not None and state.calls and state.history.n_fit > 0 and not self._kept(state, points, call):
-            state = widened(self._streamed(state, call), X, "grow", self.caller.name)
         found = self.plan_call(state, points, call)
-        calls = self._kept(state, points, call) if self.keeps_rows(found.planned.plan) else ()
-        if _is_time_to_fit(calls):
-            every = (Points.joined(calls),)
-            if state is None or state.history.n_fit > 0 or self._fits_better(state, calls):
-                return replace(self._fitted(every[0]), encoder=encoder, calls=every)
-            calls = every
+        calls = kept(state, points, call) if self.keeps_rows(found.planned.plan, points, call) else ()
+        if is_time_to_fit(calls):
+            every = Points.joined(calls)
+            calls = (every,)
+            if state is None or state.history.n_fit > 0 or self._fits_better(every, call):
+                return replace(self._fitted(every), encoder=encoder, calls=calls)
+        if state is not None and state.calls and not calls:
+            state = gone_on_without(state)
         if call.open_passes:
             begun = state is not None and state.history.n_fit > 0
             call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=begun))
@@ -212,48 +207,31 @@ class Planner(ABC):
             after = after.told_by(found.planned.told)
         return replace(self.labelled(after, points, state), encoder=encoder, calls=calls)
 
-    def keeps_rows(self, plan: AnyPlan) -> bool:
+    def keeps_rows(self, plan: AnyPlan, points: Points, call: Call) -> bool:
         """Return whether the rows of a stream that began without `fit` are kept, for fits to them."""
-        return isinstance(plan, PairsPlan | HybridPlan)
+        return call.may_fall(self.parameters) and keeps_rows(plan, points)
 
-    def _kept(self, state: State | None, points: Points, call: Call) -> tuple[Points, ...]:
-        """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
-        before = () if state is None else state.calls
-        unknown = state is not None and state.history.n_points > 0 and not before
-        most = MOST_KEPT if call.n_kept is None else call.n_kept
-        if unknown or not call.is_open or sum(len(one.labels) for one in (*before, points)) > most:
-            return ()
-        return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
-
-    def _streamed(self, state: State, call: Call) -> State:
-        """Return the stream without fits of the rows kept, whose steps leave room for more than can be kept."""
-        points = Points.joined(state.calls)
-        found = self.plan_call(None, points, call)
-        call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
-        after = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
-        return replace(self.labelled(after.told_by(found.planned.told), points), encoder=state.encoder)
-
-    def _fits_better(self, state: State, calls: tuple[Points, ...]) -> bool:
-        """Whether a fit to all calls but the last predicts that one better than a stream that never was fitted."""
-        last = calls[-1]
-        ids = find_positions(last.classes, state.classes, "y")[last.labels.ids]  # -1: a class that is new
-        rows = np.flatnonzero(np.minimum.reduceat(ids, last.labels.indptr[:-1]) >= 0)
-        if not len(rows):
+    def _fits_better(self, points: Points, call: Call) -> bool:
+        """Whether a fit to rows of a stream predicts later ones better than the stream does."""
+        learnt, told = split_to_compare(points)
+        if not len(told.labels):
             return False
-        x, labels, r = last.x[rows], Labels(last.labels.indptr, ids).of(rows), taken(last.weights, rows)
-        n_threads = n_threads_from(self.parameters["n_jobs"])
-        before, fitted = (
-            mean_log_loss(weights, x[:, : weights.n_features], labels, n_threads, r)
-            for weights in (state.weights, self._fitted(Points.joined(calls[:-1])).weights)
-        )
-        return fitted < before
+        found = self.plan_call(None, learnt, call)
+        call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
+        stream = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        return self.loss(self._fitted(learnt), told) < self.loss(stream, told)
+
+    def loss(self, state: State, points: Points) -> float:
+        """Return the mean loss of points by which states are compared: the log-loss, in nats."""
+        r = taken(points.weights, np.arange(len(points.labels)))
+        return mean_log_loss(state.weights, points.x, points.labels, n_threads_from(self.parameters["n_jobs"]), r)
 
     def _fitted(self, points: Points) -> State:
         """Return a fit to points."""
         own = self.parameters.changed(verbose=0)
 
         def run(parameters: Parameters, some: Points, watch: Watch) -> State:
-            return replace(self, parameters=parameters).run(some, watch, Asked(), None)
+            return replace(self, parameters=parameters).run(some, watch, self.tries, None)
 
         return self.labelled(*fit_runs(own, points.as_of_fit, Watch(may_retry=True), run))
 
@@ -318,12 +296,6 @@ class Planner(ABC):
         if of_threshold <= of_count:
             return None
         return _stated(limit, calibration) if probable else limit
-
-
-def _is_time_to_fit(calls: tuple[Points, ...]) -> bool:
-    """Whether the rows of a stream are many beside those of the last fit, or of the last time that one was tried."""
-    n_rows = sum(len(one.labels) for one in calls)
-    return len(calls) > 0 and n_rows >= FEWEST_TO_FIT and (len(calls) == 1 or n_rows >= GROWTH * len(calls[0].labels))
 
 
 def _stated(limit: float, calibration: Calibration | None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from manyclass.choosing.trials import LearningRates, Report, Sample, quietly
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.data import ClassText, Encoder, evaluated_rows
-from manyclass.classifiers.planner import Asked
+from manyclass.classifiers.planner import Asked, Planner
 from manyclass.classifiers.softmax_planner import SoftmaxPlanner
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
@@ -233,7 +234,7 @@ class SoftmaxClassifier(LabelClassifier):
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             evaluated = None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
-            return Asked(candidates, start, _tried_rates, _loss_of_fit, evaluated)
+            return replace(self._plans().tries, candidates=candidates, start=start, evaluated=evaluated)
 
         return self._fit(
             (X, y, sample_weight),
@@ -245,6 +246,9 @@ class SoftmaxClassifier(LabelClassifier):
             vectorizer=vectorizer,
             class_text=class_text,
         )
+
+    def _plans(self) -> Planner:
+        return replace(super()._plans(), tries=Asked(tried_rates=_tried_rates, loss_of_fit=_loss_of_fit))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -31,7 +31,7 @@ from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, P
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.incremental import Call
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import AnyPlan, PointsPlan
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
@@ -116,6 +116,10 @@ class UtilityPlanner(Planner):
         start = warm_start_of(state, points) if given.start is None and state is not None else given.start
         plan = self.plan(facts_of(points))
         return train(None, points, plan, watch, first=First(start))
+
+    def keeps_rows(self, plan: AnyPlan, points: Points, call: Call) -> bool:
+        """See `Planner`: streams of augment-and-reduce are not fitted anew."""
+        return False
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
