@@ -44,7 +44,7 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
     fitted = SoftmaxClassifier(**own).fit(early[:300], y[:300], sample_weight=r[:300])
     assert_same(stream, fitted)
     stream.partial_fit(X[300:320], y[300:320], sample_weight=r[300:320], new_features="grow")  # too few for another fit
-    assert stream.n_iter_ == fitted.n_iter_ + 2
+    assert stream.n_iter_ == fitted.n_iter_ + 1
     before = stream.predict(X)
     stream.partial_fit(X[320:], y[320:], sample_weight=r[320:])
     X = sp.csr_array(sp.vstack([sp.hstack([early[:300], sp.csr_array((300, 3), dtype=np.float32)]), X[300:]]))
@@ -61,9 +61,11 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_so_are_streams_of_sparse_rows_by_other_models(name, seed, fits_are_better):
+def test_so_are_streams_by_other_models(name, dense, seed, fits_are_better):
     X, y = some_data(seed, several=False, n=400)
+    X = X.toarray() if dense else X
     stream, fitted = (clone_of(name) for _ in range(2))
     in_calls(stream, X, y, 100, 200, 400)
     assert_same(stream, fitted.fit(X, y))
@@ -96,17 +98,12 @@ def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, 
 
 
 @pytest.mark.parametrize(
-    ("model", "dense"),
-    [
-        (SoftmaxClassifier(random_state=0), True),  # one visit a row is enough
-        (SoftmaxClassifier(learning_rate=1.0, random_state=0), False),
-        (AugmentReduceClassifier(random_state=0), False),
-    ],
+    "model",
+    [SoftmaxClassifier(learning_rate=1.0, random_state=0), AugmentReduceClassifier(random_state=0)],
 )
-def test_nor_are_rows_of_streams_that_need_no_fit_or_have_a_step_size(model, dense, seed):
+def test_nor_are_rows_of_models_with_a_step_size_or_of_augment_and_reduce(model, seed):
     X, y = some_data(seed, several=False, n=400)
-    model = type(model)(**model.get_params())
-    in_calls(model, X.toarray() if dense else X, y, 200, 400)
+    model = in_calls(type(model)(**model.get_params()), X, y, 200, 400)
     assert model._state.calls == ()
     assert model._state.history.n_fit == 0
 
@@ -118,6 +115,14 @@ def test_rows_are_kept_up_to_a_number_of_bytes(seed, monkeypatch):
         n_bytes = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
         monkeypatch.setattr(stream_fits, "MOST_KEPT_BYTES", n_bytes + beside)
         assert len(model.partial_fit(X, y)._state.calls) == n_calls
+
+
+def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(seed, monkeypatch):
+    X, y = some_data(seed, several=False, n=200)
+    for cells, n_calls in ((X.shape[0] * X.shape[1] * K, 1), (X.shape[0] * X.shape[1] * K - 1, 0)):
+        monkeypatch.setattr(stream_fits, "MOST_DENSE", cells)
+        assert len(SoftmaxClassifier(random_state=0).partial_fit(X.toarray(), y)._state.calls) == n_calls
+        assert len(SoftmaxClassifier(random_state=0).partial_fit(X, y)._state.calls) == 1
 
 
 def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed, monkeypatch):

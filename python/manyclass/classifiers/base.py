@@ -165,10 +165,11 @@ class LinearClassifier(Answers):
         n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's. "auto" is
             one pass; two of weights on pairs, and in a stream that began without `fit` eight of MarginClassifier
         half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
-        n_kept : int, rows of a stream that may be kept, so that weights on pairs are fitted to them anew as they become
-            more; 0: none, "auto": 20,000
+        n_kept : int, rows of a stream that may be kept, so that it is fitted to them anew as they become more; 0: none,
+            "auto": up to 100,000 rows and 64 MB, none with max_memory
         """
-        call = checked_call(n_passes, learning_rate, half_life, new_classes, n_kept)
+        kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
+        call = checked_call(n_passes, learning_rate, half_life, new_classes, kept)
         planner = self._plans()
 
         def step(part: Part, _: Any = None, planner: Planner = planner, hashing: Hashing = None) -> State:

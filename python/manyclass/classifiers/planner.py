@@ -25,7 +25,7 @@ from manyclass.classifiers.partial_fit import (
     check_warm,
     known_classes,
 )
-from manyclass.classifiers.stream_fits import gone_on_without, is_time_to_fit, keeps_rows, kept, split_to_compare
+from manyclass.classifiers.stream_fits import gone_on_without, is_time_to_fit, kept, split_to_compare
 from manyclass.parts import Parameters
 from manyclass.training.blend import mean_log_loss
 from manyclass.training.calibration import Calibration
@@ -191,7 +191,7 @@ class Planner(ABC):
         )
         check_columns(points, classes)
         found = self.plan_call(state, points, call)
-        calls = kept(state, points, call) if self.keeps_rows(found.planned.plan, points, call) else ()
+        calls = kept(state, points, found.planned.plan, call) if self.keeps_rows(call) else ()
         if is_time_to_fit(calls):
             every = Points.joined(calls)
             calls = (every,)
@@ -201,15 +201,16 @@ class Planner(ABC):
             state = gone_on_without(state)
         if call.open_passes:
             begun = state is not None and state.history.n_fit > 0
-            call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=begun))
+            passes = self.passes_of_call(found.planned.plan, after_fit=begun)
+            call = replace(call, n_passes=1 if calls and begun else passes)  # of rows that will be fitted to soon
         after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
             after = after.told_by(found.planned.told)
         return replace(self.labelled(after, points, state), encoder=encoder, calls=calls)
 
-    def keeps_rows(self, plan: AnyPlan, points: Points, call: Call) -> bool:
-        """Return whether the rows of a stream that began without `fit` are kept, for fits to them."""
-        return call.may_fall(self.parameters) and keeps_rows(plan, points)
+    def keeps_rows(self, call: Call) -> bool:
+        """Return whether the rows of a stream that began without `fit` may be kept, for fits to them."""
+        return call.may_fall(self.parameters)
 
     def _fits_better(self, points: Points, call: Call) -> bool:
         """Whether a fit to rows of a stream predicts later ones better than the stream does."""

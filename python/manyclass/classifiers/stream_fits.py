@@ -1,7 +1,7 @@
 """Fits of a stream that began without `fit`: which of its rows are kept, and when it is fitted to them anew.
 
-One visit of each row leaves what the passes of a fit find, but on dense rows of a linear model. Within .03 nats of a
-fit of all rows a stream is only if it has been fitted to nearly all of them: a fit of nine tenths of bibtex is .05
+One visit of each row leaves what the passes of a fit find, and fits tell which model is the best. A stream is within
+.03 nats of a fit of all rows only if it has been fitted to nearly all of them: a fit of nine tenths of bibtex is .05
 above one of all (bench/figures/streams.md).
 """
 
@@ -24,23 +24,24 @@ FEWEST_TO_FIT = 2000
 ROWS_OF_DOUBLE, LEAST_MORE, MOST_MORE = 50_000, 0.07, 0.5
 # Beyond either the stream goes on without its rows: a fit of so many takes up to a minute.
 MOST_KEPT, MOST_KEPT_BYTES = 100_000, 64 << 20
+# Of linear models of dense rows, which one visit leaves within .02 nats of a fit: rows times features times classes, of
+# which a pass takes a tenth of a second.
+MOST_DENSE = 1e8
 TELLING = 8  # one row of so many tells whether a first fit is better than the stream
 
 
-def keeps_rows(plan: AnyPlan, points: Points) -> bool:
-    """Return whether one visit of each row is too few: of sparse rows, and of models that are not linear in points."""
-    return not isinstance(plan, PointsPlan) or not isinstance(points.x, np.ndarray)
-
-
-def kept(state: State | None, points: Points, call: Call) -> tuple[Points, ...]:
+def kept(state: State | None, points: Points, plan: AnyPlan, call: Call) -> tuple[Points, ...]:
     """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
     before = () if state is None else state.calls
     unknown = state is not None and state.history.n_points > 0 and not before
-    most = MOST_KEPT if call.n_kept is None else call.n_kept
     every = (*before, points)
-    if unknown or not call.is_open or sum(len(one.labels) for one in every) > most:
+    n_rows = sum(len(one.labels) for one in every)
+    if unknown or not call.is_open or n_rows > (MOST_KEPT if call.n_kept is None else call.n_kept):
         return ()
     if call.n_kept is None and sum(one.n_bytes for one in every) > MOST_KEPT_BYTES:
+        return ()
+    linear = isinstance(plan, PointsPlan) and isinstance(points.x, np.ndarray)
+    if linear and call.n_kept is None and n_rows * points.x.shape[1] * points.n_classes > MOST_DENSE:
         return ()
     return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
 

@@ -31,7 +31,7 @@ from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, P
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.incremental import Call
-from manyclass.training.plan import AnyPlan, PointsPlan
+from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
@@ -117,7 +117,7 @@ class UtilityPlanner(Planner):
         plan = self.plan(facts_of(points))
         return train(None, points, plan, watch, first=First(start))
 
-    def keeps_rows(self, plan: AnyPlan, points: Points, call: Call) -> bool:
+    def keeps_rows(self, call: Call) -> bool:
         """See `Planner`: streams of augment-and-reduce are not fitted anew."""
         return False
 
