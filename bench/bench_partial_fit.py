@@ -3,8 +3,8 @@
 A stream from nothing: all rows once, in 1 to 1,000 calls of `partial_fit`, unit rows in a drawn order, log-losses of
 up to 4,000 test rows. `SoftmaxClassifier` has nothing set; "without fits" it has n_kept=0. scikit-learn's and river's
 models (stream_peers.py) have the best of a grid, by the test rows' loss after one call. Losses are also taken on the
-way, at most a hundred times; a rise is the largest between two of them. `fit` of all rows at once, with nothing set and by the linear model that the
-stream trains, is the line to reach. One thread.
+way, at most a hundred times; a rise is the largest between two of them. `fit` of all rows at once, with nothing set
+and by the linear model that a stream without fits trains, is the line to reach. One thread.
 
 Late classes: a tenth of the classes have all their rows in the second half of 20 calls; beside it a stream that has
 all classes from the start. Log-losses of the late classes' test rows, and of the others. Other models by calls have
