@@ -232,17 +232,19 @@ def test_excess_by_calls(timed, data_folder, small, name, what):
 
     best = objective(SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-8), **own).fit(X, y))
     drawn = {} if "all_classes" in parts("solver")[what].flags else {"n_negatives": n_drawn}
-    model, looks = SoftmaxClassifier(solver=what, **own, **drawn), (5, 10) if small else (10, 50, 500)
+    model, looks = SoftmaxClassifier(solver=what, **own, **drawn), (10, 50, 500) if name == "tiny" else (10, 50)
 
     def learn():
         found = {}
         for call in range(1, looks[-1] + 1):
             model.partial_fit(X, y, n_kept=0)
             if call in looks:
-                found[f"in_{call}"] = objective(model) - best
+                found[f"in_{call}"] = f"{objective(model) - best:.4f}"
         return found
 
-    timed.tell(optimum=best, **timed(learn, clock="processor"))
+    found = timed(learn, clock="processor")
+    timed.tell(optimum=best)
+    timed.row("excesses", data=name, solver=what, **found)
 
 
 OTHER_MODELS = {

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
@@ -51,6 +52,20 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
     assert_same(stream, SoftmaxClassifier(**own).fit(X, y, sample_weight=r))
     np.testing.assert_array_equal(stream.class_count_, np.bincount(y) if not several else y.sum(axis=0))
     assert not np.array_equal(stream.predict(X), before)
+
+
+def test_a_stream_with_nothing_set_ends_within_three_hundredths_of_a_nat_of_fit(seed, monkeypatch):
+    monkeypatch.setattr(stream_fits, "FEWEST_TO_FIT", 1000)
+    X, y, X_test, y_test = planted(10, 40, 2400, seed, sparse=True)
+    losses = []
+    stream, steps = SoftmaxClassifier(random_state=0), SoftmaxClassifier(random_state=0)
+    for part in np.array_split(np.arange(len(y)), 6):
+        stream.partial_fit(X[part], y[part], classes=range(10))
+        steps.partial_fit(X[part], y[part], classes=range(10), n_kept=0)
+        losses.append(stream.evaluate(X_test, y_test)["log_loss"])
+    fitted = SoftmaxClassifier(random_state=0).fit(X, y).evaluate(X_test, y_test)["log_loss"]
+    assert losses[-1] < fitted + 0.03 < steps.evaluate(X_test, y_test)["log_loss"]
+    assert np.diff(losses).max() < 0.02  # as the noise of a small call
 
 
 MODELS = {
