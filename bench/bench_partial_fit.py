@@ -217,7 +217,7 @@ UNBIASED = [name for name, facts in parts("solver").items() if not facts.biased]
 
 @pytest.mark.parametrize("what", UNBIASED)
 @pytest.mark.parametrize("name", ["tiny", "bibtex"])
-def test_excess_by_calls(timed, data_folder, small, name, what):
+def test_excess_by_calls(timed, data_folder, name, what):
     if name == "tiny":  # as tests/test_partial_fit.py has it
         rng = np.random.default_rng(0)
         X, alpha, n_drawn = rng.normal(size=(60, 4)).astype(np.float32), 0.03, 2
@@ -232,7 +232,7 @@ def test_excess_by_calls(timed, data_folder, small, name, what):
 
     best = objective(SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-8), **own).fit(X, y))
     drawn = {} if "all_classes" in parts("solver")[what].flags else {"n_negatives": n_drawn}
-    model, looks = SoftmaxClassifier(solver=what, **own, **drawn), (10, 50, 500) if name == "tiny" else (10, 50)
+    model, looks = SoftmaxClassifier(solver=what, **own, **drawn), (10, 50, 500)
 
     def learn():
         found = {}
