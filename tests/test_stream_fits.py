@@ -185,10 +185,19 @@ def test_a_stream_with_more_rows_than_are_kept_goes_on_by_sums_of_one_pass(model
     stream.partial_fit(X[300:], y[300:], n_kept=350)
     assert stream._state.calls == ()
     assert stream._state.history.n_fit == 300
-    was, now, n = before.squares, stream_fits.gone_on_without(before).squares, len(before.curve)
+    was, now, n = before.squares, stream_fits.gone_on_without(before, None).squares, len(before.curve)
     for name in ("embeddings", "classes", "values", "intercept"):
         np.testing.assert_allclose(getattr(now, name), getattr(was, name) / n, rtol=1e-6)  # rounding of a product
         grown = getattr(stream._state.squares, name)
         assert len(grown) >= len(getattr(was, name))
         assert grown.sum() >= (1 - 1e-4) * getattr(was, name).sum() / n
     assert now.offset == was.offset
+
+
+def test_margins_go_on_beyond_the_rows_kept_as_a_stream_that_was_never_fitted(seed, fits_are_better):
+    X, y = some_data(seed, several=False, n=400)
+    stream = in_calls(MarginClassifier(random_state=0), X, y, 100, 300, n_kept=350)
+    passes = stream.n_iter_
+    stream.partial_fit(X[300:], y[300:], n_kept=350)
+    assert stream._state.history.n_fit == 0
+    assert stream.n_iter_ == passes + 8

@@ -198,7 +198,7 @@ class Planner(ABC):
             if state is None or state.history.n_fit > 0 or self._fits_better(every, call):
                 return replace(self._fitted(every), encoder=encoder, calls=calls)
         if state is not None and state.calls and not calls:
-            state = gone_on_without(state)
+            state = gone_on_without(state, found.planned.plan)
         if call.open_passes:
             begun = state is not None and state.history.n_fit > 0
             passes = self.passes_of_call(found.planned.plan, after_fit=begun)
