@@ -1,14 +1,17 @@
 """Training on by `partial_fit` against training on all rows at once: test log-loss, and its share of the seconds.
 
 A stream from nothing: all rows once, in 1 to 1,000 calls of `partial_fit`, unit rows in a drawn order, log-losses of
-up to 4,000 test rows. `SoftmaxClassifier` has nothing set. scikit-learn's and river's models (stream_peers.py) have the
-best of a grid, by the test rows' loss after one call. Losses are also taken on the way, at most a hundred times; a
-rise is the largest between two of them. `fit` of all rows at once, with nothing set and by the linear model that the
-stream trains, is the line to reach. One thread.
+up to 4,000 test rows. `SoftmaxClassifier` has nothing set; "without fits" it has n_kept=0. scikit-learn's and river's
+models (stream_peers.py) have the best of a grid, by the test rows' loss after one call. Losses are also taken on the
+way, at most a hundred times; a rise is the largest between two of them. `fit` of all rows at once, with nothing set
+and by the linear model that a stream without fits trains, is the line to reach. One thread.
 
 Late classes: a tenth of the classes have all their rows in the second half of 20 calls; beside it a stream that has
 all classes from the start. Log-losses of the late classes' test rows, and of the others. Other models by calls have
 their own `fit` beside them.
+
+Excesses: how far above the ridged optimum calls on the same rows end, by solver, with nothing set and 64 drawn classes:
+a tiny problem, and bibtex. A call does not know that its rows are those of the one before.
 
 The first half of the rows lacks a tenth of the classes; the second half brings them, in some passes, beside a fit of
 all rows. `fit` has the solver that is named here and nothing else set. Then days: `fit` on four fifths, and the rest
@@ -24,8 +27,9 @@ import pytest
 from sklearn.base import clone
 from stream_peers import one_vs_rest, river_softmax
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.papers.data import load
+from manyclass.registry import parts
 
 SETS = ("eurlex57k", "omniglot", "bibtex", "delicious")
 PASSES = {"1 pass": 1, "2 passes": 2, "4 passes": 4, "8 passes": 8}
@@ -49,6 +53,7 @@ MAKES = {"SGDClassifier": one_vs_rest, "river": river_softmax}
 TOO_SLOW = {("eurlex57k", "river")}
 FEW = {
     ("eurlex57k", "SoftmaxClassifier"): (1, 10, 100),
+    ("eurlex57k", "without fits"): (1, 10, 100),
     ("eurlex57k", "SGDClassifier"): (1, 10),
     ("delicious", "SGDClassifier"): (1, 10, 100),
 }
@@ -126,9 +131,10 @@ def log_loss(model, data):
     return float(-np.log(p[np.arange(len(p)), data.y_test]).mean())
 
 
-def learnt(model, data, n_calls, looks):
+def learnt(model, data, n_calls, looks, **given):
     """The losses at some of the calls, the last among them, by rows."""
-    given = {"classes": np.arange(data.n_classes)} if isinstance(model, SoftmaxClassifier) else {}
+    if isinstance(model, SoftmaxClassifier):
+        given["classes"] = np.arange(data.n_classes)
     n, losses = len(data.y), []
     ends = [n * (call + 1) // n_calls for call in range(n_calls)]
     for call, (a, b) in enumerate(zip([0, *ends], ends, strict=False), 1):
@@ -145,7 +151,7 @@ def best_of_grid(what, data, small):
     return grid[int(np.argmin(losses))], dict(zip(map(str, grid), losses, strict=True))
 
 
-@pytest.mark.parametrize("what", ["SoftmaxClassifier", "fit of all rows", "the same, linear", *GRIDS])
+@pytest.mark.parametrize("what", ["SoftmaxClassifier", "without fits", "fit of all rows", "the same, linear", *GRIDS])
 def test_a_stream_from_nothing(timed, stream, small, what):
     if what == "river":
         pytest.importorskip("river", reason="the extra 'bench' has it")
@@ -169,7 +175,8 @@ def test_a_stream_from_nothing(timed, stream, small, what):
     looks = 1 if what == "river" else LOOKS if stream.n_classes < 2000 else 10
     # river's model goes row by row, so that the number of calls changes nothing.
     calls = (1,) if what == "river" else FEW.get((stream.name, what), CALLS)
-    run = timed(lambda: {n: learnt(make(), stream, n, looks) for n in calls}, clock="processor")
+    given = {"n_kept": 0} if what == "without fits" else {}
+    run = timed(lambda: {n: learnt(make(), stream, n, looks, **given) for n in calls}, clock="processor")
     row = {f"in_{n}": f"{losses[-1][1]:.3f}" for n, losses in run.items()}
     if what != "river":
         by_call = {n: np.array([loss for _, loss in losses]) for n, losses in run.items()}
@@ -203,6 +210,41 @@ def test_a_tenth_of_the_classes_comes_late(timed, data_folder, name, late):
     of_late = np.isin(data.y_test[tests], y[is_late])
     for what, some in (("late", tests[of_late][:N_TEST]), ("others", tests[~of_late][:N_TEST])):
         timed.tell(**{f"log_loss_of_{what}": model.evaluate(data.X_test[some], data.y_test[some])["log_loss"]})
+
+
+UNBIASED = [name for name, facts in parts("solver").items() if not facts.biased]
+
+
+@pytest.mark.parametrize("what", UNBIASED)
+@pytest.mark.parametrize("name", ["tiny", "bibtex"])
+def test_excess_by_calls(timed, data_folder, name, what):
+    if name == "tiny":  # as tests/test_partial_fit.py has it
+        rng = np.random.default_rng(0)
+        X, alpha, n_drawn = rng.normal(size=(60, 4)).astype(np.float32), 0.03, 2
+        y = np.concatenate([np.arange(9), rng.integers(9, size=51)])
+    else:
+        data = load(name, scale="l2", max_rows=None, n_jobs=2)
+        X, y, alpha, n_drawn = data.X_train, data.y_train, 1e-3, 64
+    own = {"alpha": alpha, "model": "linear", "random_state": 0}
+
+    def objective(model):
+        return model.evaluate(X, y)["log_loss"] + alpha / 2 * float(np.sum(model.coef_.astype(float) ** 2))
+
+    best = objective(SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-8), **own).fit(X, y))
+    drawn = {} if "all_classes" in parts("solver")[what].flags else {"n_negatives": n_drawn}
+    model, looks = SoftmaxClassifier(solver=what, **own, **drawn), (10, 50, 500)
+
+    def learn():
+        found = {}
+        for call in range(1, looks[-1] + 1):
+            model.partial_fit(X, y, n_kept=0)
+            if call in looks:
+                found[f"in_{call}"] = f"{objective(model) - best:.4f}"
+        return found
+
+    found = timed(learn, clock="processor")
+    timed.tell(optimum=best)
+    timed.row("excesses", data=name, solver=what, **found)
 
 
 OTHER_MODELS = {

@@ -255,6 +255,11 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         cell="{nats} ({accuracy}, {hit_at_10})",
     ),
     "step": partial(crossed, "step", down="selection", across="data", cell="{us} ({us_min})"),
+    "excesses": partial(
+        listed,
+        "excesses",
+        {"data": "{data}", "solver": "{solver}"} | {f"{n} calls": f"{{in_{n}}}" for n in (10, 50, 500)},
+    ),
     "streams": partial(
         listed,
         "streams",

@@ -14,6 +14,7 @@ KEYS = {
     "cost_pairs": ("n_classes",),
     "cost_long": ("what",),
     "cost_tags": ("what",),
+    "excesses": ("data", "solver"),
     "index": ("data", "asked"),
     "index_curves": ("data", "index", "asked"),
     "index_rivals": ("data", "index", "asked"),

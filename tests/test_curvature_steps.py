@@ -136,7 +136,7 @@ def test_repeated_calls_with_nothing_set_end_at_the_ridged_optimum():
     for solver, drawn, nats in (("implicit", "auto", 0.002), ("implicit", 5, 0.01), ("bregman", 5, 0.01)):
         model = SoftmaxClassifier(solver=solver, n_negatives=drawn, alpha=alpha, random_state=0)
         for _ in range(50):
-            model.partial_fit(X, y)
+            model.partial_fit(X, y, n_kept=0)
         # .0004, .0064 and .003; a u that goes to what 5 of 50 classes say for ever leaves .087.
         assert objective(model) - best < nats, (solver, drawn)
 
@@ -161,7 +161,7 @@ def test_repeated_calls_with_nothing_set_end_at_the_optimum_of_bibtex(name):
 
     model = SoftmaxClassifier(solver=name, alpha=alpha, random_state=0)
     for _ in range(100):
-        model.partial_fit(X, y)
+        model.partial_fit(X, y, n_kept=0)
     assert objective(model) - best["dual"] < 0.01 + best["gap"]  # .0016 to .0043
 
 
@@ -180,10 +180,10 @@ def planted(n_classes, n_features, n_rows, seed, *, sparse=False):
 
 
 def learnt(model, X, y, X_test, y_test, n_calls, classes):
-    """Test log-losses after each of some calls."""
+    """Test log-losses after each of some calls, whose rows are not kept for fits to them."""
     losses = []
     for rows in np.array_split(np.arange(len(y)), n_calls):
-        model.partial_fit(X[rows], y[rows], classes=classes)
+        model.partial_fit(X[rows], y[rows], classes=classes, n_kept=0)
         losses.append(model.evaluate(X_test, y_test)["log_loss"])
     return np.array(losses)
 
@@ -261,7 +261,7 @@ def late_and_known(X, y, X_test, y_test, late, n_calls, **parameters):
     for name, order in orders.items():
         model = SoftmaxClassifier(random_state=0, **parameters)
         for rows in np.array_split(order, n_calls):
-            model.partial_fit(X[rows], y[rows], classes=np.unique(y) if name == "known" else None)
+            model.partial_fit(X[rows], y[rows], classes=np.unique(y) if name == "known" else None, n_kept=0)
         p = np.log(model.predict_proba(X_test)[np.arange(len(y_test)), np.searchsorted(model.classes_, y_test)])
         found[name] = -p[of_late].mean(), -p.mean()
     return found["late"], found["known"]
@@ -365,7 +365,7 @@ def test_streams_of_margins_fall_to_what_fit_finds(storage, seed):
     X, y, X_test, y_test = planted(30, 100 if sparse else 10, 30_000, seed, sparse=sparse)
     model, errors = MarginClassifier(random_state=0), []
     for rows in np.array_split(np.arange(len(y)), 30):
-        model.partial_fit(X[rows], y[rows], classes=np.arange(30))
+        model.partial_fit(X[rows], y[rows], classes=np.arange(30), n_kept=0)
         errors.append(model.evaluate(X_test, y_test)["error"])
     fitted = MarginClassifier(random_state=0).fit(X, y).evaluate(X_test, y_test)["error"]
     assert errors[-1] < fitted + 0.06  # .01 of dense rows, .045 of sparse ones
@@ -417,7 +417,7 @@ def test_one_call_and_many_end_where_ten_calls_do(ordered, seed):
         model = SoftmaxClassifier(random_state=0)
         for part in np.array_split(train, n_calls):
             part = part[np.argsort(y[part])] if ordered else part
-            model.partial_fit(X[part], y[part], classes=np.unique(y))
+            model.partial_fit(X[part], y[part], classes=np.unique(y), n_kept=0)
         found[n_calls] = model
     losses = {n_calls: model.evaluate(X[test], y[test])["log_loss"] for n_calls, model in found.items()}
     assert abs(losses[1] - losses[10]) < 0.05
@@ -446,7 +446,7 @@ def test_weights_stay_where_new_rows_agree(seed):
     X, y, _, _ = planted(20, 10, 4000, seed)
     model = SoftmaxClassifier(solver="implicit", random_state=0)
     for rows in np.array_split(np.arange(4000), 4):
-        model.partial_fit(X[rows], y[rows], classes=np.arange(20))
+        model.partial_fit(X[rows], y[rows], classes=np.arange(20), n_kept=0)
     assert model.resolved_params_["learning_rate"] == 15.0  # 30 / (|x|^2 + 1)
 
 

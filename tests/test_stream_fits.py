@@ -1,19 +1,37 @@
-"""Streams of weights on pairs, which are fitted anew to all of their rows as these become more."""
+"""Streams that are fitted anew to all of their rows as these become more."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
-from manyclass import SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass.classifiers import stream_fits
+from manyclass.classifiers.base import Planner
+
+
+@pytest.fixture(autouse=True)
+def few_rows_are_enough(monkeypatch):
+    monkeypatch.setattr(stream_fits, "FEWEST_TO_FIT", 300)
+
+
+@pytest.fixture
+def fits_are_better(monkeypatch):
+    monkeypatch.setattr(Planner, "_fits_better", lambda *_: True)
+
+
+def in_calls(model, X, y, *ends, **given):
+    """Train on the rows up to each end in turn, all classes being named."""
+    for first, last in zip((0, *ends), ends, strict=False):
+        model.partial_fit(X[first:last], y[first:last], classes=range(K), **given)
+    return model
 
 
 @pytest.mark.parametrize("model", ["hybrid", "sparse"])
 @pytest.mark.parametrize("several", [False, True])
-def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several, seed, monkeypatch):
+def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several, seed, fits_are_better):
     """To all of them, with the classes and the columns that came late, whatever becomes of the caller's memory."""
-    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 300)
-    monkeypatch.setattr("manyclass.classifiers.base.Planner._fits_better", lambda *_: True)
     X, y = some_data(seed, several=several, n=700)
     early = X[:, :-3]
     own = {"model": model, "random_state": 0}
@@ -27,7 +45,7 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
     fitted = SoftmaxClassifier(**own).fit(early[:300], y[:300], sample_weight=r[:300])
     assert_same(stream, fitted)
     stream.partial_fit(X[300:320], y[300:320], sample_weight=r[300:320], new_features="grow")  # too few for another fit
-    assert stream.n_iter_ == fitted.n_iter_ + 2
+    assert stream.n_iter_ == fitted.n_iter_ + 1
     before = stream.predict(X)
     stream.partial_fit(X[320:], y[320:], sample_weight=r[320:])
     X = sp.csr_array(sp.vstack([sp.hstack([early[:300], sp.csr_array((300, 3), dtype=np.float32)]), X[300:]]))
@@ -36,15 +54,56 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
     assert not np.array_equal(stream.predict(X), before)
 
 
-@pytest.mark.parametrize(
-    "given", [{"n_kept": 0}, {"n_kept": 299}, {"n_passes": 2}, {"half_life": 1e9}, {"learning_rate": 0.5}]
-)
-def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, seed, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 300)
+def test_a_stream_with_nothing_set_ends_within_three_hundredths_of_a_nat_of_fit(seed, monkeypatch):
+    monkeypatch.setattr(stream_fits, "FEWEST_TO_FIT", 1000)
+    X, y, X_test, y_test = planted(10, 40, 2400, seed, sparse=True)
+    losses = []
+    stream, steps = SoftmaxClassifier(random_state=0), SoftmaxClassifier(random_state=0)
+    for part in np.array_split(np.arange(len(y)), 6):
+        stream.partial_fit(X[part], y[part], classes=range(10))
+        steps.partial_fit(X[part], y[part], classes=range(10), n_kept=0)
+        losses.append(stream.evaluate(X_test, y_test)["log_loss"])
+    fitted = SoftmaxClassifier(random_state=0).fit(X, y).evaluate(X_test, y_test)["log_loss"]
+    assert losses[-1] < fitted + 0.03 < steps.evaluate(X_test, y_test)["log_loss"]
+    assert np.diff(losses).max() < 0.02  # as the noise of a small call
+
+
+MODELS = {
+    "nothing set": SoftmaxClassifier(random_state=0),
+    "linear": SoftmaxClassifier(model="linear", random_state=0),
+    "embedding": SoftmaxClassifier(model="embedding", dim=8, random_state=0),
+    "margins": MarginClassifier(random_state=0),
+}
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_so_are_streams_by_other_models(name, dense, seed, fits_are_better):
     X, y = some_data(seed, several=False, n=400)
-    model = SoftmaxClassifier(model="hybrid", random_state=0)
-    for rows in np.split(np.arange(400), 4):
-        model.partial_fit(X[rows], y[rows], classes=range(K), **given)
+    X = X.toarray() if dense else X
+    stream, fitted = (clone_of(name) for _ in range(2))
+    in_calls(stream, X, y, 100, 200, 400)
+    assert_same(stream, fitted.fit(X, y))
+    assert str(stream.resolved_params_) == str(fitted.resolved_params_)
+
+
+def clone_of(name):
+    return MODELS[name].__class__(**MODELS[name].get_params())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n_kept": 0},
+        {"n_kept": 299},
+        {"n_passes": 2},
+        {"half_life": 1e9},
+        {"learning_rate": 0.5},
+    ],
+)
+def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, seed):
+    X, y = some_data(seed, several=False, n=400)
+    model = in_calls(SoftmaxClassifier(model="hybrid", random_state=0), X, y, 100, 200, 300, 400, **given)
     assert model._state.calls == ()
     assert model._state.history.n_fit == 0
     with pytest.raises(ValueError, match="n_kept is -1; it must be"):
@@ -53,28 +112,92 @@ def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, 
         model.partial_fit(X, y, n_kept="all")
 
 
-def test_a_first_fit_of_a_stream_must_have_predicted_a_call_better(seed, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 300)
-    monkeypatch.setattr("manyclass.classifiers.base.GROWTH", 1.15)
+@pytest.mark.parametrize(
+    "model",
+    [SoftmaxClassifier(learning_rate=1.0, random_state=0), AugmentReduceClassifier(random_state=0)],
+)
+def test_nor_are_rows_of_models_with_a_step_size_or_of_augment_and_reduce(model, seed):
     X, y = some_data(seed, several=False, n=400)
-    losses = iter([1.0, 2.0, 2.0, 1.0])  # of the stream and of a fit, twice
-    monkeypatch.setattr("manyclass.classifiers.base.mean_log_loss", lambda *_: next(losses))
+    model = in_calls(type(model)(**model.get_params()), X, y, 200, 400)
+    assert model._state.calls == ()
+    assert model._state.history.n_fit == 0
+
+
+def test_rows_are_kept_up_to_a_number_of_bytes(seed, monkeypatch):
+    X, y = some_data(seed, several=False, n=200)
+    for beside, n_calls in ((0, 1), (-1, 0)):
+        model = SoftmaxClassifier(model="hybrid", random_state=0)
+        n_bytes = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+        monkeypatch.setattr(stream_fits, "MOST_KEPT_BYTES", n_bytes + beside)
+        assert len(model.partial_fit(X, y)._state.calls) == n_calls
+
+
+def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(seed, monkeypatch):
+    X, y = some_data(seed, several=False, n=200)
+    for cells, n_calls in ((X.shape[0] * X.shape[1] * K, 1), (X.shape[0] * X.shape[1] * K - 1, 0)):
+        monkeypatch.setattr(stream_fits, "MOST_DENSE", cells)
+        assert len(SoftmaxClassifier(random_state=0).partial_fit(X.toarray(), y)._state.calls) == n_calls
+        assert len(SoftmaxClassifier(random_state=0).partial_fit(X, y)._state.calls) == 1
+
+
+def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed, monkeypatch):
+    X, y = some_data(seed, several=False, n=400)
+    losses, told = iter([2.0, 1.0, 1.0, 2.0]), []  # of a fit and of the stream, twice
+
+    def loss(_, state, points):
+        told.append((state.history.n_fit > 0, state.history.n_points, len(points.labels)))
+        return next(losses)
+
+    monkeypatch.setattr(Planner, "loss", loss)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
-    for first, last, n_fit in ((0, 200, 0), (200, 310, 0), (310, 320, 0), (320, 400, 400)):
+    for first, last, n_fit in ((0, 200, 0), (200, 320, 0), (320, 330, 0), (330, 400, 400)):
         model.partial_fit(X[first:last], y[first:last], classes=range(K))
         assert model._state.history.n_fit == n_fit
-    assert next(losses, None) is None
+    assert told == [(True, 280, 40), (False, 280, 40), (True, 350, 50), (False, 350, 50)]
 
 
-def test_a_stream_with_more_rows_than_are_kept_goes_on_as_one_without_fits(seed, monkeypatch):
-    monkeypatch.setattr("manyclass.classifiers.base.FEWEST_TO_FIT", 200)
+def test_rows_of_classes_that_come_last_do_not_tell(seed):
+    X, y = some_data(seed, several=False, n=80)
+    y[:70] = np.minimum(y[:70], K - 2)
+    y[70:76] = K - 1
+    model = SoftmaxClassifier(model="hybrid", random_state=0).partial_fit(X, y)
+    learnt, told = stream_fits.split_to_compare(model._state.calls[0])
+    assert len(learnt.labels) == 70
+    np.testing.assert_array_equal(told.labels.ids, y[76:])
+    np.testing.assert_array_equal(told.x.toarray(), X[76:].toarray())
+
+
+def test_a_loss_of_margins_is_their_errors(seed):
+    X, y = some_data(seed, several=True, n=80)
+    model = MarginClassifier(random_state=0).partial_fit(X, y)
+    (points,) = model._state.calls
+    errors = y[np.arange(80), model.predict_top_k(X, 1)[0][:, 0]] == 0
+    assert model._plans().loss(model._state, points) == pytest.approx(errors.mean())
+
+
+@pytest.mark.parametrize("model", ["hybrid", "embedding"])
+def test_a_stream_with_more_rows_than_are_kept_goes_on_by_sums_of_one_pass(model, seed, fits_are_better):
     X, y = some_data(seed, several=False, n=400)
-    monkeypatch.setattr("manyclass.classifiers.base.Planner._fits_better", lambda *_: True)
-    kept, plain = (SoftmaxClassifier(model="hybrid", random_state=0) for _ in range(2))
-    for first, last, n_fit in ((0, 100, 0), (100, 300, 300), (300, 400, 0)):
-        kept.partial_fit(X[first:last], y[first:last], classes=range(K), n_kept=350)
-        assert kept._state.history.n_fit == n_fit
-    assert kept._state.calls == ()
-    for rows in (slice(0, 300), slice(300, 400)):
-        plain.partial_fit(X[rows], y[rows], classes=range(K), n_kept=0)
-    assert_same(kept, plain)
+    stream = SoftmaxClassifier(model=model, dim=8, n_models=1, random_state=0)
+    in_calls(stream, X, y, 100, 300, n_kept=350)
+    before = stream._state
+    assert before.history.n_fit == 300
+    stream.partial_fit(X[300:], y[300:], n_kept=350)
+    assert stream._state.calls == ()
+    assert stream._state.history.n_fit == 300
+    was, now, n = before.squares, stream_fits.gone_on_without(before, None).squares, len(before.curve)
+    for name in ("embeddings", "classes", "values", "intercept"):
+        np.testing.assert_allclose(getattr(now, name), getattr(was, name) / n, rtol=1e-6)  # rounding of a product
+        grown = getattr(stream._state.squares, name)
+        assert len(grown) >= len(getattr(was, name))
+        assert grown.sum() >= (1 - 1e-4) * getattr(was, name).sum() / n
+    assert now.offset == was.offset
+
+
+def test_margins_go_on_beyond_the_rows_kept_as_a_stream_that_was_never_fitted(seed, fits_are_better):
+    X, y = some_data(seed, several=False, n=400)
+    stream = in_calls(MarginClassifier(random_state=0), X, y, 100, 300, n_kept=350)
+    passes = stream.n_iter_
+    stream.partial_fit(X[300:], y[300:], n_kept=350)
+    assert stream._state.history.n_fit == 0
+    assert stream.n_iter_ == passes + 8

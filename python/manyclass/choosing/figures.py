@@ -28,6 +28,9 @@ POWER_SAMPLED = 1.0
 # bears 6, which on eurlex57k and yso-en learns in 12 passes what 2 does not in 20. Explicit steps on the double sum
 # carry the weight K/m of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
 RELATIVE_RATES = {"implicit": 6.0, "umax": 0.1, "sgd": 0.01, "softplus": 0.1}
+# In a stream u begins at its exact value or at what the visit's own draw makes of it, so that the probabilities of a
+# step sum to at most 1: these bear the step size of exact ones there.
+AS_EXACT_IN_STREAMS = ("umax", "sgd")
 # The first step of a stream, times the median of |x|^2 with the intercept's 1: the prior variance of a score, before
 # rows that have its features tell of it. Of 10, 30 and 100 the middle is the best, or within .08 nats of it, on six
 # sets of eight in one pass of 30 calls; delicious wants 3 and 20news 300, by .15 and .06 nats (bench/decisions.md).

@@ -43,6 +43,7 @@ from manyclass.classifiers.partial_fit import (
     known_classes,
 )
 from manyclass.classifiers.several_labels import LEAST_ROWS, LabelAnswers, best_threshold
+from manyclass.classifiers.stream_fits import gone_on_without, is_time_to_fit, kept, split_to_compare
 from manyclass.classifiers.streams import (
     FOR_ARRAYS,
     FOR_STREAMS,
@@ -78,14 +79,6 @@ from manyclass.weights.tensor_file import PathLike
 # After a fit of seven tenths of the rows, the others in 1, 10 and 60 calls, 2 end below 1 on three sets of four, and
 # .01 above it on bibtex (bench/figures/streams.md).
 PASSES_OF_PAIRS = 2
-# A stream of weights on pairs that began without `fit` is fitted anew to all of its rows, up to MOST_KEPT, whenever
-# there are GROWTH times as many as before, and at least FEWEST_TO_FIT. All fits together take as long as three of the
-# last one; by 1.15, eight of them, losses are within .016 nats on three sets (bench/figures/streams.md). A fit ends
-# with small steps: where more rows come than are kept, the stream is made of those kept without it, and goes on. A fit
-# to fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9 is
-# best, and the loss .24 nats higher. A first fit takes the place of the stream only where it has predicted the rows of
-# a call better.
-MOST_KEPT, FEWEST_TO_FIT, GROWTH = 20_000, 2000, 1.5
 
 
 @dataclass(frozen=True)
@@ -129,6 +122,8 @@ class Planner(ABC):
     parameters : Parameters
     caller : Caller
         For checks of data.
+    tries : Asked
+        What fits of a stream are given: how trials fit again.
     several : bool
         Whether rows may have several labels.
     trains_log_odds : bool
@@ -137,6 +132,7 @@ class Planner(ABC):
 
     parameters: Parameters
     caller: Caller
+    tries: Asked = Asked()
 
     several: ClassVar[bool] = False
     trains_log_odds: ClassVar[bool] = True
@@ -229,65 +225,49 @@ class Planner(ABC):
             self.caller, X, y, sample_weight, own["class_weight"], several=self.several, known=known, encoder=encoder
         )
         check_columns(points, classes)
-        if state is not None and state.calls and state.history.n_fit > 0 and not self._kept(state, points, call):
-            state = widened(self._streamed(state, call), X, "grow", self.caller.name)
         found = self.plan_call(state, points, call)
-        calls = self._kept(state, points, call) if self.keeps_rows(found.planned.plan) else ()
-        if _is_time_to_fit(calls):
-            every = (Points.joined(calls),)
-            if state is None or state.history.n_fit > 0 or self._fits_better(state, calls):
-                return replace(self._fitted(every[0]), encoder=encoder, calls=every)
-            calls = every
+        calls = kept(state, points, found.planned.plan, call) if self.keeps_rows(call) else ()
+        if is_time_to_fit(calls):
+            every = Points.joined(calls)
+            calls = (every,)
+            if state is None or state.history.n_fit > 0 or self._fits_better(every, call):
+                return replace(self._fitted(every), encoder=encoder, calls=calls)
+        if state is not None and state.calls and not calls:
+            state = gone_on_without(state, found.planned.plan)
         if call.open_passes:
             begun = state is not None and state.history.n_fit > 0
-            call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=begun))
+            passes = self.passes_of_call(found.planned.plan, after_fit=begun)
+            call = replace(call, n_passes=1 if calls and begun else passes)  # of rows that will be fitted to soon
         after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
             after = after.told_by(found.planned.told)
         return replace(self.labelled(after, points, state), encoder=encoder, calls=calls)
 
-    def keeps_rows(self, plan: AnyPlan) -> bool:
-        """Return whether the rows of a stream that began without `fit` are kept, for fits to them."""
-        return isinstance(plan, PairsPlan | HybridPlan)
+    def keeps_rows(self, call: Call) -> bool:
+        """Return whether the rows of a stream that began without `fit` may be kept, for fits to them."""
+        return call.may_fall(self.parameters)
 
-    def _kept(self, state: State | None, points: Points, call: Call) -> tuple[Points, ...]:
-        """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
-        before = () if state is None else state.calls
-        unknown = state is not None and state.history.n_points > 0 and not before
-        most = MOST_KEPT if call.n_kept is None else call.n_kept
-        if unknown or not call.is_open or sum(len(one.labels) for one in (*before, points)) > most:
-            return ()
-        return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
-
-    def _streamed(self, state: State, call: Call) -> State:
-        """Return the stream without fits of the rows kept, whose steps leave room for more than can be kept."""
-        points = Points.joined(state.calls)
-        found = self.plan_call(None, points, call)
-        call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
-        after = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
-        return replace(self.labelled(after.told_by(found.planned.told), points), encoder=state.encoder)
-
-    def _fits_better(self, state: State, calls: tuple[Points, ...]) -> bool:
-        """Whether a fit to all calls but the last predicts that one better than a stream that never was fitted."""
-        last = calls[-1]
-        ids = find_positions(last.classes, state.classes, "y")[last.labels.ids]  # -1: a class that is new
-        rows = np.flatnonzero(np.minimum.reduceat(ids, last.labels.indptr[:-1]) >= 0)
-        if not len(rows):
+    def _fits_better(self, points: Points, call: Call) -> bool:
+        """Whether a fit to rows of a stream predicts later ones better than the stream does."""
+        learnt, told = split_to_compare(points)
+        if not len(told.labels):
             return False
-        x, labels, r = last.x[rows], Labels(last.labels.indptr, ids).of(rows), taken(last.weights, rows)
-        n_threads = n_threads_from(self.parameters["n_jobs"])
-        before, fitted = (
-            mean_log_loss(weights, x[:, : weights.n_features], labels, n_threads, r)
-            for weights in (state.weights, self._fitted(Points.joined(calls[:-1])).weights)
-        )
-        return fitted < before
+        found = self.plan_call(None, learnt, call)
+        call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
+        stream = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        return self.loss(self._fitted(learnt), told) < self.loss(stream, told)
+
+    def loss(self, state: State, points: Points) -> float:
+        """Return the mean loss of points by which states are compared: the log-loss, in nats."""
+        r = taken(points.weights, np.arange(len(points.labels)))
+        return mean_log_loss(state.weights, points.x, points.labels, n_threads_from(self.parameters["n_jobs"]), r)
 
     def _fitted(self, points: Points) -> State:
         """Return a fit to points."""
         own = self.parameters.changed(verbose=0)
 
         def run(parameters: Parameters, some: Points, watch: Watch) -> State:
-            return replace(self, parameters=parameters).run(some, watch, Asked(), None)
+            return replace(self, parameters=parameters).run(some, watch, self.tries, None)
 
         return self.labelled(*fit_runs(own, points.as_of_fit, Watch(may_retry=True), run))
 
@@ -328,12 +308,6 @@ class Planner(ABC):
             return state
         n_threads = n_threads_from(self.parameters["n_jobs"])
         return replace(state, threshold=best_threshold(state, points, n_threads, log_odds=self.trains_log_odds))
-
-
-def _is_time_to_fit(calls: tuple[Points, ...]) -> bool:
-    """Whether the rows of a stream are many beside those of the last fit, or of the last time that one was tried."""
-    n_rows = sum(len(one.labels) for one in calls)
-    return len(calls) > 0 and n_rows >= FEWEST_TO_FIT and (len(calls) == 1 or n_rows >= GROWTH * len(calls[0].labels))
 
 
 def _check_loop_numbers(parameters: Parameters) -> None:
@@ -531,10 +505,11 @@ class LinearClassifier(Answers):
         n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's. "auto" is
             one pass; two of weights on pairs, and in a stream that began without `fit` eight of MarginClassifier
         half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
-        n_kept : int, rows of a stream that may be kept, so that weights on pairs are fitted to them anew as they become
-            more; 0: none, "auto": 20,000
+        n_kept : int, rows of a stream that may be kept, so that it is fitted to them anew as they become more; 0: none,
+            "auto": up to 100,000 rows and 64 MB, none with max_memory
         """
-        call = checked_call(n_passes, learning_rate, half_life, new_classes, n_kept)
+        kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
+        call = checked_call(n_passes, learning_rate, half_life, new_classes, kept)
         planner = self._plans()
 
         def step(part: Part, _: Any = None, planner: Planner = planner, hashing: Hashing = None) -> State:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 
+from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
@@ -78,6 +79,12 @@ class MarginPlanner(Planner):
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""
         return 1 if after_fit else PASSES_OF_STREAM
+
+    def loss(self, state: State, points: Points) -> float:
+        """See `Planner`: the share of rows whose first class is none of their labels."""
+        best, _ = state.weights.top_k(points.x, 1, n_threads_from(self.parameters["n_jobs"]))
+        right = _core.label_hits(points.labels.indptr, points.labels.ids, best)[:, 0]
+        return 1 - float(np.average(right, weights=points.weights))
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""

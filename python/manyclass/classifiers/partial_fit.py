@@ -3,14 +3,24 @@
 A call visits its rows once, or n_passes times, by the steps that `fit` would make; where `fit` makes passes over all
 rows ("lbfgs"), it makes those of "implicit". n_passes="auto" is 1, but 2 of weights on pairs, alone or beside
 embeddings, and 8 of a MarginClassifier in a stream that began without `fit`, whose first rows would have too little of
-the passes that `fit` makes (bench/figures/streams.md).
+the passes that `fit` makes; between the fits of a stream it is 1 (bench/figures/streams.md).
 
-Weights on pairs, alone or beside embeddings, are fitted anew in a stream that began without `fit`: the model keeps its
-rows, and whenever there are 2,000, and then 1.5 times as many as at the last fit, the call makes a `fit` of all of
-them. All of these fits take as long as three of the last one. The first one takes the place of the stream if it has
-predicted the rows of the call better. There are none after a call with n_passes, learning_rate or half_life. Beyond
-20,000 rows, or `n_kept`, the model is the stream of those kept without a fit, and goes on without them. The rows are in
-a pickle of the model, but not in a file of `save`, so that a model that is read goes on without them, too.
+In a stream that began without `fit` the model keeps its rows and is fitted to all of them anew as they become more:
+at 2,000 rows, and then whenever they have grown by the share n / 50,000, but by at least .07 and at most .5, n being
+the rows of the last fit. Such a call makes a `fit`, with all that it chooses: of rows that come in one call the model
+is that of `fit`. All of these fits take as long as three to nine of the last one. The first takes the place of the
+stream if the last eighth of the rows is predicted better by a fit to the others than by a stream of them. No rows are
+kept
+
+- of augment-and-reduce, and of linear models where dense rows times features times classes are more than 1e8;
+- beyond 100,000 rows or 64 MB, or `n_kept` rows instead;
+- where `max_memory` is given, the model's learning_rate is set, or a call has n_passes, learning_rate, half_life or
+  new_classes.
+
+A fitted stream whose rows are no longer kept goes on from its last fit, with Adagrad's sums as one pass of that would
+have made them, so that its steps stay long. `n_kept=0` is a stream without fits.
+
+The rows are in a pickle of the model, but not in a file of `save`: a model that is read goes on without them.
 
 A call begins as follows.
 

@@ -426,7 +426,7 @@ class SoftmaxClassifier(LabelClassifier):
             shape = points.n_classes, points.x.shape[1]
             start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             evaluated = self._rows_to_stop_by(points, encoder, eval_set)
-            return Asked(candidates, start, _tried_rates, _loss_of_fit, evaluated)
+            return replace(self._plans().tries, candidates=candidates, start=start, evaluated=evaluated)
 
         return self._fit(
             (X, y, sample_weight),
@@ -438,6 +438,9 @@ class SoftmaxClassifier(LabelClassifier):
             vectorizer=vectorizer,
             class_text=class_text,
         )
+
+    def _plans(self) -> Planner:
+        return replace(super()._plans(), tries=Asked(tried_rates=_tried_rates, loss_of_fit=_loss_of_fit))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -115,6 +115,10 @@ class UtilityPlanner(Planner):
         plan = self.plan(facts_of(points))
         return train(None, points, plan, watch, first=First(start))
 
+    def keeps_rows(self, call: Call) -> bool:
+        """See `Planner`: streams of augment-and-reduce are not fitted anew."""
+        return False
+
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
         if self.check().posterior is not None:

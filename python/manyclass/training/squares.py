@@ -115,6 +115,11 @@ class Squares:
         names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "told", "precisions")
         return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
 
+    def of_one_pass(self, n_passes: int) -> Squares:
+        """Return a copy with Adagrad's sums as each of some passes has added to them."""
+        names = ("embeddings", "classes", "values", "intercept")
+        return replace(self, **{name: getattr(self, name) * np.float32(1 / n_passes) for name in names})
+
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""
         found = {f"squares.{one.name}": np.atleast_1d(getattr(self, one.name)) for one in fields(self)}

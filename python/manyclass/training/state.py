@@ -190,6 +190,13 @@ class Points:
         weights = NO_DOUBLES if self.weights is None else self.weights
         return _core.squares_of_features(core_data(self.x), self.x.shape[1], weights)
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the values of x, and of the places of sparse ones."""
+        if isinstance(self.x, np.ndarray):
+            return self.x.nbytes
+        return int(self.x.data.nbytes + self.x.indices.nbytes + self.x.indptr.nbytes)
+
     def some(self, rows: NDArray[np.int64]) -> Points:
         """Return some of the points, with increasing numbers where some are texts of classes."""
         return replace(
