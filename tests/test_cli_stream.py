@@ -118,7 +118,6 @@ def test_hashed_features_are_told(folder, tmp_path, capsys):
     ("options", "told"),
     [
         (("--stream", "--evaluate"), "--evaluate reads all rows at once; leave it out with --stream"),
-        (("--max-memory", "1GiB"), "--max-memory is for --stream"),
         (("--stream", "--labels", "one"), "--labels is one; with --stream choose first or all"),
         (("--stream", "--text"), "day-0.txt: no row has a label"),
         (("--stream", "--cache"), "--cache has no effect with --stream"),

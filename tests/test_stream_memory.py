@@ -274,3 +274,25 @@ def test_a_run_stays_below_its_memory(max_memory, hashes, tmp_path, seed):
     assert found == n_classes
     assert (n_rows is not None) == hashes
     assert added < allowed
+
+
+# Of arrays
+
+
+def test_arrays_get_a_model_that_fits(rows):
+    X, y = rows
+    W = 4 * D * 48  # classes are rounded up to whole cache lines
+    assert SoftmaxClassifier(max_iter=1, random_state=0).fit(X, y, max_memory=2 * W)._weights.kind == "feature_major"
+    smaller = SoftmaxClassifier(n_models=1, random_state=0).fit(X, y, max_memory=4 * D * K - 1)
+    assert smaller._weights.kind == "hybrid"
+    averaged = SoftmaxClassifier(model="linear", max_iter=1, random_state=0).fit(X, y, max_memory=2 * W - 1)
+    assert averaged._weights.kind == "feature_major"
+
+
+@pytest.mark.parametrize("model", [SoftmaxClassifier(model="linear"), MarginClassifier(), AugmentReduceClassifier()])
+def test_a_model_that_does_not_fit_is_refused_before_training(model, rows):
+    X, y = rows
+    with pytest.raises(ValueError, match=r"max_memory is 0.01 MB; 3,000 features and 40 classes take 0.\d+ MB"):
+        model.fit(X.toarray(), y, max_memory="10kB")
+    assert not hasattr(model, "classes_")
+    model.set_params(max_iter=1).fit(X.toarray(), y, max_memory="1GiB")

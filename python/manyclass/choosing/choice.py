@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -112,6 +113,8 @@ class Question:
         Values of open parameters that are known without the table.
     timed, candidates, started : bool
         Whether the fit has a limit of seconds, candidates for heads, and first weights.
+    most_bytes : float
+        What a model and its training may take.
     by_steps : bool
         Whether the training is one of `partial_fit` or of a worker, whose model is not chosen and whose solver steps.
     goes_on : bool
@@ -144,12 +147,13 @@ class Question:
         timed: bool = False,
         candidates: bool = False,
         started: bool = False,
+        most_bytes: float = math.inf,
         by_steps: bool = False,
         goes_on: bool = False,
         beside_pairs: bool = False,
     ) -> None:
         self.parameters, self.chosen, self.facts = parameters, chosen, facts
-        self.timed, self.candidates, self.started = timed, candidates, started
+        self.timed, self.candidates, self.started, self.most_bytes = timed, candidates, started, most_bytes
         self.by_steps, self.goes_on, self.beside_pairs = by_steps, goes_on, beside_pairs
         self.first_run = (0.0, 0)
         self.used: dict[str, Rule] = {}
@@ -165,6 +169,7 @@ class Question:
             timed=self.timed,
             candidates=self.candidates,
             started=self.started,
+            most_bytes=self.most_bytes,
             by_steps=self.by_steps,
             goes_on=self.goes_on,
         )

@@ -105,12 +105,28 @@ def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     if isinstance(plan, HybridPlan):
         return model_bytes(facts, plan.pairs) + model_bytes(facts, plan.embeddings)
     if isinstance(plan, PairsPlan):
-        pairs = facts.n_samples * facts.row * facts.n_labels / plan.min_count
-        return PAIR_BYTES * min(pairs, facts.n_features * facts.n_classes)
+        return pairs_bytes(facts, plan.min_count)
     if isinstance(plan, BatchesPlan):
         n_rows = facts.n_classes + (facts.n_features if plan.dim else 0)
         return 4.0 * n_rows * padded((plan.dim or facts.n_features) + plan.fit_intercept)
     return facts.bytes
+
+
+def pairs_bytes(facts: Facts, min_count: int) -> float:
+    """Predict the most bytes that weights on pairs of at least `min_count` rows can take in their training."""
+    pairs = facts.n_samples * facts.row * facts.n_labels / min_count
+    return PAIR_BYTES * min(pairs, facts.n_features * facts.n_classes)
+
+
+def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float) -> None:
+    """Raise ValueError if a plan takes more than `max_memory`, as predicted."""
+    wanted = model_bytes(facts, plan)
+    if wanted > most_bytes:
+        raise ValueError(
+            f"max_memory is {most_bytes / 1e6:.3g} MB; {facts.n_features:,} features and {facts.n_classes:,} classes "
+            f"take {wanted / 1e6:.3g} MB by this model, as predicted. Leave model and solver 'auto', set a smaller dim "
+            "or a larger min_count, or fit a manyclass.datasets.Stream, whose features max_memory hashes"
+        )
 
 
 def in_words(facts: Facts, plan: AnyPlan) -> str:
@@ -150,9 +166,10 @@ def is_small(facts: Facts) -> bool:
     return visit_cost(facts, None) <= figures.MOST_EXACT or full_cost(facts) <= figures.MOST_FULL
 
 
-def n_runs(seconds: float, embeddings: int) -> int:
+def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf) -> int:
     """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings."""
-    in_time, in_memory = 1 + figures.SECONDS_OF_RUNS // seconds, figures.BYTES_OF_RUNS // max(1, embeddings)
+    in_time = 1 + figures.SECONDS_OF_RUNS // seconds
+    in_memory = min(figures.BYTES_OF_RUNS, most_bytes / 2) // max(1, embeddings)
     return int(max(1, min(figures.MOST_RUNS, in_time, in_memory)))
 
 

@@ -105,13 +105,19 @@ SEVERAL_OPEN = Case(
     "of several labels a row where alpha, learning_rate, n_negatives and all parts are open",
     lambda q: q.facts.several and _all_open(q, "alpha", "learning_rate", "n_negatives"),
 )
-HYBRID_FITS = Case("where a row meets few enough weights on pairs", lambda q: q.facts.least_count is not None)
+HYBRID_FITS = Case(
+    "where a row meets few enough weights on pairs, which max_memory has room for",
+    lambda q: q.facts.least_count is not None and costs.pairs_bytes(q.facts, q.facts.least_count) <= q.most_bytes,
+)
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
 FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
-TOO_LARGE = Case("where W would take more than 2 GB", lambda q: q.facts.bytes > figures.LARGEST_TRIED)
+TOO_LARGE = Case(
+    "where W would take more than 2 GB or max_memory",
+    lambda q: q.facts.bytes > min(figures.LARGEST_TRIED, q.most_bytes),
+)
 TRIED = Case(
-    "of 1,000 rows and more where W takes at most 2 GB",
-    lambda q: q.facts.bytes <= figures.LARGEST_TRIED and q.facts.n_samples >= figures.FEWEST_TO_TRY,
+    "of 1,000 rows and more where W takes at most 2 GB and max_memory",
+    lambda q: not TOO_LARGE.holds(q) and q.facts.n_samples >= figures.FEWEST_TO_TRY,
 )
 FULL_PASSES = Case("in full passes", _solver("lbfgs"))
 AUTO_SOLVER = Case("with solver='auto'", lambda q: q.is_open("solver"))
@@ -122,7 +128,10 @@ ADAPTIVE = Case("with schedule='adaptive'", lambda q: q.asked("schedule") == "ad
 UNNORMALIZED = Case(
     "of the solver 'negative_sampling', whose scores are none of the softmax", _solver("negative_sampling")
 )
-FITS_TWICE = Case("where W takes at most 2 GB", lambda q: q.facts.bytes <= figures.MOST_FOR_AVERAGE)
+FITS_TWICE = Case(
+    "where W takes at most 2 GB and half of max_memory",
+    lambda q: q.facts.bytes <= min(figures.MOST_FOR_AVERAGE, q.most_bytes / 2),
+)
 OPEN_RATE = Case("where learning_rate is open", lambda q: q.is_open("learning_rate"))
 NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked("learning_rate"), str))
 BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
@@ -171,19 +180,19 @@ DISCRIMINANT = begins_at_discriminant
 @Case.of
 def hybrid_serves(q: Question) -> bool:
     """where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a
-    row, 10,000 of more rows"""
+    row, 10,000 of more rows; and max_memory has room for them"""
     # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
     many = not q.facts.sparse or q.facts.n_labels > figures.MANY_LABELS
     least = q.facts.least_count
-    return least is not None and (many or least <= figures.FEW_ROWS_OF_A_PAIR)
+    return HYBRID_FITS.holds(q) and least is not None and (many or least <= figures.FEW_ROWS_OF_A_PAIR)
 
 
 @Case.of
 def embeds(q: Question) -> bool:
-    """where alpha and all parts are open and W would take more than 256 MB and have more than 30 numbers for each one
-    stored in X"""
+    """where alpha and all parts are open and W would take more than max_memory, or more than 256 MB and have more than
+    30 numbers for each one stored in X"""
     left_open = not q.by_steps and _all_open(q, "alpha") and q.asked("learning_rate") != "grid"
-    return left_open and costs.embeds(q.facts)
+    return left_open and (costs.embeds(q.facts) or (q.facts.sparse and q.facts.bytes > q.most_bytes))
 
 
 @Case.of
@@ -459,7 +468,7 @@ RULES = (
     Rule(
         "n_models",
         runs,
-        lambda q: costs.n_runs(*q.first_run),
+        lambda q: costs.n_runs(q.first_run[0], q.first_run[1], q.most_bytes),
         "decisions: three runs of a hybrid are averaged",
         "3, or as many as are predicted to take 20 seconds more and 256 MB of embeddings; 1 with dim or max_seconds, "
         "in a fit that begins warm, and after a callback or Ctrl-C that ended the first one",

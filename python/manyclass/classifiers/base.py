@@ -33,6 +33,7 @@ from manyclass.classifiers.data import (
 from manyclass.classifiers.ensemble import FRACTION, check_composed, fit_runs, parameters_of_fit
 from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.fit_stream import fit_stream
+from manyclass.classifiers.memory import bytes_from
 from manyclass.classifiers.partial_fit import (
     check_can_go_on,
     check_columns,
@@ -445,7 +446,8 @@ class LinearClassifier(Answers):
                 seconds = Watch.of(None, max_seconds).max_seconds
                 state = fit_stream(planner.parameters, go_on, X, classes, max_memory, seconds)
                 return self._taken(state if encoder is None else replace(state, encoder=encoder))
-        refuse(FOR_STREAMS, classes=classes, max_memory=max_memory)
+        refuse(FOR_STREAMS, classes=classes)
+        most = np.inf if max_memory is None else bytes_from(max_memory)
         n_texts = 0
         if class_text is not None:
             if before is not None or checkpoint is not None:
@@ -454,7 +456,7 @@ class LinearClassifier(Answers):
             (X, y, sample_weight), encoder, n_texts = encoded_with_classes(data, vectorizer, class_text)
         else:
             (X, y, sample_weight), encoder = encoded(data, vectorizer, None if before is None else before.encoder)
-        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume))
+        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume), most)
         points = points_of(
             planner.caller, X, y, sample_weight, self.class_weight, several=planner.several, encoder=encoder
         )

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing import costs
 from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import batches_plan, planned, take_early_stopping, told_batches
@@ -72,7 +73,9 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         if state is not None:
             return self.go_on_warm(state, points, watch)
-        planned = self.plan(facts_of(points))
+        facts = facts_of(points)
+        planned = self.plan(facts)
+        costs.check_memory(facts, planned.plan, watch.max_bytes)
         first = first_of(self.parameters, points, given)
         return train(None, points, planned.plan, watch, first=first).told_by(planned.told)
 
@@ -269,7 +272,8 @@ class MarginClassifier(LabelClassifier):
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a tenth of X, default=None
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
+        max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.classifiers.fit_stream)`
 
         Returns
         -------

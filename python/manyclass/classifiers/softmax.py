@@ -60,6 +60,7 @@ def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: W
         timed=bool(np.isfinite(watch.max_seconds)),
         candidates=asked.candidates is not None,
         started=asked.start is not None,
+        most_bytes=watch.max_bytes,
     )
     tries = choice.tries("model")
     if tries or training(choice) == "points":
@@ -174,6 +175,7 @@ def _trained(
     scaling: FeatureScaling | None = None,
 ) -> State:
     """Train as was planned, and tell how that came to be."""
+    costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
     if choice.parameters["verbose"] > 0 and costs.fit_cost(choice.facts, planned.plan) >= figures.TOLD_BEFORE:
         print(costs.in_words(choice.facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
@@ -411,7 +413,8 @@ class SoftmaxClassifier(LabelClassifier):
         coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
+        max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.classifiers.fit_stream)`
 
         Returns
         -------

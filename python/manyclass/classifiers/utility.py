@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing import costs
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import part_of, utility_plan
@@ -112,7 +113,9 @@ class UtilityPlanner(Planner):
     def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
         start = warm_start_of(state, points) if given.start is None and state is not None else given.start
-        plan = self.plan(facts_of(points))
+        facts = facts_of(points)
+        plan = self.plan(facts)
+        costs.check_memory(facts, plan, watch.max_bytes)
         return train(None, points, plan, watch, first=First(start))
 
     def keeps_rows(self, call: Call) -> bool:
@@ -333,7 +336,8 @@ class AugmentReduceClassifier(LinearClassifier):
         callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        classes, max_memory : for X a stream, all labels and a memory limit: `help(manyclass.classifiers.fit_stream)`
+        max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.classifiers.fit_stream)`
 
         Returns
         -------

@@ -76,7 +76,8 @@ class BoundedStreaming(Streaming):
     Attributes
     ----------
     max_memory : SIZE
-        with --stream: the most memory of training, such as 2GiB; where the weights do not fit, features are hashed
+        the most memory of the model and its training, such as 2GiB; with --stream also that of the rows in hand, and
+        where the weights do not fit, features are hashed
     """
 
     max_memory: str | None = None
@@ -170,6 +171,7 @@ def _fit_choices(args: Arguments) -> int:
     check_writable(args.output)
     given = {"--stream": args.streaming.stream, "--plot": args.plot, "--max-seconds": args.max_seconds}
     given |= {"--checkpoint": args.checkpoints.checkpoint, "--n-features": args.n_features}
+    given |= {"--max-memory": args.streaming.max_memory}
     for option, value in given.items():
         if value:
             raise ValueError(f"{option} is not for --estimator choice; leave it out")
@@ -209,8 +211,6 @@ def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence
         raise ValueError("--evaluate reads all rows at once; leave it out with --stream")
     if args.streaming.stream and args.labels == "one":
         raise ValueError("--labels is one; with --stream choose first or all")
-    if args.streaming.max_memory and not args.streaming.stream:
-        raise ValueError("--max-memory is for --stream")
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
     for path in filter(None, (args.output, args.plot)):
@@ -296,7 +296,8 @@ def _which_labels(args: Arguments, data: Records) -> str:
 
 def _fit(args: Arguments, model: Classifier, rows: Records, beside: dict[str, Any], *, several: bool) -> bool:
     """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
-    how = {"max_seconds": args.max_seconds, **beside, **args.checkpoints.checked()}
+    limits = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
+    how = {**limits, **beside, **args.checkpoints.checked()}
     labels = rows.labels
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))

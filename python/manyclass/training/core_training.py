@@ -118,14 +118,16 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
 
 @dataclass(frozen=True)
 class Watch:
-    """The user's callback, a limit of seconds, points held out: by `label_validation` where training is by labels.
+    """The user's callback, limits of seconds and of a model's bytes, points held out.
 
+    Those of a training by labels are `label_validation`.
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
     """
 
     callback: Callback | None = None
     max_seconds: float = np.inf
+    max_bytes: float = np.inf
     validation: Validation | None = None
     label_validation: LabelValidation | None = None
     heading: str = ""
@@ -133,12 +135,19 @@ class Watch:
     may_retry: bool = False
 
     @classmethod
-    def of(cls, callback: Callback | None, max_seconds: float | None, checkpoints: Checkpoints | None = None) -> Watch:
+    def of(
+        cls,
+        callback: Callback | None,
+        max_seconds: float | None,
+        checkpoints: Checkpoints | None = None,
+        max_bytes: float = np.inf,
+    ) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
+        given = cls(callback, max_bytes=max_bytes, checkpoints=checkpoints)
         if max_seconds is None:
-            return cls(callback, checkpoints=checkpoints, may_retry=callback is None and checkpoints is None)
+            return replace(given, may_retry=callback is None and checkpoints is None)
         check_number("max_seconds", max_seconds, low=0)
-        return cls(callback, float(max_seconds), checkpoints=checkpoints)
+        return replace(given, max_seconds=float(max_seconds))
 
     def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
         """Return the checkpoints of the next training, which is made as the plan says."""
