@@ -140,7 +140,8 @@ class SoftmaxPlanner(Planner):
             own = own.changed(alpha=0.0)
         scales = model.get_params()["scaling"] == "standard"
         points, scaling = scaled_for_call(state, points, scales=scales, centre=bool(asked["fit_intercept"]))
-        falls = call.may_fall(asked)
+        # Between the fits of a stream the schedule of the last one goes on: steps by curvature undo some of it.
+        falls = call.may_fall(asked) and not (state is not None and state.calls and state.history.n_fit > 0)
         choice = Choice(own, chosen, facts_of(points), timed=not begins_fit, by_steps=True, goes_on=falls)
         planned = plan_points(choice, points.labels.ids)
         if open_alpha:
