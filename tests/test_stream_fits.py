@@ -1,5 +1,7 @@
 """Streams that are fitted anew to all of their rows as these become more."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,6 +11,7 @@ from test_partial_fit_batches import K, assert_same, some_data
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.classifiers import stream_fits
 from manyclass.classifiers.base import Planner
+from manyclass.training.incremental import Call
 
 
 @pytest.fixture(autouse=True)
@@ -201,3 +204,13 @@ def test_margins_go_on_beyond_the_rows_kept_as_a_stream_that_was_never_fitted(se
     stream.partial_fit(X[300:], y[300:], n_kept=350)
     assert stream._state.history.n_fit == 0
     assert stream.n_iter_ == passes + 8
+
+
+def test_steps_of_linear_models_between_fits_follow_the_schedule_and_not_curvature(seed, fits_are_better):
+    X, y = some_data(seed, several=False, n=400)
+    model = in_calls(SoftmaxClassifier(model="linear", random_state=0), X, y, 100, 300)
+    state, (points,) = model._state, model._state.calls
+    assert state.history.n_fit == 300
+    for before, falls in ((state, False), (replace(state, calls=()), True)):
+        plan = model._plans().plan_call(before, points, Call(open_passes=True)).planned.plan
+        assert plan.by_curvature == falls

@@ -37,10 +37,10 @@ A call begins as follows.
   + 1) for solver="implicit", augment-and-reduce's included; `SoftmaxClassifier` shrinks it where later rows ask for
   it: see `help(manyclass.training.shrinkage)`. A call of one pass over more rows than came before is trained in
   stretches, which double the rows, so that they do.
-- Where a step size was set, and for other models, the step size follows the schedule of `fit`, which is wound back by
-  the share of new rows: to its beginning where there are as many as the model has seen, and hardly at all for a few.
-  The passes of the call then go through what is left of the schedule; of weights on pairs, and of embeddings beside
-  them, they go through all of it. A stream that began without `fit` keeps the first step size.
+- Where a step size was set, for other models, and between the fits of a stream, the step size follows the schedule of
+  `fit`, which is wound back by the share of new rows: to its beginning where there are as many as the model has seen,
+  and hardly at all for a few. The passes of the call then go through what is left of the schedule; of weights on pairs,
+  and of embeddings beside them, they go through all of it. A stream that began without `fit` keeps the first step size.
 - u of the double sum begins at its exact value at a row's first visit, for which all classes are scored, where there
   are at most 256. The gradient then has no bias, so that calls whose steps fall end at the optimum as `fit` does. Where
   there are more classes, and for several labels, u begins at the logarithm of the sum that the visit's own draw

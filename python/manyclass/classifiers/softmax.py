@@ -150,7 +150,8 @@ class SoftmaxPlanner(Planner):
             own = own.changed(alpha=0.0)
         scales = model.get_params()["scaling"] == "standard"
         scaled, scaling = scaled_for_call(state, points, scales=scales, centre=bool(asked["fit_intercept"]))
-        falls = call.may_fall(asked)
+        # Between the fits of a stream the schedule of the last one goes on: steps by curvature undo some of it.
+        falls = call.may_fall(asked) and not (state is not None and state.calls and state.history.n_fit > 0)
         if scaled.x is not points.x:
             facts = Facts.of(scaled.x, scaled.n_classes)
         choice = Choice(own, chosen, facts, timed=not begins_fit, by_steps=True, goes_on=falls)
