@@ -39,7 +39,7 @@ class Labels:
     @classmethod
     def single(cls, labels: Ids) -> Labels:
         """Return labels of which each point has one."""
-        return cls(np.arange(len(labels) + 1, dtype=np.int64), labels)
+        return cls(np.arange(len(labels) + 1, dtype=np.int64), labels.astype(np.int32, copy=False))
 
     def some(self, points: NDArray[np.int64]) -> list[Ids]:
         """Return the lists of some points."""
