@@ -170,8 +170,9 @@ class TestFits:
         assert model.evaluate(out, labels_out)["log_loss"] < 1.0
 
     def test_a_fit_from_it_is_the_same_by_any_number_of_threads(self):
-        x, labels, *_ = clusters(2000, 24, counts=3, spread=0.6)
+        x, labels, *_ = clusters(1000, 24, counts=3, spread=0.6)
         one, two = (SoftmaxClassifier(random_state=0, n_jobs=n).fit(x, labels) for n in (1, 2))
+        assert [line["value"] for line in one.auto_report_ if line["parameter"] == "start"] == ["discriminant"]
         np.testing.assert_array_equal(one.coef_, two.coef_)
 
     def test_few_rows_sparse_rows_and_what_is_set_begin_at_0(self):

@@ -108,8 +108,8 @@ def tune_learning_rate(
 
     def loss(exponent: int) -> float:
         model = clone(estimator).set_params(learning_rate=10.0**exponent / scale, verbose=0)
-        if "early_stopping" in own:
-            model.set_params(early_stopping=False, validation_fraction=0.1, n_iter_no_change=5)
+        off = {"early_stopping": False, "validation_fraction": 0.1, "n_iter_no_change": 5}
+        model.set_params(**{name: value for name, value in off.items() if name in own})
         of_trained, of_judged = ({} if r is None else {"sample_weight": r[some]} for some in (trained, judged))
         # A callback looks on, so that a step size that diverges is not made smaller.
         quietly(lambda: model.fit(x[trained], labels[trained], callback=lambda _: False, **of_trained))
