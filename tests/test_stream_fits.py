@@ -143,6 +143,20 @@ def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(seed, monkey
         assert len(SoftmaxClassifier(random_state=0).partial_fit(X, y)._state.calls) == 1
 
 
+def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed, monkeypatch, fits_are_better):
+    X, y = some_data(seed, several=False, n=400)
+    X = X.toarray()
+    monkeypatch.setattr(stream_fits, "MOST_DENSE", 300 * X.shape[1] * K)
+    kept, plain = (SoftmaxClassifier(model="linear", random_state=0) for _ in range(2))
+    in_calls(kept, X, y, 300)
+    assert kept._state.history.n_fit == 300
+    plain.partial_fit(X[:300], y[:300], classes=range(K), n_kept=0)
+    for model in (kept, plain):
+        model.partial_fit(X[300:], y[300:], classes=range(K), n_kept=0 if model is plain else "auto")
+    assert kept._state.calls == ()
+    assert_same(kept, plain)
+
+
 def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed, monkeypatch):
     X, y = some_data(seed, several=False, n=400)
     losses, told = iter([2.0, 1.0, 1.0, 2.0]), []  # of a fit and of the stream, twice

@@ -64,7 +64,7 @@ from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.incremental import Call
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, PointsPlan
 from manyclass.training.start import Start
 from manyclass.training.state import Points, Starts, State
 from manyclass.training.train import First, train
@@ -234,7 +234,12 @@ class Planner(ABC):
             if state is None or state.history.n_fit > 0 or self._fits_better(every, call):
                 return replace(self._fitted(every), encoder=encoder, calls=calls)
         if state is not None and state.calls and not calls:
-            state = gone_on_without(state, found.planned.plan)
+            if isinstance(found.planned.plan, PointsPlan) and isinstance(points.x, np.ndarray):
+                # Steps by curvature go on from those of all rows, and lead farther there than the schedule of a fit.
+                state = replace(self._stepped(Points.joined(state.calls), call), encoder=encoder)
+                found = self.plan_call(state, points, call)
+            else:
+                state = gone_on_without(state, found.planned.plan)
         if call.open_passes:
             begun = state is not None and state.history.n_fit > 0
             passes = self.passes_of_call(found.planned.plan, after_fit=begun)
@@ -253,10 +258,14 @@ class Planner(ABC):
         learnt, told = split_to_compare(points)
         if not len(told.labels):
             return False
-        found = self.plan_call(None, learnt, call)
+        return self.loss(self._fitted(learnt), told) < self.loss(self._stepped(learnt, call), told)
+
+    def _stepped(self, points: Points, call: Call) -> State:
+        """Return the stream of points, without a fit."""
+        found = self.plan_call(None, points, call)
         call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
-        stream = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
-        return self.loss(self._fitted(learnt), told) < self.loss(stream, told)
+        after = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
+        return self.labelled(after.told_by(found.planned.told), points)
 
     def loss(self, state: State, points: Points) -> float:
         """Return the mean loss of points by which states are compared: the log-loss, in nats."""

@@ -18,7 +18,8 @@ kept
   new_classes.
 
 A fitted stream whose rows are no longer kept goes on from its last fit, with Adagrad's sums as one pass of that would
-have made them, so that its steps stay long. `n_kept=0` is a stream without fits.
+have made them, so that its steps stay long; a linear model of dense rows goes on from a stream of the rows kept, whose
+steps fall by curvature. `n_kept=0` is a stream without fits.
 
 The rows are in a pickle of the model, but not in a file of `save`: a model that is read goes on without them.
 
