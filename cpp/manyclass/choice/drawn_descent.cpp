@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "manyclass/core/simd.hpp"
+#include "manyclass/math/sums.hpp"
 
 namespace manyclass {
 
@@ -14,17 +15,6 @@ namespace {
 
 constexpr double longest = 0.5;  // of a step, in nats: far beyond what noise makes of it
 constexpr double power = -0.7;   // of the number of steps, by which they fall
-
-double product(std::span<const double> a, std::span<const double> b) {
-  constexpr std::size_t lanes = 8;
-  double sums[lanes] = {};
-  std::size_t n = 0;
-  for (; n + lanes <= a.size(); n += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) sums[l] += a[n + l] * b[n + l];
-  }
-  for (; n < a.size(); ++n) sums[0] += a[n] * b[n];
-  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-}
 
 std::variant<DrawnSums, DrawnProducts> sums_of(const DrawnDescentStart& start) {
   if (start.noise == "gumbel") return DrawnSums(start.n_rows);
@@ -54,7 +44,7 @@ std::vector<double> DrawnDescent::direction(std::span<const double> slope) const
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < n; ++j) middle[j] += T[i * n + j] * slope[i];
     }
-    for (std::size_t i = 0; i < n; ++i) found[i] = product(std::span(T).subspan(i * n, n), middle);
+    for (std::size_t i = 0; i < n; ++i) found[i] = sum_of_products(std::span(T).subspan(i * n, n), middle);
   });
   return found;
 }
@@ -72,7 +62,7 @@ void DrawnDescent::step(std::span<const Index> rows, const ChoiceProblem& proble
   for (std::size_t j = 0; j < gradient.size(); ++j) gradient[j] = gradient[j] * share + start_.ridge[j] * at[j];
   const std::vector<double> slope = start_.free.reduced(gradient), way = direction(slope);
   const double rate = std::pow(++start_.n_steps, power);
-  const double length = rate * std::sqrt(std::max(product(way, slope), 0.0));
+  const double length = rate * std::sqrt(std::max(sum_of_products(way, slope), 0.0));
   const double shorter = rate * std::min(1.0, longest / std::max(length, 1e-300));
   for (std::size_t j = 0; j < way.size(); ++j) {
     start_.own[j] = std::clamp(start_.own[j] - shorter * way[j], start_.free.low[j], start_.free.high[j]);

@@ -14,7 +14,7 @@
 
 namespace manyclass {
 
-// score(first, scores) writes the scores of as many rows as there is room for, from `first` on.
+// The mean of p (1 - p) of each class over rows. score(first, scores) fills `scores` with those of rows from `first` on.
 inline std::vector<double> mean_curvatures(std::size_t n_rows, std::size_t n_classes,
                                            const std::function<void(std::size_t, std::span<float>)>& score) {
   constexpr std::size_t most = std::size_t{1} << 22;  // scores at once: 16 MB

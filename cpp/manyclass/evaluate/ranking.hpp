@@ -64,9 +64,10 @@ struct RankedValues {
   std::span<const double> weights;
 };
 
-// The value above which as many predictions of all rows stand as these have labels, by their weights; each row's first
-// one counts as predicted, too. None where that has no larger F, 2 |right and predicted| / (|predicted| + |labels|) over
-// all rows together, than the first n of each row; or where not so many predictions are known.
+// The value that lies below the best m predictions of all rows and above the others, m being the number of the rows'
+// labels (weighted, if rows have weights); each row's first one counts as predicted, too. None where fewer predictions
+// are known, or where F = 2 |right and predicted| / (|predicted| + |labels|), over all rows together, is larger with the
+// first n predictions of each row.
 std::optional<double> best_threshold(const RankedValues& question, std::size_t n);
 
 // Sorts the ids of each row; returns the first id that a row has twice, and the row; none: (-1, 0).

@@ -15,20 +15,9 @@
 #include <vector>
 
 #include "manyclass/math/line_search.hpp"
+#include "manyclass/math/sums.hpp"
 
 namespace manyclass {
-
-// The sum of products, in lanes that the compiler keeps in vectors.
-inline double sum_of_products(std::span<const double> a, std::span<const double> b) {
-  constexpr std::size_t lanes = 8;
-  double sums[lanes] = {};
-  std::size_t n = 0;
-  for (; n + lanes <= a.size(); n += lanes) {
-    for (std::size_t l = 0; l < lanes; ++l) sums[l] += a[n + l] * b[n + l];
-  }
-  for (; n < a.size(); ++n) sums[0] += a[n] * b[n];
-  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
-}
 
 // a += factor b
 inline void add_times(std::span<double> a, double factor, std::span<const double> b) {

@@ -64,8 +64,9 @@ inline double sum_of(std::span<const float> values) {
   return total;
 }
 
-// The sum of products of floats, which a double holds as they are, in double precision.
-inline double sum_of_products(std::span<const float> a, std::span<const float> b) {
+// The sum of products in double precision, which holds floats as they are, in lanes that the compiler keeps in vectors.
+template <class Float>
+double sum_in_lanes(std::span<const Float> a, std::span<const Float> b) {
   constexpr std::size_t lanes = 8;
   double sums[lanes] = {};
   std::size_t n = 0;
@@ -75,6 +76,9 @@ inline double sum_of_products(std::span<const float> a, std::span<const float> b
   for (; n < a.size(); ++n) sums[0] += static_cast<double>(a[n]) * static_cast<double>(b[n]);
   return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
+
+inline double sum_of_products(std::span<const float> a, std::span<const float> b) { return sum_in_lanes(a, b); }
+inline double sum_of_products(std::span<const double> a, std::span<const double> b) { return sum_in_lanes(a, b); }
 
 inline void raise(FourFloats& most, const FourFloats& four) { most = four > most ? four : most; }
 

@@ -32,7 +32,7 @@ struct FallingSteps {
   double decay;
 };
 
-// From a first to a last step size in so many passes, a pass having the one of its middle.
+// The steps that fall from a first to a last size within `n_passes`; a pass has the size of its middle.
 FallingSteps steps_between(double first, double last, int n_passes);
 
 // Those that fall as steps by curvature do, alike for all weights of a pass: 1 / (1 + per_sum S), where S grows from the

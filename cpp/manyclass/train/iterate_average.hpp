@@ -17,7 +17,7 @@ namespace manyclass {
 // matter (bench_step.py).
 inline constexpr double seconds_per_visit = 1e-6, seconds_per_moved = 4e-10, seconds_per_summed = 4e-10;
 
-// What a pass over so many stored values is taken to cost, each of which meets so many classes.
+// What a pass over points with `n_stored` values is taken to cost, where each value meets `n_met` classes.
 inline double pass_seconds(std::size_t n_points, std::size_t n_stored, std::size_t n_met) {
   return static_cast<double>(n_points) * seconds_per_visit +
          static_cast<double>(n_stored) * static_cast<double>(n_met) * seconds_per_moved;

@@ -212,7 +212,7 @@ def class_vectors(model: Answers) -> Floats:
 
 
 def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bool) -> float | None:
-    """Return the threshold that gives some rows as many labels as they have; None if `n_labels` each fit better.
+    """Return the threshold by which some rows get their number of labels in all; None if `n_labels` each are better.
 
     With `log_odds` e^z is a probability but for its normaliser.
     """

@@ -22,12 +22,12 @@ FEWEST_TO_FIT = 2000
 # least LEAST_MORE and at most MOST_MORE. Fits of few rows are quick, and more rows tell more there. All fits of a
 # stream take as long as 3 to 9 of the last one.
 ROWS_OF_DOUBLE, LEAST_MORE, MOST_MORE = 50_000, 0.07, 0.5
-# Beyond either the stream goes on without its rows: a fit of so many takes up to a minute.
+# Beyond either number the stream goes on without its rows: a fit to 100,000 rows takes up to a minute.
 MOST_KEPT, MOST_KEPT_BYTES = 100_000, 64 << 20
 # Of linear models of dense rows, which one visit leaves within .02 nats of a fit: rows times features times classes, of
 # which a pass takes a tenth of a second.
 MOST_DENSE = 1e8
-TELLING = 8  # one row of so many tells whether a first fit is better than the stream
+TELLING = 8  # the last eighth of the rows tells whether a first fit is better than the stream
 
 
 def kept(state: State | None, points: Points, plan: AnyPlan, call: Call) -> tuple[Points, ...]:
