@@ -157,6 +157,20 @@ def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed
     assert_same(kept, plain)
 
 
+@pytest.mark.parametrize("given", [{"n_kept": 0}, {"learning_rate": 0.5}])
+@pytest.mark.parametrize("model", ["linear", "hybrid"])
+def test_a_stream_that_was_never_fitted_leaves_its_rows_as_it_is(model, given, seed):
+    X, y = some_data(seed, several=False, n=400)
+    X = X.toarray() if model == "linear" else X
+    kept, plain = (SoftmaxClassifier(model=model, random_state=0) for _ in range(2))
+    in_calls(kept, X, y, 100, 300)
+    in_calls(plain, X, y, 100, 300, n_kept=0)
+    assert kept._state.calls
+    for stream in (kept, plain):
+        stream.partial_fit(X[300:], y[300:], classes=range(K), **given)
+    assert_same(kept, plain)
+
+
 def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed, monkeypatch):
     X, y = some_data(seed, several=False, n=400)
     losses, told = iter([2.0, 1.0, 1.0, 2.0]), []  # of a fit and of the stream, twice

@@ -233,8 +233,9 @@ class Planner(ABC):
             calls = (every,)
             if state is None or state.history.n_fit > 0 or self._fits_better(every, call):
                 return replace(self._fitted(every), encoder=encoder, calls=calls)
-        if state is not None and state.calls and not calls:
-            if isinstance(found.planned.plan, PointsPlan) and isinstance(points.x, np.ndarray):
+        if state is not None and state.calls and not calls and state.history.n_fit > 0:
+            dense = isinstance(found.planned.plan, PointsPlan) and isinstance(points.x, np.ndarray)
+            if dense and call.is_open and self.keeps_rows(call):
                 # Steps by curvature go on from those of all rows, and lead farther there than the schedule of a fit.
                 state = replace(self._stepped(Points.joined(state.calls), call), encoder=encoder)
                 found = self.plan_call(state, points, call)
