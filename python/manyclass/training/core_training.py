@@ -120,7 +120,7 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
 class Watch:
     """The user's callback, limits of seconds and of a model's bytes, points held out.
 
-    Those of a training by labels are `label_validation`.
+    Linear models of one label a row look at held-out points by `validation`, all others by `label_validation`.
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
     """
