@@ -24,8 +24,8 @@ FEWEST_TO_FIT = 2000
 ROWS_OF_DOUBLE, LEAST_MORE, MOST_MORE = 50_000, 0.07, 0.5
 # Beyond either number the stream goes on without its rows: a fit to 100,000 rows takes up to a minute.
 MOST_KEPT, MOST_KEPT_BYTES = 100_000, 64 << 20
-# Of linear models of dense rows: rows times features times classes, of which a pass takes a tenth of a second. One visit
-# leaves them within .02 nats of a fit on mnist and planted rows, but .39 above it on omniglot, of 16 rows a class.
+# Of linear models of dense rows: rows times features times classes, of which a pass takes a tenth of a second. One
+# visit leaves them within .02 nats of a fit on mnist and planted rows, but .39 above on omniglot, of 16 rows a class.
 MOST_DENSE = 1e8
 TELLING = 8  # the last eighth of the rows tells whether a first fit is better than the stream
 
