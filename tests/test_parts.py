@@ -30,6 +30,7 @@ OTHERS = {
     "budget": 3,
     "decay": 0.5,
     "decay_every": 7,
+    "few_classes": 6,
     "floor": 0.5,
     "delta": 9.0,
     "max_norm": 1e-3,

@@ -56,15 +56,17 @@ def dense_of(model):
 # The support
 
 
+@pytest.mark.parametrize("few_classes", [0, 4, K])
 @pytest.mark.parametrize("min_count", [1, 2, 5])
-def test_the_support_has_the_pairs_that_so_many_rows_have(min_count, seed):
+def test_the_support_has_the_pairs_of_enough_rows_and_all_of_features_with_few_classes(min_count, few_classes, seed):
     X, P = some_rows(seed)
     Y = sp.csr_array(indicator(P))
-    indptr, classes = _core.support(
-        csr_parts(sp.csr_array(X)), D, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), K, min_count
-    )
+    given = (csr_parts(sp.csr_array(X)), D, Y.indptr.astype(np.int64), Y.indices.astype(np.int32), K)
+    indptr, classes = _core.support(*given, min_count, few_classes)
     found = sp.csr_array((np.ones(len(classes)), classes, indptr), shape=(D, K)).toarray()
-    np.testing.assert_array_equal(found.astype(bool), support(X, P, K, min_count))
+    np.testing.assert_array_equal(found.astype(bool), support(X, P, K, min_count, few_classes))
+    met = _core.weights_met(*given, np.ones(D, np.int64), [min_count], few_classes)
+    assert met == [len(classes)]  # each feature once
     assert all(np.all(np.diff(classes[a:b]) > 0) for a, b in itertools.pairwise(indptr))
 
 

@@ -9,7 +9,7 @@ from test_postings import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
 from manyclass.choosing import figures
-from manyclass.choosing.facts import least_count, weights_met
+from manyclass.choosing.facts import Facts, least_count, weights_met
 from manyclass.choosing.plans import hybrid_plan
 from manyclass.classifiers.base import facts_of
 from manyclass.classifiers.data import points_of
@@ -68,6 +68,28 @@ def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed, monkeypat
     model = SoftmaxClassifier(random_state=seed).fit(sp.csr_array(X), indicator(P, 60))
     assert names(model)["model"] == "embedding"
     assert model.resolved_params_["solver"].reduction == "margin"
+
+
+def test_rare_features_keep_all_their_pairs_where_frequent_ones_meet_too_many(monkeypatch):
+    # A feature of all rows, and one of each class: the first meets all classes, the others one.
+    n_classes = 60
+    y = np.arange(3 * n_classes) % n_classes
+    X = sp.csr_array(np.hstack((np.ones((len(y), 1)), np.eye(n_classes)[y])).astype(np.float32))
+    labels = lists_of(y[:, np.newaxis])
+    assert weights_met(X, labels, n_classes, (5,), 10) == pytest.approx({5: 1}, rel=0.2)  # draws of features
+    monkeypatch.setattr(figures, "FEW_CLASSES_OF_A_FEATURE", 10)
+    monkeypatch.setattr(figures, "MOST_MET", 30)
+    found = Facts.of(X, n_classes, labels, several=True)
+    assert (found.least_count, found.few_classes) == (5, 10)
+    monkeypatch.setattr(figures, "MOST_MET", 100)
+    assert Facts.of(X, n_classes, labels, several=True).few_classes == 0  # all pairs are affordable
+    monkeypatch.setattr(figures, "MOST_MET", 0)
+    monkeypatch.setattr(figures, "MOST_MET_OF_MANY", 0)
+    assert Facts.of(X, n_classes, labels, several=True).few_classes == 0  # nor are those of rare features
+    monkeypatch.setattr(figures, "MOST_MET", 30)
+    model = SoftmaxClassifier(random_state=0).fit(X, np.eye(n_classes, dtype=int)[y])
+    assert model.resolved_params_["model"].few_classes == 10
+    assert len(model._weights.classes) == n_classes
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,18 @@ namespace manyclass {
 namespace {
 
 py::tuple support(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
-                  std::span<const Index> labels, Index n_classes, Index min_count) {
+                  std::span<const Index> labels, Index n_classes, Index min_count, Index few_classes) {
   const CsrView csr = csr_of(x, n_features);
-  const OwnedSupport found = released([&] { return support_of(csr, {labels_indptr, labels}, n_classes, min_count); });
+  const OwnedSupport found =
+      released([&] { return support_of(csr, {labels_indptr, labels}, n_classes, min_count, few_classes); });
   return py::make_tuple(array_of(found.indptr), array_of(found.classes));
 }
 
 std::vector<std::int64_t> met(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
                               std::span<const Index> labels, Index n_classes, std::span<const std::int64_t> times,
-                              const std::vector<Index>& least) {
+                              const std::vector<Index>& least, Index few_classes) {
   const CsrView csr = csr_of(x, n_features);
-  return released([&] { return weights_met(csr, {labels_indptr, labels}, n_classes, times, least); });
+  return released([&] { return weights_met(csr, {labels_indptr, labels}, n_classes, times, least, few_classes); });
 }
 
 PairUnion pair_union(std::span<const Offset> indptr, std::span<const Index> classes, std::span<const Index> position,
@@ -101,8 +102,9 @@ std::unique_ptr<Trainer> trainer(const PostingsCall& call) {
 
 void bind_postings(py::module_& m) {
   m.def("support", &support, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "min_count"_a,
-        "Pairs of a feature and a label that so many rows have: indptr and classes, by feature.");
-  m.def("weights_met", &met, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "times"_a, "least"_a);
+        "few_classes"_a = 0, "Pairs of a feature and a label that have enough rows: indptr and classes, by feature.");
+  m.def("weights_met", &met, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "times"_a, "least"_a,
+        "few_classes"_a = 0);
   py::class_<PairUnion>(m, "PairUnion")
       .def(py::init(&pair_union), py::kw_only(), "indptr"_a, "classes"_a, "position"_a, "other_indptr"_a,
            "other_classes"_a, "n_classes"_a)

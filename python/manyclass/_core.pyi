@@ -1649,6 +1649,7 @@ def support(
     labels: NDArray[np.int32],
     n_classes: int,
     min_count: int,
+    few_classes: int = ...,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]: ...
 def weights_met(
     x: _Csr,
@@ -1658,6 +1659,7 @@ def weights_met(
     n_classes: int,
     times: NDArray[np.int64],
     least: list[int],
+    few_classes: int = ...,
 ) -> list[int]: ...
 
 class PairUnion:

@@ -54,6 +54,9 @@ class Embedding(Model):
 
 
 _MIN_COUNT = Setting("min_count", 1, "Rows that a pair must have to get a weight.", "integer", low=1)
+_FEW_CLASSES = Setting(
+    "few_classes", 0, "Of a feature with at most this many classes, all pairs get weights.", "integer", low=0
+)
 _PRUNE = Setting("prune", 0.0, "Share of the weights that are dropped after training, the smallest.", low=0, high=1)
 
 
@@ -68,12 +71,15 @@ class Sparse(Model):
     ----------
     min_count : int, default=1
         Rows that a pair must have to get a weight.
+    few_classes : int, default=0
+        Of a feature that occurs with at most this many classes all pairs get weights, whatever `min_count` is: rare
+        features tell most of rare classes, and it is frequent ones that meet many weights.
     prune : float, default=0.0
         Share of the weights that are dropped after training, the smallest, in [0, 1].
     """
 
     name = "sparse"
-    settings = (_MIN_COUNT, _PRUNE)
+    settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE)
 
 
 _REPEATS = Setting(
@@ -113,6 +119,9 @@ class Hybrid(Model):
     ----------
     min_count : int, default=1
         Rows that a pair must have to get a weight.
+    few_classes : int, default=0
+        Of a feature that occurs with at most this many classes all pairs get weights, whatever `min_count` is: rare
+        features tell most of rare classes, and it is frequent ones that meet many weights.
     prune : float, default=0.0
         Share of the weights that are dropped after training, the smallest, in [0, 1].
     activation : {"linear", "relu"}, default="linear"
@@ -124,7 +133,7 @@ class Hybrid(Model):
     """
 
     name = "hybrid"
-    settings = (_MIN_COUNT, _PRUNE, _ACTIVATION, _REPEATS, _COUNTS)
+    settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE, _ACTIVATION, _REPEATS, _COUNTS)
 
 
 MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Sparse, Hybrid)}

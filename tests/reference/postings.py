@@ -23,14 +23,17 @@ LOSSES = {
 }
 
 
-def support(X: Floats, labels: Sequence[Sequence[int]], n_classes: int, min_count: int = 1) -> NDArray[np.bool_]:
-    """Which pairs of a feature and a class so many rows have, (D, K)."""
+def support(
+    X: Floats, labels: Sequence[Sequence[int]], n_classes: int, min_count: int = 1, few_classes: int = 0
+) -> NDArray[np.bool_]:
+    """Which pairs of a feature and a class `min_count` rows have, or any row, of features with few classes, (D, K)."""
     counts = np.zeros((X.shape[1], n_classes), dtype=int)
     for x, P in zip(X, labels, strict=True):
         for j in np.flatnonzero(x):
             for k in P:
                 counts[j, k] += 1
-    return counts >= min_count
+    few = (counts > 0).sum(axis=1, keepdims=True) <= few_classes
+    return counts >= np.where(few, 1, min_count)
 
 
 def rounded(g: Floats, step: float, rng: Rng) -> Floats:

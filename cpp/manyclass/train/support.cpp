@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace manyclass {
 
@@ -48,15 +49,16 @@ void for_each_feature(const CsrView& x, const Excluded& labels, Index n_classes,
 
 }  // namespace
 
-OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count) {
+OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classes, Index min_count, Index few_classes) {
   if (min_count < 1) throw std::invalid_argument("min_count must be at least 1");
   OwnedSupport support;
   support.indptr = {0};
   for_each_feature(
       x, labels, n_classes, [](Index) { return true; },
       [&](Index, const std::vector<Index>& seen, const std::vector<Index>& counts) {
+        const Index least = std::cmp_less_equal(seen.size(), few_classes) ? 1 : min_count;
         for (const Index k : seen) {
-          if (counts[static_cast<std::size_t>(k)] >= min_count) support.classes.push_back(k);
+          if (counts[static_cast<std::size_t>(k)] >= least) support.classes.push_back(k);
         }
         support.indptr.push_back(static_cast<Offset>(support.classes.size()));
       });
@@ -64,15 +66,17 @@ OwnedSupport support_of(const CsrView& x, const Excluded& labels, Index n_classe
 }
 
 std::vector<std::int64_t> weights_met(const CsrView& x, const Excluded& labels, Index n_classes,
-                                      std::span<const std::int64_t> times, std::span<const Index> least) {
+                                      std::span<const std::int64_t> times, std::span<const Index> least,
+                                      Index few_classes) {
   if (times.size() != static_cast<std::size_t>(x.n_cols)) throw std::invalid_argument("times must have all features");
   std::vector<std::int64_t> found(least.size());
   for_each_feature(
       x, labels, n_classes, [&](Index j) { return times[static_cast<std::size_t>(j)] != 0; },
       [&](Index j, const std::vector<Index>& seen, const std::vector<Index>& counts) {
         for (std::size_t l = 0; l < least.size(); ++l) {
+          const Index of_feature = std::cmp_less_equal(seen.size(), few_classes) ? 1 : least[l];
           const auto n =
-              std::ranges::count_if(seen, [&](Index k) { return counts[static_cast<std::size_t>(k)] >= least[l]; });
+              std::ranges::count_if(seen, [&](Index k) { return counts[static_cast<std::size_t>(k)] >= of_feature; });
           found[l] += times[static_cast<std::size_t>(j)] * n;
         }
       });

@@ -105,16 +105,19 @@ def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     if isinstance(plan, HybridPlan):
         return model_bytes(facts, plan.pairs) + model_bytes(facts, plan.embeddings)
     if isinstance(plan, PairsPlan):
-        return pairs_bytes(facts, plan.min_count)
+        return pairs_bytes(facts, plan.min_count, plan.few_classes)
     if isinstance(plan, BatchesPlan):
         n_rows = facts.n_classes + (facts.n_features if plan.dim else 0)
         return 4.0 * n_rows * padded((plan.dim or facts.n_features) + plan.fit_intercept)
     return facts.bytes
 
 
-def pairs_bytes(facts: Facts, min_count: int) -> float:
-    """Predict the most bytes that weights on pairs of at least `min_count` rows can take in their training."""
-    pairs = facts.n_samples * facts.row * facts.n_labels / min_count
+def pairs_bytes(facts: Facts, min_count: int, few_classes: int) -> float:
+    """Predict the most bytes that weights on pairs can take in their training.
+
+    Of features with few classes pairs of one row have weights, too, and all features may be of these.
+    """
+    pairs = facts.n_samples * facts.row * facts.n_labels / (1 if few_classes else min_count)
     return PAIR_BYTES * min(pairs, facts.n_features * facts.n_classes)
 
 

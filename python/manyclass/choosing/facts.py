@@ -74,6 +74,8 @@ class Facts:
     least_count : int or None
         The least number of rows for a pair to get a weight that keeps the weights met affordable; None: none, or dense
         data of one label a row, for which no rule asks.
+    few_classes : int
+        With `least_count`: features that occur with at most this many classes have weights on all their pairs.
     measured : Lengths or None
         None where only costs are asked for.
     """
@@ -87,6 +89,7 @@ class Facts:
     n_labels: float = 1.0
     several: bool = False
     least_count: int | None = None
+    few_classes: int = 0
     measured: Lengths | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -101,10 +104,15 @@ class Facts:
     @classmethod
     def of(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
         """Measure the data."""
-        found, least = cls.sized(x, n_classes, labels, several=several), None
+        found, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
         if labels is not None and (several or found.sparse):
             least = least_count(weights_met(x, labels, n_classes))
-        return replace(found, least_count=least, measured=Lengths.of(x))
+            if least != 1 and n_classes > figures.FEW_CLASSES_OF_A_FEATURE:
+                of_frequent = least_count(
+                    weights_met(x, labels, n_classes, few_classes=figures.FEW_CLASSES_OF_A_FEATURE)
+                )
+                least, few = (least, 0) if of_frequent is None else (of_frequent, figures.FEW_CLASSES_OF_A_FEATURE)
+        return replace(found, least_count=least, few_classes=few, measured=Lengths.of(x))
 
     @property
     def lengths(self) -> Lengths:
@@ -119,9 +127,11 @@ class Facts:
 
 
 def weights_met(
-    x: Matrix, labels: Labels, n_classes: int, counts: tuple[int, ...] = figures.LEAST_COUNTS
+    x: Matrix, labels: Labels, n_classes: int, counts: tuple[int, ...] = figures.LEAST_COUNTS, few_classes: int = 0
 ) -> dict[int, float]:
     """Estimate how many weights a row meets, by the number of rows that a pair must have to get one.
+
+    All pairs of features that occur with at most `few_classes` classes get one.
 
     A row meets the weights of its features, which are as many as the classes that they occur with; these are counted
     for features drawn from the stored values of X. The draws are the same for equal data.
@@ -132,7 +142,7 @@ def weights_met(
     drawn = csr.indices[np.random.default_rng(0).integers(0, csr.nnz, n_drawn)]
     times = np.bincount(drawn, minlength=csr.shape[1])
     given = (csr_parts(csr), csr.shape[1], labels.indptr, labels.ids, n_classes, times)
-    met = _core.weights_met(*given, list(counts))
+    met = _core.weights_met(*given, list(counts), few_classes)
     return {least: n / n_drawn * csr.nnz / len(labels) for least, n in zip(counts, met, strict=True)}
 
 

@@ -345,7 +345,7 @@ def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> 
     assert isinstance(pairs, PairsPlan)
     if choice.timed or not choice.tries("learning_rate"):
         return planned
-    facts = replace(choice.facts, met=_met(points, pairs.min_count))
+    facts = replace(choice.facts, met=_met(points, pairs.min_count, pairs.few_classes))
     if trials is None:
         trials = Trials(costs.budget(costs.fit_cost(facts, whole)), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
@@ -354,9 +354,9 @@ def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> 
     return replace(planned, plan=plan, params=params, trials=trials)
 
 
-def _met(points: Points, min_count: int) -> float:
-    """Return how many weights a row meets where a pair has one if `min_count` rows have it."""
-    return weights_met(points.x, points.labels, points.n_classes, (min_count,))[min_count]
+def _met(points: Points, min_count: int, few_classes: int) -> float:
+    """Return how many weights a row meets where a pair has one by these settings."""
+    return weights_met(points.x, points.labels, points.n_classes, (min_count,), few_classes)[min_count]
 
 
 def plan_with_one_model(choice: Choice, points: Points) -> Planned:
@@ -390,7 +390,7 @@ def plan_of_winner(
     facts = choice.facts
     if model.name == "hybrid":
         planned = plan_pairs(other, points, linear.trials)
-        facts = replace(facts, met=_met(points, model.min_count))
+        facts = replace(facts, met=_met(points, model.min_count, model.few_classes))
     else:
         planned = softmax_batches_plan(other)
     best, candidates = None, {"linear": linear, model.name: planned}

@@ -513,6 +513,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
         offset=OFFSET * choice.facts.lengths.mean_square_of_values,
         rounding=ROUNDING,
         min_count=int(of_model.take("min_count")),
+        few_classes=int(of_model.take("few_classes")),
         prune=float(of_model.take("prune")),
         hogwild=hogwild,
         share_classes=None,

@@ -107,7 +107,10 @@ SEVERAL_OPEN = Case(
 )
 HYBRID_FITS = Case(
     "where a row meets few enough weights on pairs, which max_memory has room for",
-    lambda q: q.facts.least_count is not None and costs.pairs_bytes(q.facts, q.facts.least_count) <= q.most_bytes,
+    lambda q: (
+        q.facts.least_count is not None
+        and costs.pairs_bytes(q.facts, q.facts.least_count, q.facts.few_classes) <= q.most_bytes
+    ),
 )
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
 FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
@@ -245,7 +248,7 @@ def rival(q: Question) -> Part | None:
     were tried, or embeddings where a row would meet too many weights; None where embeddings lose: all is small.
     """
     if q.facts.least_count is not None:
-        return MODELS["hybrid"](min_count=q.facts.least_count)
+        return _hybrid(q)
     return None if costs.is_small(q.facts) else MODELS["embedding"]()
 
 
@@ -287,7 +290,7 @@ def _exact_decay(q: Question) -> float:
 
 
 def _hybrid(q: Question) -> Part:
-    return MODELS["hybrid"](min_count=q.facts.least_count)
+    return MODELS["hybrid"](min_count=q.facts.least_count, few_classes=q.facts.few_classes)
 
 
 def _by_frequency(q: Question) -> Part:

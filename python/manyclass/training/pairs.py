@@ -73,7 +73,8 @@ def start_pairs(
 
 def support_of(plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
     """Return the pairs of a feature and a class that as many of these points have as the plan says."""
-    return _core.support(csr_parts(x), x.shape[1], labels.indptr, labels.ids, n_classes, plan.min_count)
+    of_points = (csr_parts(x), x.shape[1], labels.indptr, labels.ids, n_classes)
+    return _core.support(*of_points, plan.min_count, plan.few_classes)
 
 
 def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:

@@ -318,8 +318,8 @@ class PairsPlan(Plan):
         What is added to Adagrad's sums of squares.
     rounding : float
         Smaller gradients are rounded at random.
-    min_count : int
-        Rows that a pair must have.
+    min_count, few_classes : int
+        Rows that a pair must have, but of a feature that occurs with at most this many classes.
     prune : float
         Share of the weights that are dropped in the end.
     hogwild : bool
@@ -329,6 +329,7 @@ class PairsPlan(Plan):
     offset: float
     rounding: float
     min_count: int
+    few_classes: int
     prune: float
     hogwild: bool = False
 
