@@ -124,10 +124,8 @@ def _refuse_grid(given: Given) -> None:
 def _refuse_alpha(choice: Choice, why: str) -> None:
     if choice.asked("alpha") not in ("auto", 0):
         full = ", or set solver='lbfgs' and model='linear', which have a ridge with several labels, too"
-        raise ValueError(
-            f"alpha is {choice.asked('alpha')!r}, which has no effect {why}; leave it 'auto'"
-            f"{full if choice.facts.several else ''}"
-        )
+        told = f"alpha is {choice.asked('alpha')!r}, which has no effect {why}; leave it 'auto'"
+        raise ValueError(told + full if choice.facts.several else told)
 
 
 def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float) -> Schedule:
@@ -284,8 +282,6 @@ def full_plan(choice: Choice) -> Planned:
     take_early_stopping(given)
     fields = _run_fields(given)
     _refuse_dim(given)
-    if choice.facts.several and own["loss"] != "softmax":
-        raise ValueError(f"loss is {own['loss']!r}; with several labels and solver='lbfgs' it must be 'softmax'")
     plan = FullBatchPlan(
         loss=own["loss"],
         tol=float(own["tol"]),

@@ -222,6 +222,8 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
     x = points.x if scaling is None else scaling.apply(points.x)
     linear = as_linear(choice, None if scaling is None else x)
     if points.several:
+        if (loss := linear["solver"].get_params()["loss"]) != "softmax":
+            raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
         if parameters["early_stopping"]:
             raise ValueError(
                 "early_stopping is True, which solver='lbfgs' has for one label a row alone; with several labels set "
