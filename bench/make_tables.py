@@ -2,7 +2,8 @@
 
 A line of a file there is one measurement, as JSON; `run` names the machine, load and settings in results/runs.jsonl.
 A table stands between `<!-- table NAME -->` and `<!-- end NAME -->`. Figures are printed with the digits recorded: a
-number with a point is text, so that 0.10 is not printed as 0.1. Needs pandas, of the extra `tables`.
+number with a point is text, so that 0.10 is not printed as 0.1. Needs pandas, of the extra `tables`. The rows of the
+papers are written by manyclass.papers.published from what `manyclass experiment NAME --record` has appended.
 Given files that `pytest --benchmark-save` wrote, take their measurements of real data into bench/results first:
 
     python bench/make_tables.py [.benchmarks/*/0001_NAME.json ...]
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from manyclass.papers import published
 
 BENCH = Path(__file__).resolve().parent
 PAGES = (BENCH / "README.md", BENCH.parent / "README.md", *sorted((BENCH / "figures").glob("*.md")))
@@ -213,6 +216,21 @@ def raced(references: tuple[str, ...], columns: Columns) -> list[str]:
                 row["test_s"] = f"{row['cpu_s']:.2f}" if float(f"{row['log_loss']:.6f}") <= targets["test"] else NEVER
             found.append(named | row)
     return in_columns(pd.DataFrame(found, dtype=object), columns)
+
+
+def of_paper(paper: str) -> list[str]:
+    """The tables and figures of a paper, row by row."""
+    lines = (BENCH / "results/papers.jsonl").read_text("utf-8").splitlines()
+    rows = published.row_by_row(paper, map(json.loads, lines))
+    return markdown(pd.DataFrame(rows, columns=published.COLUMNS))
+
+
+def defined_in(paper: str) -> list[str]:
+    """What a paper defines, and how it is called here."""
+    columns = ("where", "what", "call", "test", "differs")
+    rows = [[one[key] for key in columns] for one in published.algorithms(paper)]
+    cells = pd.DataFrame(rows, columns=columns)
+    return markdown(cells.assign(call="`" + cells["call"] + "`", test="`" + cells["test"] + "`"))
 
 
 by_solver = partial(crossed, "zero_line", "race", down="data", across="solver", cell="{nats}")
@@ -473,6 +491,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     ),
     "mutation": partial(tallied, "mutation", ("kind", "part"), "fault", "outcome"),
     "hardening": partial(tallied, "hardening", ("kind", "part"), "fault", "outcome"),
+    **{f"rows_{paper}": partial(of_paper, paper) for paper in published.PAPERS},
+    **{f"algorithms_{paper}": partial(defined_in, paper) for paper in published.PAPERS},
     "predict": partial(crossed, "predict", down="data", across="recall", cell="{times} times ({reached}; {log_z_rms})"),
 }
 

@@ -1,10 +1,16 @@
 """The duality gap: a bound for any W, tight at the optimum, and its parts against N x K arrays."""
 
+import re
+import warnings
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from reference.full_batch import objective, softmax_optimum
 from reference.problems import as_storage, planted
+from scipy.optimize import minimize
 from scipy.special import xlogy
+from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.checks import csr_parts
@@ -171,3 +177,103 @@ def test_a_label_unseen_in_fit_is_refused(seed):
     model = model_at(X, y, 0, 0, "dense")
     with pytest.raises(ValueError, match=r"y has 1 labels unseen in fit, among them .*77"):
         model.certificate(X[:2], [0, 77])
+
+
+# Several labels a row
+
+
+def labelled(seed, n=60, k=7, d=5):
+    """Rows of one to three labels, some of them without a label, and weights of rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)).astype(np.float32)
+    Y = np.zeros((n, k), dtype=np.int64)
+    for i, n_labels in enumerate(rng.integers(0, 4, n)):
+        Y[i, rng.permutation(k)[:n_labels]] = 1
+    Y[:k] = np.eye(k, dtype=np.int64)
+    return X, Y, rng.uniform(0.5, 2, n)
+
+
+def pick_all(X, Y, r, alpha):
+    """The function of (W, b) whose minimum is asked for, and its gradient: Yen et al. 2018, eq. 2, and a ridge."""
+    there = Y.sum(axis=1) > 0
+    X, Y, r = X[there].astype(np.float64), Y[there], r[there] / r[there].mean()
+    k, d = Y.shape[1], X.shape[1]
+
+    def objective(flat):
+        W, b = flat[: k * d].reshape(k, d), flat[k * d :]
+        z = X @ W.T + b
+        log_z = np.logaddexp.reduce(z, axis=1)
+        value = np.mean(r * (Y.sum(axis=1) * log_z - (Y * z).sum(axis=1))) + alpha / 2 * np.sum(W**2)
+        g = (r / len(r))[:, np.newaxis] * (Y.sum(axis=1)[:, np.newaxis] * np.exp(z - log_z[:, np.newaxis]) - Y)
+        return value, np.concatenate([(g.T @ X + alpha * W).ravel(), g.sum(axis=0)])
+
+    return objective
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_lbfgs_of_several_labels_ends_at_the_optimum_with_a_ridge_and_proves_it(form, weighted, seed):
+    X, Y, r = labelled(seed)
+    r, alpha = (r if weighted else np.ones(len(r))), 0.05
+    objective = pick_all(X, Y, r, alpha)
+    best = minimize(objective, np.zeros(Y.shape[1] * 6), jac=True, method="BFGS", options={"gtol": 1e-9}).fun
+    model = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-9), alpha=alpha, max_iter=2000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # 1e-9 is where double precision ends
+        model.fit(form(X), form(Y), sample_weight=r if weighted else None)
+    reached = objective(np.concatenate([model.coef_.ravel(), model.intercept_]).astype(np.float64))[0]
+    # Weights are rounded to single precision, 6e-8 of values below 10, at a point where slopes are 0.
+    assert reached == pytest.approx(best, abs=1e-10)
+    assert model.loss_curve_[-1] == pytest.approx(best, abs=1e-10)
+    found = model.certificate(form(X), form(Y), sample_weight=r if weighted else None)
+    assert found["primal"] == pytest.approx(reached, rel=1e-6)  # scores are sums of single precision
+    assert found["dual"] <= best + 1e-6 * best
+    assert -1e-12 < found["gap"] < 1e-5  # of an optimum that is reached it is a rounding
+
+
+def test_a_certificate_of_several_labels_brackets_the_optimum_away_from_it(seed):
+    X, Y, _ = labelled(seed)
+    best = SoftmaxClassifier(solver="lbfgs", alpha=0.05, max_iter=2000).fit(X, Y).loss_curve_[-1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        early = SoftmaxClassifier(solver="lbfgs", alpha=0.05, max_iter=3).fit(X, Y)
+    found = early.certificate(X, Y)
+    assert found["dual"] < best < found["primal"]
+    assert found["primal"] == pytest.approx(early.loss_curve_[-1], rel=1e-6)
+
+
+def test_several_labels_of_which_each_row_has_one_make_the_model_of_one_label():
+    X, Y, _ = labelled(0)
+    y = np.arange(len(X)) % Y.shape[1]
+    several = SoftmaxClassifier(solver="lbfgs", alpha=0.1).fit(X, np.eye(Y.shape[1], dtype=int)[y])
+    one = SoftmaxClassifier(solver="lbfgs", alpha=0.1).fit(X, y)
+    np.testing.assert_array_equal(several.coef_, one.coef_)
+    assert several.predict(X).shape == Y.shape
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ({"early_stopping": True}, "early_stopping is True, which solver='lbfgs' has for one label a row alone"),
+        ({"solver": solvers.LBFGS(loss="ove")}, "loss is 'ove'; with several labels and solver='lbfgs' it must be"),
+        ({"sampler": "uniform"}, "sampler is 'uniform', which has no effect with solver='lbfgs'"),
+        ({"model": "embedding"}, "solver is 'lbfgs'; with several labels"),
+    ],
+)
+def test_what_full_passes_of_several_labels_do_not_have_is_refused(parameters, told):
+    X, Y, _ = labelled(0)
+    with pytest.raises(ValueError, match=re.escape(told)):
+        SoftmaxClassifier(**{"solver": "lbfgs"} | parameters).fit(X, Y)
+
+
+def test_a_ridge_that_has_no_effect_names_the_solver_that_has_one():
+    X, Y, _ = labelled(0)
+    with pytest.raises(ValueError, match=r"alpha is 0.1, which has no effect .* set solver='lbfgs' and model='linear'"):
+        SoftmaxClassifier(alpha=0.1).fit(X, Y)
+
+
+def test_full_passes_of_several_labels_do_not_go_on():
+    X, Y, _ = labelled(0)
+    model = SoftmaxClassifier(solver="lbfgs", alpha=0.1).fit(X, Y)
+    with pytest.raises(ValueError, match="full passes"):
+        model.partial_fit(X, Y)

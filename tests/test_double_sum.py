@@ -242,3 +242,51 @@ def test_steps_equal_their_twins_on_every_instruction_set(solver, raman, isa, se
         assert label == pytest.approx(expected[1], abs=FLOAT * size)
         assert carried == pytest.approx(expected[2], abs=FLOAT * size)
         assert loss == pytest.approx(expected[3], abs=FLOAT)
+
+
+# Stochastic composition (Fagan & Iyengar 2018, appendix B)
+
+
+def composition(x, y, n_classes, eta, n_passes, seed, *, extrapolated):
+    """W by the updates of appendix B, and the share of steps whose scores the extrapolation changes.
+
+    v_i follows (K - 1) e^{x.(z_k - z_y)} with the gain t^(-2/3) at visit t, and z = W + (1/g - 1)(W - W of the step
+    before) is the extrapolated iterate (Wang, Liu & Fang 2016), g being the gain; without it z = W.
+    """
+    rng = np.random.default_rng(seed)
+    W = np.zeros((n_classes, x.shape[1]))
+    before, moved, changed, visits = W.copy(), set(), 0, np.zeros(len(x))
+    v = np.full(len(x), n_classes - 1.0)
+    for epoch in range(n_passes):
+        for i in rng.permutation(len(x)):
+            k = rng.integers(n_classes - 1)
+            rows = [k + (k >= y[i]), y[i]]
+            visits[i] += 1
+            gain = visits[i] ** (-2 / 3)
+            z = W[rows] + (1 / gain - 1) * (W[rows] - before[rows]) if extrapolated else W[rows]
+            changed += bool(moved & set(rows)) and gain < 1
+            e = (n_classes - 1) * np.exp(x[i] @ (z[0] - z[1]))
+            v[i] += gain * (e - v[i])
+            step = eta * 0.9**epoch * e / (1 + v[i])
+            before[list(moved)] = W[list(moved)]
+            before[rows] = W[rows]
+            W[rows] += np.outer([-step, step], x[i])
+            moved = set(rows)
+    return W, changed / (n_passes * len(x))
+
+
+def test_the_extrapolated_iterate_of_stochastic_composition_is_the_iterate_but_for_few_rows(seed):
+    """So that the plain method, solver "scgd", ends where the accelerated one does."""
+    rng = np.random.default_rng(seed)
+    n_classes, x = 20, rng.normal(size=(300, 6))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    y = (3 * x @ rng.normal(size=(6, n_classes)) + rng.gumbel(size=(300, n_classes))).argmax(axis=1)
+    ends = []
+    for extrapolated in (False, True):
+        W, changed = composition(x, y, n_classes, 0.3, 15, seed, extrapolated=extrapolated)
+        scores = x @ W.T
+        ends.append(np.mean(np.logaddexp.reduce(scores, axis=1) - scores[np.arange(300), y]))
+    # Two rows of 20 were moved before: if all classes were as frequent, 1 - (18/20)(17/19) = .19 of the steps meet one.
+    assert 0.1 < changed < 0.4
+    assert ends[1] == pytest.approx(ends[0], abs=0.01)  # of a loss that falls by more than 1 from log 20
+    assert max(ends) < np.log(n_classes) - 0.5

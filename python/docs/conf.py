@@ -60,6 +60,7 @@ html_sidebars = {
     "command_line": [],
     "method": [],
     "experiments": [],
+    "papers": [],
     "add_a_part": [],
     "pictures": [],
 }

@@ -35,7 +35,7 @@ from manyclass.papers import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench/results"
-PAGES = (ROOT / "README.md", ROOT / "bench/README.md")
+PAGES = (ROOT / "README.md", ROOT / "bench/README.md", ROOT / "bench/figures/papers_row_by_row.md")
 PICTURES = "_pictures"
 # Modules whose `__all__` is what users call, in the order of the reference.
 MODULES = (
@@ -159,7 +159,7 @@ def table(header: list[str], rows: list[list[str]], widths: str = "auto") -> str
 
 
 class FromFrontPage(SphinxDirective):
-    """``.. measured:: NAME`` is the table NAME of README.md or bench/README.md."""
+    """``.. measured:: NAME`` is the table NAME of README.md, bench/README.md or the page of the papers' rows."""
 
     required_arguments = 1
 
@@ -168,7 +168,8 @@ class FromFrontPage(SphinxDirective):
         found = [t for t in map(self.lines, PAGES) if t]
         if not found:
             raise self.error(f"no front page has a table {self.arguments[0]!r}")
-        header, _, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in found[0])
+        lines = (re.sub("`([^`]+)`", r"``\1``", line) for line in found[0])
+        header, _, *rows = ([cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines)
         return self.parse_text_to_nodes(
             table([cell or "\\" for cell in header], [[c or "\\" for c in r] for r in rows])
         )

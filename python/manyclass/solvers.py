@@ -8,7 +8,9 @@ classes, so that a few sampled classes give an unbiased gradient (Fagan & Iyenga
 
 Several labels and embeddings are trained by minibatches. "adagrad" and "css" then train the logarithm of a sampled sum,
 which is biased. "umax", "sgd", "scent", "ema", "augment_reduce" and "scgd" train the double sum there too, by Adagrad's
-steps and with one number for each row; "implicit" makes the proximal step of several labels of a linear model.
+steps and with one number for each row; "implicit" makes the proximal step of several labels of a linear model. "lbfgs"
+minimises the cross-entropy of several labels of a linear model with a ridge, each row standing once for each of its
+labels, and `SoftmaxClassifier.certificate` proves how near it is.
 
 The classes are made from the registry of the core, where each solver says its own parameters with defaults and ranges;
 `help(manyclass.solvers.UMax)` tells what it is and where it comes from. A string stands for an object with its

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.special import wrightomega
 
 from reference.rng import VISIT_ORDER, Rng, class_order, shuffled
 
@@ -194,3 +195,57 @@ def train(
             assert batch.distance_bound(new, old) < 1e-5
             u[points], W[classes], b[classes] = batch.split(new)
     return W[position], b[position]
+
+
+class Products:
+    """Products of matrices that count their multiplications: "features" are those with a length of D."""
+
+    def __init__(self) -> None:
+        self.counts = {"features": 0, "span": 0}
+        self.gradients = 0
+
+    def __call__(self, a: Floats, b: Floats, of: str) -> Floats:
+        """Return a @ b."""
+        self.counts[of] += a.shape[0] * a.shape[1] * b.shape[1]
+        return np.asarray(a @ b)
+
+
+def step_in_span(batch: Batch, old: Floats, errors: list[float], answer: Floats) -> tuple[Products, list[int]]:
+    """The step by a first-order method in the span of the points, as the proof of Proposition 3 has it.
+
+    W moves by c'X alone, so that the objective is one of u and c (T x n), u being Lambert's function of the sum d_i
+    (F.3.2). Returns what was counted and after how many gradients c was within each of `errors` of `answer`, in the
+    norm of the scores that it moves, relative to the answer's own.
+    """
+    product, (u, W, b) = Products(), batch.split(old)
+    gram = product(batch.x, batch.x.T, "features")
+    shrinks = 1 / (1 + batch.eta * batch.ridge)
+    scores = shrinks[:, np.newaxis] * product(W, batch.x.T, "features") + b[:, np.newaxis]
+    rows, a = np.arange(len(u)), batch.eta_u * batch.share
+
+    def gradient(c: Floats) -> Floats:
+        """The gradient in c of the rest, and of the squares, in the inner product that `gram` makes."""
+        product.gradients += 1
+        z = scores + product(c, gram, "span")
+        e = batch.weights[:, np.newaxis] * np.exp(z - z[batch.y, rows])
+        e[batch.y, rows] = 0
+        d = 1 + e.sum(axis=0)
+        slope = wrightomega(np.log(a * d) + a - u).real / batch.eta_u / d
+        g = slope * e
+        g[batch.y, rows] = -g.sum(axis=0)
+        return np.asarray(g + c / (batch.eta * shrinks[:, np.newaxis]))
+
+    def away(c: Floats) -> float:
+        return float(np.sqrt(np.sum((c - answer) @ gram * (c - answer)) / np.sum(answer @ gram * answer)))
+
+    c, reached = np.zeros_like(scores), []
+    # 1 / (strength + most curvature): the slope falls on the way, and the softmax bends by at most 1 / 2.
+    first = gradient(c) * batch.eta
+    length = 1 / (1 / (batch.eta * shrinks.min()) + np.abs(first).max() / batch.eta * np.linalg.norm(gram, 2))
+    while len(reached) < len(errors):
+        if away(c) <= errors[len(reached)]:
+            reached.append(product.gradients)
+        else:
+            c = c - length * gradient(c)
+    product(c, batch.x, "features")
+    return product, reached

@@ -123,7 +123,9 @@ def _refuse_grid(given: Given) -> None:
 
 def _refuse_alpha(choice: Choice, why: str) -> None:
     if choice.asked("alpha") not in ("auto", 0):
-        raise ValueError(f"alpha is {choice.asked('alpha')!r}, which has no effect {why}; leave it 'auto'")
+        full = ", or set solver='lbfgs' and model='linear', which have a ridge with several labels, too"
+        told = f"alpha is {choice.asked('alpha')!r}, which has no effect {why}; leave it 'auto'"
+        raise ValueError(told + full if choice.facts.several else told)
 
 
 def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float) -> Schedule:

@@ -64,7 +64,9 @@ def training(q: Question) -> str:
     if model in ("sparse", "hybrid"):
         return "pairs"
     named = [q.asked(name).name for name in ("solver", "sampler") if not q.is_open(name)]
-    return "minibatches" if q.beside_pairs or steps_by_batches([*named, model], q.facts.several) else "points"
+    # Full passes take several labels, too, but not in a call that goes on.
+    several = q.facts.several and (q.by_steps or "lbfgs" not in named)
+    return "minibatches" if q.beside_pairs or steps_by_batches([*named, model], several) else "points"
 
 
 def steps_by_batches(named: Collection[str], several: bool) -> bool:

@@ -112,7 +112,7 @@ class LabelAnswers(Answers):
         if not state.several:
             return self._accuracy(state, x, y, sample_weight, unseen)
         check_choice("unseen", unseen, ("drop", "error"))
-        wrong = abs(sp.csr_array(self._indicator(state, x)) - _lists_of(state, y, x.shape[0])).sum(axis=1)
+        wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
         return float(np.average(wrong == 0, weights=checked_weights(sample_weight, x.shape[0])))
 
     def evaluate(
@@ -128,7 +128,7 @@ class LabelAnswers(Answers):
             found = self._evaluated(state, x, y, sample_weight, unseen)
             return found if log_odds else {name: value for name, value in found.items() if name != "log_loss"}
         weights = checked_weights(sample_weight, x.shape[0])
-        lists = _lists_of(state, y, x.shape[0])
+        lists = lists_of(state, y, x.shape[0])
         ks = [k for k in (1, 3, 5) if k <= len(state.classes)]
         best, _ = self._top_k(state, x, ks[-1])
         labelled = np.diff(lists.indptr) > 0
@@ -164,7 +164,7 @@ def _log_limit(state: State, threshold: float) -> float:
     return float(np.log(threshold)) if threshold > 0 else -np.inf
 
 
-def _lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
+def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
     """The labels of points, an indicator matrix of as many columns as there are classes."""
     check_targets(y)
     if hasattr(y, "columns"):

@@ -15,7 +15,7 @@ from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.planning import as_linear, plan_full_passes, plan_of_winner, plan_points, plan_with_one_model
-from manyclass.choosing.plans import BATCH_SOLVERS, linear_model, part_of
+from manyclass.choosing.plans import BATCH_SOLVERS, full_plan, linear_model, part_of
 from manyclass.choosing.rules import Choice, training
 from manyclass.choosing.trials import LearningRates, Planned, Report, Sample, quietly
 from manyclass.classifiers.base import (
@@ -30,6 +30,7 @@ from manyclass.classifiers.base import (
 )
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.data import ClassText, Encoder, scaled_for_call
+from manyclass.classifiers.several_labels import lists_of
 from manyclass.classifiers.streams import Parts
 from manyclass.classifiers.tuning import tune_learning_rate
 from manyclass.help_lines import hinting
@@ -42,10 +43,19 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import refuse_starts
 from manyclass.training.incremental import Call
+from manyclass.training.plan import Labels
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.weighting import ClassWeight, counting, normalized, raw_weights, taken, times_class_weight
+from manyclass.training.weighting import (
+    ClassWeight,
+    counting,
+    normalized,
+    one_a_label,
+    raw_weights,
+    taken,
+    times_class_weight,
+)
 from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.tensor_file import PathLike
@@ -106,6 +116,11 @@ class SoftmaxPlanner(Planner):
         own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
         chosen, facts = own.check(), facts_of(points)
         kind = self._kind(Choice(self.parameters, self.check(), facts, by_steps=True), state)
+        if kind == "points" and points.several:
+            raise ValueError(
+                "y has several labels a row, and the model is of full passes (solver='lbfgs'), which do not go on: fit "
+                "all rows anew, or fit with solver='adagrad' and go on from that"
+            )
         if kind == "points":
             return own._plan_linear(self.parameters, state, points, call, facts)
         if kind in ("sparse", "hybrid"):
@@ -206,7 +221,16 @@ def _fit_linear(choice: Choice, points: Points, watch: Watch, asked: Asked, *, r
         scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=r)
     x = points.x if scaling is None else scaling.apply(points.x)
     linear = as_linear(choice, None if scaling is None else x)
-    if linear["solver"].name == "lbfgs":
+    if points.several:
+        if (loss := linear["solver"].get_params()["loss"]) != "softmax":
+            raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
+        if parameters["early_stopping"]:
+            raise ValueError(
+                "early_stopping is True, which solver='lbfgs' has for one label a row alone; with several labels set "
+                "it to False"
+            )
+        planned = full_plan(linear)
+    elif linear["solver"].name == "lbfgs":
         planned = plan_full_passes(linear, x, labels, r)
     else:
         planned = plan_points(linear, x, labels, r, asked.tried_rates, ridge=not rival)
@@ -267,6 +291,7 @@ class SoftmaxClassifier(LabelClassifier):
         Length of the embeddings; "auto" is 64 to 384, of each run.
     alpha : float or "auto", default="auto"
         L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows, with solver="auto"
+        and one label a row. Of several labels solver="lbfgs" has one, of linear models alone.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
@@ -451,7 +476,7 @@ class SoftmaxClassifier(LabelClassifier):
         solver = self.solver if isinstance(self.solver, str) else getattr(self.solver, "name", "")
         # Proximal steps of several labels carry u.
         carries_v = solver == "implicit" and getattr(self.solver, "formulation", "auto") == "raman"
-        tags.classifier_tags.multi_label = solver in ("auto", *BATCH_SOLVERS) and not carries_v
+        tags.classifier_tags.multi_label = solver in ("auto", "lbfgs", *BATCH_SOLVERS) and not carries_v
         return tags
 
     def certificate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
@@ -459,33 +484,43 @@ class SoftmaxClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X, y, sample_weight : the rows of the fit, with one label each; they are passed over three to eleven times
+        X, y, sample_weight : the rows of the fit; they are passed over three to eleven times. With several labels a
+            row the objective is the one that solver="lbfgs" minimises.
         """
         state, x = self._asked(X)
         model, told = state.weights, state.told.params
         model.refuse_compressed("certificate")
         if not model.is_linear:
             raise ValueError(
-                "the model was fitted with several labels, embeddings, a search or on pairs; it has no certificate"
+                "the model was fitted by minibatches (several labels, embeddings or a search) or on pairs; it has no "
+                "certificate. Of several labels a row solver='lbfgs' makes a model that has one"
             )
-        labels = positions_of(labels_given(y, x.shape[0]), state.classes, "y")
-        weights = times_class_weight(raw_weights(sample_weight, x.shape[0]), self.class_weight, labels, state.classes)
-        rows = counting(weights)
-        if rows is not None:
-            x, labels, weights = x[rows], labels[rows], taken(weights, rows)
-        weights = normalized(weights)
+        weights = raw_weights(sample_weight, x.shape[0])
+        if state.several:
+            lists = lists_of(state, y, x.shape[0])
+            rows = counting(np.diff(lists.indptr) * (1.0 if weights is None else weights))
+            lists = lists if rows is None else lists[rows]
+            given = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
+        else:
+            labels = positions_of(labels_given(y, x.shape[0]), state.classes, "y")
+            weights = times_class_weight(weights, self.class_weight, labels, state.classes)
+            rows = counting(weights)
+            given = Labels.single(labels if rows is None else labels[rows])
+        x, weights = x if rows is None else x[rows], normalized(taken(weights, rows))
         if getattr(told.get("model", self.model), "scaling", "none") == "standard":
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
             x, model = scaling.apply(x), scaling.unfold(model)
-        return duality_gap(
+        x, labels, weights, n_labels = one_a_label(x, given, weights) if state.several else (x, given.ids, weights, 1.0)
+        found = duality_gap(
             model,
             x,
             labels,
             weights=weights,
-            alpha=told.get("alpha", self.alpha),
+            alpha=told.get("alpha", self.alpha) / n_labels,
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
+        return {name: n_labels * value for name, value in found.items()}
 
 
 def _tried_rates(parameters: Parameters, x: Matrix, labels: Ids, weights: Doubles | None) -> LearningRates:

@@ -18,6 +18,7 @@ from manyclass.cli.messages import note
 from manyclass.cli.options import WithProgress
 from manyclass.datasets.sources import SOURCES
 from manyclass.papers import EXPERIMENTS, Experiment, Options, fetch_missing, run_experiment, write_report
+from manyclass.papers.engine import record_figures
 
 FETCHED = "download the data sets that are not there and can be had, once, into scikit-learn's data home: "
 FETCHED += ", ".join(SOURCES)
@@ -36,6 +37,9 @@ class Arguments(WithProgress):
     fetch : bool
     output : DIR
         folder for records and report; default: NAME, made here
+    record : FILE
+        append the figures of the report to this file, a line of JSON for each row of a paper's table, and what ran
+        them to runs.jsonl beside it
     """
 
     name: str | None = field(default=None, metadata={"help": f"one of {', '.join(EXPERIMENTS)}"})
@@ -43,6 +47,7 @@ class Arguments(WithProgress):
     list: bool = False
     fetch: bool = field(default=False, metadata={"help": FETCHED})
     output: str | None = None
+    record: str | None = None
     options: Options
 
 
@@ -59,7 +64,7 @@ def run(args: Arguments) -> int:
     once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(args.options, name))) for name in ("data", "methods")}
     options = replace(args.options, **once, n_jobs=n_threads_from(args.options.n_jobs))
     if args.fetch:
-        fetch_missing(options.data or experiment.data, note=note, progress=args.progress)
+        fetch_missing(tuple(options.places) or experiment.data, note=note, progress=args.progress)
     folder = Path(args.output or args.name)
     outcome = run_experiment(experiment, options, folder, note=note, progress=args.progress)
     written, told = write_report(
@@ -74,6 +79,9 @@ def run(args: Arguments) -> int:
         print(table.markdown())
     for text in (*outcome.report.notes, *told):
         print(text)
+    if args.record:
+        n_figures = record_figures(outcome.report, experiment.name, options, Path(args.record))
+        print(f"{n_figures} figures recorded in {args.record}")
     print(
         f"{outcome.n_made} runs made, {outcome.n_known} known before, {outcome.n_failed} failed; report: {written[-1]}"
     )

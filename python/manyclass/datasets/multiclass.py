@@ -62,6 +62,8 @@ def load_multiclass(
 ) -> Multiclass:
     """Read ``train.txt`` and ``test.txt`` (or with the suffix .xz, .gz, .bz2 or .zst) as multiclass data.
 
+    The files may have a name before it, as the extreme classification repository's ``eurlex_train.txt``.
+
     A row's class is its first label. Then, in this order: features beyond `n_features` are cut off, training
     rows beyond `n_train`, rows without a label or without a non-zero feature are dropped, values are scaled,
     and test rows whose class has no training row are dropped.
@@ -100,7 +102,7 @@ def load_multiclass(
     folder = _folder(directory_or_name)
 
     def read(split: str, n_rows: int | None) -> tuple[sparse.csr_array, NDArray[np.int64]]:
-        path = _split_file(folder, split)
+        path = split_file(folder, split)
         X, Y = load_xmc(path, n_jobs=n_jobs, cache=cache)
         y = first_label(Y)
         if n_features is not None:
@@ -145,9 +147,18 @@ def _folder(directory_or_name: str | os.PathLike[str]) -> Path:
     return Path(root) / given
 
 
-def _split_file(folder: Path, split: str) -> Path:
+def split_file(folder: Path, split: str) -> Path:
+    """Return the file "train.txt" or "test.txt" of a folder, or the one of another name before it, as in "a_train.txt".
+
+    Raises FileNotFoundError if there is none, ValueError if several have names before it.
+    """
     for ending in _ENDINGS:
         path = folder / f"{split}.txt{ending}"
         if path.exists():
             return path
+    named = sorted(path for ending in _ENDINGS for path in folder.glob(f"*_{split}.txt{ending}"))
+    if len(named) > 1:
+        raise ValueError(f"{folder} holds {', '.join(p.name for p in named)}; it must hold one *_{split}.txt")
+    if named:
+        return named[0]
     raise FileNotFoundError(f"{folder} holds none of " + ", ".join(f"{split}.txt{e}" for e in _ENDINGS))

@@ -40,8 +40,12 @@ class Problem:
 def find_data(name: str, path: str | None = None) -> Path:
     """Return the folder of a data set, or the file at `path`, where MANYCLASS_DATA names its root or it was fetched.
 
-    Raises MissingDataError if it is in neither place.
+    A name with a separator is the folder or the file itself. Raises MissingDataError if it is in neither place.
     """
+    if os.sep in name:
+        if not Path(name).exists():
+            raise MissingDataError(f"{name} does not exist")
+        return Path(name)
     root = os.environ.get("MANYCLASS_DATA")
     tried = [place / (path or name) for place in ([Path(root)] if root else []) + [fetched_root()]]
     for found in tried:
@@ -69,18 +73,19 @@ def fetch_missing(names: Sequence[str], *, note: Note, progress: bool) -> None:
 
 
 def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1) -> Problem:
-    """Return the data set; images are divided by 255, and by their norm with scale "l2".
+    """Return the data set of a name or in a folder; images are divided by 255, and by their norm with scale "l2".
 
     Raises MissingDataError if it is not there.
     """
     folder = find_data(name)
-    if name in IMAGES:
-        if not (folder / IMAGES[name]).is_file():
-            raise MissingDataError(f"{folder / IMAGES[name]} does not exist")
-        return _images(folder / IMAGES[name], scale, max_rows)
-    if not any(folder.glob("train.txt*")):
-        raise MissingDataError(f"{folder} holds no train.txt, train.txt.xz or train.txt.gz")
-    data = load_multiclass(folder, scale=scale, n_features=n_features, n_train=max_rows, n_jobs=n_jobs)
+    if folder.name in IMAGES:
+        if not (folder / IMAGES[folder.name]).is_file():
+            raise MissingDataError(f"{folder / IMAGES[folder.name]} does not exist")
+        return _images(folder / IMAGES[folder.name], scale, max_rows)
+    try:
+        data = load_multiclass(folder, scale=scale, n_features=n_features, n_train=max_rows, n_jobs=n_jobs)
+    except FileNotFoundError as error:
+        raise MissingDataError(str(error)) from None
     return Problem(data.X_train, data.y_train, data.X_test[:max_rows], data.y_test[:max_rows])
 
 

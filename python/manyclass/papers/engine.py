@@ -19,7 +19,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,11 @@ class Options:
     Attributes
     ----------
     data : tuple of str
-        Data sets by name; none: all of the experiment's.
+        Data sets by name; none: all of the experiment's. PATH is the folder of one in the form of the extreme
+        classification repository, named after its last part, and NAME=PATH that of the data set of this name.
+    settings_of : str or None
+        The data set whose published settings (learning rates, minibatches) those take that the paper has not. Nothing
+        published stands beside their values.
     methods : tuple of str
         Methods by name; none: all of the experiment's.
     seeds : int
@@ -71,6 +75,7 @@ class Options:
     """
 
     data: tuple[str, ...] = ()
+    settings_of: str | None = None
     methods: tuple[str, ...] = ()
     seeds: int = 1
     seconds: float | None = None
@@ -85,6 +90,16 @@ class Options:
         for name, low in lowest.items():
             if (value := getattr(self, name)) is not None:
                 check_number(name, value, low=low, open_low=low == 0, integer=low > 0)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Names of the data sets, each with its folder, or with the name again where no folder was given."""
+        split = (entry.rpartition("=") if "=" in entry else ("", "", entry) for entry in self.data)
+        return {name or (Path(place).name if os.sep in place else place): place for name, _, place in split}
+
+    def settings_for(self, name: str, published: Mapping[str, Any]) -> str:
+        """Return the data set whose published settings this one takes: its own, where there are some."""
+        return name if name in published or self.settings_of is None else self.settings_of
 
     def wants(self, method: str) -> bool:
         """Whether a method is among those chosen."""
@@ -183,6 +198,8 @@ class Experiment:
         Tables and plots from the records of the runs.
     open_data : bool
         Whether other data sets than `data` can be named.
+    settings : tuple of str
+        Data sets with published settings, which `Options.settings_of` may name for others.
     """
 
     name: str
@@ -194,6 +211,7 @@ class Experiment:
     perform: Callable[[Run, Context], Results]
     report: Callable[[Records, Options], Report]
     open_data: bool = False
+    settings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -230,7 +248,7 @@ def run_experiment(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / RECORDS
     known = {record["hash"]: record for record in read_records(file, note)}
-    runs = {name: {run.hash: run for run in experiment.runs(name, options)} for name in options.data}
+    runs = {name: {run.hash: run for run in experiment.runs(name, options)} for name in options.places}
     asked = {key for of_data in runs.values() for key in of_data}
     done = {key for key, record in known.items() if "results" in record}
     n_known, n_made, n_failed, skipped = len(asked & done), 0, 0, []
@@ -262,7 +280,7 @@ def run_experiment(
                 bar.update()
     records = [known[key] for of_data in runs.values() for key in of_data if key in known]
     if not records:
-        raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.data)} is there")
+        raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.places)} is there")
     succeeded = [record for record in records if "results" in record]
     report = experiment.report(succeeded, options) if succeeded else Report((), (), ())
     return Outcome(_with_failures(report, records), records, n_made, n_known, n_failed, skipped)
@@ -279,6 +297,39 @@ def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except json.JSONDecodeError:
             note(f"{file}: line {number} is not a whole record and is left out")
+
+
+def record_figures(report: Report, experiment: str, options: Options, file: Path) -> int:
+    """Append the figures of a report to a file, a line of JSON each; return their number.
+
+    What ran them, and when, becomes a line of "runs.jsonl" beside the file, named by the "run" of each figure.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.parent / RECORDS
+    known = {run["run"]: run for run in read_records(beside, lambda _: None)}
+    defaults = asdict(Options())
+    given = {key: value for key, value in asdict(options).items() if value != defaults[key]}
+    given = {key: value for key, value in given.items() if key not in ("data", "methods", "settings_of")}
+    for figure in report.figures:
+        some = figure.records
+        of = max(some, key=lambda record: str(record["finished"]))
+        date = of["finished"][:10]
+        run = {key: of["machine"][key] for key in ("cpu", "cores", "isa")}
+        run |= {"version": of["version"], "date": date, "clock": "processor time of whole runs, measuring included"}
+        name, number = f"{date} {experiment}", 1
+        while name in known and known[name]["cpu"] != run["cpu"]:
+            number += 1
+            name = f"{date} {experiment} {number}"
+        loads = [record["machine"]["load"] for record in some if record["machine"]["load"] is not None]
+        if name not in known:
+            known[name] = {"run": name, **run}
+            _append(beside, known[name])
+        line: dict[str, Any] = {"run": name, "experiment": experiment, "item": figure.item}
+        line |= {"data": figure.data, "method": figure.method, "values": finite(dict(figure.values))}
+        line |= {"runs": len(some), "load": [min(loads), max(loads)] if loads else []}
+        line["cpu_s"] = round(sum(record["cpu_seconds"] for record in some), 1)
+        _append(file, line | ({"options": given} if given else {}))
+    return len(report.figures)
 
 
 def machine() -> dict[str, Any]:
@@ -315,21 +366,34 @@ def finite(value: Any) -> Any:
 
 
 def _resolved(experiment: Experiment, options: Options) -> Options:
-    for what, names, choices in (
-        ("method", options.methods, experiment.methods),
-        ("data set", () if experiment.open_data else options.data, experiment.data),
+    others = [name for name in options.places if name not in experiment.data]
+    if options.settings_of is not None:
+        if options.settings_of not in experiment.settings:
+            one_of = f"it must be one of {', '.join(experiment.settings)}" if experiment.settings else "it takes none"
+            raise ValueError(f"settings_of is {options.settings_of!r} in experiment {experiment.name}; {one_of}")
+        if not others:
+            raise ValueError(
+                "settings_of is for data sets that the paper has not; those of experiment "
+                f"{experiment.name} ({', '.join(options.places) or 'all'}) have settings of their own"
+            )
+    named = experiment.open_data or options.settings_of is not None
+    hint = ", or settings_of (--settings-of) must name the one of them whose settings it takes"
+    for what, names, choices, more in (
+        ("method", options.methods, experiment.methods, ""),
+        ("data set", [] if named else others, experiment.data, hint if experiment.settings else ""),
     ):
         for name in names:
             if name not in choices:
                 raise ValueError(
-                    f"{name!r} is not a {what} of experiment {experiment.name}; it must be one of {', '.join(choices)}"
+                    f"{name!r} is not a {what} of experiment {experiment.name}; it must be one of "
+                    f"{', '.join(choices)}{more}"
                 )
     return Options(**asdict(options) | {"data": options.data or experiment.data})
 
 
 def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
     record: dict[str, Any] = {"hash": run.hash, **asdict(run), "version": __version__, "machine": machine()}
-    begin = time.perf_counter()
+    begin, processor = time.perf_counter(), time.process_time()
     with _warnings_of() as told:
         try:
             record["results"] = finite(experiment.perform(run, context))
@@ -339,6 +403,7 @@ def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
     if any(INTERRUPTED in text for text in told):
         raise KeyboardInterrupt  # the estimator took Ctrl-C for itself, and the run is not whole
     record["seconds"] = round(time.perf_counter() - begin, 3)
+    record["cpu_seconds"] = round(time.process_time() - processor, 3)
     record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     record["warnings"] = told
     return record
@@ -374,4 +439,4 @@ def _with_failures(report: Report, records: Sequence[Mapping[str, Any]]) -> Repo
         return report
     rows = [[*key, count] for key, count in counts.items()]
     table = Table("troubles", "Runs that failed or warned", ("data", "part", "method", "what", "runs"), rows)
-    return Report((*report.tables, table), report.plots, report.notes)
+    return replace(report, tables=(*report.tables, table))

@@ -12,7 +12,7 @@ two smaller ones. Evaluations are not counted as training.
 from __future__ import annotations
 
 import lzma
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.report import Figure, Plot, Report, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
@@ -70,7 +70,9 @@ def runs(name: str, options: Options) -> list[Run]:
 
 def load(name: str, options: Options) -> Sentences:
     """The first lines of a text."""
-    with lzma.open(find_data(name, f"text/{name}.txt.xz"), "rt", encoding="utf-8") as text:
+    place = options.places[name]
+    file = find_data(place) if place != name else find_data(name, f"text/{name}.txt.xz")
+    with lzma.open(file, "rt", encoding="utf-8") as text:
         return [line.split() for line in islice(text, options.max_rows or LINES[name])]
 
 
@@ -115,7 +117,21 @@ def report(records: Records, options: Options) -> Report:
         "objective than GD-MIPS for the same time (24 cores, 451,000 words).",
         "Word2vec-HS is another model; its values are those of its tree.",
     )
-    return Report(tables, (Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True),), notes)
+    plot = Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)
+    return Report(tables, (plot,), notes, tuple(_figures(of)))
+
+
+def _figures(of: dict[Any, Records]) -> Iterator[Figure]:
+    for name, records in of.items():
+        sizes = {"vocabulary": records[0]["results"]["n_words"], "lines": records[0]["settings"]["lines"]}
+        yield Figure("Table 3", name, "all", sizes, records[:1])
+        found = {method: _numbers(some) for (_, method), some in summary.of_seeds(records).items()}
+        for method, some in summary.by_key(records, "method").items():
+            start, end, a_pass = found[method]
+            values: dict[str, Any] = {"first": start, "last": end, "seconds a pass": a_pass}
+            if METHODS[method]["name"] == "descent" and GD in found:
+                values["times GD's speed"] = summary.ratio(found[GD][2], a_pass)
+            yield Figure("Figure 3", name, method, values, some)
 
 
 def _table(name: str, records: Records) -> Table:

@@ -16,6 +16,7 @@ in its place.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +28,13 @@ from manyclass import samplers, solvers
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
+from manyclass.datasets.multiclass import split_file
 from manyclass.metrics import precision_at_k
-from manyclass.papers import summary
+from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
-from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.report import Figure, Plot, Report, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
@@ -128,16 +130,16 @@ def load(name: str, options: Options) -> Points:
     if name == FACES:
         return faces(max(20, round(options.scale * IDENTITIES)))
     if name in DENSE:
-        data = load_single(name, scale="l2", max_rows=options.max_rows)
+        data = load_single(options.places[name], scale="l2", max_rows=options.max_rows)
         n_classes = int(data.y_train.max()) + 1
         return Points(data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes))
-    folder = find_data(name)
+    folder = find_data(options.places[name])
     parts: list[Any] = []
     for part in ("train", "test"):
-        found = sorted(folder.glob(f"{part}.txt*"))
-        if not found:
-            raise MissingDataError(f"{folder} holds no {part}.txt, {part}.txt.xz or {part}.txt.gz")
-        X, Y = load_xmc(found[0])
+        try:
+            X, Y = load_xmc(split_file(folder, part))
+        except FileNotFoundError as error:
+            raise MissingDataError(str(error)) from None
         labelled = np.flatnonzero(np.diff(Y.indptr))[: options.max_rows]
         parts += [l2_normalize(X[labelled]), sp.csr_array(Y[labelled])]
     return Points(*parts)
@@ -270,7 +272,19 @@ def report(records: Records, options: Options) -> Report:
             for part in ("test", "train")
         ]
         plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", panels, log_x=True))
-    return Report(tuple(tables), tuple(plots), NOTES)
+    return Report(tuple(tables), tuple(plots), NOTES, tuple(_figures(records)))
+
+
+def _figures(records: Records) -> Iterator[Figure]:
+    for name, some in summary.by_key(records, "data").items():
+        if name in published.YEN["tables"]:
+            shape = dict(zip(("classes", "features", "rows"), some[0]["results"]["shape"], strict=True))
+            yield Figure(published.YEN["tables"][name][0], name, "all", shape, some[:1])
+    for (name, method), some in summary.of_seeds(records).items():
+        words = ("P@1", "seconds a pass", "passes")
+        _, _, end, _, _, a_pass, passes = _row(method, some)
+        values = dict(zip(words, (end, a_pass, passes), strict=True))
+        yield Figure("Figure 1" if name in DENSE else "Figure 2", name, method, values, some)
 
 
 def _series(method: str, results: Results, axis: str, part: str) -> Series:

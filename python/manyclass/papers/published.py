@@ -1,17 +1,244 @@
-"""Published numbers of each paper, as published.toml has them with their tables and sections.
+"""Published numbers of each paper, as published.toml has them with their tables and sections; and ours, row by row.
 
 Sources: Fagan & Iyengar 2018 and the runs that its authors recorded; Titsias, NIPS 2016; Ruiz et al. and Yen et al.,
-ICML 2018.
+ICML 2018. What `manyclass experiment NAME --record FILE` has written is put beside them by `row_by_row`.
 """
 
 from __future__ import annotations
 
+import shlex
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-_PAPERS: dict[str, dict[str, Any]] = tomllib.loads(
+_PAPERS: dict[str, Any] = tomllib.loads(
     files("manyclass.papers").joinpath("published.toml").read_text(encoding="utf-8")
 )
 FAGAN_IYENGAR, RUIZ = _PAPERS["fagan_iyengar"], _PAPERS["ruiz"]
 TITSIAS, YEN = _PAPERS["titsias"], _PAPERS["yen"]
+
+PAPERS = ("fagan_iyengar", "titsias", "ruiz", "yen")
+CURVE = "a curve, of which no number is printed"
+NOT_PUBLISHED = {"": "not in the paper"}
+COLUMNS = ("row", "published", "ours", "processor s", "what differs", "command")
+SHAPE = ("features", "classes", "training points", "test points")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table, or of what a figure shows, of a paper.
+
+    Attributes
+    ----------
+    experiment, item, data, method : str
+        As `report.Figure` has them.
+    published : mapping of str to number or str
+        By quantity; words alone have the quantity "".
+    """
+
+    experiment: str
+    item: str
+    data: str
+    method: str
+    published: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What a recorded figure of it has, too."""
+        return self.experiment, self.item, self.data, self.method
+
+
+def rows(paper: str) -> list[Row]:
+    """Return the rows of a paper: "fagan_iyengar", "titsias", "ruiz" or "yen"."""
+    return [*{"fagan_iyengar": _fagan_iyengar, "titsias": _titsias, "ruiz": _ruiz, "yen": _yen}[paper]()]
+
+
+def algorithms(paper: str) -> list[dict[str, str]]:
+    """Return what a paper defines: "where", "what", the "call", the "test" that holds it, what "differs"."""
+    found: list[dict[str, str]] = _PAPERS[paper]["algorithms"]
+    return found
+
+
+def _fagan_iyengar() -> Iterator[Row]:
+    name, of = "fagan-iyengar", FAGAN_IYENGAR
+    for data, shape in of["shapes"].items():
+        yield Row(name, "Table 1", data, "all", dict(zip(("classes", "features", "rows"), shape, strict=True)))
+    for data, rates in of["rates"].items():
+        yield Row(name, "Table 2", data, "all", rates)
+    for data, methods in of["relative"].items():
+        for method, (iclr, arxiv) in methods.items():
+            recorded = of["recorded"].get(data, {}).get(method, {})
+            relative = {"over Implicit's": arxiv, "over Implicit's, ICLR": iclr}
+            known = {"log-loss": recorded.get("log_loss"), **relative, "error": recorded.get("error")}
+            yield Row(name, "Table 3", data, method, _there(known))
+    for data, (implicit, others) in of["seconds"].items():
+        values = {"Implicit, s": implicit, "five classes, s": others, "ratio": others / implicit}
+        yield Row(name, "Table 4", data, "all", values)
+    for data in of["shapes"]:
+        values = {"log-loss after 25 passes": of["halfway"][data]} if data in of["halfway"] else {"": CURVE}
+        yield Row(name, "Figure 1", data, "implicit", values)
+    yield Row(name, "Figure 2", "eurlex", "umax", {"Raman's over the proposed": of["raman"]})
+    for method in of["solvers"]:
+        yield Row(name, "Figure 3", "eurlex", method, {"": CURVE})
+
+
+def _titsias() -> Iterator[Row]:
+    name, of = "titsias", TITSIAS
+    for method, words in (("SOFT", "exact"), ("OVE", "exact"), ("BOUCHARD", "overrates large ones")):
+        yield Row(name, "Figure 1a", "values", method, {"": words})
+    for method in ("SOFT", "OVE", "BOUCHARD", "OVE-SGD"):
+        yield Row(name, "Figure 1b-c", "plane", method, {"": "SOFT above OVE above BOUCHARD; OVE-SGD comes to OVE"})
+    yield Row(name, "Figure 2", "toy", "OVE", {"": "the optimum"})
+    start, end = of["figure_2"]["OVE-SGD"]
+    yield Row(name, "Figure 2", "toy", "OVE-SGD", {"at the start": start, "at the end": end})
+    for data, shape in of["shapes"].items():
+        yield Row(name, "Table 1", data, "all", dict(zip(SHAPE, shape, strict=True)))
+    for data, methods in of["table_2"].items():
+        for method, scores in methods.items():
+            yield Row(name, "Table 2", data, method, scores)
+    for data, methods in of["table_2"].items():
+        for method in methods:
+            yield Row(name, "Figure 3", data, method, {"": CURVE})
+    for data, methods in of["large"].items():
+        for method, scores in methods.items():
+            yield Row(name, "Figure 3d", data, method, scores)
+
+
+def _ruiz() -> Iterator[Row]:
+    name, of = "augment-reduce", RUIZ
+    for data, shape in of["shapes"].items():
+        yield Row(name, "Table 1", data, "all", dict(zip(SHAPE, shape, strict=True)))
+
+    def both(item: str, data: str, method: str, values: Mapping[str, Any]) -> Iterator[Row]:
+        yield from (Row(name, item, data, label, values) for label in (method, f"{method}, ours"))
+
+    for data, methods in of["seconds"].items():
+        for method, seconds in methods.items():
+            yield from both("Table 2", data, method, {"seconds": seconds})
+    for data, methods in of["table_3"].items():
+        for method, scores in methods.items():
+            yield from both("Table 3", data, method, dict(zip(("log-likelihood", "accuracy"), scores, strict=True)))
+    for method, scores in of["synthetic"].items():
+        values = dict(zip(("bound", "mean error"), scores, strict=True))
+        yield from both("section 4.1", "synthetic", method, values)
+    for data in of["shapes"]:
+        for method, words in (("OVE", "below softmax A&R, but on EURLex-4K"), ("softmax A&R", "above OVE")):
+            yield from both("Figure 2", data, method, {"": words})
+
+
+def _yen() -> Iterator[Row]:
+    of = YEN
+    for data, (item, sizes) in of["tables"].items():
+        name = "ldgs-skip-gram" if item == "Table 3" else "loss-decomposition"
+        yield Row(name, item, data, "all", sizes)
+    for data, item in of["figures"].items():
+        for method, words in of["claims"].items():
+            yield Row("loss-decomposition", item, data, method, {"": words})
+    for method in ("GD", "GD-MIPS", "GD-Decomp-MIPS", "Word2vec-Neg", "Word2vec-HS"):
+        speed = of["speed"].get(method)
+        values = {"": CURVE} if speed is None else {"times GD's speed": speed}
+        yield Row("ldgs-skip-gram", "Figure 3", "novels100", method, values)
+
+
+def _there(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+# Beside ours
+
+
+def row_by_row(paper: str, records: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the cells of the rows of a paper, in the order of COLUMNS; none is empty.
+
+    Parameters
+    ----------
+    paper : str
+        As in `rows`.
+    records : iterable of dict
+        What `manyclass experiment NAME --record FILE` has written: of two figures of a row the later one counts. Those
+        of data that the paper does not have come last.
+
+    Raises
+    ------
+    ValueError
+        For a row that has neither a figure nor a reason why it has none.
+    """
+    published = rows(paper)
+    names = {row.experiment for row in published}
+    found = {}
+    for record in records:
+        of_record = Row(record["experiment"], record["item"], record["data"], record["method"], NOT_PUBLISHED)
+        if of_record.experiment in names:
+            found[of_record.key] = (of_record, record)
+    known = {row.key for row in published}
+    beside = [row for key, (row, _) in found.items() if key not in known]
+    return [_cells(row, found[row.key][1] if row.key in found else None) for row in (*published, *beside)]
+
+
+def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
+    of_row = {"experiment": row.experiment, "item": row.item, "data": row.data, "method": row.method}
+    label = f"{row.item}, {row.data}" + ("" if row.method == "all" else f", {row.method}")
+    differs = "; ".join(_texts("differs", of_row)) or ("nothing known" if record is not None else "not known")
+    command = in_shell(command_of(row, {} if record is None else record.get("options", {})))
+    if record is None:
+        why = _texts("missing", of_row)
+        if not why:
+            raise ValueError(f"{' / '.join(row.key)}: no figure of it is recorded, and published.toml does not say why")
+        return [label, _in_words(row.published), "; ".join(why), "not run", differs, f"`{command}`"]
+    seconds = record.get("cpu_s")
+    spent = "not recorded" if seconds is None else f"{seconds:.4g}"
+    return [label, _in_words(row.published), _in_words(record["values"]), spent, differs, f"`{command}`"]
+
+
+def _texts(kind: str, row: Mapping[str, str]) -> list[str]:
+    """The sentences whose every key has the row's value."""
+    return [
+        told["text"]
+        for told in _PAPERS[kind]
+        if all(row[key] in values for key, values in told.items() if key != "text")
+    ]
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    def shown(value: Any) -> str:
+        if value is None:
+            return "none (training ended early)"
+        if isinstance(value, float):
+            return f"{value:,.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
+        return f"{value:,}" if isinstance(value, int) else str(value)
+
+    if all(value is None for value in values.values()):
+        return shown(None)
+    return "; ".join(f"{quantity} {shown(value)}".strip() for quantity, value in values.items())
+
+
+def in_shell(words: Iterable[str]) -> str:
+    """Return words as a line for a shell."""
+    return " ".join(f'"{word}"' if "'" in word else shlex.quote(word) for word in words)
+
+
+def command_of(row: Row, options: Mapping[str, Any]) -> Sequence[str]:
+    """Return the words of the command that makes the figure of a row, with options that its record has."""
+    words = ["manyclass", "experiment", row.experiment, "--data", row.data]
+    if row.experiment in ("fagan-iyengar", "augment-reduce") and row.data == "eurlex57k":
+        words += ["--settings-of", "eurlex"]
+    words += ["--methods", *methods_of(row)] if row.method != "all" or row.item == "Table 4" else []
+    for name, value in options.items():
+        words += ["--" + name.replace("_", "-"), str(value)]
+    return words
+
+
+def methods_of(row: Row) -> list[str]:
+    """Return the names by which an experiment knows what a row is of."""
+    if row.experiment == "fagan-iyengar":
+        of_item = {"Table 4": ["implicit", "umax"], "Figure 2": ["umax", "umax (raman)"]}
+        ratio = ["implicit"] if row.item == "Table 3" and row.method != "implicit" else []
+        return of_item.get(row.item, [*ratio, row.method])
+    if row.experiment == "augment-reduce":
+        of_ours = row.method.removesuffix(", ours")
+        return [of_ours if of_ours != row.method else f"{row.method}, paper's steps"]
+    if row.experiment == "ldgs-skip-gram" and row.method.startswith("GD-"):
+        return ["GD", row.method]
+    return [row.method]

@@ -85,7 +85,7 @@ def runs(name: str, options: Options) -> list[Run]:
 
 def load(name: str, options: Options) -> Problem:
     """Unit rows, first label."""
-    return load_data(name, scale="l2", max_rows=options.max_rows, n_jobs=options.n_jobs)
+    return load_data(options.places[name], scale="l2", max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
 def perform(run: Run, context: Context) -> Results:

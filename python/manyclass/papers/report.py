@@ -100,12 +100,34 @@ class Plot:
 
 
 @dataclass(frozen=True)
+class Figure:
+    """Our values of one row of a paper's table, or of what one of its figures shows.
+
+    Attributes
+    ----------
+    item, data, method : str
+        The row: the table or figure, the data set, the method ("all" if the row is of all of them).
+    values : mapping of str to number or str
+        By quantity; None is a value that training did not reach, as when it diverged.
+    records : sequence of dict
+        Of the runs behind them.
+    """
+
+    item: str
+    data: str
+    method: str
+    values: Mapping[str, Cell]
+    records: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class Report:
-    """What an experiment tells: tables, plots, and sentences that a reader of the tables needs."""
+    """What an experiment tells: tables, plots, sentences that a reader of the tables needs, and figures to record."""
 
     tables: tuple[Table, ...]
     plots: tuple[Plot, ...]
     notes: tuple[str, ...]
+    figures: tuple[Figure, ...] = ()
 
 
 def write_report(

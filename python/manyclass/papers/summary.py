@@ -78,6 +78,12 @@ def means(records: Records, *keys: str) -> list[float | None]:
     return [mean(of_results(records, key)) for key in keys]
 
 
+def values_at(records: Records, places: str, key: str, place: float) -> list[float | None]:
+    """Return of each record the value of a curve at a place (a pass, say); None if the curve does not have it."""
+    curves = [dict(zip(r["results"][places], r["results"][key], strict=True)) for r in records]
+    return [curve.get(place) for curve in curves]
+
+
 def evenly_spaced(last: int, count: int) -> set[int]:
     """At most `count` numbers from 1 to `last`, the last one among them."""
     return {max(1, round(last * (i + 1) / count)) for i in range(count)}

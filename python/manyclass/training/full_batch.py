@@ -24,8 +24,10 @@ from manyclass.weights.weights import Weights
 class _Iterations:
     """The core's iterations, and what is after each: the curve, points held out, the callback, the limit of seconds."""
 
-    def __init__(self, plan: FullBatchPlan, core: _core.FullBatch, weights: Weights, watch: Watch) -> None:
-        self.plan, self.core, self.weights, self.watch = plan, core, weights, watch
+    def __init__(
+        self, plan: FullBatchPlan, core: _core.FullBatch, weights: Weights, watch: Watch, n_labels: float
+    ) -> None:
+        self.plan, self.core, self.weights, self.watch, self.n_labels = plan, core, weights, watch, n_labels
         self.position = np.arange(weights.n_classes, dtype=np.int32)
         self.state = TrainingState(0, 0.0, np.nan, 0, weights, UNUSED_SCALE, self.position, plan.n_threads)
         self.curve: list[float] = []
@@ -40,7 +42,7 @@ class _Iterations:
     def after(self) -> bool:
         """Look at an iterate; return whether training is to end."""
         watch, state = self.watch, self.state
-        self.curve.append(self.core.value)
+        self.curve.append(self.n_labels * self.core.value)
         self.bar.set_postfix_str(f"objective {self.curve[-1]:.6f}", refresh=False)
         self.bar.update()
         if watch.callback is not None or watch.validation is not None:
@@ -94,14 +96,15 @@ class _Iterations:
             return
         self.ended = self.ended or not stopped
         self.write()
-        if self.core.largest_slope > self.plan.tol and not stopped:
-            self._warn(self.core.largest_slope)
+        largest = self.n_labels * self.core.largest_slope
+        if largest > self.plan.tol and not stopped:
+            self._warn(largest)
 
     def _moves(self, seconds: float) -> bool:
         """Make an iteration; return False where the gradient is small, or nothing lowers the objective."""
         begin = time.perf_counter()
         with time_limit(seconds):
-            moved = self.core.iterate(self.plan.tol)
+            moved = self.core.iterate(self.plan.tol / self.n_labels)
         self.state.seconds += time.perf_counter() - begin
         return moved
 
@@ -124,6 +127,7 @@ def fit_full_batch(
     watch: Watch,
     start: Weights | None = None,
     sample_weight: Doubles | None = None,
+    n_labels: float = 1,
 ) -> tuple[Weights, list[float]]:
     """Minimise the mean loss + alpha/2 ||W||^2; the intercepts are not penalised.
 
@@ -137,6 +141,9 @@ def fit_full_batch(
         Where to begin; W = 0 by default.
     sample_weight : ndarray of shape (n_samples,), float64, or None
         Weights of the points, with mean 1.
+    n_labels : float
+        Mean number of labels of a row where x has each row once for each of its labels (`weighting.one_a_label`): the
+        loss is then the sum over the labels of a row, and its mean over rows that many times the one over x.
 
     Returns
     -------
@@ -159,13 +166,13 @@ def fit_full_batch(
         n_classes=n_classes,
         sample_weight=sample_weight,
         loss=plan.loss,
-        alpha=plan.alpha,
+        alpha=plan.alpha / n_labels,
         fit_intercept=plan.fit_intercept,
         n_threads=plan.n_threads,
     )
     if start is not None:
         core.read(start.matrix, start.intercept)
-    iterations = _Iterations(plan, core, weights, watch)
+    iterations = _Iterations(plan, core, weights, watch, n_labels)
     try:
         iterations.run()
     except KeyboardInterrupt:

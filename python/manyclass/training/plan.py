@@ -36,6 +36,11 @@ class Labels:
         """Return the mean number of labels a row."""
         return len(self.ids) / len(self)
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the point of each label, in `ids`' order."""
+        return np.repeat(np.arange(len(self)), np.diff(self.indptr))
+
     @classmethod
     def single(cls, labels: Ids) -> Labels:
         """Return labels of which each point has one."""

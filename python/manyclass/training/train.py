@@ -31,7 +31,7 @@ from manyclass.training.start import Start
 from manyclass.training.state import Points, Starts, State, Told
 from manyclass.training.terms import fit_terms, go_on_terms
 from manyclass.training.validation import LabelValidation, Validation
-from manyclass.training.weighting import some_of
+from manyclass.training.weighting import one_a_label, some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.weights import Weights
@@ -187,8 +187,11 @@ def _told_rate(found: Trained) -> dict[str, Any]:
 def _begin_linear(
     points: Points, plan: PointsPlan | FullBatchPlan, watch: Watch, first: First, scaling: FeatureScaling | None
 ) -> State:
-    """A linear model of one label a row, maybe stopped early."""
+    """A linear model of one label a row, maybe stopped early; or by L-BFGS one of several."""
     x, labels, r, heads, start = points.x, points.labels.ids, points.weights, first.heads, first.start
+    n_labels = 1.0
+    if points.several:
+        x, labels, r, n_labels = one_a_label(x, points.labels, r)
     callback = watch.callback
     if scaling is not None and callback is not None:  # who has features as they were before the scaling
         watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
@@ -206,7 +209,7 @@ def _begin_linear(
         watch = replace(watch, validation=validation)
     if isinstance(plan, FullBatchPlan):
         at = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
-        found = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, at, r))
+        found = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, at, r, n_labels))
     else:
         if plan.discriminant and start is None and not isinstance(x, sp.csr_array):
             start = begin_at_discriminant(x, labels, points.n_classes, r, plan.seed, plan.n_threads)

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import is_number, shown
 from manyclass.labels import as_labels, find_positions, joined_labels
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
+from manyclass.training.plan import Labels
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 
 # A weight of less than this share of the largest one counts as 0: its logarithm and its product with a step size are
 # then far from the smallest double, and its part of the objective is far below a rounding of it.
@@ -192,6 +193,30 @@ def normalized(weights: Doubles | None) -> Doubles | None:
     scaled: Doubles = weights / weights.max()
     scaled /= scaled.mean()
     return scaled
+
+
+def one_a_label(x: Matrix, labels: Labels, weights: Doubles | None) -> tuple[Matrix, Ids, Doubles | None, float]:
+    """Return rows of several labels as rows of one: each stands there once for each of its labels.
+
+    The sum over a row's labels P of log sum_j e^{z_j} - z_k (Yen et al. 2018, eq. 2) is then a sum over rows of one
+    label, so that what is known of these, L-BFGS and the duality gap, holds for several labels as it stands.
+
+    Parameters
+    ----------
+    x, labels : data
+    weights : ndarray of shape (n_samples,), float64, or None
+        With mean 1.
+
+    Returns
+    -------
+    x, labels, weights : of the rows of one label, weights with mean 1
+    n_labels : float
+        The mean number of labels of a row, by weight: a mean over the rows before is that many times one over these.
+    """
+    rows = labels.rows
+    repeated = taken(weights, rows)
+    total = float(len(rows)) if repeated is None else float(repeated.sum())
+    return x[rows], labels.ids, normalized(repeated), total / len(labels)
 
 
 def some_of(weights: Doubles | None, rows: NDArray[np.int64]) -> Doubles | None:
