@@ -90,6 +90,9 @@ MANY = {
     "5 best, exact": lambda model, X: model.predict_top_k(X, BEST, return_std=True),
     "labels alone": lambda model, X: (model.predict(X)[:, np.newaxis], None, None),
     "5 best, approximate": lambda model, X: model.predict_top_k(X, BEST, return_std=True, **WAYS["approximate"]),
+    "5 best, approximate, recall 1": lambda model, X: model.predict_top_k(
+        X, BEST, return_std=True, approximate=True, recall=1
+    ),
     "5 best, index": lambda model, X: model.predict_top_k(X, BEST, return_std=True, **WAYS["approximate"]),
 }
 

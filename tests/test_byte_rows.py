@@ -38,8 +38,8 @@ def copied(rows, n_coded, *, intercept):
     return _core.ByteRows(rows, n_coded=n_coded, has_intercept=intercept, n_threads=1)
 
 
-def best(copy, phi, k, isa="auto", n_threads=1):
-    return copy.best(phi, k, normalizers=True, n_threads=n_threads, isa=isa)
+def best(copy, phi, k, isa="auto", n_threads=1, *, twice=True):
+    return copy.best(phi, k, normalizers=True, twice=twice, n_threads=n_threads, isa=isa)
 
 
 def exact(rows, phi, k):
@@ -61,8 +61,10 @@ def test_the_best_rows_are_those_of_a_pass_over_all_floats(n_rows, n_coded, inte
             ids, scores, log_z, std = best(copy, phi, k, isa)
             expected, log_p = exact(rows, phi, k)
             np.testing.assert_array_equal(ids, expected)
-            alone = copy.best(phi, k, normalizers=False, n_threads=1, isa=isa)
+            alone = copy.best(phi, k, normalizers=False, twice=False, n_threads=1, isa=isa)
             for found, beside in zip(alone, (ids, scores, [], []), strict=True):
+                np.testing.assert_array_equal(found, beside)
+            for found, beside in zip(best(copy, phi, k, isa, twice=False)[:2], (ids, scores), strict=True):
                 np.testing.assert_array_equal(found, beside)
             z = phi.astype(np.float64) @ rows.T.astype(np.float64)
             # Scores below 2^7 in sums of up to 144 floats, whose roundings are 2^-24 of a term.
@@ -75,16 +77,18 @@ def test_the_best_rows_are_those_of_a_pass_over_all_floats(n_rows, n_coded, inte
                 np.testing.assert_allclose(told, log_p, rtol=0, atol=144 * 2.0**-16)
 
 
-@pytest.mark.parametrize("normalizers", [True, False])
-def test_an_answer_depends_on_its_query_alone(normalizers, seed):
-    """Queries pass in tiles of 256, some whose codes are near, two or four in a kernel; rows in groups of sixteen."""
+@pytest.mark.parametrize(("normalizers", "twice"), [(True, True), (True, False), (False, False)])
+def test_an_answer_depends_on_its_query_alone(normalizers, twice, seed):
+    """Queries pass in tiles of 256, several in a kernel; rows in groups of sixteen, and as many as a cache holds."""
     rng = np.random.default_rng(seed)
     rows = padded(rng, 1_111, 120, intercept=True)
     phi = queries(rng, 301, rows, 120, intercept=True)
     copy = copied(rows, 120, intercept=True)
-    whole = copy.best(phi, 3, normalizers=normalizers, n_threads=1)
-    several = copy.best(phi, 3, normalizers=normalizers, n_threads=3)
-    some = [copy.best(phi[at : at + 7], 3, normalizers=normalizers, n_threads=1) for at in range(0, 301, 7)]
+    whole = copy.best(phi, 3, normalizers=normalizers, twice=twice, n_threads=1)
+    several = copy.best(phi, 3, normalizers=normalizers, twice=twice, n_threads=3)
+    some = [
+        copy.best(phi[at : at + 7], 3, normalizers=normalizers, twice=twice, n_threads=1) for at in range(0, 301, 7)
+    ]
     for found, by_threads, *parts in zip(whole, several, *some, strict=True):
         np.testing.assert_array_equal(by_threads, found)
         np.testing.assert_array_equal(np.concatenate(parts), found)
@@ -101,8 +105,8 @@ def test_the_normaliser_counts_each_row_once(isa, seed):
     phi = np.float32(2.0**-6) * np.sign(rng.standard_normal((40, 16))).astype(np.float32)
     z = phi.astype(np.float64) @ rows.T.astype(np.float64)
     copy = copied(rows, 16, intercept=False)
-    for k in (1, 4, 500):
-        _, scores, log_z, std = best(copy, phi, k, isa)
+    for k, twice in ((1, True), (4, True), (500, True), (1, False), (4, False), (500, False)):
+        _, scores, log_z, std = best(copy, phi, k, isa, twice=twice)
         # Exponentials to 2 ulp and sums of floats, a few dozen of them before they become doubles: some 2^-21.
         np.testing.assert_allclose(log_z + scores[:, 0], logsumexp(z, axis=1), rtol=0, atol=2.0**-20)
         assert (std < 1e-6).all()
@@ -137,6 +141,30 @@ def test_errors_of_the_normaliser_are_as_large_as_it_says(seed):
         ratios.append((log_z + scores[:, 0] - logsumexp(z, axis=1)) / std)
     # 30 matrices: the mean square of as many normal errors is within a factor of two of 1 but for one time in 10^4.
     assert 0.5 < np.mean(np.square(ratios)) < 2
+    assert np.abs(ratios).max() < 6
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_errors_that_rows_share_are_at_most_as_large_as_it_says(alike, seed):
+    """Of one code: what is said holds where rows are nearly alike, as |sum p w| is sum p |w| then, and is a bound."""
+    rng = np.random.default_rng(seed)
+    ratios = []
+    for _ in range(30):
+        rows = padded(rng, 400, 24, intercept=False)
+        rows[:, :24] = rng.standard_normal(24) + (0.05 if alike else 1) * rng.standard_normal((400, 24))
+        phi = queries(rng, 10, rows, 24, intercept=False)
+        _, scores, log_z, std = best(copied(rows, 24, intercept=False), phi, 3, twice=False)
+        z = phi.astype(np.float64) @ rows.T.astype(np.float64)
+        exact_log_z = logsumexp(z, axis=1)
+        # The best three are known exactly, so that the others' share of the normaliser is what may err.
+        others = 1 - np.exp(np.take_along_axis(z, np.argsort(-z)[:, :3], 1) - exact_log_z[:, np.newaxis]).sum(axis=1)
+        assert (std > 1e-4).all()
+        assert (std < 0.02 * np.linalg.norm(phi, axis=1).max() * np.linalg.norm(rows, axis=1).max() * others).all()
+        ratios.append((log_z + scores[:, 0] - exact_log_z) / std)
+    # Errors of 300 queries are independent: their mean square is within .33 of 1 but for one time
+    # in 10^4.
+    assert np.mean(np.square(ratios)) < 1.33
+    assert np.mean(np.square(ratios)) > (0.67 if alike else 0.1)
     assert np.abs(ratios).max() < 6
 
 
@@ -180,11 +208,13 @@ def model(monkeypatch, seed):
     return made, X
 
 
-def test_a_row_has_its_exact_labels_and_log_probabilities_within_their_error(model):
+@pytest.mark.parametrize("recall", [0.5, 1.0])
+def test_a_row_has_its_exact_labels_and_log_probabilities_within_their_error(model, recall):
     model, X = model
     labels, log_p = model.predict_top_k(X[[3]], 5)
-    found, found_log_p, std = model.predict_top_k(X[[3]], 5, approximate=True, return_std=True)
+    found, found_log_p, std = model.predict_top_k(X[[3]], 5, approximate=True, recall=recall, return_std=True)
     np.testing.assert_array_equal(found, labels)
+    assert (std < 1e-3) == (recall == 1)
     assert std > 0
     # Six standard deviations, and the rounding of log-probabilities near 8.
     np.testing.assert_allclose(found_log_p, log_p, rtol=0, atol=6 * std[0] + 4e-6)

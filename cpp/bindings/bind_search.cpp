@@ -229,7 +229,7 @@ std::unique_ptr<ByteRows> byte_rows(const Matrix<const float>& rows, Index n_cod
 // Ids, scores, normalisers less the best scores, and their standard deviations, both empty where they are not wanted;
 // None where a query has no code.
 py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& queries, Index k, bool normalizers,
-                         int n_threads, Isa isa) {
+                         bool twice, int n_threads, Isa isa) {
   if (queries.width() != rows.n_features()) throw std::invalid_argument("the queries do not fit the rows");
   if (k < 1 || static_cast<std::size_t>(k) > rows.n_rows()) throw std::invalid_argument("k is out of range");
   const auto width = static_cast<std::size_t>(k), n = normalizers ? static_cast<std::size_t>(queries.rows) : 0;
@@ -238,7 +238,7 @@ py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& querie
   auto log_z = empty_array<double>(n), std = empty_array<double>(n);
   const bool coded = released([&] {
     std::vector<Normalizer> found(n);
-    if (!rows.best(dense_view(queries), width, n_threads, isa, mutable_view(ids), mutable_view(scores), found)) {
+    if (!rows.best(dense_view(queries), width, twice, n_threads, isa, mutable_view(ids), mutable_view(scores), found)) {
       return false;
     }
     std::ranges::transform(found, mutable_view(log_z).begin(), &Normalizer::log_z);
@@ -255,7 +255,7 @@ void bind_search(py::module_& m) {
   const auto isa = "isa"_a = "auto";
   py::class_<ByteRows>(m, "ByteRows")
       .def(py::init(&byte_rows), "rows"_a, py::kw_only(), "n_coded"_a, "has_intercept"_a, "n_threads"_a, isa, KeepAll())
-      .def("best", best_by_bytes, "queries"_a, "k"_a, py::kw_only(), "normalizers"_a, "n_threads"_a, isa);
+      .def("best", best_by_bytes, "queries"_a, "k"_a, py::kw_only(), "normalizers"_a, "twice"_a, "n_threads"_a, isa);
   m.def("centred_class_rows", class_rows, "weights"_a.noconvert(), "scale"_a, "intercept"_a);
   Fields<SearchedClasses> searched("predicted_microseconds");
   searched.needs<&SearchedClasses::n_classes, &SearchedClasses::n_columns, &SearchedClasses::values,

@@ -60,15 +60,15 @@ struct CodedQueries {
 // Scores of some groups of rows as their codes say; -infinity where there is no row, or one that is not to be counted.
 using Middles = std::array<float, most_groups * group_rows>;
 
-// Sums over scores z that arrive in blocks, of e^z and of the squares of e^z error, less the largest z so far. Which
-// rows share a lane does not depend on the queries beside, so that neither do the bits of the sums.
+// Sums over scores z that arrive in blocks, of e^z, of the squares of e^z error and of e^z norm, less the largest z so
+// far. Which rows share a lane does not depend on the queries beside, so that neither do the bits of the sums.
 struct WeighedSums {
   float base = minus_infinity;
-  double sum = 0, square = 0;
+  double sum = 0, square = 0, length = 0;
 
   // `Bytes` are those of a register. A plain loop over columns of sixteen stays scalar.
   template <std::size_t Bytes>
-  void add(const Middles& z, const float* errors) {
+  void add(const Middles& z, const float* errors, const float* norms) {
     constexpr std::size_t n_lanes = Bytes / sizeof(float);
     using Lanes = Vector<float, Bytes>;
     const auto load = [](Lanes& to, const float* from) { std::memcpy(&to, from, Bytes); };
@@ -95,17 +95,21 @@ struct WeighedSums {
       squared[k] = deviation > smallest ? deviation * deviation : 0.0F;
     }
     for (std::size_t l = 0; l < group_rows; l += n_lanes) {
-      Lanes of_terms, of_squared, some;
+      Lanes of_terms, of_squared, of_lengths, some, norm;
       load(of_terms, sums_.data() + l);
       load(of_squared, squares_.data() + l);
+      load(of_lengths, lengths_.data() + l);
       for (std::size_t k = l; k < z.size(); k += group_rows) {
         load(some, terms.data() + k);
         of_terms += some;
+        load(norm, norms + k);
+        of_lengths += some * norm;
         load(some, squared.data() + k);
         of_squared += some;
       }
       std::memcpy(sums_.data() + l, &of_terms, Bytes);
       std::memcpy(squares_.data() + l, &of_squared, Bytes);
+      std::memcpy(lengths_.data() + l, &of_lengths, Bytes);
     }
   }
 
@@ -113,6 +117,7 @@ struct WeighedSums {
   void settle() {
     for (const float some : std::exchange(sums_, {})) sum += static_cast<double>(some);
     for (const float some : std::exchange(squares_, {})) square += static_cast<double>(some);
+    for (const float some : std::exchange(lengths_, {})) length += static_cast<double>(some);
   }
 
  private:
@@ -121,10 +126,11 @@ struct WeighedSums {
     const double factor = std::exp(static_cast<double>(base) - static_cast<double>(next));
     sum *= factor;
     square *= factor * factor;
+    length *= factor;
     base = next;
   }
 
-  std::array<float, group_rows> sums_{}, squares_{};
+  std::array<float, group_rows> sums_{}, squares_{}, lengths_{};
 };
 
 // What is known of a query while rows pass.
@@ -134,26 +140,31 @@ struct Candidates {
   std::vector<Scored> reaching;  // rows that did, with the scores that their codes say
 };
 
-// Looks at n groups from number `first` on, whose products with the codes of a query stand `apart` from each other. Rows
-// are weighed where there are two codes.
-template <std::size_t Codes, std::size_t Bytes>
-inline void look(const CodeBlock& block, const float* intercepts, const float* errors, std::size_t first, std::size_t n,
-                 const std::int32_t* sums, std::size_t apart, const QueryCode* codes, const Errors& bounds,
-                 Candidates& candidates) {
-  constexpr bool weighs = Codes == 2;
+// What a pass over the rows reads beside their codes.
+struct OfRows {
+  const CodeBlock& block;
+  const float* intercepts;
+  const float* errors;
+  const float* norms;
+};
+
+// Looks at n groups from number `first` on, whose products with the codes of a query stand `apart` from each other.
+template <std::size_t Codes, bool weighs, std::size_t Bytes>
+inline void look(const OfRows& rows, std::size_t first, std::size_t n, const std::int32_t* sums, std::size_t apart,
+                 const QueryCode* codes, const Errors& bounds, Candidates& candidates) {
   alignas(64) Middles middles;
   if (weighs && n < most_groups) middles.fill(minus_infinity);
   for (std::size_t g = 0; g < n; ++g) {
-    const GroupTail& tail = block.tail(first + g);
+    const GroupTail& tail = rows.block.tail(first + g);
     const std::int32_t* coarse = sums + g * group_rows;
-    const float* b = intercepts + (first + g) * group_rows;
+    const float* b = rows.intercepts + (first + g) * group_rows;
     float* const weighed = middles.data() + g * group_rows;
-    const float bar = candidates.best.bar(), t = codes[0].scale, of_rest = weighs ? codes[Codes - 1].scale : 0.0F;
+    const float bar = candidates.best.bar(), t = codes[0].scale, of_rest = codes[Codes - 1].scale;
     GroupBounds of_group;
     int reach = 0;
     for (std::size_t r = 0; r < group_rows; ++r) {
       float product = t * static_cast<float>(coarse[r]);
-      if constexpr (weighs) product += of_rest * static_cast<float>(coarse[apart + r]);
+      if constexpr (Codes == 2) product += of_rest * static_cast<float>(coarse[apart + r]);
       const float middle = tail.scale[r] * product + b[r];
       const float radius = bounds.length * tail.error[r] + bounds.slack * tail.norm[r] +
                            bounds.rounding * std::fabs(b[r]) + underflow_slack;
@@ -170,12 +181,19 @@ inline void look(const CodeBlock& block, const float* intercepts, const float* e
     }
     candidates.best.offer(of_group, tail.ids);
   }
-  if constexpr (weighs) candidates.others.add<Bytes>(middles, errors + first * group_rows);
+  const std::size_t row = first * group_rows;
+  if constexpr (weighs) candidates.others.add<Bytes>(middles, rows.errors + row, rows.norms + row);
 }
 
-// The normaliser of scores whose standard deviations are their errors times a factor, and of others that are known, best
-// first.
-Normalizer normalizer(const Candidates& candidates, std::span<const float> errors, double factor,
+// What makes standard deviations of scores of the errors and the norms of rows.
+struct Spreads {
+  double own;     // times error(w): of one row, independent of others
+  double shared;  // times |w|: of the query's code, by which the scores of all rows err together
+};
+
+// The normaliser of the rows that candidates have met, of which some are known, best first. Errors that rows share add up
+// at most.
+Normalizer normalizer(const Candidates& candidates, const OfRows& rows, const Spreads& spreads,
                       std::span<const Scored> known) {
   std::vector<Index> counted(known.size());
   std::ranges::transform(known, counted.begin(), &Scored::id);
@@ -184,18 +202,21 @@ Normalizer normalizer(const Candidates& candidates, std::span<const float> error
   float top = std::max(candidates.others.base, known.front().score);
   for (const Scored& row : candidates.reaching) top = is_known(row) ? top : std::max(top, row.score);
   const auto term = [top](float z) { return std::exp(static_cast<double>(z) - static_cast<double>(top)); };
-  const double of_others = term(candidates.others.base);
-  double sum = candidates.others.sum * of_others, square = candidates.others.square * of_others * of_others;
+  const WeighedSums& others = candidates.others;
+  const double of_others = term(others.base);
+  double sum = others.sum * of_others, square = others.square * of_others * of_others,
+         length = others.length * of_others;
   for (const Scored& row : candidates.reaching) {
     if (is_known(row)) continue;
-    const double weight = term(row.score),
-                 deviation = weight * static_cast<double>(errors[static_cast<std::size_t>(row.id)]);
+    const auto at = static_cast<std::size_t>(row.id);
+    const double weight = term(row.score), deviation = weight * static_cast<double>(rows.errors[at]);
     sum += weight;
     square += deviation * deviation;
+    length += weight * static_cast<double>(rows.norms[at]);
   }
   for (const Scored& row : known) sum += term(row.score);
   const double above = static_cast<double>(top) - static_cast<double>(known.front().score);
-  return {above + std::log(sum), factor * std::sqrt(square) / sum};
+  return {above + std::log(sum), std::hypot(spreads.own * std::sqrt(square), spreads.shared * length) / sum};
 }
 
 // Calls f(first, n) for pieces of [begin, end) of at most `step`.
@@ -213,15 +234,17 @@ ByteRows::ByteRows(const RowsView& rows, std::size_t n_rows, std::size_t n_coded
   block_.reserve(n_rows);
   intercepts_.resize((n_rows + group_rows - 1) / group_rows * group_rows);
   errors_.resize(intercepts_.size() + most_groups * group_rows);
+  norms_.resize(errors_.size());
   for (std::size_t k = 0; k < n_rows; ++k) {
     const DenseRow row = rows[static_cast<Index>(k)];
     block_.append(static_cast<Index>(k), row.first(n_coded), isa);
     if (has_intercept) intercepts_[k] = row[n_coded];
     errors_[k] = block_.tail(k / group_rows).error[k % group_rows];
+    norms_[k] = block_.tail(k / group_rows).norm[k % group_rows];
   }
 }
 
-template <std::size_t Codes>
+template <std::size_t Codes, bool weighs>
 bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::span<Index> ids, std::span<float> scores,
                        std::span<Normalizer> normalizers) const {
   // Groups that stay in the second-level cache (of 1 MB) while all queries pass, and queries whose codes stay in the
@@ -231,6 +254,7 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
   const auto n = static_cast<std::size_t>(queries.n_rows());
   const std::size_t cached = std::max(cached_bytes / block_.stride() / most_groups, std::size_t{1}) * most_groups;
   const std::size_t near = std::max(near_bytes / (Codes * n_coded_) / at_once, std::size_t{1}) * at_once;
+  const OfRows rows{block_, intercepts_.data(), errors_.data(), norms_.data()};
   CodedQueries<Codes> coded(n, n_coded_);
   std::vector<Candidates> candidates(n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -246,8 +270,8 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
                                                  sums.data());
     const std::size_t apart = n_groups * group_rows;
     for (std::size_t i = 0; i < n_queries; ++i) {
-      look<Codes, Bytes>(block_, intercepts_.data(), errors_.data(), group, n_groups, sums.data() + i * Codes * apart,
-                         apart, &coded.codes[(query + i) * Codes], coded.errors[query + i], candidates[query + i]);
+      look<Codes, weighs, Bytes>(rows, group, n_groups, sums.data() + i * Codes * apart, apart,
+                                 &coded.codes[(query + i) * Codes], coded.errors[query + i], candidates[query + i]);
     }
   };
   for_pieces(0, block_.n_groups(), cached, [&](std::size_t chunk, std::size_t n_chunk) {
@@ -270,14 +294,17 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
     const std::span<const Scored> found = candidates[i].best.finish(rows_, q, isa);
     std::ranges::transform(found, ids.begin() + static_cast<std::ptrdiff_t>(i * k), &Scored::id);
     std::ranges::transform(found, scores.begin() + static_cast<std::ptrdiff_t>(i * k), &Scored::score);
-    if (normalizers.empty()) continue;
-    const double spread = static_cast<double>(coded.errors[i].length) / std::sqrt(static_cast<double>(n_coded_));
-    normalizers[i] = normalizer(candidates[i], errors_, spread, found);
+    if constexpr (weighs) {
+      const double root = std::sqrt(static_cast<double>(n_coded_));
+      const double of_code = Codes == 1 ? static_cast<double>(coded.errors[i].slack) : 0;
+      const Spreads spreads{static_cast<double>(coded.errors[i].length) / root, of_code / root};
+      normalizers[i] = normalizer(candidates[i], rows, spreads, found);
+    }
   }
   return true;
 }
 
-bool ByteRows::best(const DenseView& queries, std::size_t k, int n_threads, Isa isa, std::span<Index> ids,
+bool ByteRows::best(const DenseView& queries, std::size_t k, bool twice, int n_threads, Isa isa, std::span<Index> ids,
                     std::span<float> scores, std::span<Normalizer> normalizers) const {
   // Queries for which the copy is read from memory once: so many that this costs less than a tenth of their products,
   // and that what they keep, k rows and more of each, takes a few megabytes.
@@ -290,9 +317,14 @@ bool ByteRows::best(const DenseView& queries, std::size_t k, int n_threads, Isa 
     const DenseView some = queries.rows_from(first, size);
     const auto of_ids = ids.subspan(first * k, size * k);
     const auto of_scores = scores.subspan(first * k, size * k);
-    const bool all = normalizers.empty()
-                         ? best_of<1>(some, k, isa, of_ids, of_scores, {})
-                         : best_of<2>(some, k, isa, of_ids, of_scores, normalizers.subspan(first, size));
+    bool all = false;
+    if (normalizers.empty()) {
+      all = best_of<1, false>(some, k, isa, of_ids, of_scores, {});
+    } else if (twice) {
+      all = best_of<2, true>(some, k, isa, of_ids, of_scores, normalizers.subspan(first, size));
+    } else {
+      all = best_of<1, true>(some, k, isa, of_ids, of_scores, normalizers.subspan(first, size));
+    }
     if (!all) coded.store(false, std::memory_order_relaxed);
   });
   return coded;

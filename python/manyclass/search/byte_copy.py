@@ -5,9 +5,11 @@ r"""Top-k classes by an 8-bit copy of the class vectors: exact labels, a normali
 for any number of rows, unless an index was tuned for what is asked and is quicker. A pass over the copy reads a quarter
 of what a pass over W does, and its products take a quarter of the instructions. The classes that its error bound leaves
 are scored again in full: the labels are those of an exact pass, whatever the recall asked for. The other classes count
-in the normaliser as the copy says, and `std` is the standard deviation of its logarithm: some 1e-4 nats or less.
+in the normaliser as the copy says, and `std` is the standard deviation of its logarithm, or more: some 2e-4 nats with
+recall=1, where the row is coded twice, its second code being that of what the first one leaves. With less the row is
+coded once, for which scores of all classes err together: some .005 nats, in two thirds of the time.
 
-The first such call makes the copy, which takes the time of some hundred exact rows, n_classes (n_hidden + 24) bytes,
+The first such call makes the copy, which takes the time of some hundred exact rows, n_classes (n_hidden + 28) bytes,
 and is kept until the next fit; it is not saved, pickled or cloned. Of weights that are mapped from a file `predict`
 makes none.
 """
@@ -55,11 +57,11 @@ class ByteCopy:
             weights.matrix, n_coded=weights.n_hidden, has_intercept=weights.intercept_column, n_threads=n_threads
         )
 
-    def top_k(self, x: Matrix, k: int, n_threads: int) -> tuple[Ids, Floats, Doubles] | None:
+    def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles] | None:
         """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
         parts = []
         for phi in self._blocks(x, n_threads):
-            found = self._rows.best(phi, k, normalizers=True, n_threads=n_threads)
+            found = self._rows.best(phi, k, normalizers=True, twice=recall == 1, n_threads=n_threads)
             if found is None:
                 return None
             ids, scores, log_z, std = found
@@ -71,7 +73,7 @@ class ByteCopy:
         """Return the k best classes of each row, best first, (n_rows, k), or None as `top_k`."""
         parts = []
         for phi in self._blocks(x, n_threads):
-            found = self._rows.best(phi, k, normalizers=False, n_threads=n_threads)
+            found = self._rows.best(phi, k, normalizers=False, twice=False, n_threads=n_threads)
             if found is None:
                 return None
             parts.append(found[0])

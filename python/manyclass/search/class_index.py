@@ -287,7 +287,7 @@ class ApproximateAnswers:
             copy = self.made_copy(n_threads)
 
             def best_of_copy(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                found = copy.top_k(some, width, n_threads)
+                found = copy.top_k(some, width, recall, n_threads)
                 return exact(some, width) if found is None else found
 
             return best_of_copy
