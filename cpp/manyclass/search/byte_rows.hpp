@@ -44,8 +44,9 @@ class ByteRows {
   std::size_t n_features() const { return rows_.n_features; }
 
   // Row i of `ids` and `scores` (n x k): the k best classes of query i, best first, equal scores by id; k in [1, K].
-  // normalizers[i] goes with it, if it is not empty; `twice` is for two codes of the query. A query is as long as a row, and 1 in the column of b. Returns false
-  // where one is not finite or too large; what is written then says nothing. An answer depends on its query alone.
+  // normalizers[i] goes with it, if it is not empty, by two codes of the query where `twice` says so. A query is as long
+  // as a row, and 1 in the column of b. Returns false where one is not finite or too large; what is written then says
+  // nothing. An answer depends on its query alone.
   bool best(const DenseView& queries, std::size_t k, bool twice, int n_threads, Isa isa, std::span<Index> ids,
             std::span<float> scores, std::span<Normalizer> normalizers) const;
 
