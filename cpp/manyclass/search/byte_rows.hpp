@@ -8,7 +8,7 @@
 //
 // Rows whose bound reaches the k-th best are scored again in full: the k best, and their scores, are those of a pass
 // over W, for little more than a quarter of its memory traffic and of its products. Milliseconds:
-// bench/figures/speed.md.
+// bench/README.md.
 //
 // The others count as their codes say. Rounding errors of different rows have nothing to do with each other: that of a
 // score has a standard deviation of error(w) |q| / sqrt(D), and log Z one of the root of sum (p_k of these)^2. That of a
