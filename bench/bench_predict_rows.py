@@ -5,6 +5,11 @@ row: wall microseconds of `predict_top_k(row, 5)` by one thread, the median of C
 each with its own row. Batches: wall microseconds a row of `predict_top_k(X, 5)` of BATCH rows by two threads. An
 approximate model is asked for a recall of 0.99, and what it reaches is told; the exact one has its turn beside it.
 
+135,000 classes: embeddings of 256 on as many classes of gloss-word, drawn, and 1,000 sparse rows at once; processor
+milliseconds a row by one thread, beside those of `predict_top_k(X, 5)` in the same rounds. Labels alone and approximate
+answers are those of the 8-bit copy; `index` makes it search an index instead. `log_z_rms` is the root mean square error
+of the log-normaliser in nats.
+
     python -m pytest bench/bench_predict_rows.py --benchmark-save=predict_rows
 """
 
@@ -15,6 +20,7 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier
+from manyclass.search import class_index
 
 BEST, CALLS, ROUNDS, BATCH, BATCH_THREADS = 5, 200, 7, 4096, 2
 GIVEN = {"learning_rate": 1.0, "max_iter": 1, "random_state": 0, "n_jobs": 1}
@@ -77,3 +83,54 @@ def test_batches(timed, fitted, what, small):
     timed.tell(threads=BATCH_THREADS)
     us = digits(1e6 * float(np.median(timed.seconds)) / some.shape[0])
     timed.row("predict_rows", model=name, way=what, batch=us, batch_recall=round(recall(found, exact), 4))
+
+
+N_MANY, MANY_ROWS = 135_000, 1_000
+MANY = {
+    "5 best, exact": lambda model, X: model.predict_top_k(X, BEST, return_std=True),
+    "labels alone": lambda model, X: (model.predict(X)[:, np.newaxis], None, None),
+    "5 best, approximate": lambda model, X: model.predict_top_k(X, BEST, return_std=True, **WAYS["approximate"]),
+    "5 best, approximate, recall 1": lambda model, X: model.predict_top_k(
+        X, BEST, return_std=True, approximate=True, recall=1
+    ),
+    "5 best, index": lambda model, X: model.predict_top_k(X, BEST, return_std=True, **WAYS["approximate"]),
+}
+
+
+@pytest.fixture(scope="module")
+def of_many(dataset, small):
+    """A model of very many classes, and sparse rows."""
+    data = dataset("yso-en" if small else "gloss-word")
+    labels = np.unique(data.y_train)
+    kept = np.random.default_rng(0).choice(labels, min(N_MANY, len(labels)), replace=False)
+    of_kept = np.isin(data.y_train, kept)
+    given = GIVEN | {"model": "embedding", "dim": 16 if small else 256, "max_iter": 1 if small else 4}
+    model = SoftmaxClassifier(**given).fit(data.X_train[of_kept], data.y_train[of_kept])
+    return model, data.X_test[:MANY_ROWS]
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_very_many_classes(timed, of_many, what, small, monkeypatch):
+    model, X = of_many
+    if what == "5 best, index":
+        monkeypatch.setattr(class_index, "INDEX_ROWS", 0)
+        monkeypatch.setattr(class_index, "MOST_PROBED", 1)
+    elif what == "5 best, approximate":
+        monkeypatch.setattr(class_index, "INDEX_ROWS", np.inf)
+    exact_labels, exact_log_p = model.predict_top_k(X, BEST)
+    found, log_p, std = timed(
+        lambda: MANY[what](model, X),
+        rounds=2 if small else ROUNDS,
+        warmup=1,
+        clock="processor",
+        beside={"5 best, exact": lambda: model.predict_top_k(X, BEST)},
+    )
+    ms = digits(1e3 * timed.seconds.min() / X.shape[0])
+    times = round(float(np.median(timed.beside["5 best, exact"] / timed.seconds)), 2)
+    row = {"answer": what, "ms": ms, "times": times, "n_classes": len(model.classes_)}
+    row["recall"] = round(recall(found, exact_labels[:, : found.shape[1]]), 4)
+    if log_p is not None:
+        same = found[:, 0] == exact_labels[:, 0]
+        error = exact_log_p[same, 0].astype(np.float64) - log_p[same, 0]
+        row |= {"log_z_rms": digits(np.sqrt(np.mean(error**2)), 2), "log_z_std": digits(np.sqrt(np.mean(std**2)), 2)}
+    timed.row("predict_many", **row)

@@ -448,6 +448,18 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             "its recall ": "{batch_recall}",
         },
     ),
+    "predict_many": partial(
+        listed,
+        "predict_many",
+        {
+            "answer": "{answer}",
+            "ms a row": "{ms}",
+            "times as fast": "{times}",
+            "recall": "{recall}",
+            "error of log Z, nats (rms)": "{log_z_rms}",
+            "its std": "{log_z_std}",
+        },
+    ),
     "texts": partial(
         listed,
         "texts",

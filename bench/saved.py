@@ -21,6 +21,7 @@ KEYS = {
     "many_labels": ("data", "model"),
     "predict": ("data", "recall"),
     "predict_rows": ("model", "way"),
+    "predict_many": ("answer",),
     "roofline": ("kernel",),
     "selection": ("data", "selection"),
     "step": ("data", "selection"),

@@ -81,6 +81,15 @@ LABELS = {
 }
 
 
+def test_unpickled_weights_begin_at_a_cache_line():
+    model, X = fitted(model="embedding", dim=5)
+    for _ in range(3):  # memory that is aligned by chance is not aligned each time
+        model = pickle.loads(pickle.dumps(model))
+        for array in (model._weights.matrix, model._weights.embeddings):
+            assert array.ctypes.data % 64 == 0
+    np.testing.assert_array_equal(model.predict(X), fitted(model="embedding", dim=5)[0].predict(X))
+
+
 @pytest.mark.filterwarnings("ignore:the best learning rate")  # labels at random have none
 @pytest.mark.parametrize("options", [{}, {"early_stopping": True}, {"learning_rate": "grid"}])
 def test_a_loaded_model_knows_what_was_chosen_for_it(tmp_path, options):

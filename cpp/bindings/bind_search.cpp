@@ -226,23 +226,23 @@ std::unique_ptr<ByteRows> byte_rows(const Matrix<const float>& rows, Index n_cod
   });
 }
 
-// Ids, scores, normalisers less the best scores, and their standard deviations; None where a query has no code.
-py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& queries, Index k, Isa isa) {
+// Ids, scores, normalisers less the best scores, and their standard deviations, both empty where they are not wanted;
+// None where a query has no code.
+py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& queries, Index k, bool normalizers,
+                         bool twice, int n_threads, Isa isa) {
   if (queries.width() != rows.n_features()) throw std::invalid_argument("the queries do not fit the rows");
   if (k < 1 || static_cast<std::size_t>(k) > rows.n_rows()) throw std::invalid_argument("k is out of range");
-  const auto width = static_cast<std::size_t>(k), n = static_cast<std::size_t>(queries.rows);
+  const auto width = static_cast<std::size_t>(k), n = normalizers ? static_cast<std::size_t>(queries.rows) : 0;
   Array<Index> ids({queries.rows, k});
   Array<float> scores({queries.rows, k});
   auto log_z = empty_array<double>(n), std = empty_array<double>(n);
   const bool coded = released([&] {
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto normalizer =
-          rows.best(dense_view(queries).row(static_cast<Index>(i)), isa, mutable_view(ids).subspan(i * width, width),
-                    mutable_view(scores).subspan(i * width, width));
-      if (!normalizer) return false;
-      mutable_view(log_z)[i] = normalizer->log_z;
-      mutable_view(std)[i] = normalizer->std;
+    std::vector<Normalizer> found(n);
+    if (!rows.best(dense_view(queries), width, twice, n_threads, isa, mutable_view(ids), mutable_view(scores), found)) {
+      return false;
     }
+    std::ranges::transform(found, mutable_view(log_z).begin(), &Normalizer::log_z);
+    std::ranges::transform(found, mutable_view(std).begin(), &Normalizer::std);
     return true;
   });
   if (!coded) return py::none();
@@ -255,7 +255,7 @@ void bind_search(py::module_& m) {
   const auto isa = "isa"_a = "auto";
   py::class_<ByteRows>(m, "ByteRows")
       .def(py::init(&byte_rows), "rows"_a, py::kw_only(), "n_coded"_a, "has_intercept"_a, "n_threads"_a, isa, KeepAll())
-      .def("best", best_by_bytes, "queries"_a, "k"_a, isa);
+      .def("best", best_by_bytes, "queries"_a, "k"_a, py::kw_only(), "normalizers"_a, "twice"_a, "n_threads"_a, isa);
   m.def("centred_class_rows", class_rows, "weights"_a.noconvert(), "scale"_a, "intercept"_a);
   Fields<SearchedClasses> searched("predicted_microseconds");
   searched.needs<&SearchedClasses::n_classes, &SearchedClasses::n_columns, &SearchedClasses::values,

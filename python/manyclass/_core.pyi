@@ -1025,7 +1025,14 @@ class ByteRows:
         self, rows: NDArray[np.float32], *, n_coded: int, has_intercept: bool, n_threads: int, isa: str = "auto"
     ) -> None: ...
     def best(
-        self, queries: NDArray[np.float32], k: int, isa: str = "auto"
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        normalizers: bool,
+        twice: bool,
+        n_threads: int,
+        isa: str = "auto",
     ) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]] | None: ...
 
 class ClusterIndex:

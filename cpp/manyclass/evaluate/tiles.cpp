@@ -1,10 +1,14 @@
 // All scores of all points, a tile at a time: see the header.
 #include "manyclass/evaluate/tiles.hpp"
 
+#include <array>
 #include <atomic>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
+#include "manyclass/core/vectors.hpp"
 
 namespace manyclass {
 
@@ -17,16 +21,47 @@ template <class Rows>
   requires(Rows::together > 1)
 inline constexpr std::size_t points_together<Rows> = Rows::together;
 
+// Some points as they are scored together. A vector of 64 bytes of dense points that lies in two cache lines, as all do
+// whose memory is aligned to 16 bytes, takes two loads each time: so points of whole lines are copied to where lines
+// begin, which costs what a class or two do.
+template <class Data, std::size_t Together>
+class PointsTogether {
+ public:
+  std::span<const typename Data::Row> take(const Data& x, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) rows_[i - begin] = x.row(static_cast<Index>(i));
+    if constexpr (std::is_same_v<typename Data::Row, DenseRow>) {
+      const auto width = static_cast<std::size_t>(x.n_cols);
+      const auto is_aligned = [](DenseRow row) {
+        return reinterpret_cast<std::uintptr_t>(row.data()) % line_bytes == 0;
+      };
+      if (width > 0 && width % line_floats == 0 && !is_aligned(rows_[0])) {
+        lines_.resize(Together * width / line_floats);
+        for (std::size_t i = 0; i < end - begin; ++i) {
+          float* const to = lines_.front().numbers + i * width;
+          std::memcpy(to, rows_[i].data(), width * sizeof(float));
+          rows_[i] = DenseRow(to, width);
+        }
+      }
+    }
+    return {rows_, end - begin};
+  }
+
+ private:
+  struct alignas(line_bytes) Line {
+    float numbers[line_floats];
+  };
+
+  typename Data::Row rows_[Together];
+  std::vector<Line> lines_;
+};
+
 // Scores of the points [begin, end), which follow each other in z by the number of classes.
 template <class Data, class Rows>
 void score_points(const Data& x, const Linear<Rows>& linear, ClassRange classes, Isa isa, std::size_t begin,
-                  std::size_t end, std::span<float> z) {
+                  std::size_t end, PointsTogether<Data, points_together<Rows>>& points, std::span<float> z) {
   const std::size_t n = classes.size();
   if constexpr (points_together<Rows> > 1) {
-    typename Data::Row rows[points_together<Rows>];
-    for (std::size_t i = begin; i < end; ++i) rows[i - begin] = x.row(static_cast<Index>(i));
-    linear.rows.scores(std::span<const typename Data::Row>(rows, end - begin), classes, isa,
-                       z.first((end - begin) * n));
+    linear.rows.scores(points.take(x, begin, end), classes, isa, z.first((end - begin) * n));
     for (std::size_t i = begin; i < end; ++i) linear.finish(classes, z.subspan((i - begin) * n, n));
   } else {
     linear.scores(x.row(static_cast<Index>(begin)), classes, z);
@@ -46,6 +81,7 @@ void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, 
   parallel_for(n_threads, (n + points - 1) / points, [&](std::size_t bite) {
     const std::size_t begin = bite * points, end = std::min(n, begin + points);
     std::vector<float> rows((end - begin) * width), some(points_together<Rows> * static_cast<std::size_t>(chunk));
+    PointsTogether<Data, points_together<Rows>> together;
     CountMixer mixer(*model.counts, width);
     run_with(isa, [&] {
       for (Index at = 0; at < model.n_classes; at += chunk) {
@@ -55,7 +91,7 @@ void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, 
         for (std::size_t first = begin; first < end; first += points_together<Rows>) {
           const std::size_t last = std::min(end, first + points_together<Rows>);
           poll((last - first) * classes.size() * line_floats);
-          score_points(x, linear, classes, isa, first, last, some);
+          score_points(x, linear, classes, isa, first, last, together, some);
           for (std::size_t i = first; i < last; ++i) {
             const auto z = std::span(some).subspan((i - first) * classes.size(), classes.size());
             if (hold_finite(z)) held.store(true, std::memory_order_relaxed);
@@ -89,6 +125,7 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
     const ClassRange classes{begin, std::min(chunk, model.n_classes - begin)};
     parallel_for(n_threads, n_bites, [&](std::size_t bite) {
       std::vector<float> scores(points_together<Rows> * classes.size());
+      PointsTogether<Data, points_together<Rows>> together;
       const std::size_t end = std::min(n, (bite + 1) * points);
       const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - bite * points), model.linear.intercept,
                                 model.linear.scale};
@@ -96,7 +133,7 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
         for (std::size_t first = bite * points; first < end; first += points_together<Rows>) {
           const std::size_t last = std::min(end, first + points_together<Rows>);
           poll((last - first) * classes.size() * line_floats);  // a class with some features
-          score_points(x, linear, classes, isa, first, last, scores);
+          score_points(x, linear, classes, isa, first, last, together, scores);
           for (std::size_t i = first; i < last; ++i) {
             const auto z = std::span(scores).subspan((i - first) * classes.size(), classes.size());
             if (hold_finite(z)) held.store(true, std::memory_order_relaxed);

@@ -42,11 +42,14 @@ Index chunk_of(const FeatureRows<Float>&, Index n_features, std::size_t n_points
   return n_points < few ? 4096 : std::clamp(cache_floats / std::max(n_features, 1) / line * line, 256, 1024);
 }
 
-// Class-major rows are read again for every point: a chunk of them stays in the second-level cache (1 MB).
+// Class-major rows are read again for every sixteen points: a chunk of them takes half of the second-level cache (of
+// 1 MB), which has the points, too, and its scores stay in the nearest one. Of 96,000 classes and 272 numbers on two busy
+// cores (AVX-512) 512 points took .59 to .62 ms each with 192 to 480 classes a chunk, .60 to .72 with 960. Of classes
+// with many numbers there are as many as make the ends of a chunk free.
 template <class Float>
 Index chunk_of(const ClassRows<Float>&, Index n_features, std::size_t) {
-  constexpr Index cache_floats = 1 << 18;
-  return std::clamp(cache_floats / std::max(n_features, 1), static_cast<Index>(line_floats), 4096);
+  constexpr Index cache_floats = 1 << 17, line = static_cast<Index>(line_floats);
+  return std::clamp(cache_floats / std::max(n_features, 1) / line * line, 4 * line, 2048);
 }
 
 // The first class of a chunk is searched for in every posting: chunks are as long as the second-level cache allows.
@@ -55,8 +58,9 @@ Index chunk_of(const PostingRows<Float>&, Index, std::size_t) {
   return 1 << 16;
 }
 
+// To find a chunk in the postings of a point takes as long as to score some hundred classes.
 inline Index chunk_of(const PairedRows& rows, Index, std::size_t n_points) {
-  return chunk_of(rows.classes, rows.classes.n_features(), n_points);
+  return 2 * chunk_of(rows.classes, rows.classes.n_features(), n_points);
 }
 
 template <class Data>

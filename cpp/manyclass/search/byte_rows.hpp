@@ -1,24 +1,26 @@
-// All classes of one point by an 8-bit copy of their vectors: the k best exactly, the normaliser nearly.
+// All classes of points by an 8-bit copy of their vectors: the k best exactly, the normaliser nearly.
 //
 // A row of W is (w_k, b_k, 0 ...), a query (q, 1, 0 ...). The copy has w_k as s c (codes.hpp); b_k, which is often much
-// larger than what stands before it, is kept as it is. The query is t b + t' b', the code of its vector and that of what
-// the first one leaves. So nearly all of the error is that of c:
+// larger than what stands before it, is kept as it is. The query is t b, its code, or t b + t' b' with that of what the
+// first one leaves, which takes twice the products:
 //
-//   |w.q - s c.(t b + t' b')| <= error(w) (|q| + error(q)) + |w| error(q),    error(q) about 2^-14 |q|.
+//   |w.q - s t c.b| <= error(w) |t b| + |w| error(q),    errors of some .7 % of the norms, error(q) about 2^-14 |q| by two.
 //
 // Rows whose bound reaches the k-th best are scored again in full: the k best, and their scores, are those of a pass
-// over W, for little more than a quarter of its memory traffic. 26,000 classes of 128 numbers, one thread: see
-// bench/decisions.md.
+// over W, for little more than a quarter of its memory traffic and of its products. Milliseconds:
+// bench/README.md.
 //
 // The others count as their codes say. Rounding errors of different rows have nothing to do with each other: that of a
-// score has a standard deviation of error(w) |q| / sqrt(D), and log Z one of the root of sum (p_k of these)^2.
+// score has a standard deviation of error(w) |q| / sqrt(D), and log Z one of the root of sum (p_k of these)^2. That of a
+// query is shared: the scores of all rows err by w.(q - t b), of a standard deviation |w| error(q) / sqrt(D), and log Z
+// by their mean, for which sum p_k |w_k| error(q) / sqrt(D) is a bound. Two codes make nothing of it.
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "manyclass/core/csr.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/core/types.hpp"
 #include "manyclass/search/codes.hpp"
@@ -31,7 +33,7 @@ struct Normalizer {
   double std;    // of log_z, without what rounding in single precision adds, 1e-6 or so
 };
 
-// Views the rows, and has a copy of n_coded bytes and 20 more for each. Immutable, so that threads may share it.
+// Views the rows, and has a copy of n_coded bytes and 28 more for each. Immutable, so that threads may share it.
 class ByteRows {
  public:
   // Columns from n_coded on are 0 but for the first of them, which is b where has_intercept. Throws
@@ -41,16 +43,25 @@ class ByteRows {
   std::size_t n_rows() const { return block_.size(); }
   std::size_t n_features() const { return rows_.n_features; }
 
-  // Writes the ids and scores of the best classes, as many as there is room for, best first, equal scores by id. q is as
-  // long as a row, and 1 in the column of b. Nothing where q is not finite or too large.
-  std::optional<Normalizer> best(DenseRow q, Isa isa, std::span<Index> ids, std::span<float> scores) const;
+  // Row i of `ids` and `scores` (n x k): the k best classes of query i, best first, equal scores by id; k in [1, K].
+  // normalizers[i] goes with it, if it is not empty, by two codes of the query where `twice` says so. A query is as long
+  // as a row, and 1 in the column of b. Returns false where one is not finite or too large; what is written then says
+  // nothing. An answer depends on its query alone.
+  bool best(const DenseView& queries, std::size_t k, bool twice, int n_threads, Isa isa, std::span<Index> ids,
+            std::span<float> scores, std::span<Normalizer> normalizers) const;
 
  private:
+  // The same on this thread, by so many codes of each query; normalisers are made where rows are weighed.
+  template <std::size_t Codes, bool weighs>
+  bool best_of(const DenseView& queries, std::size_t k, Isa isa, std::span<Index> ids, std::span<float> scores,
+               std::span<Normalizer> normalizers) const;
+
   RowsView rows_;
   std::size_t n_coded_;
   CodeBlock block_;
   std::vector<float> intercepts_;  // 0 up to whole groups
-  std::vector<float> errors_;      // of the codes
+  std::vector<float> norms_;       // as errors_
+  std::vector<float> errors_;      // of the codes, and as many zeros as a kernel passes beyond
 };
 
 }  // namespace manyclass

@@ -92,7 +92,7 @@ class LabelAnswers(Answers):
         limit = state.threshold if threshold is None else threshold
         if k is not None or limit is None:
             k = min(state.n_labels, n_classes) if k is None else int(k)
-            found = indicator_of(self._top_k(state, x, k)[0], n_classes)
+            found = indicator_of(self._best_classes(state, x, k), n_classes)
         else:
             found = self._above(state, x, float(limit), with_best=threshold is None)
         return found if state.sparse_labels else found.toarray()

@@ -1,16 +1,22 @@
-r"""Top-k classes of a few rows by an 8-bit copy of the class vectors: exact labels, a normaliser from all classes.
+r"""Top-k classes by an 8-bit copy of the class vectors: exact labels, a normaliser from all classes.
 
-`predict_top_k(approximate=True)` asks such a copy where it has at most `FEW_ROWS` rows, W stands over embeddings or
-dense features, and no index was tuned for what is asked. A pass over the copy reads a quarter of what a pass over W
-does. The classes that its error bound leaves are scored again in full: the labels are those of an exact pass, whatever
-the recall asked for. The other classes count in the normaliser as the copy says, and `std` is the standard deviation of
-its logarithm: for 26,000 classes some 1e-4 nats or less.
+`predict` asks such a copy where W stands over embeddings or dense features and has more than `EXACT_CLASSES` classes
+(manyclass.search.class_index), once `COPY_ROWS` rows or more are asked for; so does `predict_top_k(approximate=True)`,
+for any number of rows, unless an index was tuned for what is asked and is quicker. A pass over the copy reads a quarter
+of what a pass over W does, and its products take a quarter of the instructions. The classes that its error bound leaves
+are scored again in full: the labels are those of an exact pass, whatever the recall asked for. The other classes count
+in the normaliser as the copy says, and `std` is the standard deviation of its logarithm, or more: some 2e-4 nats with
+recall=1, where the row is coded twice, its second code being that of what the first one leaves. With less the row is
+coded once, for which scores of all classes err together: some .005 nats, in two thirds of the time.
 
-The first such call makes the copy, which takes the time of some ten exact rows, n_classes (n_hidden + 24) bytes, and is
-kept until the next fit; it is not saved, pickled or cloned.
+The first such call makes the copy, which takes the time of some hundred exact rows, n_classes (n_hidden + 28) bytes,
+and is kept until the next fit; it is not saved, pickled or cloned. Of weights that are mapped from a file `predict`
+makes none.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,13 +25,15 @@ from manyclass.search.exact import below_best
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
-# More rows are scored faster together than by the copy one after the other: a W read once serves several of them.
-FEW_ROWS = 8
+# Rows from which on labels are found by a copy that is yet to be made: making it takes the time that some 200 rows save
+# (135,000 classes, embeddings of 256).
+COPY_ROWS = 512
+BLOCK_ROWS = 4096  # whose features are in hand at once
 
 
-def copies(weights: Weights, n_rows: int) -> bool:
-    """Whether so few rows of such weights are answered by a copy."""
-    return weights.kind == "phi" and weights.codes is None and n_rows <= FEW_ROWS
+def copies(weights: Weights) -> bool:
+    """Whether a copy can answer for such weights."""
+    return weights.kind == "phi" and weights.codes is None
 
 
 class ByteCopy:
@@ -49,10 +57,29 @@ class ByteCopy:
             weights.matrix, n_coded=weights.n_hidden, has_intercept=weights.intercept_column, n_threads=n_threads
         )
 
-    def top_k(self, x: Matrix, k: int) -> tuple[Ids, Floats, Doubles] | None:
+    def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles] | None:
         """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
-        found = self._rows.best(self._weights.phi(x), k)
-        if found is None:
-            return None
-        ids, scores, log_z, std = found
-        return ids, (below_best(scores) - log_z[:, np.newaxis]).astype(np.float32), std
+        parts = []
+        for phi in self._blocks(x, n_threads):
+            found = self._rows.best(phi, k, normalizers=True, twice=recall == 1, n_threads=n_threads)
+            if found is None:
+                return None
+            ids, scores, log_z, std = found
+            parts.append((ids, (below_best(scores) - log_z[:, np.newaxis]).astype(np.float32), std))
+        classes, log_p, stds = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return classes, log_p, stds
+
+    def classes(self, x: Matrix, k: int, n_threads: int) -> Ids | None:
+        """Return the k best classes of each row, best first, (n_rows, k), or None as `top_k`."""
+        parts = []
+        for phi in self._blocks(x, n_threads):
+            found = self._rows.best(phi, k, normalizers=False, twice=False, n_threads=n_threads)
+            if found is None:
+                return None
+            parts.append(found[0])
+        return np.concatenate(parts)
+
+    def _blocks(self, x: Matrix, n_threads: int) -> Iterator[Floats]:
+        """What rows of W are multiplied with, some rows of x at a time; one block without any where x has none."""
+        for first in range(0, max(1, x.shape[0]), BLOCK_ROWS):
+            yield self._weights.phi(x[first : first + BLOCK_ROWS], n_threads)

@@ -58,6 +58,23 @@ def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
+def is_mapped(array: Any) -> bool:
+    """Whether an array is a memory map of a file, or a view of one."""
+    while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
+        array = array.base
+    return isinstance(array, np.memmap)
+
+
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
+    """Return rows of floats as they are where they start at a cache line or are mapped, else such a copy."""
+    starts = array.ctypes.data % (4 * LINE) == 0
+    if starts or array.dtype != np.float32 or array.ndim != 2 or is_mapped(array):
+        return array
+    copy = aligned_zeros(*array.shape)
+    copy[:] = array
+    return copy
+
+
 class Map(np.memmap[Any, Any]):
     """A read-only memory map of an array of a file.
 
