@@ -90,6 +90,8 @@ class Hybrid(Model):
     The two are trained one after the other on the same rows, by the parameters of the estimator as follows: solver,
     learning_rate and max_iter are those of the weights; dim, sampler and n_negatives those of the embeddings, which are
     trained by the softmax for one label a row, by a margin for several and by the decoupled softmax for more than 8.
+    The weights are trained by the decoupled softmax, or by the margin where the embeddings are: then the parts, which
+    have learnt margins of 1 both, get those of six pairs of scales that rank held-out rows best (P@1 to P@5).
     Their scores get the scales that are best on up to 1,000 rows, at most a twentieth, drawn at random and left out of
     both: by the loss of the decoupled softmax, which is the log-loss of one label. Of several labels both then get the
     temperature of least log-loss, which changes no order. A callback of `fit` sees the part in training.

@@ -313,7 +313,9 @@ class PairsPlan(Plan):
 
     Attributes
     ----------
-    loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic"}
+    loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic", "margin"}
+    smoothing : float
+        How smooth the margin is.
     offset : float
         What is added to Adagrad's sums of squares.
     rounding : float
@@ -330,6 +332,7 @@ class PairsPlan(Plan):
     rounding: float
     min_count: int
     prune: float
+    smoothing: float = 0.0
     hogwild: bool = False
 
 
