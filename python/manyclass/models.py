@@ -61,8 +61,9 @@ class Sparse(Model):
     """Scores are S x + b, S having a weight for each pair of a feature and a class that occur together in training.
 
     The other pairs, most of all by far where texts are short, have weight 0. A row costs the number of classes that its
-    features occur with, so that the loss and its gradient are exact, over all classes, and no class is drawn. `coef_`
-    is a `scipy.sparse.csc_array`.
+    features occur with, so that the loss and its gradient are exact, over all classes, and no class is drawn. Up to 8
+    labels a row in the mean are ranked by margins, over the classes that a row meets, in `fit`; streams and more labels
+    have the decoupled softmax. `coef_` is a `scipy.sparse.csc_array`.
 
     Parameters
     ----------
