@@ -244,7 +244,7 @@ def test_every_model_stops_by_rows_of_ones_own_and_is_that_of_the_best_pass(kind
     rows = slice(1, None) if several else slice(None)
     scores = stopped.decision_function(new)[rows]
     positives = [row.indices for row in of_new[1:]] if several else of_new[:, np.newaxis]
-    if kind == "sparse" or (kind == "embedding" and not several):  # scores are those that training moved
+    if kind in ("sparse", "embedding") and not several:  # scores are those that training moved
         assert stopped.evaluate(new, of_new)["log_loss"] == pytest.approx(curve.min(), rel=1e-5)
     elif kind == "margin":
         assert losses.smoothed_margin(scores, positives, 1.0)[0].mean() == pytest.approx(curve.min(), rel=1e-5)

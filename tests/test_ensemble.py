@@ -139,6 +139,13 @@ def test_auto_adds_what_takes_twenty_predicted_seconds_and_256_megabytes(seconds
     assert costs.n_runs(seconds, embeddings) == expected
 
 
+@pytest.mark.parametrize(
+    ("seconds", "embeddings", "expected"), [(1.0, 1, 3), (29.9, 1, 2), (30.1, 1, 1), (29.9, 300 << 20, 1)]
+)
+def test_a_second_run_of_margins_of_several_labels_may_take_thirty_predicted_seconds(seconds, embeddings, expected):
+    assert costs.n_runs(seconds, embeddings, ranks=True) == expected
+
+
 def test_a_run_of_auto_that_fails_leaves_the_old_model(seed):
     X, y = data(seed)
     model = clone(HYBRID).set_params(random_state=seed).fit(X, y)

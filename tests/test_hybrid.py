@@ -13,7 +13,7 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.checks import seed_from
 from manyclass.datasets import l2_normalize
-from manyclass.training import blend
+from manyclass.training import blend, terms
 from manyclass.training.plan import Labels
 
 
@@ -157,6 +157,68 @@ def test_scales_of_several_labels_have_the_least_decoupled_loss(seed):
     assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
     noise = Scores(rng.normal(size=(n, 6)).astype(np.float32))
     assert abs(blend.best_scales(a, noise, np.zeros((n, 1)), lists, 1)[1]) < 0.4  # see above
+
+
+def ranked_rows(seed, n=400, n_classes=30):
+    """Labels of rows, the three classes of the largest scores, these scores, and noise."""
+    rng = np.random.default_rng(seed)
+    z, noise = (rng.normal(size=(n, n_classes)).astype(np.float32) for _ in range(2))
+    ids = np.sort(np.argsort(-z, axis=1)[:, :3], axis=1)
+    return z, noise, Labels(np.arange(0, 3 * n + 1, 3), ids.ravel().astype(np.int32))
+
+
+def test_scales_of_margins_are_those_that_rank_best_but_for_chance(seed):
+    z, noise, lists = ranked_rows(seed)
+    x, first = np.zeros((len(z), 1)), blend.MARGIN_SCALES[0]
+
+    def mean(scores):  # of P@1 to P@5, by the definition
+        order = np.argsort(-scores, axis=1, kind="stable")[:, : blend.TOP]
+        hits = [np.isin(row, lists.ids[3 * i : 3 * i + 3]) for i, row in enumerate(order)]
+        return np.mean([np.cumsum(hit) / np.arange(1, blend.TOP + 1) for hit in hits])
+
+    for a, b in ((z, noise), (noise, z), (z + 2 * noise, z - 2 * noise)):
+        found = blend.best_scales_of_margins(Scores(a), Scores(b), x, lists, 1)
+        best = max(mean(s * a.astype(float) + t * b) for s, t in blend.MARGIN_SCALES)
+        assert mean(found[0] * a.astype(float) + found[1] * b) == pytest.approx(best)
+    # Parts that rank alike leave the first scales, however few rows say otherwise.
+    assert blend.best_scales_of_margins(Scores(z), Scores(z + 1e-3 * noise), x, lists, 1) == first
+
+
+def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(seed):
+    z, noise, lists = ranked_rows(seed)
+    x = np.zeros((len(z), 1))
+
+    class Ranked(Scores):
+        def top_k(self, x, k, n_threads):
+            return np.argsort(-self.z, axis=1)[:, :k].astype(np.int32), None
+
+    given = x, lists, 1, None
+    assert terms._ranks_worse(Ranked(z + noise), Ranked(z), *given)
+    assert not terms._ranks_worse(Ranked(z), Ranked(z + noise), *given)
+    assert not terms._ranks_worse(Ranked(2 * z), Ranked(z), *given)
+    one = np.zeros(len(z))
+    one[0] = 1  # what one row says may be chance
+    worse = z.copy()
+    worse[0] = -worse[0]
+    assert not terms._ranks_worse(Ranked(worse), Ranked(z), x, lists, 1, one)
+
+
+def test_pairs_and_embeddings_of_several_labels_are_joined_by_scales_of_margins(seed, monkeypatch):
+    X, P = some_rows(seed, n=300)
+    asked = []
+
+    def scales(*given):
+        asked.append(given)
+        return 2.0, 0.25
+
+    monkeypatch.setattr(terms, "best_scales_of_margins", scales)
+    monkeypatch.setattr(terms, "best_factor", lambda *_: 3.0)
+    model = SoftmaxClassifier(model="hybrid", dim=4, n_models=1, random_state=seed).fit(X, indicator(P))
+    assert len(asked) == 1
+    np.testing.assert_allclose(model._weights.scales, (6.0, 0.75))
+    one = SoftmaxClassifier(model="hybrid", dim=4, random_state=seed).fit(X, np.array([p[0] for p in P]))
+    assert len(asked) == 1
+    assert one._weights.scales[0] != 6
 
 
 def test_a_hybrid_that_is_stopped_has_the_weights_alone():

@@ -127,8 +127,5 @@ def test_it_is_refused_where_it_has_no_meaning(seed):
     check_supported = pytest.importorskip("manyclass.dask.classifiers").check_supported
     with pytest.raises(ValueError, match="reduction is 'margin', whose scale needs rows held out"):
         check_supported(planner_of(softmax(model="linear", dim="auto")))
-    for kind in ("sparse", "hybrid"):
-        with pytest.raises(ValueError, match=f"reduction is 'margin'.* with model='{kind}' leave it 'auto'"):
-            softmax(model=kind, dim="auto").fit(X, Y)
     with pytest.raises(ValueError, match="reduction is 'margin'; it must be"):
         SoftmaxClassifier(solver=Implicit(reduction="margin")).fit(X, Y)

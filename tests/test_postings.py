@@ -17,12 +17,13 @@ from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, sample
 from manyclass.checks import csr_parts, seed_from
 from manyclass.classifiers.answers import with_state
 from manyclass.solvers import Adagrad
+from manyclass.training import blend
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS
 from manyclass.weights.weights import Weights
 
 N, D, K = 40, 12, 9
 ISAS = ("baseline", "avx2", "avx512")[: 1 + ("baseline", "avx2", "avx512").index(_core.best_isa())]
-REDUCTIONS = ("pick_all", "pick_all_normalized", "decoupled", "logistic")
+REDUCTIONS = ("pick_all", "pick_all_normalized", "decoupled", "logistic", "margin")
 
 
 def some_rows(seed, several=True, n=N, n_classes=K):
@@ -83,7 +84,8 @@ def test_rounding_keeps_the_mean_whatever_the_class():
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_training_is_that_of_the_twin(reduction, batch, weighted, seed):
+def test_training_is_that_of_the_twin(reduction, batch, weighted, seed, monkeypatch):
+    monkeypatch.setattr(blend, "FEWEST_ROWS", 1000)  # none is held out
     X, P = some_rows(seed)
     r = np.random.default_rng(seed + 1).random(N) + 0.5 if weighted else None
     solver = Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
@@ -96,14 +98,16 @@ def test_training_is_that_of_the_twin(reduction, batch, weighted, seed):
     ).train()  # fmt: skip
     # Floats: 80 visits, each of which moves a weight by at most the rate with an error of some ulp of it.
     atol = 80 * 3 * 8 * 2**-23
-    np.testing.assert_allclose(dense_of(model), twin.S, rtol=0, atol=atol)
-    np.testing.assert_allclose(model.intercept_, twin.b, rtol=0, atol=atol)
+    scale = float(model._weights.scales[0])  # of a margin, by rows held out
+    np.testing.assert_allclose(dense_of(model) / scale, twin.S, rtol=0, atol=atol)
+    np.testing.assert_allclose(model.intercept_ / scale, twin.b, rtol=0, atol=atol)
     np.testing.assert_allclose(model.loss_curve_, twin.curve, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("batch", "fit_intercept"), [(1, True), (5, True), (5, False)])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, batch, fit_intercept, seed):
+def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, batch, fit_intercept, seed, monkeypatch):
+    monkeypatch.setattr(blend, "FEWEST_ROWS", 1000)  # none is held out
     n, n_classes, rate = 150, 60, 1.0  # three spans of visits
     rng = np.random.default_rng(seed)
     X = np.zeros((n, 80), dtype=np.float32)
@@ -122,8 +126,9 @@ def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, bat
         intercept_rate=0.05 * rate * square**0.5, offset=0.1 * square, fit_intercept=fit_intercept,
     ).train()  # fmt: skip
     atol = 300 * rate * 8 * 2**-23  # as above, of 300 visits
-    np.testing.assert_allclose(dense_of(model), twin.S, rtol=0, atol=atol)
-    np.testing.assert_allclose(model.intercept_, twin.b, rtol=0, atol=atol)
+    scale = float(model._weights.scales[0])  # of a margin, by rows held out
+    np.testing.assert_allclose(dense_of(model) / scale, twin.S, rtol=0, atol=atol)
+    np.testing.assert_allclose(model.intercept_ / scale, twin.b, rtol=0, atol=atol)
     np.testing.assert_allclose(model.loss_curve_, twin.curve, rtol=1e-4)
 
 

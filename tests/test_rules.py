@@ -153,6 +153,8 @@ def test_numbers_in_the_words_are_those_of_the_figures():
         f"more than {f.NEGATIVES_BATCHES:,} classes",
         f"up to {f.FEW_ROWS:,} rows",
         f"{f.MOST_RUNS}, or as many as are predicted to take {f.SECONDS_OF_RUNS:.0f} seconds more",
+        f"({f.SECONDS_OF_SECOND_RUN:.0f} the second of margins of several labels)",
+        f"{f.MARGIN_RATE_OF_PAIRS} over the root of the mean",
     ):
         assert words in told
 

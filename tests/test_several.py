@@ -13,6 +13,7 @@ from manyclass.choosing.facts import Facts, least_count, weights_met
 from manyclass.choosing.plans import hybrid_plan
 from manyclass.classifiers.base import facts_of
 from manyclass.classifiers.data import points_of
+from manyclass.solvers import Adagrad
 from manyclass.training import blend
 from manyclass.training.plan import Labels
 
@@ -117,7 +118,10 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
-    assert hybrid_plan(question(model, facts_of(points))).plan.embeddings.loss == loss
+    plan = hybrid_plan(question(model, facts_of(points))).plan
+    assert plan.embeddings.loss == loss
+    assert plan.pairs.loss == ("margin" if loss == "margin" else "decoupled")
+    assert plan.pairs.smoothing == (figures.SMOOTHING if loss == "margin" else 0)
 
 
 def rows_that_want_a_small_rate(n, seed):
@@ -131,7 +135,8 @@ def rows_that_want_a_small_rate(n, seed):
 @pytest.mark.parametrize("kind", ["sparse", "hybrid"])
 def test_the_rate_is_tried_on_rows_held_out(kind, seed):
     X, Y = rows_that_want_a_small_rate(1200, seed)
-    model = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
+    solver = Adagrad(reduction="decoupled")  # margins have a rate of their own, which is not tried
+    model = SoftmaxClassifier(model=kind, solver=solver, random_state=seed, max_iter=2).fit(X, Y)
     report = model.auto_report_
     assert [line["parameter"] for line in report] == ["learning_rate"] * len(report)
     assert 2 <= len(report) <= figures.PAIR_RATES
@@ -141,7 +146,7 @@ def test_the_rate_is_tried_on_rows_held_out(kind, seed):
     assert best["value"] == model.resolved_params_["learning_rate"] < report[0]["value"]
     assert sum(line["predicted_seconds"] for line in report) <= figures.QUICK
     assert [line["rows"] for line in report] == [960] * len(report)
-    again = SoftmaxClassifier(model=kind, random_state=seed, max_iter=2).fit(X, Y)
+    again = SoftmaxClassifier(model=kind, solver=solver, random_state=seed, max_iter=2).fit(X, Y)
     assert [line["log_loss"] for line in again.auto_report_] == [line["log_loss"] for line in report]
 
 

@@ -65,6 +65,7 @@ struct PostingsCall {
   std::span<const Index> classes;
   std::span<float> values, squares, intercept, intercept_squares;
   float offset = 0, intercept_offset = 0, rounding = 0;
+  double smoothing = 0;  // of a margin
   std::span<const double> sample_weight;
   std::string loss;
   Settings settings;
@@ -80,7 +81,7 @@ Fields<PostingsCall> trainer_fields() {
   fields.needs<&Call::x, &Call::n_features, &Call::labels_indptr, &Call::labels, &Call::indptr, &Call::classes,
                &Call::values, &Call::squares, &Call::intercept, &Call::intercept_squares, &Call::offset,
                &Call::intercept_offset, &Call::loss, &Call::rounding>();
-  fields.takes<&Call::sample_weight>();
+  fields.takes<&Call::sample_weight, &Call::smoothing>();
   return fields.with<&Call::settings>(settings);
 }
 
@@ -93,7 +94,7 @@ std::unique_ptr<Trainer> trainer(const PostingsCall& call) {
                                 {call.squares, call.offset},
                                 {call.intercept_squares, call.intercept_offset},
                                 call.sample_weight,
-                                label_loss(call.loss, 0),
+                                label_loss(call.loss, call.smoothing),
                                 call.rounding};
   return postings_trainer(problem, call.settings);
 }

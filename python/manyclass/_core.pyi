@@ -1723,6 +1723,7 @@ def postings_trainer(
     offset: float,
     intercept_offset: float,
     sample_weight: NDArray[np.float64] | None = ...,
+    smoothing: float = ...,
     loss: str,
     rounding: float,
     seed: int,

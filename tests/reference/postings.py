@@ -13,6 +13,7 @@ from reference import losses
 from reference.rng import VISIT_ORDER, Rng, shuffled
 
 Floats = NDArray[np.float64]
+SMOOTHING = 5.0  # of margins
 FIRST_LOCAL_ITEM = 1 << 32
 LOSSES = {
     "cross_entropy": losses.cross_entropy,
@@ -20,6 +21,7 @@ LOSSES = {
     "pick_all_normalized": losses.pick_all_normalized,
     "decoupled": losses.decoupled,
     "logistic": losses.logistic,
+    "margin": lambda z, P: losses.smoothed_margin(z, P, SMOOTHING),
 }
 
 
@@ -110,8 +112,9 @@ class Intercepts:
 class PostingsTwin:
     """The model and its training; `labels` holds a sorted list for each point.
 
-    The gradient of a visit is that of the loss over all classes. Of it the part of an intercept that `Intercepts` has
-    for all classes alike is taken away, and the rest of what the row meets is rounded.
+    The gradient of a visit is that of the loss over all classes, of a margin over those that the row meets. Of it the
+    part of an intercept that `Intercepts` has for all classes alike is taken away, and the rest of what the row meets
+    is rounded.
     """
 
     X: Floats
@@ -143,7 +146,7 @@ class PostingsTwin:
         self.S, squares = np.zeros(allowed.shape), np.zeros(allowed.shape)
         share = np.clip([sum(r[i] for i in range(n) if k in self.labels[i]) for k in range(K)], 0.5, n - 0.5) / n
         self.b = np.log(share / (1 - share)) if self.reduction == "logistic" else np.log(share)
-        if not self.fit_intercept:
+        if not self.fit_intercept or self.reduction == "margin":
             self.b = np.zeros(K)
         at_a_time = self.batch if self.batch > 1 else 16
         span = -(-min(max(K // 256, 64), 4096) // at_a_time) * at_a_time
@@ -157,9 +160,13 @@ class PostingsTwin:
             for first in range(0, n, self.batch):
                 moves = []
                 for i in order[first : first + self.batch]:
-                    loss, g = LOSSES[self.reduction](self.X[i] @ self.S + self.b, self.labels[i])
+                    met = self.met(i, allowed)
+                    z = self.X[i] @ self.S + self.b
+                    if self.reduction == "margin" and met is not None:
+                        z[~met] = -1e6
+                    loss, g = LOSSES[self.reduction](z, self.labels[i])
                     total += r[i] * loss
-                    met, a = self.met(i, allowed), 1.0 if logistic else 0.0
+                    a = 1.0 if logistic else 0.0
                     if met is None:
                         a = 0.0
                     elif not logistic and not met.all():

@@ -91,6 +91,7 @@ class PostingsPolicy {
       : problem_(problem),
         settings_(with_vectors_of_32_bytes(settings)),
         is_logistic_(std::holds_alternative<LogisticOfEach>(problem.loss)),
+        is_margin_(std::holds_alternative<SmoothedMargin>(problem.loss)),
         rows_(problem_.support, problem_.values, problem_.n_classes()),
         span_(span_of(problem_.n_classes(), settings)),
         unmet_(std::make_unique<UnmetClasses>(unmet_problem(), bounds_of_parts())) {
@@ -218,7 +219,7 @@ class PostingsPolicy {
       run.watch.diverged(i);
       return false;
     }
-    const double unmet = moves.are_of_all ? 0 : unmet_->sum_without(moves.ids());
+    const double unmet = moves.are_of_all || is_margin_ ? 0 : unmet_->sum_without(moves.ids());
     const LabelScores scores{z.first(labels.size()), z.subspan(labels.size()), is_logistic_ ? 0 : unmet,
                              unmet_->centre()};
     LabelGradient gradient{g.first(labels.size()), g.subspan(labels.size())};
@@ -395,6 +396,7 @@ class PostingsPolicy {
   PostingsProblem problem_;
   Settings settings_;
   bool is_logistic_;
+  bool is_margin_;  // classes that a row does not meet have no part in it
   PostingRows<float> rows_;
   Offset span_;
   std::unique_ptr<UnmetClasses> unmet_;
@@ -419,8 +421,8 @@ void check(const PostingsProblem& p) {
       (!p.intercept_squares.sums.empty() && !(p.intercept_squares.offset > 0))) {
     throw std::invalid_argument("offsets must be above 0, and rounding at least 0");
   }
-  if (std::holds_alternative<SmoothedMargin>(p.loss) || std::holds_alternative<Triplet>(p.loss)) {
-    throw std::invalid_argument("weights on pairs are trained by a softmax or the logistic loss of each class");
+  if (std::holds_alternative<Triplet>(p.loss)) {
+    throw std::invalid_argument("weights on pairs are trained by a softmax, a margin or a logistic loss");
   }
 }
 

@@ -1,6 +1,10 @@
 // Training of weights on a support: the loss and its gradient are exact, over all K classes, and Adagrad moves the
 // weights in the postings of a row's features.
 //
+// A margin is over the labels and the classes that the row meets. Its gradient is that of the highest wrong classes
+// alone, and a class that is not met has no score but its intercept, which rises with its rows: frequent classes are
+// met by nearly all rows.
+//
 // A visit costs what the row meets: the classes in its features' postings, and its labels. The others are those of
 // unmet_classes.hpp, which moves their intercepts seldom and all at once.
 //

@@ -151,9 +151,10 @@ inline constexpr std::array settings{
     Setting{.of = "solver",
             .name = "reduction",
             .initial = "auto",
-            .sentence = "How the labels of a row share a loss. \"margin\", of embeddings or a linear model, is that of "
-                        "`MarginClassifier` with smoothing 5, whose scores are then divided by the best temperature "
-                        "for rows held out.",
+            .sentence =
+                "How the labels of a row share a loss. \"margin\" is that of `MarginClassifier` with smoothing "
+                "5, whose scores are then divided by the best temperature for rows held out; of weights on pairs "
+                "it is over the classes that a row meets.",
             .choices = "pick_all pick_all_normalized decoupled logistic margin",
             .needs = "adagrad"},
     Setting{.of = "full_batch",

@@ -169,9 +169,14 @@ def is_small(facts: Facts) -> bool:
     return visit_cost(facts, None) <= figures.MOST_EXACT or full_cost(facts) <= figures.MOST_FULL
 
 
-def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf) -> int:
-    """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings."""
+def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf, *, ranks: bool = False) -> int:
+    """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings.
+
+    `ranks` says that the runs rank several labels a row by margins.
+    """
     in_time = 1 + figures.SECONDS_OF_RUNS // seconds
+    if ranks and seconds <= figures.SECONDS_OF_SECOND_RUN:
+        in_time = max(in_time, 2)
     in_memory = min(figures.BYTES_OF_RUNS, most_bytes / 2) // max(1, embeddings)
     return int(max(1, min(figures.MOST_RUNS, in_time, in_memory)))
 

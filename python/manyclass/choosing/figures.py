@@ -76,6 +76,9 @@ MANY_LABELS = 8.0
 # and 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
 # their objective is convex (bench/decisions.md).
 MOST_RUNS, SECONDS_OF_RUNS, BYTES_OF_RUNS = 3, 20.0, 256 << 20
+# Where margins rank several labels a second run may take these predicted seconds: on package dependencies one of some
+# 22 gains .4 points of P@1 and .2 of P@5 (bench/decisions.md).
+SECONDS_OF_SECOND_RUN = 30.0
 # Trials of models make one run of a hybrid. Where it is behind by less than MOST_GAIN_OF_RUNS the mean of as many runs
 # as the fit makes is tried; on 20news, where a mean gains most, .57 becomes .51. A draw on which a model has less than
 # CLEAR_MODEL of the other's log-loss is the last one: .59 for 1.06 on 20news, where 2,500 rows of toys-next, on which
@@ -109,6 +112,9 @@ ADAGRAD_RATE = 1.0
 # nats. 7.2 is a rate of 3 on yso-en, where larger ones lose, and .9 on bibtex, where .3 and 3 lose a point of P@1 and
 # more.
 FIRST_MOVE = 7.2
+# Of margins the rate, over the root mean square of |x|. Of .1, .3 and 1 the best by P@1 on bibtex, 40,000 rows of
+# yso-en and a set of package dependencies, by up to 3 points (bench/decisions.md).
+MARGIN_RATE_OF_PAIRS = 0.3
 # Passes and their decay, up to FEW_ROWS rows and beyond: what is learned from few rows takes more visits. 5 passes for
 # 2 gain 2 to 3 points on 10,000 rows of eurlex57k and half a point on bibtex; for many rows they would take their time.
 FEW_ROWS, PAIRS_PASSES_OF_FEW, PAIRS_PASSES = 100_000, (5, 0.7), (2, 0.4)

@@ -507,11 +507,10 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
     if hogwild and batch_size is not None:
         raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
     reduction = str(of_solver.take("reduction"))
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is {reduction!r}, which has no gradient of all classes; {where} leave it 'auto'")
     rate = float(given.take("learning_rate"))
     plan = PairsPlan(
-        loss=REDUCTIONS[reduction],
+        loss=BATCH_REDUCTIONS[reduction],
+        smoothing=figures.SMOOTHING if reduction == "margin" else 0.0,
         offset=OFFSET * choice.facts.lengths.mean_square_of_values,
         rounding=ROUNDING,
         min_count=int(of_model.take("min_count")),

@@ -102,6 +102,11 @@ PAIRS = Case("of weights on pairs", lambda q: training(q) == "pairs")
 BATCHES = Case("in minibatches", lambda q: training(q) in ("minibatches", "margin"))
 POINTS = Case("point by point", lambda q: training(q) == "points")
 BESIDE = Case("beside weights on pairs", lambda q: q.beside_pairs)
+PAIRS_BY_MARGINS = Case(
+    "of weights on pairs and up to 8 labels a row in the mean, in a fit to all rows",
+    lambda q: PAIRS.holds(q) and 1 < q.facts.n_labels <= figures.MANY_LABELS and not q.by_steps,
+)
+MARGIN_OF_PAIRS = Case("of weights on pairs by margins", lambda q: PAIRS.holds(q) and q["reduction"] == "margin")
 MARGINS = Case("of labels ranked by margins", ranks)
 SEVERAL_OPEN = Case(
     "of several labels a row where alpha, learning_rate, n_negatives and all parts are open",
@@ -242,6 +247,11 @@ def runs(q: Question) -> bool:
     return bool(q["model"].name == "hybrid") or (ranks(q) and q.first_run[1] > 0)
 
 
+def ranks_several(q: Question) -> bool:
+    """Whether margins rank several labels a row: those of a hybrid, or of embeddings alone."""
+    return ranks(q) or MARGIN_OF_PAIRS.holds(q)
+
+
 # Values
 
 
@@ -321,6 +331,7 @@ RULES = (
     Rule("solver", quick_in_full, "lbfgs", "bench_auto: predicted seconds"),
     Rule("solver", sampled, "implicit", "decisions: exact steps are for visits of less than 8 µs"),
     Rule("solver", ALWAYS, "exact", "decisions: exact steps are for visits of less than 8 µs"),
+    Rule("reduction", PAIRS_BY_MARGINS, "margin", "decisions: weights on pairs learn margins of several labels"),
     Rule("reduction", PAIRS, "decoupled", "decisions: decoupled beats pick-all-labels"),
     Rule("reduction", SEVERAL_OPEN & SPARSE & FEW_LABELS, "margin", "decisions: up to 8 labels a row"),
     Rule("reduction", SEVERAL_OPEN & SPARSE, "decoupled", "decisions: decoupled beats pick-all-labels"),
@@ -429,6 +440,13 @@ RULES = (
     Rule("learning_rate", UTILITY, _rate, says=f"1 {OVER_SQUARE}"),
     Rule(
         "learning_rate",
+        MARGIN_OF_PAIRS,
+        lambda q: figures.MARGIN_RATE_OF_PAIRS / q.facts.lengths.mean_square_of_values**0.5,
+        "decisions: weights on pairs learn margins of several labels",
+        r"0.3 over the root of the mean of \|x_i\|^2",
+    ),
+    Rule(
+        "learning_rate",
         PAIRS,
         lambda q: figures.FIRST_MOVE / q.facts.lengths.mean_length,
         "leave_one_out: first move of pairs",
@@ -473,9 +491,10 @@ RULES = (
     Rule(
         "n_models",
         runs,
-        lambda q: costs.n_runs(q.first_run[0], q.first_run[1], q.most_bytes),
+        lambda q: costs.n_runs(q.first_run[0], q.first_run[1], q.most_bytes, ranks=ranks_several(q)),
         "decisions: three runs of a hybrid are averaged",
-        "3, or as many as are predicted to take 20 seconds more and 256 MB of embeddings; 1 with dim or max_seconds, "
+        "3, or as many as are predicted to take 20 seconds more (30 the second of margins of several labels) and 256 "
+        "MB of embeddings; 1 with dim or max_seconds, "
         "in a fit that begins warm, and after a callback or Ctrl-C that ended the first one",
     ),
     Rule("n_models", ALWAYS, 1, "decisions: means of linear models gain nothing"),

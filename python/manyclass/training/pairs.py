@@ -9,6 +9,7 @@ from scipy.special import logit
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
+from manyclass.training.blend import MARGIN
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.seen import Seen
@@ -64,9 +65,12 @@ def fit_pairs(
 def start_pairs(
     plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int, sample_weight: Doubles | None
 ) -> Weights:
-    """Return what a training begins with: weights of 0 on the pairs of these points, intercepts by frequency."""
+    """Return what a training begins with: weights of 0 on the pairs of these points, intercepts by frequency.
+
+    Scores that are trained by a margin are no log-odds, and begin at 0.
+    """
     weights = Weights.on_pairs(*support_of(plan, x, labels, n_classes), None, np.zeros(n_classes, np.float32))
-    if plan.fit_intercept:
+    if plan.fit_intercept and plan.loss != MARGIN:
         weights.bias[:] = _log_frequency(labels, n_classes, sample_weight, odds=plan.loss == "logistic")
     return weights
 

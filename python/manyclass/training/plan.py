@@ -318,7 +318,9 @@ class PairsPlan(Plan):
 
     Attributes
     ----------
-    loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic"}
+    loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic", "margin"}
+    smoothing : float
+        How smooth the margin is.
     offset : float
         What is added to Adagrad's sums of squares.
     rounding : float
@@ -336,6 +338,7 @@ class PairsPlan(Plan):
     min_count: int
     few_classes: int
     prune: float
+    smoothing: float = 0.0
     hogwild: bool = False
 
 
