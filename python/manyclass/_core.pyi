@@ -1125,6 +1125,8 @@ class ClusterIndex:
         tolerance: float,
         rest: str,
         answer: str,
+        rule: str = "exact_scores",
+        fill: bool = False,
         n_threads: int,
         isa: str = "auto",
     ) -> dict[str, Any]: ...
@@ -1184,6 +1186,8 @@ class DecomposedIndex:
         tolerance: float,
         rest: str,
         answer: str,
+        rule: str = "exact_scores",
+        fill: bool = False,
         n_threads: int,
         isa: str = "auto",
     ) -> dict[str, Any]: ...
