@@ -35,7 +35,7 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.proposals import PROPOSALS, Weights, mean_square, trained_by_proposal
+from manyclass.papers.proposals import LAST_STEP, PROPOSALS, Weights, mean_square, trained_by_proposal
 from manyclass.papers.report import Plot, Report, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
@@ -255,7 +255,9 @@ def _by_proposal(run: Run, data: Problem) -> Results:
         trained_by_proposal(
             data.X_train, labels, **given, rate=factor * automatic, batch=SGD_BATCH, seed=run.seed, note=note, at=at
         )
-        told[RAN] = {"steps": str(n_steps), "batch": str(SGD_BATCH), "learning_rate / automatic": f"{factor:g}"}
+        schedule = f"exponential, to {LAST_STEP:g} of the first in {n_steps} steps"
+        told[RAN] = {"solver": "SGD on one-vs-each (proposals.py)", "steps": "explicit", "schedule": schedule}
+        told[RAN] |= {"batch_size": str(SGD_BATCH), "learning_rate / automatic": f"{factor:g}"}
         told[RAN] |= {"uniform share": f"{run.model['uniform']:g}"}
         found.append(told)
     return max(found, key=lambda told: told["curve"][-1] if np.isfinite(told["curve"][-1]) else -np.inf)
