@@ -73,6 +73,12 @@ class Search(Sampler):
         """Raise ValueError or TypeError for a parameter out of its range."""
         super().check()
         search_name(self.index)
+        own = self.get_params()
+        if own["threshold"] is not None and (own["budget"] is not None or own["fill"]):
+            raise ValueError(
+                f"threshold is {own['threshold']!r} beside budget or fill; a search finds all scores above a threshold "
+                "or the highest ones: leave the others as they are by default"
+            )
 
 
 def search_name(index: Any) -> str:

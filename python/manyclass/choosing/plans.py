@@ -400,15 +400,8 @@ def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
         fields |= {"budget": of_sampler.take("budget"), "warm_up": int(of_sampler.take("warm_up"))}
         fields["fill"] = bool(of_sampler.take("fill"))
         if fields["source"] == "messages":
-            fields |= {"n_iter": int(of_sampler.take("n_iter")), "step": of_sampler.take("step")}
-            fields |= {"tolerance": float(of_sampler.take("tolerance")), "message_rule": of_sampler.take("rule")}
-            fields["threshold"] = of_sampler.take("threshold")
-            if fields["threshold"] is not None and (fields["budget"] is not None or fields["fill"]):
-                other = "budget" if fields["budget"] is not None else "fill"
-                raise ValueError(
-                    f"threshold is {fields['threshold']!r} beside {other}; a search finds all scores above a threshold "
-                    "or the highest ones: leave one of them as it is by default"
-                )
+            fields |= {"n_iter": int(of_sampler.take("n_iter")), "tolerance": float(of_sampler.take("tolerance"))}
+            fields |= {"message_rule": of_sampler.take("rule")} | {n: of_sampler.take(n) for n in ("step", "threshold")}
     elif sampler.name != "all":
         fields["source"], draws = "sampled", sampler
         for setting in sampler.settings:

@@ -95,10 +95,10 @@ def drawn_from(p: Doubles, rng: np.random.Generator) -> NDArray[np.intp]:
     """One class of each row of probabilities, by inversion; a class with p = 0 is never drawn."""
     ends = np.cumsum(p, axis=1)
     u = (1 - rng.random(len(p))) * ends[:, -1]  # in ]0, the sum], so that a first class with p = 0 is passed over
-    return np.argmax(ends >= u[:, np.newaxis], axis=1)
+    return np.asarray(np.argmax(ends >= u[:, np.newaxis], axis=1))
 
 
 def mean_square(x: Matrix) -> float:
     """The mean of |x_i|^2."""
     squares = x.multiply(x).sum() if sp.issparse(x) else np.square(x).sum()
-    return float(squares) / x.shape[0]
+    return float(squares) / int(x.shape[0])

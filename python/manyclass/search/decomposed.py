@@ -241,8 +241,9 @@ class DecomposedIndex(ClusteredRows):
                 raise ValueError(f"{name} is {value!r}; with rule='printed' it must be {only!r}")
             rest = "zero"
         reach = self._reach(loss, n_probe, budget, threshold, rest)
-        messages = {"n_iter": n_iter, "step": step, "answer": answer, "rule": rule, "fill": fill}
-        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance, **messages)
+        return self._losses_and_gradients(
+            Q, Y, reach, smoothing, tolerance, n_iter=n_iter, step=step, answer=answer, rule=rule, fill=fill
+        )
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """The columns of each block."""
