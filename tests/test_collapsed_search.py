@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference.message_passing import best_wrong, block_scores, loss_named, message_passing
+from reference.message_passing import (
+    best_wrong,
+    block_scores,
+    loss_named,
+    message_passing,
+    printed_message_passing,
+)
 from reference.word_pairs import WordDescent, centres_of, contexts_of, pair_shares
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical
@@ -44,7 +50,7 @@ def copied(tables):
 
 def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs=1, **options):
     index = index_for(search, seed=3, n_jobs=n_jobs)
-    found = "messages" if search == "messages" else rest
+    found = search if search in objectives.MESSAGES else rest
     given = {"found": found, "index": index, "budget": budget, "dim": DIM, "n_threads": n_jobs, "seed": 3}
     return WordDescent(collapsed, tables, **{**given, **options})
 
@@ -207,6 +213,34 @@ def test_messages_are_passed_as_the_twin_of_algorithm_2_passes_them(seed):
         shift = (np.isin(np.arange(60), P) / len(P) - q) @ v
         np.testing.assert_allclose(gradient[x, :DIM], said.gradient @ v / len(P) + shift, atol=2e-3)
         assert losses[x] == pytest.approx(said.loss / len(P) + h @ shift, abs=1e-3)
+
+
+def test_printed_messages_give_both_tables_the_gradients_of_algorithm_2(seed):
+    """Of all words: those that no block found count as 0, and have the gradient of that, in common."""
+    rng = np.random.default_rng(seed)
+    collapsed, tables = random_counts(rng, 60), random_tables(rng, 60)
+    masked = descent(collapsed, tables, "printed_messages", budget=4)
+    masked.follow()
+    losses, of_input = masked.core.input_gradient()
+    _, of_output = masked.core.output_gradient()
+    contexts, shares = contexts_of(collapsed), collapsed.words_as_contexts
+    v = tables.output[:, :DIM].astype(np.float64)
+    expected, n_others = np.zeros_like(v), 0
+    for x in np.flatnonzero(collapsed.centres):
+        q = contexts[[x]].toarray()[0].astype(np.float64)
+        P, h = np.flatnonzero(q), tables.input[x, :DIM].astype(np.float64)
+        parts = block_scores(v, h, masked.index.n_blocks)
+        found = np.array([best_wrong(scores, P, 4) for scores in parts])
+        said = printed_message_passing(parts, list(P), loss_named("cross_entropy"), found)
+        n_others += 60 - len(P) - found.any(axis=0).sum()
+        slopes = said.gradient / len(P) + np.isin(np.arange(60), P) / len(P) - q
+        np.testing.assert_allclose(of_input[x, :DIM], slopes @ v, atol=2e-3)
+        shift = (np.isin(np.arange(60), P) / len(P) - q) @ v
+        assert losses[x] == pytest.approx(said.loss / len(P) + h @ shift, abs=1e-3)
+        expected += collapsed.centres[x] * np.outer(slopes, h)
+    assert n_others > 0
+    some = shares > 0
+    np.testing.assert_allclose(of_output[some, :DIM], expected[some] / shares[some, np.newaxis], atol=5e-3)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05])

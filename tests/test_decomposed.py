@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 from reference.losses import smoothed_margin
-from reference.message_passing import best_wrong, block_scores, loss_named, message_passing
+from reference.message_passing import (
+    best_wrong,
+    block_scores,
+    loss_named,
+    message_passing,
+    printed_message_passing,
+)
 
 from manyclass import DecomposedIndex, SphericalClusterIndex
 
@@ -145,6 +151,89 @@ def test_the_core_passes_messages_as_its_twin_and_their_sum_stays_zero(loss, ste
             expected.append((passed.loss, passed.gradient))
         options = {"n_iter": n_iter, "step": step, "rest": rest, "answer": answer}
         assert_answers(index.loss_and_gradient(Q, Y, loss, **options, **search), expected, loss)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("limit", [7, 0.8], ids=["budget", "tau_1"])
+def test_two_hundred_gradients_are_those_of_algorithm_2_as_it_is_printed(loss, limit, seed):
+    """Labels not forced active, scores of active classes by messages only, and both thresholds: by its slow twin."""
+    n = 200
+    W, Q, Y = problem(seed, n=n, scale=0.5)
+    index = fitted(W)
+    search = {"budget": limit} if isinstance(limit, int) else {"threshold": limit}
+    n_idle = 0
+    rounds = ((1, "frank_wolfe", 1e-3), (3, "frank_wolfe", 0.05), (2, "full", 0.2), (1, "full", 0.9))
+    for n_iter, step, tolerance in rounds:
+        expected = []
+        for q, P in zip(Q, Y, strict=True):
+            parts = block_scores(W, q, B)
+            found = [best_wrong(s, P, limit) if isinstance(limit, int) else np.abs(s) > limit for s in parts]
+            how = {"n_iter": n_iter, "step": step, "tolerance": tolerance}
+            passed = printed_message_passing(parts, list(P), loss_named(loss), np.array(found), **how)
+            n_idle += (passed.messages[-1][:, P] == 0).all(axis=0).sum()
+            for messages in passed.messages:
+                assert np.abs(messages.sum(axis=0)).max() < 1e-12
+            expected.append((passed.loss, passed.gradient))
+        assert_answers(index.loss_and_gradient(Q, Y, loss, rule="printed", **how, **search), expected, loss)
+    # Labels that were never active, which the other rule has not; each has a wrong class above it, of a triplet loss.
+    assert (n_idle > 0) == (loss != "triplet")
+
+
+def test_the_printed_rule_differs_from_exact_scores_and_meets_it_where_all_is_found(seed):
+    W, Q, Y = problem(seed, n=40)
+    index = fitted(W)
+    for loss in LOSSES:
+        options = {"n_iter": 2, "tolerance": 0.0, "budget": K}
+        found = [index.loss_and_gradient(Q, Y, loss, rule=rule, **options) for rule in ("printed", "exact_scores")]
+        np.testing.assert_allclose(found[0].losses, found[1].losses, rtol=0, atol=SLACK[loss])
+        few = [index.loss_and_gradient(Q, Y, loss, rule=rule, budget=4) for rule in ("printed", "exact_scores")]
+        assert np.abs(few[0].losses - few[1].losses).max() > 0.1
+    with pytest.raises(ValueError, match="rest is 'mask'; with rule='printed' it must be 'zero'"):
+        index.loss_and_gradient(Q, Y, rule="printed", rest="mask")
+    with pytest.raises(ValueError, match="answer is 'active'; with rule='printed' it must be 'blocks'"):
+        index.loss_and_gradient(Q, Y, rule="printed", answer="active")
+
+
+@pytest.mark.parametrize("n_blocks", [1, B])
+def test_a_search_that_fills_its_budget_reads_clusters_best_first_until_they_hold_it(n_blocks, seed):
+    """By definition: centroids in the order of their scores until they hold the rows, then the best of these."""
+    W, Q, Y = problem(seed)
+    budget = 9
+    index = fitted(W, n_blocks, n_clusters=12, n_probe=1)
+    single = SphericalClusterIndex(12, n_probe=1, random_state=seed, augment_norm=False).fit(W)
+    for one in (index, single) if n_blocks == 1 else (index,):
+        blocks = n_blocks if one is index else 1
+        losses, _ = one.loss_and_gradient(
+            Q,
+            Y,
+            "cross_entropy",
+            budget=budget,
+            fill=True,
+            rest="mask",
+            tolerance=0.0,
+            **({"n_iter": 0} if one is index else {}),
+        )
+        labels = np.atleast_2d(one.labels_)
+        for i, (q, P) in enumerate(zip(Q, Y, strict=True)):
+            parts = block_scores(W, q, blocks)
+            of_block = []
+            for j, z in enumerate(parts):
+                columns = slice(*one.block_starts_[j : j + 2]) if one is index else slice(None)
+                order = np.argsort(-(one.cluster_centers_[:, columns] @ q[columns]), kind="stable")
+                read = np.zeros(K, dtype=bool)
+                for c in order:
+                    if read.sum() >= budget + len(P):
+                        break
+                    read |= labels[j] == c
+                known = best_wrong(z, P, budget, read)
+                assert known.sum() == min(budget, read.sum() - np.isin(P, np.flatnonzero(read)).sum())
+                known[P] = True
+                of_block.append(
+                    loss_named("cross_entropy")(
+                        blocks * z[known], list(np.flatnonzero(np.isin(np.flatnonzero(known), P)))
+                    )[0]
+                )
+            np.testing.assert_allclose(losses[i], np.mean(of_block), rtol=0, atol=SLACK["cross_entropy"])
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -100,7 +100,7 @@ TINY = {
 }
 TABLES = {
     "fagan-iyengar": {"table-1", "table-2", "table-3", "sensitivity"},
-    "titsias": {"figure-1a", "figure-1c", "figure-2", "table-2", "section-4-2"},
+    "titsias": {"figure-1a", "figure-1c", "figure-2", "proposals", "table-2", "section-4-2"},
     "augment-reduce": {"synthetic", "table-1", "table-2", "table-3"},
     "loss-decomposition": {
         f"loss-decomposition-{name}" for name in ("omniglot", "faces", "eurlex57k", "yso-en", "gowalla")
@@ -110,7 +110,7 @@ TABLES = {
 }
 PLOTS = {
     "fagan-iyengar": {"figure-1", "figure-2", "figure-3"},
-    "titsias": {"figure-1c", "figure-2ab", "figure-2c", "figure-3", "figure-3d"},
+    "titsias": {"figure-1c", "figure-2ab", "figure-2c", "figure-3", "figure-3d", "proposals"},
     "augment-reduce": {"synthetic", "figure-2"},
     "loss-decomposition": {"loss-decomposition-time", "loss-decomposition-passes"},
     "race": {"race"},
@@ -449,6 +449,8 @@ def test_the_papers_steps_are_those_of_its_section_4_and_table_1():
         "monte_carlo",
         "monte_carlo",
     ]
+    local = made["probit A&R, paper's steps"].parameters["local_step"]
+    assert settings_of(local, "family", "gain", "start") == {"family": "normal", "gain": 0.001, "start": "standard"}
     natural = made["softmax A&R, paper's steps"].parameters["local_step"]
     assert settings_of(natural, "gain", "gain_power", "floor") == {"gain": 1.0, "gain_power": 0.9, "floor": 0}
     assert made["softmax A&R"].parameters["solver"].name == "implicit"
@@ -458,8 +460,18 @@ def test_methods_of_words_with_the_papers_names_are_its_algorithms():
     made = {r.method: r.model["objective"] for r in EXPERIMENTS["ldgs-skip-gram"].runs("novels100", Options())}
     assert made["GD-MIPS"] == {"name": "descent", "search": "mips", "rest": "mask"}
     assert made["GD-Decomp-MIPS"] == {"name": "descent", "search": "messages", "rest": "mask"}
+    assert made["GD-Decomp-MIPS (as printed)"] == {"name": "descent", "search": "printed_messages", "rest": "mask"}
     said = _joined(made["GD-Decomp-MIPS"], 1000)
     assert said == {"found": 50, "blocks": 4, "n_iter": 1, "step": "frank_wolfe", "tolerance": 1e-3, "answer": "blocks"}
+
+
+def test_methods_with_the_papers_steps_search_as_the_paper_does():
+    made = {r.method: r.parameters for r in EXPERIMENTS["loss-decomposition"].runs("omniglot", Options())}
+    for method, index in (("mips", "mips"), ("messages", "messages"), ("printed messages", "messages")):
+        sampler = made[f"{method}, paper's steps"]["sampler"]
+        assert settings_of(sampler, "index", "fill") == {"index": index, "fill": True}
+        assert sampler.get_params()["rule"] == ("printed" if method == "printed messages" else "exact_scores")
+    assert not made["mips"]["sampler"].get_params()["fill"]
 
 
 def test_a_method_with_the_papers_steps_takes_its_best_rate(folder):
@@ -467,11 +479,12 @@ def test_a_method_with_the_papers_steps_takes_its_best_rate(folder):
     (record,) = records(folder, "loss-decomposition")
     ran = record["results"]["ran"]
     assert float(ran["learning_rate"]) in (1, 0.1, 0.01)
-    assert {key: ran[key] for key in ("solver", "steps", "schedule", "batch_size")} == {
+    assert {key: ran[key] for key in ("solver", "steps", "schedule", "batch_size", "decay_every")} == {
         "solver": "sgd",
         "steps": "explicit",
         "schedule": "inverse",
         "batch_size": "10",
+        "decay_every": "1",
     }
 
 

@@ -196,7 +196,16 @@ def test_a_step_of_one_batch_is_the_gradient_by_finite_differences(loss, smoothi
 
 @pytest.mark.parametrize(
     "messages",
-    [{}, {"n_iter": 0}, {"n_iter": 4}, {"n_iter": 3, "step": "frank_wolfe"}, {"n_iter": 2, "tolerance": 0.3}],
+    [
+        {},
+        {"n_iter": 0},
+        {"n_iter": 4},
+        {"n_iter": 3, "step": "frank_wolfe"},
+        {"n_iter": 2, "tolerance": 0.3},
+        {"rule": "printed"},
+        {"rule": "printed", "step": "frank_wolfe", "tolerance": 0.3},
+        {"fill": True},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize(("loss", "smoothing"), [("cross_entropy", 0.0), ("margin", 1.0)])
@@ -209,11 +218,67 @@ def test_a_step_by_messages_is_the_gradient_of_the_index(loss, smoothing, messag
     phi = np.column_stack([X, np.ones(N, dtype=np.float32)])
     _, expected = index.loss_and_gradient(phi, lists, loss=loss, smoothing=smoothing, budget=4, **messages)
     search = {"source": "messages", "index": index.core, "budget": 4, "n_probe": 2, **messages}
+    if rule := search.pop("rule", None):
+        search["message_rule"] = rule
     before = W.copy()
     trainer = bare_trainer(X, lists, W, rows(np.zeros((0, 1))), batch=N, loss=loss, smoothing=smoothing, **search)
     trainer.run(epoch=0, eta=1.0, eta_u=1.0, first=0, last=N, loss=0.0)
     # N floats of size 1 are summed.
     np.testing.assert_allclose((before - W)[:, :width], expected.T @ phi, atol=N * 2.0**-21)
+
+
+@pytest.mark.parametrize("rule", ["exact_scores", "printed"])
+def test_a_step_by_messages_finds_all_scores_above_a_threshold(rule, seed):
+    X, _, lists = some_problem(seed, multilabel=True)
+    width = X.shape[1] + 1
+    W = rows(np.random.default_rng(seed).normal(size=(K, width)))
+    index = DecomposedIndex(n_blocks=3, n_clusters=2, n_probe=2, random_state=0).fit(W[:, :width])
+    phi = np.column_stack([X, np.ones(N, dtype=np.float32)])
+    _, expected = index.loss_and_gradient(phi, lists, loss="margin", threshold=0.4, rule=rule)
+    search = {"source": "messages", "index": index.core, "budget": 4, "n_probe": 2, "threshold": 0.4}
+    search["message_rule"] = rule
+    before = W.copy()
+    trainer = bare_trainer(X, lists, W, rows(np.zeros((0, 1))), batch=N, loss="margin", smoothing=1.0, **search)
+    trainer.run(epoch=0, eta=1.0, eta_u=1.0, first=0, last=N, loss=0.0)
+    np.testing.assert_allclose((before - W)[:, :width], expected.T @ phi, atol=N * 2.0**-21)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_step_size_that_falls_by_batches_is_that_of_the_batches_one_by_one(every, seed):
+    """Batch t of all passes has the step size eta / (1 + t // every) (Yen et al. 2018, section 5, with every = 1)."""
+    X, _, lists = some_problem(seed, multilabel=True)
+    batch, passes = 4, 3
+    n_batches = -(-N // batch)
+    found = []
+    for by_core in (True, False):
+        W, E = rows(np.ones((K, 6))), rows(np.random.default_rng(seed).normal(size=(X.shape[1], 5)))
+        trainer = bare_trainer(X, lists, W, E, batch=batch, **({"inverse_every": every} if by_core else {}))
+        for t in range(passes):
+            given = {"epoch": t, "loss": 0.0}
+            if by_core:
+                trainer.run(eta=0.1, eta_u=0.3, first=0, last=N, **given)
+                continue
+            for b in range(n_batches):
+                share = 1 / (1 + (t * n_batches + b) // every)
+                ends = {"first": b * batch, "last": min(N, (b + 1) * batch)}
+                trainer.run(eta=0.1 * share, eta_u=0.3 * share, **ends, **given)
+        found.append((W, E))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_a_fit_with_a_step_size_by_iterations_ends_before_one_by_passes(seed):
+    X, y = blobs(np.random.default_rng(seed), n=300)
+    given = {"learning_rate": 0.1, "max_iter": 3, "sampler": "all", "random_state": 0}
+    by = {
+        every: MarginClassifier(solver=solvers.SGD(schedule="inverse", batch_size=10, decay_every=every), **given)
+        for every in (None, 1)
+    }
+    moved = {every: np.abs(model.fit(X, y).coef_).max() for every, model in by.items()}
+    # The sum of the step sizes is 30 (1 + 1/2 + 1/3) = 55 by passes, and 1 + 1/2 + ... + 1/90 = 5.1 by batches.
+    assert moved[1] < moved[None]
+    with pytest.raises(ValueError, match="decay_every is 1, which counts the batches of one fit"):
+        by[1].partial_fit(X, y)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 1.0])

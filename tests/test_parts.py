@@ -38,6 +38,7 @@ OTHERS = {
     "prune": 0.25,
     "n_nodes": 2,
     "refresh": 1,
+    "threshold": 0.5,
     "tol": 0.5,
     "u_learning_rate": 0.2,
     "warm_up": 2,

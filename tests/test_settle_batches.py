@@ -108,6 +108,15 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
             {"sampler": samplers.Search(index="messages", n_iter=5, step="frank_wolfe", tolerance=0.0)},
             {"source": "messages", "n_iter": 5, "step": "frank_wolfe", "tolerance": 0.0},
         ),
+        (
+            {"sampler": samplers.Search(index="messages", rule="printed", threshold=0.5)},
+            {"source": "messages", "message_rule": "printed", "threshold": 0.5},
+        ),
+        ({"sampler": samplers.Search(fill=True)}, {"source": "mips", "fill": True}),
+        (
+            {"solver": solvers.Exact(schedule="inverse", decay_every=3)},
+            MORE | {"adagrad": False, "schedule": Schedule("inverse", 0.5, 0.75, 0.9, 3)},
+        ),
         ({"sampler": samplers.Search(budget=1000)}, {"source": "mips", "budget": K}),
         ({"sampler": samplers.Search(warm_up=4)}, {"source": "mips", "warm_up": 4}),
         ({"sampler": samplers.Search(warm_up=0)}, {"source": "mips", "warm_up": 0}),

@@ -15,6 +15,7 @@ from manyclass.checks import n_threads_from, row_norms_sq, seed_from
 from manyclass.choosing.facts import Facts
 from manyclass.training import core_plan, points
 from manyclass.training.batches import BatchesTraining
+from manyclass.training.core_plan import first_carried
 from manyclass.training.core_training import Watch
 from manyclass.training.plan import Labels, Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
@@ -385,3 +386,18 @@ def test_n_jobs_counts_threads_as_scikit_learn_does(n_jobs, expected, monkeypatc
 def test_what_is_no_number_of_threads_is_refused(n_jobs):
     with pytest.raises(ValueError, match=r"n_jobs is .*; it must be None, a positive integer, or negative"):
         n_threads_from(n_jobs)
+
+
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+def test_q_begins_where_its_local_step_says(noise):
+    """At its best for equal scores of all classes, or with mean 0 and scale 1, as in the code of Ruiz et al."""
+    for start in ("best", "standard"):
+        local = solvers.MonteCarlo(family=noise, start=start)
+        model = AugmentReduceClassifier(noise=noise, solver="sgd", local_step=local)
+        plan = model._plans().plan(Facts.of(np.ones((3, 2), dtype=np.float32), 9))
+        family = plan.utility.family
+        mean, scale = first_carried(plan, 3, 9)
+        expected = (family.mu, family.s) if start == "best" else (0.0, 1.0)
+        np.testing.assert_array_equal(mean, np.full(3, expected[0]))
+        np.testing.assert_array_equal(scale, np.full(3, expected[1]))
+    assert family.mu > 0.5  # so that the two differ

@@ -153,7 +153,8 @@ Fields<LossQuestion> loss_fields(const char* name) {
   Fields<Excluded> labels("Excluded");
   labels.member_as<&Excluded::indptr>("labels_indptr", true).member_as<&Excluded::ids>("labels", true);
   Fields<FindOptions> find("FindOptions");
-  find.needs<&FindOptions::budget, &FindOptions::threshold, &FindOptions::n_probe>().takes<&FindOptions::isa>();
+  find.needs<&FindOptions::budget, &FindOptions::threshold, &FindOptions::n_probe>();
+  find.takes<&FindOptions::isa, &FindOptions::fill>();
   Fields<GmpOptions> options("GmpOptions");
   options.with<&GmpOptions::find>(find);
   options.needs<&GmpOptions::until_enough, &GmpOptions::n_iter, &GmpOptions::tolerance>();
@@ -161,6 +162,7 @@ Fields<LossQuestion> loss_fields(const char* name) {
   options.add("rest", true, [](GmpOptions& o, py::handle rest) { o.rest = rest_named(rest.cast<std::string>()); });
   options.add("answer", true,
               [](GmpOptions& o, py::handle answer) { o.answer = gmp_answer_named(answer.cast<std::string>()); });
+  options.add("rule", false, [](GmpOptions& o, py::handle rule) { o.rule = gmp_rule_named(rule.cast<std::string>()); });
   Fields<LossQuestion> fields(name);
   fields.needs<&LossQuestion::x, &LossQuestion::loss, &LossQuestion::smoothing, &LossQuestion::n_threads>();
   return fields.with<&LossQuestion::labels>(labels).with<&LossQuestion::options>(options);

@@ -166,7 +166,7 @@ Fields<Plan> plan_fields() {
                  &Settings::decay_every>();
   Fields<Plan> fields("Plan");
   fields.needs<&Plan::solver, &Plan::selection, &Plan::n_negatives, &Plan::options>();
-  fields.takes<&Plan::formulation, &Plan::root, &Plan::partition, &Plan::noise, &Plan::local_step>();
+  fields.takes<&Plan::formulation, &Plan::root, &Plan::partition, &Plan::noise, &Plan::local_step, &Plan::bound>();
   fields.with<&Plan::settings>(settings);
   fields.with<&Plan::local_gain>(Fields<Gain>("Gain").takes<&Gain::gain, &Gain::power, &Gain::floor>());
   return fields.add("family", false, [](Plan& plan, py::handle family) {
@@ -178,10 +178,11 @@ Fields<LabelPlan> label_plan_fields() {
   Fields<SourceChoice> source("SourceChoice");
   source.needs<&SourceChoice::source, &SourceChoice::selection, &SourceChoice::n_negatives, &SourceChoice::options,
                &SourceChoice::log_alpha>();
-  source.takes<&SourceChoice::budget, &SourceChoice::n_probe>();
+  source.takes<&SourceChoice::budget, &SourceChoice::n_probe, &SourceChoice::fill>();
   source.with<&SourceChoice::messages>(
       Fields<MessageOptions>("MessageOptions")
-          .takes<&MessageOptions::n_iter, &MessageOptions::step, &MessageOptions::tolerance>());
+          .takes<&MessageOptions::n_iter, &MessageOptions::step, &MessageOptions::tolerance,
+                 &MessageOptions::message_rule, &MessageOptions::threshold>());
   source.add("index", false, [](SourceChoice& choice, py::handle index) {
     if (py::isinstance<ClusterIndex>(index)) choice.index = index.cast<ClusterIndex*>();
     if (py::isinstance<DecomposedIndex>(index)) choice.index = index.cast<DecomposedIndex*>();
@@ -193,7 +194,7 @@ Fields<LabelPlan> label_plan_fields() {
   return fields.with<&LabelPlan::settings>(Fields<Settings>("Settings")
                                                .needs<&Settings::seed, &Settings::n_threads, &Settings::batch,
                                                       &Settings::shuffle, &Settings::share_classes, &Settings::isa>()
-                                               .takes<&Settings::first_point>());
+                                               .takes<&Settings::first_point, &Settings::inverse_every>());
 }
 
 Fields<State> state_fields() {

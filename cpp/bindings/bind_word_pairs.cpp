@@ -156,7 +156,8 @@ class WordDescent {
     WordSearch search;
     search.budget = budget;
     search.dim = dim;
-    search.messages = found == "messages";
+    search.printed = found == "printed_messages";
+    search.messages = found == "messages" || search.printed;
     if (found == "sample") return std::make_unique<SampledGradients>(pairs, tables, search, group, seed, n_threads);
     return std::make_unique<MaskedGradients>(pairs, tables, search, n_threads);
   }

@@ -42,6 +42,18 @@ class Search(Sampler):
         With "messages": a message goes all the way, or by 2 / (t + 2) in round t = 1, 2, ..., as the paper has it.
     tolerance : float, default=1e-3
         With "messages": classes whose gradient in a block is larger are active, the paper's tau_2.
+    rule : {"exact_scores", "printed"}, default="exact_scores"
+        With "messages": "printed" is Algorithm 2 as it is printed. Labels are active only where they have a gradient,
+        an active class has in all blocks the sum of the scores that blocks have found, and a class that was not found
+        counts as 0 and has the gradient of that, which moves all K rows for a loss that is never flat there. With
+        "exact_scores" labels are always active, an active class has its exact score, and what was not found is left
+        out (or, with a threshold, counts as 0 without a gradient), so that few rows move.
+    threshold : float or None, default=None
+        With "messages": find all block scores above it in magnitude (the paper's tau_1), in place of the `budget`
+        highest ones.
+    fill : bool, default=False
+        Read clusters in the order of their scores until they hold `budget` classes (the paper's section 5), in place of
+        the number that the index says.
     """
 
     name = "search"
@@ -52,12 +64,21 @@ class Search(Sampler):
         Setting("n_iter", 1, "Rounds of messages.", "integer", low=0, high=2**31 - 1),
         Setting("step", "full", "How far a message goes.", choices=("full", "frank_wolfe")),
         Setting("tolerance", 1e-3, "Gradient from which a class is active.", low=0),
+        Setting("rule", "exact_scores", "How messages carry scores.", choices=("exact_scores", "printed")),
+        Setting("threshold", None, "Block scores above it are found.", low=0),
+        Setting("fill", False, "Whether a search reads clusters until they hold `budget` classes.", "flag"),
     )
 
     def check(self) -> None:
         """Raise ValueError or TypeError for a parameter out of its range."""
         super().check()
         search_name(self.index)
+        own = self.get_params()
+        if own["threshold"] is not None and (own["budget"] is not None or own["fill"]):
+            raise ValueError(
+                f"threshold is {own['threshold']!r} beside budget or fill; a search finds all scores above a threshold "
+                "or the highest ones: leave the others as they are by default"
+            )
 
 
 def search_name(index: Any) -> str:

@@ -108,3 +108,37 @@ def message_passing(
     passed.loss = passed.objectives[-1]
     passed.gradient = gradients.mean(axis=0)
     return passed
+
+
+def printed_message_passing(
+    parts: Floats,
+    P: Sequence[int],
+    loss: LossOf,
+    found: NDArray[np.bool_],
+    *,
+    n_iter: int = 1,
+    step: str = "frank_wolfe",
+    tolerance: float = 1e-3,
+) -> Passed:
+    """Algorithm 2 of Yen et al. (ICML 2018), line by line, over vectors of all K classes."""
+    n_blocks, n_classes = parts.shape
+    labels = np.isin(np.arange(n_classes), P)
+    known = np.where(found | labels, parts, 0.0)  # lines 1 and 2: z~_j
+    whole = known.sum(axis=0)
+    messages = np.zeros_like(parts)
+    passed = Passed(0.0, np.zeros(n_classes))
+
+    def gradients() -> tuple[Floats, Floats]:
+        evaluated = [loss(n_blocks * (known[j] + messages[j]), P) for j in range(n_blocks)]
+        passed.messages.append(messages.copy())
+        passed.objectives.append(float(np.mean([value for value, _ in evaluated])))
+        return np.array([value for value, _ in evaluated]), np.array([gradient for _, gradient in evaluated])
+
+    for t in range(1, n_iter + 1):
+        active = (np.abs(gradients()[1]) > tolerance).any(axis=0)  # line 4
+        best = whole / n_blocks - known  # line 5
+        eta = 1.0 if step == "full" else 2 / (t + 2)  # line 6
+        messages[:, active] = (eta * best + (1 - eta) * messages)[:, active]  # line 7
+    losses, last = gradients()  # line 9
+    passed.loss, passed.gradient = float(losses.mean()), last.mean(axis=0)
+    return passed

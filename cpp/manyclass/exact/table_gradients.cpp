@@ -44,14 +44,19 @@ std::vector<float> columns_of(std::span<const float> table, std::size_t width, s
 // What a masked search in blocks does with its finds. "decomposed": whatever the blocks find has its exact score, as in
 // the last line of Algorithm 1; no tolerance, which as a share of the normaliser of the words found may be much of their
 // gradient. "messages": after Algorithm 2 of Yen et al. 2018, one round of steps 2 / (t + 2), for words with a gradient
-// above their tau_2. Three things differ from the printed algorithm: labels are always active, an active class has exact
-// scores in all blocks, and a class whose score no block found, which the paper takes for 0, never becomes active.
+// above their tau_2, with exact scores of active words; or as it is printed. search/printed_messages.hpp has the
+// differences.
 GmpOptions options_of(const WordSearch& search) {
   GmpOptions options{.find = {search.budget, 0, search.n_probe, best_isa()}};
   options.n_iter = std::holds_alternative<const DecomposedIndex*>(search.index) ? 1 : 0;
   options.tolerance = search.messages ? 1e-3F : 0;
   options.step = search.messages ? GmpStep::frank_wolfe : GmpStep::full;
   if (options.n_iter > 0 && !search.messages) options.answer = GmpAnswer::active;
+  if (search.printed) {
+    options.rule = GmpRule::printed;
+    options.rest = Rest::zero;
+    options.list_rest = false;
+  }
   return options;
 }
 
@@ -197,7 +202,8 @@ void MaskedGradients::each_found(const Use& use) const {
       std::vector<float> values(found.values.begin() + static_cast<std::ptrdiff_t>(begin),
                                 found.values.begin() + static_cast<std::ptrdiff_t>(end));
       for (float& value : values) value *= scale;
-      use(rows[i], found.losses[i] / n_contexts, std::span(found.ids).subspan(begin, end - begin), values);
+      use(rows[i], found.losses[i] / n_contexts, std::span(found.ids).subspan(begin, end - begin), values,
+          scale * static_cast<float>(found.rest[i]));
     }
   }
 }
@@ -216,13 +222,16 @@ void MaskedGradients::add_shift(Index x, std::span<float> sums) const {
 
 TableGradient MaskedGradients::input_gradient() {
   TableGradient g{std::vector<double>(tables_.n_inputs()), std::vector<float>(tables_.input.size())};
-  each_found([&](Index x, double loss, std::span<const Index> ids, std::span<const float> values) {
+  std::vector<float> all(tables_.width);  // the sum of all v_y
+  for (std::size_t y = 0; y < tables_.n_outputs(); ++y) add_times(1.0F, tables_.v(y), all);
+  each_found([&](Index x, double loss, std::span<const Index> ids, std::span<const float> values, float rest) {
     const auto at = static_cast<std::size_t>(x);
     const std::span<float> sums = std::span(g.gradient).subspan(at * tables_.width, tables_.width);
     add_shift(x, sums);
     g.losses[at] = loss + product(tables_.h(at), sums);
+    if (rest != 0) add_times(rest, all, sums);
     for (std::size_t i = 0; i < ids.size(); ++i)
-      add_times(values[i], tables_.v(static_cast<std::size_t>(ids[i])), sums);
+      add_times(values[i] - rest, tables_.v(static_cast<std::size_t>(ids[i])), sums);
   });
   return g;
 }
@@ -230,21 +239,27 @@ TableGradient MaskedGradients::input_gradient() {
 TableGradient MaskedGradients::output_gradient() {
   std::vector<double> total(tables_.output.size());
   std::vector<float> shift(tables_.width);
+  std::vector<double> of_rest(tables_.width);  // what every v_y gets
   double value = 0;
-  each_found([&](Index x, double loss, std::span<const Index> ids, std::span<const float> values) {
+  each_found([&](Index x, double loss, std::span<const Index> ids, std::span<const float> values, float rest) {
     const std::span<const float> h = tables_.h(static_cast<std::size_t>(x));
     const double q = pairs_.centres[static_cast<std::size_t>(x)];
     const auto add = [&](Index y, float slope) {
       double* const sums = total.data() + static_cast<std::size_t>(y) * tables_.width;
       for (std::size_t j = 0; j < h.size(); ++j) sums[j] += static_cast<double>(slope) * q * static_cast<double>(h[j]);
     };
-    for (std::size_t i = 0; i < ids.size(); ++i) add(ids[i], values[i]);
+    for (std::size_t i = 0; i < ids.size(); ++i) add(ids[i], values[i] - rest);
+    if (rest != 0) {
+      const double times = static_cast<double>(rest) * q;
+      for (std::size_t j = 0; j < h.size(); ++j) of_rest[j] += times * static_cast<double>(h[j]);
+    }
     const SparseRow row = pairs_.contexts().row(x);
     for (std::size_t i = 0; i < row.indices.size(); ++i) add(row.indices[i], shift_of(x, row.values[i]));
     std::ranges::fill(shift, 0.0F);
     add_shift(x, shift);
     value += q * (loss + product(h, shift));
   });
+  for (std::size_t i = 0; i < total.size(); ++i) total[i] += of_rest[i % tables_.width];
   return {{value}, per_context(total)};
 }
 

@@ -86,8 +86,8 @@ struct WordSearch {
   std::size_t budget = 1;  // Q
   std::size_t dim = 0;
   // Of a DecomposedIndex: whether what its blocks find is joined by messages (Yen et al. 2018, Algorithm 2) in place of
-  // exact scores.
-  bool messages = false;
+  // exact scores, and whether that is done as it is printed (search/printed_messages.hpp).
+  bool messages = false, printed = false;
 };
 
 // Gradients by searches in an index that the caller lets follow the output table.
@@ -115,8 +115,8 @@ class MaskedGradients : public SearchedGradients {
   TableGradient before_output_step() override;
 
  private:
-  // Calls use(x, loss, ids, values) for each centre x with its loss by the words found and the gradient in z of the
-  // words that are listed, contexts weighted alike.
+  // Calls use(x, loss, ids, values, rest) for each centre x with its loss by the words found and the gradient in z of
+  // the words that are listed, contexts weighted alike, and of each word that is not: 0 but for the printed messages.
   template <class Use>
   void each_found(const Use& use) const;
   // Adds sum_y (1 / |P| - q_{y|x}) v_y: an index counts each of the contexts P once, and the objective by q.

@@ -78,6 +78,14 @@ inline GaussRule rule_of_jacobi_matrix(std::vector<double> diagonal, std::vector
   return rule;
 }
 
+// The rule of n nodes for a standard normal v, whose orthogonal polynomials have the squares 1, 2, ... in their
+// recurrence (Hermite).
+inline GaussRule gauss_hermite(std::size_t n) {
+  std::vector<double> diagonal(n), off(n);
+  for (std::size_t k = 0; k + 1 < n; ++k) off[k] = std::sqrt(static_cast<double>(k + 1));
+  return rule_of_jacobi_matrix(std::move(diagonal), std::move(off));
+}
+
 // The rule of n nodes for weights w at the points v, whose sum is 1.
 inline GaussRule gauss_rule(std::span<const double> v, std::span<const double> w, std::size_t n) {
   std::vector<double> diagonal(n), off(n), before(v.size(), 0.0), here(v.size(), 1.0);

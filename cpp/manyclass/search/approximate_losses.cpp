@@ -37,6 +37,7 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
   for (std::vector<Index>* counts : {&out.n_found, &out.n_exact}) counts->resize(n);
   for (std::vector<Offset>* counts : {&out.n_scanned, &out.n_multiplied}) counts->resize(n);
   out.certified.assign(n, 1);
+  out.rest.resize(n);
   std::visit(
       [&](const auto& loss) {
         parallel_for(n_threads, (n + tile - 1) / tile, [&](std::size_t t) {
@@ -51,6 +52,7 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
             out.n_scanned[i] = static_cast<Offset>(memory.find.n_scanned);
             out.n_multiplied[i] = static_cast<Offset>(memory.find.n_multiplied);
             out.certified[i] = memory.certified ? 1 : 0;
+            out.rest[i] = memory.rest;
           }
         });
       },
@@ -73,6 +75,10 @@ Rest rest_named(const std::string& name) { return is_first("rest", name, "mask",
 
 GmpAnswer gmp_answer_named(const std::string& name) {
   return is_first("answer", name, "blocks", "active") ? GmpAnswer::blocks : GmpAnswer::active;
+}
+
+GmpRule gmp_rule_named(const std::string& name) {
+  return is_first("rule", name, "exact_scores", "printed") ? GmpRule::exact_scores : GmpRule::printed;
 }
 
 template <class AnyIndex>

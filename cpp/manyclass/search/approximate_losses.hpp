@@ -23,12 +23,15 @@ struct ApproximateLosses {
   std::vector<Offset> n_scanned;
   std::vector<Offset> n_multiplied;  // for centroids and rows scanned; exact scores take D more each
   std::vector<char> certified;
+  std::vector<double> rest;  // the gradient of each class that is not listed, by the printed rule
 };
 
-// "full" or "frank_wolfe", "mask" or "zero", "blocks" or "active". Throw std::invalid_argument for other names.
+// "full" or "frank_wolfe", "mask" or "zero", "blocks" or "active", "exact_scores" or "printed". Throw
+// std::invalid_argument for other names.
 GmpStep gmp_step_named(const std::string& name);
 Rest rest_named(const std::string& name);
 GmpAnswer gmp_answer_named(const std::string& name);
+GmpRule gmp_rule_named(const std::string& name);
 
 // A point without labels has loss 0. Throws std::invalid_argument where queries, labels or options do not fit.
 template <class AnyIndex>  // ClusterIndex or DecomposedIndex

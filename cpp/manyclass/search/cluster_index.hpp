@@ -25,6 +25,8 @@ struct Request {
   int n_threads = 1;
   Isa isa = Isa::baseline;
   std::span<std::size_t> n_scanned{};  // rows in the clusters scanned, to be written for each query; or empty
+  // In place of n_probe clusters as many, best first, as hold k rows that are not excluded (Yen et al. 2018, sec. 5).
+  bool fill = false;
 };
 
 // Called for each query once, from any thread, with its rows best first.

@@ -35,7 +35,9 @@ class Search {
         tile_(queries, begin, n, index.clusters_.directions().n_features()),
         codes_(n, index.clusters_.directions().n_features()),
         best_(n),
-        probes_(n * request.n_probe) {
+        most_(request.fill ? index.n_clusters() : request.n_probe),
+        probes_(n * most_),
+        n_probes_(n, request.n_probe) {
     for (std::size_t i = 0; i < n; ++i) {
       if (!codes_.encode(i, tile_[i], request.isa)) refuse(begin + i);
     }
@@ -46,11 +48,11 @@ class Search {
   // Scans on this thread: the nearest cluster of each query first, which raises the bar for all others.
   void scan_all() {
     if (n_ == 1) {
-      for (std::size_t p = 0; p < request_.n_probe; ++p) scan_one(probes_[p]);
+      for (std::size_t p = 0; p < n_probes_[0]; ++p) scan_one(probes_[p]);
       return;
     }
     scan_by_cluster(0, 1);
-    scan_by_cluster(1, request_.n_probe);
+    scan_by_cluster(1, most_);
   }
 
   // Scans for one query on several threads, a share of the groups each.
@@ -58,7 +60,7 @@ class Search {
     scan_one(probes_[0]);
     std::vector<std::size_t> ends;  // of each further cluster, in groups from the first
     std::size_t total = 0;
-    for (std::size_t p = 1; p < request_.n_probe; ++p) ends.push_back(total += block(probes_[p]).n_groups());
+    for (std::size_t p = 1; p < n_probes_[0]; ++p) ends.push_back(total += block(probes_[p]).n_groups());
     std::vector<Best> parts(static_cast<std::size_t>(request_.n_threads));
     for (Best& part : parts) {
       part.start(request_.k, best_[0].bar(), request_.excluded.of(begin_));
@@ -81,7 +83,7 @@ class Search {
   // Bytes of codes that the first query will read.
   std::size_t bytes() const {
     std::size_t groups = 0;
-    for (std::size_t p = 0; p < request_.n_probe; ++p) groups += block(probes_[p]).n_groups();
+    for (std::size_t p = 0; p < n_probes_[0]; ++p) groups += block(probes_[p]).n_groups();
     return groups * index_.clusters_[0].stride();
   }
 
@@ -97,7 +99,7 @@ class Search {
 
   std::size_t n_rows_read(std::size_t i) const {
     std::size_t n = 0;
-    for (std::size_t p = 0; p < request_.n_probe; ++p) n += block(probes_[i * request_.n_probe + p]).size();
+    for (std::size_t p = 0; p < n_probes_[i]; ++p) n += block(probes_[i * most_ + p]).size();
     return n;
   }
 
@@ -112,8 +114,25 @@ class Search {
     best.start(request_.k, bar, request_.excluded.of(begin_ + i));
   }
 
+  // Clusters in descending order of their centroids' scores, until they hold the rows that are wanted.
+  void fill() {
+    const std::size_t n_clusters = index_.n_clusters();
+    std::vector<Scored> all(n_clusters);
+    for (std::size_t i = 0; i < n_; ++i) {
+      for (std::size_t c = 0; c < n_clusters; ++c) all[c].id = static_cast<Index>(c);
+      exact_scores(index_.clusters_.centroids().rows(), tile_[i], request_.isa, all);
+      std::sort(all.begin(), all.end());
+      const std::size_t wanted = request_.k + request_.excluded.of(begin_ + i).size();
+      std::size_t n_rows = 0;
+      n_probes_[i] = 0;
+      for (; n_probes_[i] < n_clusters && n_rows < wanted; ++n_probes_[i]) n_rows += block(all[n_probes_[i]].id).size();
+      keep(i, std::span(all).first(n_probes_[i]));
+    }
+  }
+
   // Fills probes_: the n_probe centroids of largest score for each query, the largest of all in front.
   void probe() {
+    if (request_.fill) return fill();
     const Centroids& centroids = index_.clusters_.centroids();
     const std::size_t n_probe = request_.n_probe;
     const std::size_t n_clusters = centroids.size();
@@ -151,7 +170,7 @@ class Search {
   }
 
   void keep(std::size_t i, std::span<const Scored> clusters) {
-    for (std::size_t p = 0; p < request_.n_probe; ++p) probes_[i * request_.n_probe + p] = clusters[p].id;
+    for (std::size_t p = 0; p < clusters.size(); ++p) probes_[i * most_ + p] = clusters[p].id;
   }
 
   void scan_one(Index cluster) {
@@ -165,7 +184,7 @@ class Search {
     std::vector<std::size_t> ends(n_clusters + 1);
     const auto each = [&](const auto& f) {
       for (std::size_t i = 0; i < n_; ++i) {
-        for (std::size_t p = first; p < last; ++p) f(i, at(probes_[i * request_.n_probe + p]));
+        for (std::size_t p = first; p < std::min(last, n_probes_[i]); ++p) f(i, at(probes_[i * most_ + p]));
       }
     };
     each([&](std::size_t, std::size_t c) { ++ends[c + 1]; });
@@ -196,7 +215,9 @@ class Search {
   DenseTile tile_;
   QueryCodes codes_;
   std::vector<Best> best_;
-  std::vector<Index> probes_;  // n x n_probe
+  std::size_t most_;           // clusters that a query may read
+  std::vector<Index> probes_;  // n x most_
+  std::vector<std::size_t> n_probes_;
 };
 
 void ClusterIndex::search(const Queries& queries, const Request& request, const Deliver& deliver) const {

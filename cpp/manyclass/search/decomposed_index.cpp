@@ -153,14 +153,23 @@ void DecomposedIndex::update_rows(std::span<const Index> ids, const RowsView& ro
   }
 }
 
-// Fills memory.probes: the n_probe centroids of largest score.
-void DecomposedIndex::probe(const Block& block, DenseRow q, const FindOptions& options, FindMemory& memory) const {
+// Fills memory.probes: the n_probe centroids of largest score, or as many as the budget asks for.
+void DecomposedIndex::probe(const Block& block, DenseRow q, const FindOptions& options, std::size_t n_excluded,
+                            FindMemory& memory) const {
   const std::size_t n = block.clusters.size();
   memory.scores.resize(n + group_rows);
   memory.probes.clear();
   run_with(options.isa, [&](Isa isa) { block.centroids.scores(q, isa, memory.scores.data()); });
   const std::span<const float> scores = std::span<const float>(memory.scores).first(n);
-  if (options.n_probe < n) {
+  if (options.fill) {
+    for (std::size_t c = 0; c < n; ++c) memory.probes.push_back({scores[c], static_cast<Index>(c)});
+    std::sort(memory.probes.begin(), memory.probes.end());
+    std::size_t n_rows = 0, n_probes = 0;
+    while (n_probes < n && n_rows < options.budget + n_excluded) {
+      n_rows += block.clusters[at(memory.probes[n_probes++].id)].size();
+    }
+    memory.probes.resize(n_probes);
+  } else if (options.n_probe < n) {
     keep_best(scores, block.centroids.ids(), options.n_probe, options.isa, memory, memory.probes);
   } else {
     for (std::size_t c = 0; c < n; ++c) memory.probes.push_back({scores[c], static_cast<Index>(c)});
@@ -171,7 +180,7 @@ void DecomposedIndex::find(std::size_t j, DenseRow phi, const FindOptions& optio
                            FindMemory& memory, std::vector<Scored>& found) const {
   const Block& block = blocks_[j];
   const DenseRow q = block.of(phi);
-  probe(block, q, options, memory);
+  probe(block, q, options, excluded.size(), memory);
   std::size_t n = 0;
   for (const Scored& probed : memory.probes) n += block.clusters[at(probed.id)].size();
   memory.n_scanned += n;

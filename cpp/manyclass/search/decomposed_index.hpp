@@ -27,6 +27,7 @@ struct FindOptions {
   float threshold = 0;      // >= 0
   std::size_t n_probe = 1;  // clusters read, in [1, C]
   Isa isa = Isa::baseline;
+  bool fill = false;  // in place of n_probe as many clusters, best first, as hold `budget` rows that are not excluded
 };
 
 // Room that a search needs, kept between searches of one thread.
@@ -95,7 +96,8 @@ class DecomposedIndex {
 
   // The columns of a block of n rows.
   static std::vector<float> columns(const RowsView& rows, std::size_t n, std::size_t begin, std::size_t width);
-  void probe(const Block& block, DenseRow q, const FindOptions& options, FindMemory& memory) const;
+  void probe(const Block& block, DenseRow q, const FindOptions& options, std::size_t n_excluded,
+             FindMemory& memory) const;
 
   std::size_t n_features_;
   std::vector<float> rows_;  // by id

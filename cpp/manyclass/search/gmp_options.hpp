@@ -16,6 +16,8 @@ namespace manyclass {
 enum class GmpStep { full, frank_wolfe };
 enum class Rest { masked, zero };
 enum class GmpAnswer { blocks, active };
+// How scores travel: "exact_scores" (message_passing.hpp) or as Algorithm 2 is printed (printed_messages.hpp).
+enum class GmpRule { exact_scores, printed };
 
 struct GmpOptions {
   FindOptions find;  // S_j
@@ -26,6 +28,8 @@ struct GmpOptions {
   float tolerance = 1e-3F;  // tau_2, and the share of Z that cross-entropy may do without
   Rest rest = Rest::masked;
   GmpAnswer answer = GmpAnswer::blocks;
+  GmpRule rule = GmpRule::exact_scores;
+  bool list_rest = true;  // whether the printed rule lists the classes that count as 0; else GmpMemory::rest has theirs
 };
 
 // Kept between calls of one thread: no call allocates once the vectors are as long as the longest point needs.
@@ -50,11 +54,14 @@ struct GmpMemory {
   std::vector<float> negatives;
   std::vector<float> positive_gradient;
   std::vector<float> negative_gradient;
+  std::vector<double> known_gradient;
+  std::vector<float> known;  // by the printed rule: s_j of the classes found somewhere, a block behind the other
 
   // Of the last call:
   std::size_t n_found = 0;  // classes found, over all blocks
   std::size_t n_exact = 0;  // classes whose exact score was computed
   bool read_all = false;    // whether the last search of each block read all clusters
+  double rest = 0;          // the gradient of each class that is not listed, by the printed rule
   bool certified = false;   // whether what the classes that are not listed add is known to be negligible: see certify()
 };
 

@@ -23,6 +23,8 @@
 // with eta = 2 / (t + 2), T = 1 leaves a third of the way. One block and no step is Algorithm 1.
 //
 // A gradient that a loss gives to each class of the rest (those not found, counted as 0) is left out of the answer.
+//
+// printed_messages.hpp has Algorithm 2 as it is printed, for GmpRule::printed, and says what differs and why.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +37,7 @@
 #include "manyclass/objective/cross_entropy.hpp"
 #include "manyclass/objective/point.hpp"
 #include "manyclass/search/gmp_options.hpp"
+#include "manyclass/search/printed_messages.hpp"
 
 namespace manyclass {
 
@@ -315,6 +318,9 @@ template <class Source, class Loss>
 double approximate_gradient(const Source& index, DenseRow phi, std::span<const Index> positives,
                             const GmpOptions& options, const Loss& loss, GmpMemory& memory, std::vector<Index>& ids,
                             std::vector<float>& g) {
+  if (options.rule == GmpRule::printed)
+    return PrintedMessages(index, phi, positives, options, loss, memory).run(ids, g);
+  memory.rest = 0;
   return GreedyMessagePassing(index, phi, positives, options, loss, memory).run(ids, g);
 }
 

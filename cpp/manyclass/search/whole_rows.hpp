@@ -47,6 +47,7 @@ class WholeRows {
     request.k = options.budget;
     request.thresholds = {&options.threshold, 1};
     request.n_probe = options.n_probe;
+    request.fill = options.fill;
     request.excluded = {ends, excluded};
     request.isa = options.isa;
     std::size_t n_scanned = 0;
@@ -57,7 +58,7 @@ class WholeRows {
                   });
     // Products of codes; where all clusters are read, none with centroids. Rows whose bounds do not decide are scored
     // again in full, which is not counted.
-    const std::size_t n_centroids = options.n_probe < n_clusters() ? n_clusters() : 0;
+    const std::size_t n_centroids = options.fill || options.n_probe < n_clusters() ? n_clusters() : 0;
     memory.n_scanned += n_scanned;
     memory.n_multiplied += (n_centroids + n_scanned) * q.size();
   }

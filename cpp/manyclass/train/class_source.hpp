@@ -99,18 +99,22 @@ std::unique_ptr<ClassSource> sampled_source(const SourceSettings& settings, AnyS
 
 struct SearchOptions {
   std::size_t budget;   // classes that a search (of a block) returns
-  std::size_t n_probe;  // clusters that it scans
+  std::size_t n_probe;  // clusters that it scans,
+  bool fill = false;    // or, in their place, as many as hold the budget
 };
 
 // The best rows by an index of W, which follows W; other wrong classes are left out of the loss (Algorithm 1).
 std::unique_ptr<ClassSource> searched_source(const SourceSettings& settings, ClusterIndex& index,
                                              SearchOptions options);
 
-// Greedy message passing (Algorithm 2): T rounds, each with the step 2 / (t + 2) or the whole one, and tau_2.
+// Greedy message passing (Algorithm 2): T rounds, each with the step 2 / (t + 2) or the whole one, and tau_2; by the
+// rule "exact_scores" or "printed" (search/printed_messages.hpp).
 struct MessageOptions {
   int n_iter = 1;
   std::string step = "full";
   float tolerance = 1e-3F;
+  std::string message_rule = "exact_scores";
+  std::optional<float> threshold{};  // tau_1: block scores above it are found, instead of the highest ones
 };
 
 // What searches in blocks of columns find, by an index that follows W: their union with exact scores, or joined by

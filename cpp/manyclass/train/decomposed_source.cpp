@@ -26,11 +26,16 @@ class Decomposed final : public ClassSource {
         memory_(static_cast<std::size_t>(settings.n_threads)),
         following_(settings.classes.rows(), settings.n_columns, probe_cost(index, options),
                    static_cast<double>(index.n_clusters())) {
-    options_.find = {options.budget, 0, options.n_probe, settings.isa};
+    options_.find = {options.budget, 0, options.n_probe, settings.isa, options.fill};
     if (!messages) return;
     options_.n_iter = messages->n_iter;
     options_.step = gmp_step_named(messages->step);
     options_.tolerance = messages->tolerance;
+    options_.rule = gmp_rule_named(messages->message_rule);
+    if (!messages->threshold) return;
+    options_.find.budget = 0;
+    options_.find.threshold = *messages->threshold;
+    options_.rest = Rest::zero;
   }
 
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {
@@ -107,6 +112,7 @@ class Decomposed final : public ClassSource {
   // Inner products of whole rows that the searches of all blocks cost.
   static double probe_cost(const DecomposedIndex& index, SearchOptions options) {
     const auto n_clusters = static_cast<double>(index.n_clusters());
+    if (options.fill) return n_clusters + static_cast<double>(options.budget);
     return n_clusters + static_cast<double>(index.n_rows()) * static_cast<double>(options.n_probe) / n_clusters;
   }
 

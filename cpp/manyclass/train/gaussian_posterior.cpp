@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "manyclass/math/gauss_rule.hpp"
+#include "manyclass/math/logistic.hpp"
 #include "manyclass/step/augment_reduce.hpp"
 #include "manyclass/train/loop.hpp"
 
@@ -76,8 +78,50 @@ struct NoiseTerms final : PointTerms {
   }
 };
 
+// One-vs-each of the softmax, sum_{k != y} E log(1 + e^d) with d ~ N(z_k - z_y, v_k + v_y) under q(w): the bound of
+// Titsias (NIPS 2016, eq. 15) for Bayesian estimation, which its section 5 leaves to future work. Nothing is carried
+// from visit to visit, and the expectations of log(1 + e^d), of its slope F(d) and of its curvature F(d) F(-d) are by a
+// Gauss-Hermite rule. With 64 nodes they are right to 10^-3 where d has a standard deviation of up to 5, and to 5 10^-3
+// of up to 10, by comparison with the trapezoidal rule (tests/test_posterior.py).
+struct OneVsEachTerms final : PointTerms {
+  static constexpr std::size_t n_nodes = 64;
+  GaussRule rule = gauss_hermite(n_nodes);
+
+  double find(SampledPoint point, const Spread& spread, double&, const Found& found,
+              std::span<float> scores) const override {
+    double loss = 0;
+    for (std::size_t c = 0; c < scores.size(); ++c) {
+      const double mean = static_cast<double>(scores[c]) - point.label_score;
+      const double deviation = std::sqrt(static_cast<double>(spread.of_classes[c]) + spread.of_label);
+      double value = 0, slope = 0, curvature = 0;
+      for (std::size_t j = 0; j < n_nodes; ++j) {
+        const double d = mean + deviation * rule.nodes[j];
+        const double right = expit(d);
+        value += rule.weights[j] * softplus(d);
+        slope += rule.weights[j] * right;
+        curvature += rule.weights[j] * right * expit(-d);
+      }
+      const auto alpha = static_cast<double>(point.alpha[c]);
+      loss += alpha * value;
+      found.slopes[c] = static_cast<float>(alpha * slope);
+      found.curvatures[c] = static_cast<float>(alpha * curvature);
+    }
+    return loss;
+  }
+};
+
 std::unique_ptr<const PointTerms> terms_of(const Plan& plan, double floor) {
   using Made = std::unique_ptr<const PointTerms>;
+  if (plan.bound == "one_vs_each") {
+    if (plan.noise != "gumbel") {
+      throw std::invalid_argument("bound is 'one_vs_each', which bounds the softmax; noise is '" + plan.noise +
+                                  "' and must be 'gumbel'");
+    }
+    return std::make_unique<OneVsEachTerms>();
+  }
+  if (plan.bound != "augment_reduce") {
+    throw std::invalid_argument("bound is '" + plan.bound + "'; it must be one of 'augment_reduce', 'one_vs_each'");
+  }
   return with_part<Made>(Alternatives<NoiseKind>{}, "noise", plan.noise, [&]<class Noise>() -> Made {
     if constexpr (std::is_same_v<Noise, GumbelNoise>) {
       return std::make_unique<GumbelTerms>(floor);

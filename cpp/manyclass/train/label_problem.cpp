@@ -24,7 +24,8 @@ AnySelect label_selection(const SourceChoice& choice, const LabelProblem& proble
 
 template <class AnyIndex>
 SearchOptions search_options(const SourceChoice& choice, const LabelProblem& problem, const AnyIndex& index) {
-  const SearchOptions options{static_cast<std::size_t>(choice.budget), static_cast<std::size_t>(choice.n_probe)};
+  const SearchOptions options{static_cast<std::size_t>(choice.budget), static_cast<std::size_t>(choice.n_probe),
+                              choice.fill};
   if (index.n_rows() != problem.classes.size() || index.n_features() != problem.map.n_columns() || choice.n_probe < 1 ||
       options.n_probe > index.n_clusters() || choice.budget < 1 || options.budget > index.n_rows()) {
     throw std::invalid_argument("the index does not fit the classes or the options");

@@ -39,12 +39,12 @@ class Labels {
         look_up(run, visits.begin, b);
       }
     });
-    source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin), run.stretch.eta,
-                       std::span(gradients_).subspan(begin, end - begin));
+    source_->gradients(me, std::span<const LabelPoint>(points_).subspan(begin, end - begin),
+                       run.stretch.eta * share_of(run, visits), std::span(gradients_).subspan(begin, end - begin));
     run_with(settings_.isa, [&, first = begin, last = end] {
       for (std::size_t b = first; b < last; ++b) {
         if (!problem_.weights.empty()) weigh(points_[b].weight, gradients_[b]);
-        check(run, b);
+        check(run, run.stretch.eta * share_of(run, visits), b);
         moving_[b] = n_moving(gradients_[b].common);
       }
     });
@@ -59,10 +59,11 @@ class Labels {
       common_ = any ? source_->common(me) : std::span<const Index>{};
     }
     me.barrier();
+    const double eta = run.stretch.eta * share_of(run, visits), eta_u = run.stretch.eta_u * share_of(run, visits);
     run_with(settings_.isa, [&](Isa isa) {
-      if (!common_.empty()) move_common(me, size, run.stretch.eta, isa);
-      move_listed(me, size, run.stretch.eta, isa);
-      if (problem_.map.learns()) move_embeddings(me, size, run.stretch.eta_u, isa);
+      if (!common_.empty()) move_common(me, size, eta, isa);
+      move_listed(me, size, eta, isa);
+      if (problem_.map.learns()) move_embeddings(me, size, eta_u, isa);
     });
   }
 
@@ -105,6 +106,15 @@ class Labels {
     std::vector<int> moves;  // not 0: a point asks for a move
   };
 
+  // What a batch takes of the step sizes, where they fall by batches.
+  double share_of(const Run& run, Visits visits) const {
+    if (settings_.inverse_every == 0) return 1;
+    const auto batch = static_cast<Offset>(settings_.batch);
+    const Offset of_pass = (static_cast<Offset>(problem_.map.n_points()) + batch - 1) / batch;
+    const Offset made = run.stretch.pass * of_pass + visits.begin / batch;
+    return 1 / static_cast<double>(1 + made / settings_.inverse_every);
+  }
+
   std::span<float> row_of(std::vector<float>& rows, std::size_t b) const {
     const std::size_t width = problem_.classes.width();
     return std::span<float>(rows).subspan(b * width, width);
@@ -145,11 +155,11 @@ class Labels {
 
   // A point whose scores have run away, or whose step would take them there, stops training; so does one whose gradient
   // is so large that sums of such are no numbers of single precision.
-  void check(const Run& run, std::size_t b) {
+  void check(const Run& run, double eta, std::size_t b) {
     const LabelPoint& point = points_[b];
     const ClassGradient& gradient = gradients_[b];
     const float largest = std::max(largest_of(gradient.common), largest_of(gradient.g));
-    const double reach = run.stretch.eta * static_cast<double>(largest) * point.phi_sq;
+    const double reach = eta * static_cast<double>(largest) * point.phi_sq;
     constexpr double most = 0x1p100;
     if (static_cast<double>(largest) * std::sqrt(point.phi_sq) < most && reach < runaway &&
         static_cast<double>(gradient.largest_score) < runaway && std::isfinite(gradient.loss)) {

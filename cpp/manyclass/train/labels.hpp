@@ -39,6 +39,7 @@ struct SourceChoice {
   bool log_alpha = false;  // the log of a class's weight is added to its score
   std::variant<std::monostate, ClusterIndex*, DecomposedIndex*> index{};
   Index budget = 1, n_probe = 1;
+  bool fill = false;          // see SearchOptions
   MessageOptions messages{};  // of "messages"
 };
 

@@ -31,6 +31,7 @@ struct Plan {
   std::string local_step = "natural";
   Gain local_gain;                              // of q
   std::shared_ptr<const LocalFamily> family{};  // of q; not for Gumbel noise
+  std::string bound = "augment_reduce";         // of a posterior of W: that, or "one_vs_each" for the softmax
   Settings settings;
 };
 

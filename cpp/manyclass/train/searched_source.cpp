@@ -33,6 +33,7 @@ class Searched final : public ClassSource {
     Request request;
     request.k = options_.budget;
     request.n_probe = options_.n_probe;
+    request.fill = options_.fill;
     request.excluded = {work.indptr, work.excluded};
     request.isa = settings_.isa;
     const DenseView queries{work.queries, static_cast<Index>(points.size()), static_cast<Index>(settings_.n_columns)};
@@ -77,6 +78,7 @@ class Searched final : public ClassSource {
   // Inner products of a query: with the centroids and the rows of the probed clusters.
   static double probe_cost(const ClusterIndex& index, SearchOptions options) {
     const auto n_clusters = static_cast<double>(index.n_clusters());
+    if (options.fill) return n_clusters + static_cast<double>(options.budget);
     return n_clusters + static_cast<double>(index.n_rows()) * static_cast<double>(options.n_probe) / n_clusters;
   }
 

@@ -93,7 +93,8 @@ inline constexpr std::array settings{
     Setting{.of = "solver",
             .name = "decay_every",
             .sentence = "With the adaptive schedule: decay is the factor for this number of batches (2,000 in the "
-                        "paper); None: for a pass.",
+                        "paper); None: for a pass. With \"inverse\" and several labels, embeddings or a margin: t "
+                        "counts times that this number of batches was made.",
             .kind = "integer",
             .low = 1,
             .needs = "-implicit -batch -adagrad"},
@@ -204,6 +205,12 @@ inline constexpr std::array settings{
             .low = 0,
             .high = 1,
             .needs = "natural"},
+    Setting{.of = "local_step",
+            .name = "start",
+            .initial = "best",
+            .sentence = "Where q begins: at its best for equal scores of all classes, or \"standard\": with mean 0 and "
+                        "scale 1, as in the code of Ruiz et al., from where their steps hardly move it.",
+            .choices = "best standard"},
     // The mean of 100,000 probabilities has a standard error of at most 0.5 / sqrt(100000) = 0.0016.
     Setting{.of = "posterior",
             .name = "n_draws",
@@ -212,6 +219,13 @@ inline constexpr std::array settings{
             .kind = "integer",
             .low = 1,
             .high = 100'000},
+    Setting{.of = "posterior",
+            .name = "bound",
+            .initial = "augment_reduce",
+            .sentence = "What stands for the log-likelihood in the posterior: the bound of augment and reduce, or "
+                        "one-vs-each (Titsias 2016, sections 2 and 5), which is for noise \"gumbel\", looser, and has "
+                        "no number for each point.",
+            .choices = "augment_reduce one_vs_each"},
 };
 
 }  // namespace manyclass

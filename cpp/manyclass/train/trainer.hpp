@@ -70,6 +70,8 @@ struct Settings {
   bool exact_first_u = false;
   // Of the adaptive step: `decay` multiplies its rate after every so many iterations; 0: never within a pass.
   Offset decay_every = 0;
+  // Step sizes are divided by 1 + floor(batches made before / this), with several labels or embeddings; 0: are not.
+  Offset inverse_every = 0;
   double decay = 1;
 };
 

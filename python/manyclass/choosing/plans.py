@@ -93,10 +93,12 @@ def _run_fields(given: Given) -> dict[str, Any]:
     }
 
 
-def _pass_fields(choice: Choice, given: Given, of_solver: Given, rate: float, u_rate: float) -> dict[str, Any]:
+def _pass_fields(
+    choice: Choice, given: Given, of_solver: Given, rate: float, u_rate: float, *, by_batches: bool = False
+) -> dict[str, Any]:
     """Return what all trainings by passes have."""
     return {
-        "schedule": _schedule(choice, of_solver, rate, u_rate),
+        "schedule": _schedule(choice, of_solver, rate, u_rate, by_batches=by_batches),
         "max_iter": int(given.take("max_iter")),
         "batch_size": of_solver.take("batch_size"),
         "shuffle": bool(of_solver.take("shuffle")),
@@ -128,7 +130,7 @@ def _refuse_alpha(choice: Choice, why: str) -> None:
         raise ValueError(told + full if choice.facts.several else told)
 
 
-def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float) -> Schedule:
+def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
     name, every, decay = of_solver.take("schedule"), None, choice["decay"]
     if name in ("exponential", "adaptive"):
         decay = float(of_solver.take("decay"))
@@ -138,7 +140,7 @@ def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float) -> S
         )
     if of_solver.has("decay_every"):
         every = of_solver.take("decay_every")
-        if every is not None and name != "adaptive":
+        if every is not None and name != "adaptive" and not (by_batches and name == "inverse"):
             raise ValueError(f"decay_every is {every!r}, which has no effect with schedule={name!r}; leave it None")
     return Schedule(name, rate, u_rate, decay, every)
 
@@ -245,7 +247,7 @@ def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFam
             f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
         )
     seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
-    utility = Utility(noise, local.name, family, *_gains(local, seen))
+    utility = Utility(noise, local.name, family, *_gains(local, seen), start=local.get_params()["start"])
     plan = PointsPlan(
         **fields,
         **_pass_fields(choice, given, of_solver, rate, rate),
@@ -379,7 +381,7 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
         double_sum=_double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss]),
+        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss], by_batches=True),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
     if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
@@ -398,9 +400,10 @@ def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
         index = of_sampler.take("index")
         fields |= {"source": search_name(index), "index": None if isinstance(index, str) else index}
         fields |= {"budget": of_sampler.take("budget"), "warm_up": int(of_sampler.take("warm_up"))}
+        fields["fill"] = bool(of_sampler.take("fill"))
         if fields["source"] == "messages":
-            fields |= {"n_iter": int(of_sampler.take("n_iter")), "step": of_sampler.take("step")}
-            fields["tolerance"] = float(of_sampler.take("tolerance"))
+            fields |= {"n_iter": int(of_sampler.take("n_iter")), "tolerance": float(of_sampler.take("tolerance"))}
+            fields |= {"message_rule": of_sampler.take("rule")} | {n: of_sampler.take(n) for n in ("step", "threshold")}
     elif sampler.name != "all":
         fields["source"], draws = "sampled", sampler
         for setting in sampler.settings:

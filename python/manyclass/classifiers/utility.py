@@ -97,6 +97,8 @@ class UtilityPlanner(Planner):
         posterior = (
             None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
         )
+        if posterior is not None and posterior.get_params()["bound"] == "one_vs_each" and own["noise"] != "gumbel":
+            raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {own['noise']!r}")
         if posterior is not None and is_composed(own):
             name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
             raise ValueError(
@@ -136,7 +138,8 @@ class UtilityPlanner(Planner):
         choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
         if chosen.posterior is not None:
             self._check_posterior(chosen, choice["sampler"])
-        return utility_plan(choice, own["noise"], chosen.local, family)
+        plan = utility_plan(choice, own["noise"], chosen.local, family)
+        return plan if chosen.posterior is None else replace(plan, bound=chosen.posterior.get_params()["bound"])
 
     def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
         """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
@@ -200,7 +203,8 @@ class AugmentReduceClassifier(LinearClassifier):
         under the prior of precision n_samples alpha; needs alpha > 0. It is trained on one thread: batches of
         `batch_size` points (None: 16) share n_negatives distinct uniform classes, or all. Predictions then average
         probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
-        prior in it. Takes the memory of W three times more.
+        prior in it. Takes the memory of W three times more. `solvers.Gaussian(bound="one_vs_each")` is Bayesian
+        one-vs-each: the posterior by the bound of Titsias (2016), for noise "gumbel".
     alpha : float, default=0.0
         L2 penalty: the objective is the mean of -bound + alpha/2 ||W||^2, which is a Gaussian prior of precision
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.

@@ -426,6 +426,11 @@ def _check_on_blocks(solver: Any, loaded: Loaded, *, separable: bool) -> None:
 
 def check_settled(plan: Any) -> None:
     """Raise ValueError for what goes from visit to visit of a worker, and is not merged."""
+    if plan.schedule.name == "inverse" and plan.schedule.decay_every is not None:
+        raise ValueError(
+            f"decay_every is {plan.schedule.decay_every}, which counts batches that several workers do not share; "
+            "leave it None"
+        )
     if isinstance(plan, BatchesPlan):
         return
     if plan.schedule.name == "adaptive":

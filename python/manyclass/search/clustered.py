@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import (
     check_choice,
+    check_flag,
     check_number,
     checked_ids,
     checked_random,
@@ -365,8 +366,14 @@ class ClusteredRows(BaseEstimator, ABC):
         n_iter: int = 0,
         step: str = "full",
         answer: str = "blocks",
+        rule: str = "exact_scores",
+        fill: bool = False,
     ) -> ApproximateLosses:
         """Ask the core for losses and gradients of a search that goes as far as `_reach` says."""
+        check_choice("rule", rule, ("exact_scores", "printed"))
+        check_flag("fill", fill)
+        if fill and not reach["budget"]:
+            raise ValueError("fill is True with a threshold; clusters are read until they hold `budget` classes")
         check_choice("step", step, ("full", "frank_wolfe"))
         check_choice("answer", answer, ("blocks", "active"))
         check_number("smoothing", smoothing, low=0)
@@ -383,6 +390,8 @@ class ClusteredRows(BaseEstimator, ABC):
             step=step,
             tolerance=float(tolerance),
             answer=answer,
+            rule=rule,
+            fill=bool(fill),
             n_threads=self._n_threads(),
             **reach,
         )

@@ -160,6 +160,8 @@ class DecomposedIndex(ClusteredRows):
         tolerance: float = 1e-3,
         rest: str | None = None,
         answer: str = "blocks",
+        rule: str = "exact_scores",
+        fill: bool = False,
     ) -> ApproximateLosses:
         r"""Approximate losses of the scores z = W q, and their gradients in z, by greedy message passing.
 
@@ -210,6 +212,16 @@ class DecomposedIndex(ClusteredRows):
             The mean over blocks, as in the paper, which counts classes that are high in one block by chance; or the
             loss of the exact scores of the labels and of the few classes that were active in some round, the others
             left out (or counted with score 0, by `rest`).
+        rule : {"exact_scores", "printed"}, default="exact_scores"
+            With "exact_scores" labels are always active, and a class that is active has its exact score in all blocks
+            from then on. "printed" is Algorithm 2 as it is printed: labels are active where they have a gradient; an
+            active class has the sum of the block scores that the searches have found, 0 for the others; classes that no
+            block has found count as 0 in all of them (`rest` is "zero"), and their gradients are in the answer. Exact
+            scores cost n_features operations for each active class. Where a class is found in one block of many, the
+            sum without them is off by what the other blocks hold.
+        fill : bool, default=False
+            Read clusters of each block in the order of their scores until they hold `budget` classes (section 5 of the
+            paper), in place of `n_probe` clusters.
 
         Returns
         -------
@@ -223,8 +235,15 @@ class DecomposedIndex(ClusteredRows):
         ValueError
             If an argument is out of range, or a query is not finite or longer than 2**62.
         """
+        if rule == "printed":
+            if rest == "mask" or answer != "blocks":
+                name, value, only = ("rest", rest, "zero") if rest == "mask" else ("answer", answer, "blocks")
+                raise ValueError(f"{name} is {value!r}; with rule='printed' it must be {only!r}")
+            rest = "zero"
         reach = self._reach(loss, n_probe, budget, threshold, rest)
-        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance, n_iter=n_iter, step=step, answer=answer)
+        return self._losses_and_gradients(
+            Q, Y, reach, smoothing, tolerance, n_iter=n_iter, step=step, answer=answer, rule=rule, fill=fill
+        )
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """The columns of each block."""

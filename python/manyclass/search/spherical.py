@@ -268,6 +268,7 @@ class SphericalClusterIndex(ClusteredRows):
         n_probe: int | None = None,
         tolerance: float = 1e-3,
         rest: str | None = None,
+        fill: bool = False,
     ) -> ApproximateLosses:
         """Approximate losses of the scores z = W q, and their gradients in z, from the classes that a search finds.
 
@@ -291,6 +292,8 @@ class SphericalClusterIndex(ClusteredRows):
             Of cross-entropy: the share of the normaliser that may be missed; and of gradients, which are left out.
         rest : {"mask", "zero"}, optional
             Whether classes that were not found are left out, or count with score 0, the default with a threshold.
+        fill : bool, default=False
+            Read clusters in the order of their scores until they hold `budget` classes, in place of `n_probe`.
 
         Returns
         -------
@@ -300,7 +303,7 @@ class SphericalClusterIndex(ClusteredRows):
             answer is certified, with what that means for each loss.
         """
         reach = self._reach(loss, n_probe, budget, threshold, rest)
-        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance)
+        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance, fill=fill)
 
     def _more_tensors(self) -> dict[str, NDArray[Any]]:
         return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}

@@ -15,8 +15,9 @@ from manyclass.weights.weights import Weights
 def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> tuple[Doubles, Doubles]:
     """Return what points carry before their first visit: u of the double sum, or mean and scale of q."""
     family = plan.utility.family if plan.utility else None
-    if family is not None:
-        return np.full(n_samples, family.mu), np.full(n_samples, family.s)
+    if plan.utility is not None and family is not None:
+        mean, scale = (family.mu, family.s) if plan.utility.start == "best" else (0.0, 1.0)
+        return np.full(n_samples, mean), np.full(n_samples, scale)
     first_u = float(np.log(n_classes)) if plan.u_init == "log_n_classes" else 0.0
     return np.full(n_samples, first_u), NO_DOUBLES
 

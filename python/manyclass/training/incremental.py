@@ -195,6 +195,11 @@ def passes_of_call(
             "schedule is 'adaptive', whose steps are on the sum over all rows, which a stream does not know; with "
             "partial_fit choose another"
         )
+    if schedule.name == "inverse" and schedule.decay_every is not None:
+        raise ValueError(
+            f"decay_every is {schedule.decay_every}, which counts the batches of one fit; leave it None with "
+            "partial_fit"
+        )
     if call.of_fit is not None:
         rate, u_rate = schedule.at(call.of_fit)
         return {"max_iter": 1, "schedule": Schedule("exponential", rate, u_rate, 1.0)}

@@ -73,7 +73,8 @@ class Schedule:
     decay : float
         Factor of each pass or,
     decay_every : int or None
-        where it is given (with "adaptive"), of each time that so many batches were made.
+        where it is given (with "adaptive"), of each time that this number of batches was made. With "inverse" the core
+        divides the step size by 1 + the number of these times.
     """
 
     name: str
@@ -84,6 +85,8 @@ class Schedule:
 
     def at(self, epoch: int, n_batches: int = 1) -> tuple[float, float]:
         """Return the step sizes of W and of u at the beginning of pass `epoch`, each pass being `n_batches`."""
+        if self.name == "inverse" and self.decay_every is not None:
+            return self.learning_rate, self.u_learning_rate
         falls = epoch if self.decay_every is None else epoch * n_batches // self.decay_every
         factor = _core.step_size(self.name, 1.0, self.decay, falls)
         return self.learning_rate * factor, self.u_learning_rate * factor
@@ -157,6 +160,8 @@ class Utility:
         standard normal, logistic or Gumbel (Ruiz et al. 2018, eq. 6-7).
     gain, gain_power, floor : float
         The gain of the local step, its power, and its least value.
+    start : {"best", "standard"}
+        Where q of a point begins: as the family says, or with mean 0 and scale 1.
     """
 
     noise: str
@@ -165,6 +170,7 @@ class Utility:
     gain: float
     gain_power: float
     floor: float
+    start: str = field(default="best", repr=False)  # as `posterior` in `PointsPlan`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,6 +196,8 @@ class PointsPlan(Plan):
         schedule on, and by nothing else.
     posterior : bool
         Whether a Gaussian posterior of W is trained.
+    bound : {"augment_reduce", "one_vs_each"}
+        What stands for the log-likelihood in it.
     discriminant : bool
         Whether a training without other first weights begins at those of linear discriminant analysis.
     """
@@ -211,6 +219,7 @@ class PointsPlan(Plan):
     utility: Utility | None = None
     by_curvature: bool = field(default=False, repr=False)
     posterior: bool = field(default=False, repr=False)  # checkpoints know a plan by its repr; parameters say this
+    bound: str = field(default="augment_reduce", repr=False)
     discriminant: bool = field(default=False, repr=False)
 
     def with_steps_over(self, divisor: float) -> Self:
@@ -281,6 +290,12 @@ class BatchesPlan(Plan):
         Classes that a search returns.
     n_iter, step, tolerance : int, str, float
         Rounds of messages, how each steps, and the gradient from which a class is active, for "messages".
+    message_rule : {"exact_scores", "printed"}
+        For "messages": what an active class brings to all blocks.
+    threshold : float or None
+        For "messages": block scores above it in magnitude are found, in place of the `budget` highest ones.
+    fill : bool
+        Whether a search reads clusters until they hold `budget` classes, in place of a fixed number of them.
     warm_up : int
         Passes that draw before the search begins.
     dim : int or None
@@ -306,6 +321,9 @@ class BatchesPlan(Plan):
     n_iter: int = 1
     step: str = "full"
     tolerance: float = 1e-3
+    message_rule: str = field(default="exact_scores", repr=False)  # as `posterior` in `PointsPlan`
+    threshold: float | None = field(default=None, repr=False)
+    fill: bool = field(default=False, repr=False)
     warm_up: int = 1
     dim: int | None
     relu: bool = False

@@ -18,7 +18,8 @@ __all__ = ["NCE", "OVE", "Descent", "Hierarchical", "NegativeSampling", "Sampled
 Index = SphericalClusterIndex | DecomposedIndex
 
 POWER = 0.75  # of word2vec: words are drawn with probability proportional to their count to this power
-SEARCHES = ("exact", "mips", "decomposed", "messages")
+SEARCHES = ("exact", "mips", "decomposed", "messages", "printed_messages")
+MESSAGES = ("messages", "printed_messages")
 RESTS = ("sample", "mask")
 # The parameters of log Z_x that each solver of the softmax has, with what "auto" means.
 SOLVERS: dict[str, dict[str, float]] = {
@@ -257,11 +258,13 @@ class Descent(Objective):
 
     Parameters
     ----------
-    search : {"exact", "mips", "decomposed", "messages"} or index, default="exact"
+    search : {"exact", "mips", "decomposed", "messages", "printed_messages"} or index, default="exact"
         How the words that matter in the softmax are found. "exact" scores all of them; "mips" asks a
         SphericalClusterIndex of the context vectors, "decomposed" a DecomposedIndex with 4 blocks, whose finds are
         scored exactly. "messages" joins what the blocks find by one round of messages with the step 2 / 3 (after Yen et
-        al., ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001); for the rule "mask". An index serves as a template.
+        al., ICML 2018, Algorithm 2 with T = 1 and tau_2 = 0.001), active words having their exact scores; for the rule
+        "mask". "printed_messages" passes them as they are printed: a word that no block found counts with score 0, and
+        an active one with the sum of the scores that the blocks found. An index serves as a template.
     budget : int or "auto", default="auto"
         Words that a search finds. "auto" is one in twenty, rounded up.
     rest : {"auto", "sample", "mask"}, default="auto"
@@ -269,7 +272,7 @@ class Descent(Objective):
         and samples of the other words, or of the centres, stand for all of them; the bias of the gradient falls with
         the budget. "mask": each centre searches, and is trained on the words found and its observed contexts only (Yen
         et al., ICML 2018). That is another objective as long as much of the softmax is not found, and slower than
-        "exact" up to some ten thousand words. "auto" is "mask" for search="messages", else "sample".
+        "exact" up to some ten thousand words. "auto" is "mask" for searches by messages, else "sample".
     """
 
     name = "descent"
@@ -297,14 +300,14 @@ class Descent(Objective):
                     )
         if self.passes_messages and self.rest == "sample":
             raise ValueError(
-                "rest is 'sample'; search 'messages' leaves out what it does not find: rest must be 'mask' or 'auto', "
-                "or search another"
+                f"rest is 'sample'; search {self.search!r} leaves out what it does not find: rest must be 'mask' or "
+                "'auto', or search another"
             )
 
     @property
     def passes_messages(self) -> bool:
         """Whether finds of blocks are joined by messages."""
-        return isinstance(self.search, str) and self.search == "messages"
+        return isinstance(self.search, str) and self.search in MESSAGES
 
     @property
     def masks(self) -> bool:
