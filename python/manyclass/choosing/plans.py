@@ -46,10 +46,7 @@ BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
 # The step of embeddings, which start with length 1, over that of W: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best
 # on eurlex57k; for the softmax, of 0.25, 0.5, 1, 1.5 and 2, the best on yso-en by log-loss (bench/decisions.md).
-EMBEDDING_SHARE = {
-    **dict.fromkeys(REDUCTIONS.values(), 1.5),
-    **dict.fromkeys(("margin", "triplet"), 0.5),
-}
+EMBEDDING_SHARE = dict.fromkeys(REDUCTIONS.values(), 1.5) | dict.fromkeys(("margin", "triplet"), 0.5)
 # Losses with the logarithm of a sum over classes: the weight of a drawn class enters it.
 LOG_Q_LOSSES = ("cross_entropy", "pick_all_normalized", "decoupled")
 # budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
