@@ -15,6 +15,8 @@ NO_EFFECT = {
     "n_iter_no_change": "has an effect with early_stopping: tests/test_early_stopping.py; else scikit-learn sets it",
     "warm_start": "has an effect on a second fit: tests/test_start.py",
     "parallel": "with one thread there is no race",
+    "few_classes": "has an effect where some features occur with few classes: tests/test_postings.py",
+    "fill": "has an effect where clusters are many: tests/test_decomposed.py",
     "root": "both find the same root, to rounding",
     "counts": "has an effect where counts better the rows held out: tests/test_count_mixture.py",
     "repeats": "has an effect where labels are columns that come again: tests/test_repeats.py",

@@ -189,7 +189,7 @@ def test_bayesian_one_vs_each_ends_at_the_best_gaussian_by_definition(storage, s
     assert -best.fun < elbo_by_definition(model, X, y, prior, np.random.default_rng(seed)) + 0.01
 
 
-@pytest.mark.parametrize(("deviation", "error"), [(0.1, 1e-3), (1.0, 1e-3), (5.0, 1e-3), (10.0, 5e-3)])
+@pytest.mark.parametrize(("deviation", "error"), [(0.1, 1e-3), (1.0, 1e-3), (5.0, 1e-3), (10.0, 6e-3)])
 def test_expectations_of_one_vs_each_are_as_right_as_the_core_says(deviation, error):
     """OneVsEachTerms in train/gaussian_posterior.cpp has the same rule."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(64)

@@ -76,6 +76,8 @@ class Facts:
         data of one label a row, for which no rule asks.
     few_classes : int
         With `least_count`: features that occur with at most this many classes have weights on all their pairs.
+    n_texts : int
+        Rows that are texts of classes.
     measured : Lengths or None
         None where only costs are asked for.
     """
@@ -90,6 +92,7 @@ class Facts:
     several: bool = False
     least_count: int | None = None
     few_classes: int = 0
+    n_texts: int = 0
     measured: Lengths | None = field(default=None, repr=False, compare=False)
 
     @classmethod

@@ -18,7 +18,7 @@ from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, part_name, resolve_part
 from manyclass.registry import parts as registered
-from manyclass.samplers import SAMPLERS, search_name
+from manyclass.samplers import SAMPLERS, check_found, search_name
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
 from manyclass.training.pairs import OFFSET, ROUNDING
 from manyclass.training.plan import (
@@ -401,6 +401,7 @@ def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
         if fields["source"] == "messages":
             fields |= {"n_iter": int(of_sampler.take("n_iter")), "tolerance": float(of_sampler.take("tolerance"))}
             fields |= {"message_rule": of_sampler.take("rule")} | {n: of_sampler.take(n) for n in ("step", "threshold")}
+            check_found(fields["threshold"], fields["budget"], fields["fill"])
     elif sampler.name != "all":
         fields["source"], draws = "sampled", sampler
         for setting in sampler.settings:

@@ -352,7 +352,8 @@ def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
 
 def facts_of(points: Points) -> Facts:
     """Return what choices depend on, of the points of a training."""
-    return Facts.of(points.x, points.n_classes, points.labels, several=points.several)
+    found = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
+    return replace(found, n_texts=points.n_texts)
 
 
 def resolved(parameters: Parameters, state: State) -> Parameters:

@@ -354,9 +354,9 @@ class PairsPlan(Plan):
     offset: float
     rounding: float
     min_count: int
-    few_classes: int
+    few_classes: int = field(default=0, repr=False)  # as `posterior` in `PointsPlan`
     prune: float
-    smoothing: float = 0.0
+    smoothing: float = field(default=0.0, repr=False)
     hogwild: bool = False
 
 
