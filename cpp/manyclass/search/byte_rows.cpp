@@ -306,8 +306,8 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
 
 bool ByteRows::best(const DenseView& queries, std::size_t k, bool twice, int n_threads, Isa isa, std::span<Index> ids,
                     std::span<float> scores, std::span<Normalizer> normalizers) const {
-  // Queries for which the copy is read from memory once: so many that this costs less than a tenth of their products,
-  // and that what they keep, k rows and more of each, takes a few megabytes.
+  // Queries for which the copy is read from memory once. By 256 the reading costs less than a tenth of their products;
+  // most_kept bounds what they keep, k rows and more of each, to a few megabytes.
   constexpr std::size_t most = 256, most_kept = std::size_t{1} << 18;
   const auto n = static_cast<std::size_t>(queries.n_rows()), threads = static_cast<std::size_t>(std::max(n_threads, 1));
   const std::size_t tile = std::clamp(std::min((n + threads - 1) / threads, most_kept / k), std::size_t{1}, most);

@@ -51,7 +51,7 @@ class ByteRows {
             std::span<float> scores, std::span<Normalizer> normalizers) const;
 
  private:
-  // The same on this thread, by so many codes of each query; normalisers are made where rows are weighed.
+  // The same on this thread. `Codes` says whether a query is coded once or twice, `weighs` whether normalisers are made.
   template <std::size_t Codes, bool weighs>
   bool best_of(const DenseView& queries, std::size_t k, Isa isa, std::span<Index> ids, std::span<float> scores,
                std::span<Normalizer> normalizers) const;

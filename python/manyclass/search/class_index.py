@@ -15,7 +15,7 @@ The first search builds the index, which takes the time of scoring all classes f
 until the next fit; it is not saved, pickled or cloned. It is dense: 5 n_classes n_features bytes, and while it is built
 twice as many. Where rows are sparse and so are the weights, scoring all classes reads only the features that a row has
 and is faster as a rule: `slower` predicts it, and the index is not built then. A model over embeddings
-is answered by a copy in 8 bits, whose labels are exact, unless rows are so many that an index may pay:
+is answered by a copy in 8 bits, whose labels are exact, unless there are enough rows for an index to pay:
 `help(manyclass.search.byte_copy)`.
 """
 
@@ -275,7 +275,7 @@ class ApproximateAnswers:
         """Return what finds the k best classes of rows; None, with a warning of why, where `exact` is faster.
 
         Weights that an 8-bit copy can answer for are searched by an index where one is tuned for what is asked and is
-        quicker, or where rows are so many that it may pay to build it.
+        quicker, or where there are enough rows for it to pay.
         """
         if self.weights.n_classes <= EXACT_CLASSES:
             return None
