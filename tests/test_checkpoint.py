@@ -316,7 +316,7 @@ def model_after_kills(rows, folder, n_kills):
 
 
 def test_a_killed_command_goes_on(rows, tmp_path):
-    model_after_kills(rows, tmp_path, 3)
+    model_after_kills(rows, tmp_path, 2)
 
 
 @pytest.mark.long

@@ -135,10 +135,12 @@ def test_rows_are_kept_up_to_a_number_of_bytes(seed, monkeypatch):
         assert len(model.partial_fit(X, y)._state.calls) == n_calls
 
 
-def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(seed, monkeypatch):
+@pytest.mark.parametrize(("limit", "few"), [("MOST_DENSE", 200 // K), ("MOST_DENSE_OF_FEW", 200 // K + 1)])
+def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(limit, few, seed, monkeypatch):
     X, y = some_data(seed, several=False, n=200)
+    monkeypatch.setattr(stream_fits, "FEW_OF_A_CLASS", few)
     for cells, n_calls in ((X.shape[0] * X.shape[1] * K, 1), (X.shape[0] * X.shape[1] * K - 1, 0)):
-        monkeypatch.setattr(stream_fits, "MOST_DENSE", cells)
+        monkeypatch.setattr(stream_fits, limit, cells)
         assert len(SoftmaxClassifier(random_state=0).partial_fit(X.toarray(), y)._state.calls) == n_calls
         assert len(SoftmaxClassifier(random_state=0).partial_fit(X, y)._state.calls) == 1
 
@@ -146,7 +148,7 @@ def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(seed, monkey
 def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed, monkeypatch, fits_are_better):
     X, y = some_data(seed, several=False, n=400)
     X = X.toarray()
-    monkeypatch.setattr(stream_fits, "MOST_DENSE", 300 * X.shape[1] * K)
+    monkeypatch.setattr(stream_fits, "MOST_DENSE_OF_FEW", 300 * X.shape[1] * K)
     kept, plain = (SoftmaxClassifier(model="linear", random_state=0) for _ in range(2))
     in_calls(kept, X, y, 300)
     assert kept._state.history.n_fit == 300

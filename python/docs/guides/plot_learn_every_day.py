@@ -10,6 +10,7 @@ takes in ten new ones a day, while tastes drift.
 # A shop that changes
 # -------------------
 
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -46,7 +47,8 @@ def a_day(n_items):
 
 n_items = N_ITEMS - N_NEW * DAYS
 X, y = opening = a_day(n_items)
-fixed, daily, forgetful = (SoftmaxClassifier(random_state=0).fit(X, y) for _ in range(3))
+fixed = SoftmaxClassifier(random_state=0).fit(X, y)
+daily, forgetful = deepcopy(fixed), deepcopy(fixed)
 
 # %%
 # Day by day
@@ -112,7 +114,7 @@ print(f"{stream}: {len(streamed.classes_)} classes after {streamed.n_iter_} pass
 # - Rows are visited once, or ``n_passes`` times. Where the model is linear and a row has one label, steps fall by the
 #   curvature of the rows so far, so that nobody has to say how many will come. Other models go on with the schedule of
 #   ``fit``. ``learning_rate`` sets a step size by hand; ``half_life`` keeps steps long enough for data that drift.
-# - A model that began with ``partial_fit``, not with ``fit``, keeps its first rows, up to 64 MB, and is fitted to them
+# - A model that began with ``partial_fit``, not with ``fit``, keeps its first rows, up to 128 MB, and is fitted to them
 #   anew as they become more, so that it ends where ``fit`` does; ``n_kept=0`` keeps none.
 # - New labels become classes in their places among the sorted ``classes_``; ``classes=`` names labels that are to come.
 #   ``class_count_`` has the rows of each class so far, less what has faded.

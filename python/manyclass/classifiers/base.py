@@ -519,7 +519,7 @@ class LinearClassifier(Answers):
             one pass; two of weights on pairs, and in a stream that began without `fit` eight of MarginClassifier
         half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
         n_kept : int, rows of a stream that may be kept, so that it is fitted to them anew as they become more; 0: none,
-            "auto": up to 100,000 rows and 64 MB, none with max_memory
+            "auto": up to 100,000 rows and 128 MB, none with max_memory
         """
         kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
         call = checked_call(n_passes, learning_rate, half_life, new_classes, kept)

@@ -13,7 +13,7 @@ stream if the last eighth of the rows is predicted better by a fit to the others
 kept
 
 - of augment-and-reduce, and of linear models where dense rows times features times classes are more than 1e8;
-- beyond 100,000 rows or 64 MB, or `n_kept` rows instead;
+- beyond 100,000 rows or 128 MB, or `n_kept` rows instead;
 - where `max_memory` is given, the model's learning_rate is set, or a call has n_passes, learning_rate, half_life or
   new_classes.
 

@@ -23,10 +23,11 @@ FEWEST_TO_FIT = 2000
 # stream take as long as 3 to 9 of the last one.
 ROWS_OF_DOUBLE, LEAST_MORE, MOST_MORE = 50_000, 0.07, 0.5
 # Beyond either number the stream goes on without its rows: a fit to 100,000 rows takes up to a minute.
-MOST_KEPT, MOST_KEPT_BYTES = 100_000, 64 << 20
+MOST_KEPT, MOST_KEPT_BYTES = 100_000, 128 << 20
 # Of linear models of dense rows: rows times features times classes, of which a pass takes a tenth of a second. One
-# visit leaves them within .02 nats of a fit on mnist and planted rows, but .39 above on omniglot, of 16 rows a class.
-MOST_DENSE = 1e8
+# visit leaves them within .02 nats of a fit on mnist and planted rows, of thousands of rows a class, but .39 above on
+# omniglot, of 16. So below FEW_OF_A_CLASS rows a class it may be more: a fit takes half a minute there.
+MOST_DENSE, MOST_DENSE_OF_FEW, FEW_OF_A_CLASS = 1e8, 4e10, 100
 TELLING = 8  # the last eighth of the rows tells whether a first fit is better than the stream
 
 
@@ -41,7 +42,8 @@ def kept(state: State | None, points: Points, plan: AnyPlan, call: Call) -> tupl
     if call.n_kept is None and sum(one.n_bytes for one in every) > MOST_KEPT_BYTES:
         return ()
     linear = isinstance(plan, PointsPlan) and isinstance(points.x, np.ndarray)
-    if linear and call.n_kept is None and n_rows * points.x.shape[1] * points.n_classes > MOST_DENSE:
+    most = MOST_DENSE_OF_FEW if n_rows < FEW_OF_A_CLASS * points.n_classes else MOST_DENSE
+    if linear and call.n_kept is None and n_rows * points.x.shape[1] * points.n_classes > most:
         return ()
     return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
 
