@@ -1,5 +1,6 @@
 """Training by rows and classes on a Dask cluster of three workers: no worker has all of W, the loss is as good."""
 
+import sys
 import threading
 import time
 import weakref
@@ -262,6 +263,8 @@ def test_log_sums_are_estimated_from_some_classes_and_the_label(seed, sparse):
 
 
 ALIVE, MOST, LOCK = {}, {}, threading.Lock()  # bytes of arrays with weights, by worker
+# As one of some MB takes: tiny ones are made faster than the scheduler lets go of others, on a busy machine above all.
+PIECE_SECONDS = 0.01
 BUFFER_AT_ZERO, GIVE_PIECE = stored_blocks.buffer_at_zero, stored_blocks.give_piece
 
 
@@ -283,7 +286,7 @@ def counted_buffer(*given):
 
 
 def counted_piece(*given):
-    time.sleep(0.01)  # as a piece of some MB takes; tiny ones are made faster than the scheduler lets go of others
+    time.sleep(PIECE_SECONDS)
     return counted(GIVE_PIECE(*given))
 
 
@@ -295,12 +298,18 @@ def test_a_worker_never_holds_two_blocks(data, monkeypatch):
     wide = da.from_array(data[0], chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
     own = model(solver="implicit", n_negatives=9, max_iter=2)
     given = {"threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(n_workers=3, processes=False, **given) as cluster, Client(cluster) as client:
-        made = DaskSoftmaxClassifier(**own, division="rows and classes", client=client)
-        made.fit(wide, da.from_array(data[1], chunks=CHUNK))
     block = 4 * (N_WIDE * 16 + 2 * 7)
-    assert len(MOST) == 3
-    # Two pieces that move, and those that the scheduler has not let go of yet: one or two on a quiet machine, up to ten
-    # were seen at a load of 8 on two cores. A second block would be all sixteen.
-    pieces = [(most / block - 1) * stored_blocks.MOST_PIECES for most in MOST.values()]
-    assert max(pieces) < stored_blocks.MOST_PIECES - 0.1, pieces
+    for seconds in (0.01, 0.1, 0.5):
+        monkeypatch.setattr(sys.modules[__name__], "PIECE_SECONDS", seconds)
+        MOST.clear()
+        with LocalCluster(n_workers=3, processes=False, **given) as cluster, Client(cluster) as client:
+            made = DaskSoftmaxClassifier(**own, division="rows and classes", client=client)
+            made.fit(wide, da.from_array(data[1], chunks=CHUNK))
+        assert len(MOST) == 3
+        # Two pieces that move, and those that the scheduler has not let go of yet: one or two on a quiet machine, up to
+        # ten were seen at a load of 8 on two cores, 39 once at 12. A second block would be all sixteen.
+        pieces = [(most / block - 1) * stored_blocks.MOST_PIECES for most in MOST.values()]
+        if max(pieces) < stored_blocks.MOST_PIECES - 0.1:
+            break
+    else:
+        pytest.fail(f"pieces beside a block: {pieces}")

@@ -35,7 +35,8 @@ from manyclass.papers import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench/results"
-PAGES = (ROOT / "README.md", ROOT / "bench/README.md", ROOT / "bench/figures/papers_row_by_row.md")
+FIGURES = ROOT / "bench/figures"
+PAGES = (ROOT / "README.md", ROOT / "bench/README.md", FIGURES / "speed.md", FIGURES / "papers_row_by_row.md")
 PICTURES = "_pictures"
 # Modules whose `__all__` is what users call, in the order of the reference.
 MODULES = (
@@ -159,7 +160,7 @@ def table(header: list[str], rows: list[list[str]], widths: str = "auto") -> str
 
 
 class FromFrontPage(SphinxDirective):
-    """``.. measured:: NAME`` is the table NAME of README.md, bench/README.md or the page of the papers' rows."""
+    """``.. measured:: NAME`` is the table NAME of README.md, bench/README.md, or pages on speed and papers' rows."""
 
     required_arguments = 1
 
