@@ -15,6 +15,7 @@ N(5, 25), cut off at -26 as in its code).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -213,11 +214,15 @@ def _classification(run: Run, data: Problem) -> Results:
     model = _estimator(run, len(labels))
     at = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
 
+    spent, since = 0.0, time.process_time()
+
     def note(state: TrainingState) -> None:
-        if state.n_iter not in at:
-            return
-        curve["seconds"].append(state.seconds)
-        curve["elbo"].append(_bound(run, state, X_some, some_labels))
+        nonlocal spent, since
+        spent += time.process_time() - since
+        if state.n_iter in at:
+            curve["seconds"].append(spent)
+            curve["elbo"].append(_bound(run, state, X_some, some_labels))
+        since = time.process_time()
 
     model.fit(data.X_train, data.y_train, callback=note, **_start(run, len(classes), data.X_train.shape[1]))
     found = model.evaluate(data.X_test, data.y_test)
@@ -227,7 +232,7 @@ def _classification(run: Run, data: Problem) -> Results:
         "log_likelihood": -found["log_loss"],
         "sampled": _by_the_papers_sampler(run, model, data, np.searchsorted(classes, data.y_test)),
         "accuracy": 1 - found["error"],
-        "seconds_per_pass": curve["seconds"][-1] / max(1, model.n_iter_) if curve["seconds"] else None,
+        "seconds_per_pass": spent / max(1, model.n_iter_) if curve["seconds"] else None,
         **curve,
         RAN: trained_with(model),
     }
@@ -266,7 +271,7 @@ def report(records: Records, options: Options) -> Report:
         real = of["table 3"]
         tables += [_table_1(real), _table_2(real), _table_3(real)]
         caption, drawn = (
-            "Figure 2: evidence lower bound by training time",
+            "Figure 2: evidence lower bound by processor seconds of training",
             summary.panels(real, "seconds", "elbo", "-o"),
         )
         plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
@@ -367,7 +372,7 @@ def _table_2(records: Records) -> Table:
         paper = theirs.get(method), summary.ratio(theirs.get(method), theirs.get("OVE"))
         rows.append([name, method, paper[0], *seconds[name, method], paper[1], *relative])
     columns = ("data", "method", "seconds a pass, paper", *BOTH, "over OVE's, paper", *BOTH)
-    return Table("table-2", "Table 2: training time of a pass", columns, rows, what_ran(records))
+    return Table("table-2", "Table 2: training time of a pass, ours of the processor", columns, rows, what_ran(records))
 
 
 def _table_3(records: Records) -> Table:

@@ -22,6 +22,7 @@ TITSIAS, YEN = _PAPERS["titsias"], _PAPERS["yen"]
 PAPERS = ("fagan_iyengar", "titsias", "ruiz", "yen")
 CURVE = "a curve, of which no number is printed"
 NOT_PUBLISHED = {"": "not in the paper"}
+FILES: Mapping[str, str] = _PAPERS["files"]  # data that --fetch cannot get: a command needs PATH for them
 COLUMNS = ("row", "published", "ours", "processor s", "what differs", "command")
 SHAPE = ("features", "classes", "training points", "test points")
 
@@ -183,13 +184,19 @@ def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
     differs = "; ".join(_texts("differs", of_row)) or ("nothing known" if record is not None else "not known")
     command = in_shell(command_of(row, {} if record is None else record.get("options", {})))
     if record is None:
-        why = _texts("missing", of_row)
+        why = [*_texts("missing", of_row), *_needed(row.data)]
         if not why:
             raise ValueError(f"{' / '.join(row.key)}: no figure of it is recorded, and published.toml does not say why")
         return [label, _in_words(row.published), "; ".join(why), "not run", differs, f"`{command}`"]
     seconds = record.get("cpu_s")
     spent = "not recorded" if seconds is None else f"{seconds:.4g}"
     return [label, _in_words(row.published), _in_words(record["values"]), spent, differs, f"`{command}`"]
+
+
+def _needed(data: str) -> list[str]:
+    """Why data were not had that only a folder of the user can have."""
+    form = "in the form of the extreme classification repository, a folder with train.txt and test.txt"
+    return [f"not run: needs {FILES[data]} {form}, which --fetch cannot get"] if data in FILES else []
 
 
 def _texts(kind: str, row: Mapping[str, str]) -> list[str]:
@@ -221,7 +228,8 @@ def in_shell(words: Iterable[str]) -> str:
 
 def command_of(row: Row, options: Mapping[str, Any]) -> Sequence[str]:
     """Return the words of the command that makes the figure of a row, with options that its record has."""
-    words = ["manyclass", "experiment", row.experiment, "--data", row.data]
+    data = f"{row.data}=PATH" if row.data in FILES else row.data
+    words = ["manyclass", "experiment", row.experiment, "--data", data]
     if row.experiment in ("fagan-iyengar", "augment-reduce") and row.data == "eurlex57k":
         words += ["--settings-of", "eurlex"]
     words += ["--methods", *methods_of(row)] if row.method != "all" or row.item == "Table 4" else []
