@@ -477,6 +477,7 @@ def test_next_items(timed: Any, data_folder: Any, small: bool, name: str, protoc
         best = apart(lambda: tuned(what, before.some(N_TOLD)))
         told = {"grid_cpu_s": best["grid_cpu_s"]} | apart(lambda: fitted(what, data, *best["best"]))
     timed.taken([told["cpu_s"]], clock="processor")
-    shown = {name: round(value, 4) if isinstance(value, float) else value for name, value in told.items()}
+    digits = {"cpu_s": 1, "grid_cpu_s": 0, "predict_ms": 3, "log_loss": 3}
+    shown = {name: round(v, digits.get(name, 4)) if isinstance(v, float) else v for name, v in told.items()}
     timed.row("next_items", data=name, protocol=protocol, model=what, **shown)
     timed.tell(**shown)
