@@ -270,11 +270,11 @@ def slim_weights(data: Data, ridge: float, lasso: float) -> sp.csr_array:
             A[at, : len(c), : len(c)] = G[c][:, c].toarray()
             b[at, : len(c)] = G[[j]][:, c].toarray()
         w, fitted = np.zeros_like(b), np.zeros_like(b)
-        for _ in range(30):
+        for _ in range(20):
             for c in range(width):
                 own = A[:, c, c]
                 new = np.maximum(0, b[:, c] - fitted[:, c] + own * w[:, c] - lasso) / (own + ridge)
-                fitted += A[:, :, c] * (new - w[:, c])[:, np.newaxis]
+                fitted += A[:, c] * (new - w[:, c])[:, np.newaxis]  # A is symmetric
                 w[:, c] = new
         for at, (j, c) in enumerate(zip(items, some, strict=True)):
             rows.append(c)
