@@ -245,6 +245,8 @@ BESIDE = {
 }
 ON_THE_FRONT = ("bibtex", "20news", "omniglot", "eurlex57k", "yso-en", "gloss-word")
 
+RANKED = {"hit@10": "{hit_10:0<6}", "nDCG@10": "{ndcg_10:0<6}", "accuracy": "{accuracy:0<6}"}
+RANKED |= {"log-loss": "{log_loss:0<5}", "CPU s": "{cpu_s}", "ms a row": "{predict_ms}", "peak MB": "{peak_mb}"}
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
 TABLES: dict[str, Callable[[], list[str]]] = {
@@ -262,6 +264,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
             "MB": "{mb}",
         },
     ),
+    "next_items": partial(listed, "next_items", {"data": "{data}, {protocol}", "model": "{model}"} | RANKED),
     "unbiased": partial(by_solver, biased=False),
     "biased": partial(by_solver, biased=True),
     "decomposition": partial(crossed, "decomposition", down="method", across="data", cell="{p_at_1}, {cpu_s} s"),

@@ -19,6 +19,7 @@ KEYS = {
     "index_curves": ("data", "index", "asked"),
     "index_rivals": ("data", "index", "asked"),
     "many_labels": ("data", "model"),
+    "next_items": ("data", "protocol", "model"),
     "predict": ("data", "recall"),
     "predict_rows": ("model", "way"),
     "predict_many": ("answer",),

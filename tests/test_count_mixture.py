@@ -68,22 +68,34 @@ def by_definition(weights, X):
         own = weights.own[there]
         if 0 < len(own) < z.shape[1]:
             z[i, own] = -np.inf
-            of_repeats[i, own] = abs(x[there]) ** numbers.power
-            of_repeats[i] /= of_repeats[i].sum()
-            rho[i] = numbers.repeats
+            w = (abs(x[there]) / abs(x[there]).max()) ** numbers.power
+            odds = numbers.repeats / (1 - numbers.repeats)
+            if numbers.rate:
+                again, total = counts_of(weights)[own, there], weights.totals[there].astype(float)
+                w *= (again + numbers.shrinkage * numbers.rate) / (total + numbers.shrinkage)
+                odds *= w.mean() / numbers.rate
+            of_repeats[i, own] = w / w.sum()
+            rho[i] = odds / (1 + odds)
             if not numbers.counts_own:
                 q[i, own] = 0
     others = (1 - numbers.share * q.sum(axis=1, keepdims=True)) * softmax(z, axis=1) + numbers.share * q
     return (1 - rho) * others + rho * of_repeats
 
 
-OWN = (None, Mixture(0.4, 2.0, repeats=0.2), Mixture(0.4, 2.0, counts_own=True, repeats=0.05, power=0.5))
+OWN = (
+    None,
+    Mixture(0.4, 2.0, repeats=0.2),
+    Mixture(0.4, 2.0, counts_own=True, repeats=0.05, power=0.5),
+    Mixture(0.4, 2.0, repeats=0.2, power=0.5, rate=0.3),
+)
 
 
 @pytest.mark.parametrize("n_classes", [37, 5000])  # 5,000 classes are several chunks
 @pytest.mark.parametrize("dtype", [None, "float32", "float16", "int8"])
 @pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize("own", [*OWN, Mixture(repeats=0.7, power=2.0)])
+@pytest.mark.parametrize(
+    "own", [*OWN, Mixture(repeats=0.7, power=2.0), Mixture(0.0, 2.0, repeats=0.1, counts_own=True, rate=1.0)]
+)
 def test_every_question_is_answered_by_the_mixture(n_classes, dtype, hybrid, own, seed):
     rng = np.random.default_rng(seed)
     weights, X = some_weights(rng, n_classes, hybrid), some_points(rng)
@@ -133,6 +145,8 @@ def test_bad_mixtures_are_refused(seed):
         {"own": np.full(D, 37, np.int32)},
         {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, repeats=1.0)},
         {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, power=-1.0)},
+        {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, repeats=0.1, rate=1.5)},
+        {"own": np.zeros(D, np.int32), "mixture": Mixture(0.0, 0.0, repeats=0.1, rate=0.5)},
         {"counts": weights.counts[1:]},
         {"totals": weights.totals[1:]},
     ):
@@ -220,7 +234,7 @@ def test_what_a_mixture_says_of_some_labels_is_by_the_definition(own, seed):
 
 def kind_of(mixture, has_own):
     """How a mixture is made, but for its shares."""
-    names = ("shrinkage", "counts_own", "power")
+    names = ("shrinkage", "counts_own", "power", "rate")
     return {"has_own": has_own, **{name: getattr(mixture, name) for name in names}}
 
 
@@ -275,6 +289,7 @@ def test_files_copies_and_compressed_models_have_the_counts(seed, tmp_path):
         ({"share": None}, "share"),
         ({"repeats": 1.0}, "repeats"),
         ({"power": -1.0}, "power"),
+        ({"rate": 1.5}, "rate"),
         ({"counts_own": 3}, "counts_own"),
         ({}, "shrinkage"),
     ],
@@ -357,3 +372,27 @@ def test_weights_of_rows_count(seed):
     w = model.fit(X, y, sample_weight=r)._weights
     # Of mean 1 among the rows kept, and among those held out.
     np.testing.assert_allclose(w.totals, counted(X, y, r / r.mean()).sum(axis=0), rtol=0.1)
+
+
+def test_items_that_come_again_are_told_from_those_that_do_not(seed, tmp_path):
+    """Every other item of a row comes next as often as not, and the others do not: rows have shares of their own."""
+    rng = np.random.default_rng(seed)
+    n, n_items = 3000, 300
+    X, y = np.zeros((n, n_items), np.float32), rng.integers(0, n_items, n)
+    for i in range(n):
+        had = rng.choice(n_items, 2, replace=False)
+        X[i, had] = 1
+        y[i] = next((k for k in had if k % 2 and rng.random() < 0.5), y[i])
+    X = sp.csr_array(X)
+    model = hybrid(X, y, seed)
+    mixture = model._weights.mixture
+    assert mixture.rate > 0
+    # None, one and both of two items are such ones: they come next with probabilities of 0, 1/2 and 3/4.
+    n_such = (X.toarray()[:, 1::2] > 0).sum(axis=1)
+    p = (model.predict_proba(X) * (X.toarray()[:, model.classes_] > 0)).sum(axis=1)
+    found = [p[n_such == such].mean() for such in range(3)]
+    np.testing.assert_allclose(found, [0, 0.5, 0.75], atol=0.15)  # each item has 20 rows, and rates shrink to the mean
+    model.save(tmp_path / "a.model")
+    again = manyclass.load(tmp_path / "a.model")
+    assert again._weights.mixture == mixture
+    np.testing.assert_array_equal(again.predict_proba(X[:50]), model.predict_proba(X[:50]))

@@ -20,6 +20,7 @@ from reference.dask_simulation import plan_of, simulate
 from manyclass import MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.shards import Shard, Whole
+from manyclass.datasets import SequenceEncoder
 
 # Of distributed itself and what it imports, in this process; a worker's are its own.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -367,3 +368,23 @@ def test_labels_keep_type_and_identity(client, data, kind):
     assert found.predict(xs).compute().dtype == labels.dtype
     began = DaskSoftmaxClassifier(**parameters(max_iter=1), client=client).partial_fit(xs, ys).partial_fit(xs, asked)
     np.testing.assert_array_equal(began.classes_, np.unique(labels), strict=True)
+
+
+def test_histories_become_rows_where_they_are(client, seed):
+    """Parts of some users each, by an encoder that goes to the workers, and the model here takes histories."""
+    rng = np.random.default_rng(seed)
+    follows, sequences = rng.permutation(10), []
+    for _ in range(200):
+        one = [int(rng.integers(10))]
+        while len(one) < 6:
+            one.append(int(follows[one[-1]]))
+        sequences.append([f"item {k}" for k in one])
+    encoder = SequenceEncoder(decay=2.0).fit(sequences)
+    of_users = [dask.delayed(encoder.next_items)(sequences[at : at + 50]) for at in range(0, 200, 50)]
+    names = dask.delayed(encoder.items_)
+    model = DaskSoftmaxClassifier(client=client, random_state=seed)
+    model.fit([part.X for part in of_users], [names[part.y] for part in of_users])
+    local = model.to_local()
+    local.vectorizer_ = encoder
+    asked = [[f"item {k}"] for k in range(10)]
+    assert local.predict(asked).tolist() == [f"item {follows[k]}" for k in range(10)]

@@ -321,17 +321,19 @@ def test_a_damaged_encoder_is_refused(seed, tmp_path):
         model.save(tmp_path / "model")
 
 
-def test_features_of_users_stand_beside_the_items(seed):
+def test_features_of_users_and_items_stand_beside_the_items(seed):
     """Columns behind those of the items are no classes, and items keep their repeats and what was seen."""
     rng = np.random.default_rng(seed)
     sequences, _ = chains(rng, list("abcdef"), 200)
     encoder = SequenceEncoder().fit(sequences)
     rows = encoder.next_items(sequences)
     of_users = sp.csr_array(np.eye(3)[rng.integers(0, 3, 200)])
-    X = sp.hstack([rows.X, of_users[rows.sequence]], format="csr")
+    of_items = sp.csr_array(np.eye(2)[[0, 0, 0, 1, 1, 1]])
+    X = sp.hstack([rows.X, of_users[rows.sequence], rows.X @ of_items], format="csr")
     model = small().fit(X, rows.y)
-    assert model.n_features_in_ == 9
-    asked = sp.hstack([encoder.transform([["a"], ["b", "c"]]), of_users[:2]], format="csr")
+    assert model.n_features_in_ == 11
+    histories = encoder.transform([["a"], ["b", "c"]])
+    asked = sp.hstack([histories, of_users[:2], histories @ of_items], format="csr")
     found, _ = model.predict_top_k(asked, 4, exclude="seen")
     assert 0 not in found[0]
     assert not {1, 2} & set(found[1].tolist())

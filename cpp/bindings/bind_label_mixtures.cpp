@@ -18,7 +18,8 @@ LabelMixtures label_mixtures(const BoundWeights& w, const py::object& x, std::sp
 
 Fields<MixtureKind> kind_fields(const char* name) {
   return Fields<MixtureKind>(name)
-      .needs<&MixtureKind::shrinkage, &MixtureKind::has_own, &MixtureKind::counts_own, &MixtureKind::power>();
+      .needs<&MixtureKind::shrinkage, &MixtureKind::has_own, &MixtureKind::counts_own, &MixtureKind::power,
+             &MixtureKind::rate>();
 }
 
 // A mixture's numbers by name, whether repeats are mixed in, and the loss.
@@ -26,7 +27,7 @@ py::tuple as_tuple(const FoundMixture& found) {
   using namespace py::literals;
   return py::make_tuple(
       py::dict("share"_a = found.share, "shrinkage"_a = found.kind.shrinkage, "counts_own"_a = found.kind.counts_own,
-               "repeats"_a = found.repeats, "power"_a = found.kind.power),
+               "repeats"_a = found.repeats, "power"_a = found.kind.power, "rate"_a = found.kind.rate),
       found.kind.has_own, found.loss);
 }
 

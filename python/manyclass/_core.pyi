@@ -261,6 +261,7 @@ class CountMixture:
         counts_own: bool = ...,
         repeats: float = ...,
         power: float = ...,
+        rate: float = ...,
     ) -> None: ...
 
 class LabelMixtures:
@@ -273,10 +274,18 @@ class LabelMixtures:
     ) -> None: ...
     def add_scores(self, first: int, scores: NDArray[np.float32]) -> None: ...
     def loss(
-        self, share: float, repeats: float, *, shrinkage: float, has_own: bool, counts_own: bool, power: float
+        self,
+        share: float,
+        repeats: float,
+        *,
+        shrinkage: float,
+        has_own: bool,
+        counts_own: bool,
+        power: float,
+        rate: float,
     ) -> tuple[float, list[float]]: ...
     def best_shares(
-        self, *, shrinkage: float, has_own: bool, counts_own: bool, power: float
+        self, *, shrinkage: float, has_own: bool, counts_own: bool, power: float, rate: float
     ) -> tuple[dict[str, Any], bool, float]: ...
     def best(self) -> tuple[dict[str, Any], bool, float] | None: ...
 

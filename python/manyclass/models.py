@@ -114,7 +114,10 @@ class Hybrid(Model):
     (1 - rho) p_k + rho r_k, r_k being proportional to a power, 0, 1/2 or 1, of the row's value in the column of class
     k; the softmax is over the other classes then, and q_k counts own columns or is 0 for them. So items of a history
     may come again at a rate of their own, the share rho, or never, where shops do not sell the same again; and of
-    several powers and kinds of counts that mixture is taken which has the least log-loss on the rows left out.
+    several powers and kinds of counts that mixture is taken which has the least log-loss on the rows left out. Where it
+    betters these by 5 nats more, items come again at rates of their own: r_k is multiplied by v_k = (C_kk + s mu) /
+    (C_k + s), how often item k came next of the times that a row had it, and the odds of rho by the mean of v_k / mu
+    over the row's items, mu being the rate of all items.
 
     Nothing is mixed in unless the rows left out are less probable without it by 5 nats together.
 

@@ -9,6 +9,13 @@
 // them, the softmax is one over the others, and q_k counts own classes or is 0 for them. A row without own classes, or
 // with all classes, has the mixture of softmax and counts alone.
 //
+// Some items come again more often than others: what is used up, or was looked at twice. With mu > 0, how often the
+// items of a row came next in training, v_k = (C_kk + s mu) / (C_k + s) is how often item k did, and
+//
+//   r_k = w_k / sum w,   w_k = (|x_k| / max |x|)^gamma v_k,   rho / (1 - rho) is multiplied by the mean of w_k / mu,
+//
+// the maximum and the mean being those over the row's own classes.
+//
 // Where A is the sum of e^{z_k} over the classes of the softmax, scores whose softmax is the mixture are log(e^{z_k} +
 // A l q_k / (1 - l m)), and of own classes log(A ((1 - rho) l q_k + rho r_k) / ((1 - rho) (1 - l m))). So each question
 // that is put to scores has an answer. Only the row's own classes and those that its features have counts of move.
@@ -43,6 +50,7 @@ struct CountMixture {
   bool counts_own = false;        // whether q counts own classes
   double repeats = 0;             // rho, below 1; 0: no class is an own one
   double power = 0;               // gamma
+  double rate = 0;                // mu; 0: all classes repeat alike
 
   bool is_on() const { return share > 0 || repeats > 0; }
 
@@ -54,13 +62,33 @@ struct CountMixture {
     }
     if (!(repeats >= 0 && repeats < 1)) throw std::invalid_argument("the share of repeats must be in [0, 1)");
     if (!(power >= 0 && std::isfinite(power))) throw std::invalid_argument("the power of repeats must be at least 0");
-    if (!(share > 0)) return;
+    if (!(rate >= 0 && rate <= 1)) throw std::invalid_argument("the rate of repeats must be in [0, 1]");
+    if (!(share > 0) && !(rate > 0)) return;
     const std::size_t n_ids = std::visit([](const auto& some) { return some.size(); }, classes);
     if (counts.size() != n_ids || totals.size() != n_features || indptr.size() != n_features + 1 || !(shrinkage > 0)) {
       throw std::invalid_argument("the counts do not fit the weights on pairs");
     }
   }
 };
+
+// C_jk of one feature.
+inline double count_of(const CountMixture& counted, std::size_t feature, std::size_t k) {
+  const auto first = static_cast<std::size_t>(counted.indptr[feature]);
+  const auto last = static_cast<std::size_t>(counted.indptr[feature + 1]);
+  return std::visit(
+      [&](const auto& ids) {
+        const auto some = ids.subspan(first, last - first);
+        const auto at = std::ranges::lower_bound(some, k, {}, [](auto id) { return static_cast<std::size_t>(id); });
+        const bool there = at != some.end() && static_cast<std::size_t>(*at) == k;
+        return there ? static_cast<double>(counted.counts[first + static_cast<std::size_t>(at - some.begin())]) : 0.0;
+      },
+      counted.classes);
+}
+
+// v_k / mu of a class that has come next C_kk times of C_k.
+inline double times_as_often(double again, double total, double shrinkage, double rate) {
+  return (again / rate + shrinkage) / (total + shrinkage);
+}
 
 // The sparse features of a row, of any kind of points that has them.
 inline SparseRow sparse_part(const SparseRow& x) { return x; }
@@ -78,7 +106,7 @@ class CountMixer {
     if (met_.empty() && own_.empty()) return;
     const double left = 1 - mixture_.share * mass, factor = mixture_.share / left;
     for (Own& one : own_) {
-      const double repeat = mixture_.repeats / ((1 - mixture_.repeats) * left) * one.r;
+      const double repeat = mixture_.repeats / ((1 - mixture_.repeats) * left) * odds_ * one.r;
       one.odds = std::fmax(factor * q_[one.k] + repeat, kNever);
       z[one.k] = std::numeric_limits<float>::lowest();
     }
@@ -107,6 +135,7 @@ class CountMixer {
   struct Own {
     std::size_t k;
     double r;
+    std::size_t feature;
     double odds = 0;  // of its probability to that of all classes of the softmax
   };
 
@@ -119,12 +148,20 @@ class CountMixer {
       const Index k = mixture_.own[static_cast<std::size_t>(x.indices[n])];
       const double value = std::fabs(static_cast<double>(x.values[n]));
       if (k < 0 || !(value > 0 && std::isfinite(value))) continue;
-      own_.push_back({.k = static_cast<std::size_t>(k), .r = value});
+      own_.push_back({.k = static_cast<std::size_t>(k), .r = value, .feature = static_cast<std::size_t>(x.indices[n])});
       largest = std::fmax(largest, value);
     }
     if (own_.size() >= n_classes) own_.clear();
-    for (Own& one : own_) sum += one.r = std::pow(one.r / largest, mixture_.power);
+    for (Own& one : own_) sum += one.r = std::pow(one.r / largest, mixture_.power) * times_the_mean(one);
     for (Own& one : own_) one.r /= sum;
+    odds_ = mixture_.rate > 0 ? sum / static_cast<double>(own_.size()) : 1;
+  }
+
+  // v_k / mu.
+  double times_the_mean(const Own& one) const {
+    if (!(mixture_.rate > 0)) return 1;
+    return times_as_often(count_of(mixture_, one.feature, one.k), static_cast<double>(mixture_.totals[one.feature]),
+                          mixture_.shrinkage, mixture_.rate);
   }
 
   // Lists the classes whose q_k is above 0; returns their sum.
@@ -165,6 +202,7 @@ class CountMixer {
   std::vector<double> q_;  // 0 between rows
   std::vector<std::size_t> met_;
   std::vector<Own> own_;
+  double odds_ = 1;              // what the row multiplies the odds of repeats by
   std::vector<float> p_, more_;  // of the met classes: log-probabilities, and what counts add to probabilities
 };
 

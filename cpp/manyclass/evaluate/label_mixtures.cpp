@@ -20,26 +20,12 @@ namespace {
 constexpr std::array shrinkages{0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0};
 constexpr std::array powers{0.0, 0.5, 1.0};
 constexpr double most_share = 0.99, tiny = std::numeric_limits<double>::min();
-// Nats by which a mixture must better all rows together. Twice the gain of a number without use has the chi-squared
+// Nats by which a mixture, and rates of repeats of each item, must better all rows together. Twice the gain of a number without use has the chi-squared
 // distribution of one degree of freedom, which is above 10 in two of a thousand data sets.
 constexpr double least_gain = 5;
 // Repeats are common where this share of labels are items of their own rows: 35 % on tmall-next, 5 % on yelp-next, none
 // where labels happen to be numbers of columns. And standard errors beyond which a difference is no chance.
 constexpr double common = 0.02, chance = 2;
-
-// C_jk of one feature.
-double count_of(const CountMixture& counted, std::size_t feature, std::size_t k) {
-  const auto first = static_cast<std::size_t>(counted.indptr[feature]);
-  const auto last = static_cast<std::size_t>(counted.indptr[feature + 1]);
-  return std::visit(
-      [&](const auto& ids) {
-        const auto some = ids.subspan(first, last - first);
-        const auto at = std::ranges::lower_bound(some, k, {}, [](auto id) { return static_cast<std::size_t>(id); });
-        const bool there = at != some.end() && static_cast<std::size_t>(*at) == k;
-        return there ? static_cast<double>(counted.counts[first + static_cast<std::size_t>(at - some.begin())]) : 0.0;
-      },
-      counted.classes);
-}
 
 double sum_of_counts(const CountMixture& counted, std::size_t feature) {
   double sum = 0;
@@ -47,6 +33,17 @@ double sum_of_counts(const CountMixture& counted, std::size_t feature) {
     sum += static_cast<double>(counted.counts[static_cast<std::size_t>(at)]);
   }
   return sum;
+}
+
+// How often the items of a row come next, over all features that are classes.
+double rate_of(const CountMixture& counted) {
+  double again = 0, total = 0;
+  for (std::size_t j = 0; j < counted.own.size(); ++j) {
+    if (counted.own[j] < 0) continue;
+    again += count_of(counted, j, static_cast<std::size_t>(counted.own[j]));
+    total += static_cast<double>(counted.totals[j]);
+  }
+  return total > 0 ? std::fmin(again / total, 1) : 0;
 }
 
 }  // namespace
@@ -64,6 +61,7 @@ LabelMixtures::LabelMixtures(const Weights& model, const CsrView& x, std::span<c
   if (static_cast<std::size_t>(x.n_rows()) != labels.size() || weights.size() != labels.size()) {
     throw std::invalid_argument("each row must have a label and a weight");
   }
+  if (has_counts_) rate_ = rate_of(counted);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (labels[i] < 0 || static_cast<std::size_t>(labels[i]) >= n_classes_) {
       throw std::invalid_argument("a label is out of range");
@@ -78,8 +76,10 @@ LabelMixtures::LabelMixtures(const Weights& model, const CsrView& x, std::span<c
       const Index k = counted.own.empty() ? -1 : counted.own[static_cast<std::size_t>(row.indices[n])];
       const double a = std::fabs(static_cast<double>(row.values[n])) / length;
       if (k < 0 || !(a > 0)) continue;
-      one.own.push_back({a, static_cast<std::size_t>(k) == one.label});
-      one.own_classes.push_back(static_cast<std::size_t>(k));
+      const auto own = static_cast<std::size_t>(k), j = static_cast<std::size_t>(row.indices[n]);
+      one.own.push_back({a, has_counts_ ? count_of(counted, j, own) : 0,
+                         has_counts_ ? static_cast<double>(counted.totals[j]) : 0, own == one.label});
+      one.own_classes.push_back(own);
     }
     if (one.own.size() >= n_classes_) {  // a row that has all classes has none of its own
       one.own.clear();
@@ -118,9 +118,8 @@ void LabelMixtures::add_scores(std::size_t first, std::span<const float> scores)
   }
 }
 
-double LabelMixtures::Members::mixed(double share, double repeats) const {
-  const double others = (1 - share * mass) * p + share * q;
-  return std::fmax(has_own ? others + repeats * (repeat - others) : others, tiny);
+double LabelMixtures::Members::mixed(double share, double rho) const {
+  return std::fmax(others(share) + repeats(rho) * (repeat - others(share)), tiny);
 }
 
 std::vector<LabelMixtures::Members> LabelMixtures::members(const MixtureKind& kind) const {
@@ -135,13 +134,16 @@ std::vector<LabelMixtures::Members> LabelMixtures::members(const MixtureKind& ki
     }
     if (leaves_own && one.is_own) say.q = 0;
     say.mass = std::clamp(say.mass, 0.0, 1.0);
-    double sum = 0, own = 0;
+    double largest = 0, sum = 0, own = 0;
+    for (const Own& other : one.own) largest = std::fmax(largest, other.value);
     for (const Own& other : one.own) {
-      const double power = std::pow(other.value, kind.power);
-      sum += power;
-      own += other.is_label ? power : 0;
+      const double often = kind.rate > 0 ? times_as_often(other.again, other.total, kind.shrinkage, kind.rate) : 1;
+      const double w = std::pow(other.value / largest, kind.power) * often;
+      sum += w;
+      own += other.is_label ? w : 0;
     }
     say.repeat = has_own ? own / std::fmax(sum, tiny) : 0;
+    if (has_own && kind.rate > 0) say.odds = sum / static_cast<double>(one.own.size());
     found.push_back(say);
   }
   return found;
@@ -151,15 +153,14 @@ namespace {
 
 template <class Members>
 double loss_of(const std::vector<Members>& members, std::span<const double> shares, std::span<double> slopes) {
-  const double share = shares[0], repeats = shares[1];
+  const double share = shares[0], rho = shares[1];
   double loss = 0;
   slopes[0] = slopes[1] = 0;
   for (const Members& say : members) {
-    const double others = (1 - share * say.mass) * say.p + share * say.q, mixed = say.mixed(share, repeats);
-    const double left = say.has_own ? 1 - repeats : 1;
+    const double mixed = say.mixed(share, rho), of_rho = 1 - rho + rho * say.odds;
     loss -= say.r * std::log(mixed);
-    slopes[0] -= say.r * left * (say.q - say.mass * say.p) / mixed;
-    slopes[1] -= say.has_own ? say.r * (say.repeat - others) / mixed : 0;
+    slopes[0] -= say.r * (1 - say.repeats(rho)) * (say.q - say.mass * say.p) / mixed;
+    slopes[1] -= say.has_own ? say.r * say.odds / (of_rho * of_rho) * (say.repeat - say.others(share)) / mixed : 0;
   }
   return loss;
 }
@@ -195,14 +196,14 @@ FoundMixture LabelMixtures::best_shares(const std::vector<Members>& members, con
 
 FoundMixture LabelMixtures::best_shares(const MixtureKind& kind) const { return best_shares(members(kind), kind); }
 
-FoundMixture LabelMixtures::best_of(bool has_own) const {
+FoundMixture LabelMixtures::best_of(bool has_own, double rate) const {
   std::vector<MixtureKind> kinds;
   for (const double shrinkage :
        has_counts_ ? std::span<const double>(shrinkages) : std::span(shrinkages).subspan(1, 1)) {
     for (const bool counts_own : {true, false}) {
       if (has_own ? counts_own && !has_counts_ : !counts_own) continue;
       for (const double power : has_own ? std::span<const double>(powers) : std::span(powers).first(1)) {
-        kinds.push_back({shrinkage, has_own, counts_own, power});
+        kinds.push_back({shrinkage, has_own, counts_own, power, rate});
       }
     }
   }
@@ -216,14 +217,18 @@ FoundMixture LabelMixtures::best_of(bool has_own) const {
 }
 
 std::optional<FoundMixture> LabelMixtures::best() const {
-  FoundMixture found = best_of(false);
+  FoundMixture found = best_of(false, 0);
   const std::vector<Members> alone = members(found.kind);
   double before = 0;
   for (const double loss : losses(alone, {})) before += loss;
   if (std::ranges::any_of(labels_, [](const Label& one) { return !one.own.empty(); })) {
     // Other rows of a session, beside which held-out ones stand, tell the softmax what will repeat; rows of sessions to
     // come have none. So where repeats are common, they are left out only if that is better beyond chance.
-    const FoundMixture repeated = best_of(true);
+    FoundMixture repeated = best_of(true, 0);
+    if (rate_ > 0) {
+      const FoundMixture at_own_rates = best_of(true, rate_);
+      if (at_own_rates.loss < repeated.loss - least_gain) repeated = at_own_rates;
+    }
     const std::vector<Members> told = members(repeated.kind);
     const std::vector<double> with = losses(told, repeated), without = losses(alone, found);
     const auto n = static_cast<double>(with.size());

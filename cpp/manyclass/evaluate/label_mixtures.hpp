@@ -8,7 +8,9 @@
 // A label has the probability p by the softmax, over all classes or over all but the row's own ones, and q by counts,
 // which give m to all classes together; r among the own classes of its row. The loss of a label is
 //
-//   -log((1 - rho) [(1 - l m) p + l q] + rho r),   rho = 0 where its row has no class of its own.
+//   -log((1 - rho) [(1 - l m) p + l q] + rho r),   rho = 0 where its row has no class of its own,
+//
+// and where classes repeat at rates of their own, the row multiplies the odds of rho.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +29,7 @@ struct MixtureKind {
   bool has_own = false;    // whether repeats are mixed in; else no class is an own one
   bool counts_own = true;  // whether q counts own classes
   double power = 0;
+  double rate = 0;  // mu; 0: all classes repeat alike
 };
 
 struct FoundMixture {
@@ -65,6 +68,8 @@ class LabelMixtures {
   };
   struct Own {
     double value;  // a of the feature that the class is
+    double again;  // C_kk
+    double total;  // C_k
     bool is_label;
   };
   struct Label {
@@ -80,18 +85,22 @@ class LabelMixtures {
   struct Members {
     double p, q, mass, repeat, r;
     bool has_own;
+    double odds = 1;  // what the row multiplies the odds of repeats by
 
-    double mixed(double share, double repeats) const;
+    double others(double share) const { return (1 - share * mass) * p + share * q; }
+    double repeats(double rho) const { return has_own ? rho * odds / (1 - rho + rho * odds) : 0; }
+    double mixed(double share, double rho) const;
   };
 
   std::vector<Members> members(const MixtureKind& kind) const;
   static std::vector<double> losses(const std::vector<Members>& members, const FoundMixture& at);
   FoundMixture best_shares(const std::vector<Members>& members, const MixtureKind& kind) const;
-  FoundMixture best_of(bool has_own) const;
+  FoundMixture best_of(bool has_own, double rate) const;
 
   std::vector<Label> labels_;
   std::size_t n_classes_;
   bool has_counts_;
+  double rate_ = 0;  // how often the items of a row come next, by all counts
 };
 
 }  // namespace manyclass

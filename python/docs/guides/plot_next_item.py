@@ -139,6 +139,14 @@ with subprocess.Popen(serve, cwd=folder, stdout=subprocess.PIPE, text=True) as s
     server.terminate()
 
 # %%
+# A server keeps the model that it has read. So a shop's table of nightly commands learns the day that has ended,
+# scoring it first, and starts the service anew. The file of the model is replaced in one step, and a command that fails
+# leaves the old one. In the table, ``%`` has a backslash:
+#
+# .. code-block:: text
+#
+#    1 0 * * *  manyclass learn log.model log.csv --since $(date -d yesterday +\%F) && systemctl restart items
+#
 # The model of the command is one of Python's, too.
 
 print(load(folder / "log.model").predict([earlier[0]]))

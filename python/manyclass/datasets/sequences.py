@@ -54,8 +54,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
 
     `SoftmaxClassifier(model="hybrid").fit(sequences, vectorizer=SequenceEncoder())` keeps the encoder: its classes are
     items, it takes histories, and `partial_fit(sequences)` learns items that are new. By hand, `next_items` gives rows
-    and labels; features of users stand beside the items by `sp.hstack([rows.X, users[rows.sequence]])`, and a log that
-    is larger than memory is read some users at a time, first by `partial_fit`, then by `next_items`.
+    and labels; features of users stand beside the items by `sp.hstack([rows.X, users[rows.sequence]])`, those of items,
+    a row for each of `items_`, by `sp.hstack([rows.X, rows.X @ features])`; and a log that is larger than memory is
+    read some users at a time, first by `partial_fit`, then by `next_items`.
 
     Parameters
     ----------

@@ -465,8 +465,8 @@ def _mixture_told(
     _to_own_scale(weights)
     n = len(some.labels)
     of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))
-    own: dict[str, Any] = {"has_own": len(weights.own) > 0, "counts_own": mixture.counts_own, "power": mixture.power}
-    numbers, _, _ = told.best_shares(shrinkage=mixture.shrinkage, **own)
+    own: dict[str, Any] = {name: getattr(mixture, name) for name in ("shrinkage", "counts_own", "power", "rate")}
+    numbers, _, _ = told.best_shares(has_own=len(weights.own) > 0, **own)
     share, repeats = numbers["share"], numbers["repeats"]
     if len(weights.counts):
         share = max(LEAST_OF_STREAM, mixture.share + of_new * (share - mixture.share))

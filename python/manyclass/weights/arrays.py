@@ -238,6 +238,9 @@ class Mixture:
     repeats, power : float
         rho, in [0, 1), the share of repeats of such classes, which are none where it is 0; and gamma, at least 0, the
         power of their values.
+    rate : float
+        mu, in [0, 1], where classes repeat at rates of their own: how often features that are classes came next. 0: all
+        repeat alike.
     """
 
     share: float = 0.0
@@ -245,6 +248,7 @@ class Mixture:
     counts_own: bool = False
     repeats: float = 0.0
     power: float = 0.0
+    rate: float = 0.0
 
     @property
     def is_on(self) -> bool:

@@ -184,9 +184,10 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     """Return the weights with the counts of a file, if it has any."""
     if "counts" not in info:
         return weights
-    mixture = Mixture(**{one.name: info["counts"][one.name] for one in fields(Mixture)})
+    numbers = {"rate": 0.0} | info["counts"]  # which files of before have not
+    mixture = Mixture(**{one.name: numbers[one.name] for one in fields(Mixture)})
     check_flag("counts_own", mixture.counts_own)
-    for name in ("share", "repeats"):
+    for name in ("share", "repeats", "rate"):
         check_number(name, getattr(mixture, name), low=0, high=1)
     for name in ("shrinkage", "power"):
         check_number(name, getattr(mixture, name), low=0, high=LARGEST)
