@@ -266,12 +266,6 @@ def test_what_full_passes_of_several_labels_do_not_have_is_refused(parameters, t
         SoftmaxClassifier(**{"solver": "lbfgs"} | parameters).fit(X, Y)
 
 
-def test_a_ridge_that_has_no_effect_names_the_solver_that_has_one():
-    X, Y, _ = labelled(0)
-    with pytest.raises(ValueError, match=r"alpha is 0.1, which has no effect .* set solver='lbfgs' and model='linear'"):
-        SoftmaxClassifier(alpha=0.1).fit(X, Y)
-
-
 def test_full_passes_of_several_labels_do_not_go_on():
     X, Y, _ = labelled(0)
     model = SoftmaxClassifier(solver="lbfgs", alpha=0.1).fit(X, Y)

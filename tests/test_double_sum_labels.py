@@ -53,7 +53,7 @@ def fitted_pair(rule, seed, *, storage="dense", multilabel=True, dim=None, share
         X.astype(np.float64), lists, K, seed_from(3), embeddings, search="sampled", n_negatives=6, share_classes=share
     )
     numbers = {p.name: p.default for p in parts("solver")[rule].parameters}
-    slow.rule = Rule(rule, reduction, float(form == "raman"), numbers)
+    slow.rule = Rule(rule, reduction, {"proposed": 0.0, "raman": 1.0}.get(form, form), numbers)
     slow.u_rate = 0.3 / 0.4 if has_step else 1.0
     slow.sample_weight = weight
     slow.batch_size, slow.learning_rate, slow.decay = 8, 0.4, 0.8
@@ -86,6 +86,8 @@ def test_a_fit_equals_its_slow_twin(reduction, rule, seed):
 
 OPTIONS = {
     "the log-normaliser is carried": {"formulation": "raman"},
+    "a part of the labels' score is carried": {"formulation": 0.35},
+    "embeddings, a part of the labels' score": {"dim": 5, "formulation": 0.35},
     "embeddings": {"dim": 5},
     "embeddings, decoupled": {"dim": 5, "reduction": "decoupled"},
     "each row has its own draw": {"share": False},
@@ -237,6 +239,9 @@ REFUSED = [
         "reduction is 'decoupled'; with several labels and solver='implicit'",
     ),
     (solvers.Implicit(formulation="raman"), {}, "formulation is 'raman'; with several labels and solver='implicit'"),
+    (solvers.Implicit(formulation=0.5), {}, "formulation is 0.5; with several labels and solver='implicit'"),
+    (solvers.SGD(reduction="decoupled", formulation=0.5), {}, "formulation is 0.5, which has no effect with re"),
+    (solvers.SGD(formulation=float("nan")), {}, "formulation is nan; it must be finite"),
     (solvers.Implicit(schedule="adaptive"), {}, "that is solver='adagrad'; set 'exponential'"),
     (solvers.EMA(schedule="adaptive"), {}, "that is what the solver does anyway; leave it 'exponential'"),
     (solvers.Implicit(root="bisection"), {}, "implicit: root is 'bisection', which has no effect with several labels"),

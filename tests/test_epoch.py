@@ -28,6 +28,8 @@ def combinations():
             for selection in names("selection") if solver != "exact" else ["all"]:
                 if not (solver in WITH_LABEL and selection == "head_tail"):
                     yield solver, formulation, selection
+    for carry, solver in zip((0.35, 0.8, -0.5, 0.35, 0.6, 1.3), RAMAN, strict=False):  # u + a x.w_y
+        yield solver, carry, "block"
 
 
 def small_problem(seed):

@@ -23,7 +23,7 @@ from manyclass.registry import names
 # that on, relatively; its own 3 ulp and the first-order finish (2e-7) are smaller.
 FLOAT = 8e-6
 
-FORMS = pytest.mark.parametrize("raman", [False, True], ids=["proposed", "raman"])
+FORMS = pytest.mark.parametrize("carry", [0.0, 1.0, 0.35, 1.7])  # of v = u + a x.w_y
 ROOTS = pytest.mark.parametrize("root", names("root"))
 
 
@@ -38,11 +38,9 @@ def proximal_point(point, W, x):
     label = slice(1, 1 + n_features)
     for k in range(m):
         terms[k, 1 + (k + 1) * n_features : 1 + (k + 2) * n_features] = x
-    if point.raman:
-        linear[label] = -x
-        terms[m, label] = x
-    else:
-        terms[:m, label] = -x
+    linear[label] = -point.carry * x
+    terms[:m, label] = (point.carry - 1) * x
+    terms[m, label] = point.carry * x
     constants = np.append(np.log(point.alpha), 0.0)
     weights = np.append(1 / point.eta_u, np.full(W.size, 1 / point.eta))
 
@@ -65,13 +63,13 @@ def proximal_point(point, W, x):
 @ROOTS
 @pytest.mark.parametrize("eta", [1e-3, 0.1, 1.0, 30.0, 1e3])
 @pytest.mark.parametrize("m", [1, 2, 5])
-def test_step_is_the_minimiser_over_all_weights_and_u(m, eta, root, raman, seed):
+def test_step_is_the_minimiser_over_all_weights_and_u(m, eta, root, carry, seed):
     rng = np.random.default_rng(seed)
     for eta_u in (eta, 0.3, 20.0):
         W, x = rng.normal(size=(m + 1, 3)), rng.normal(size=3)
         z = W @ x
-        carried = rng.uniform(0, 4) + z[0] * raman
-        point = Point(z[1:], np.full(m, 10 / m), z[0], x @ x, eta, eta_u, carried, raman=raman)
+        carried = rng.uniform(0, 4) + z[0] * carry
+        point = Point(z[1:], np.full(m, 10 / m), z[0], x @ x, eta, eta_u, carried, carry=carry)
         p, label, carried, _ = core_step(point, "implicit", root=root)
         v, rows = proximal_point(point, W, x)
         expected = (W[1:] - rows[1:]) @ x / (x @ x)
@@ -113,11 +111,11 @@ def test_the_papers_bracket_holds_the_root(seed):
 
 
 @FORMS
-def test_a_small_step_is_the_explicit_one(raman, seed):
+def test_a_small_step_is_the_explicit_one(carry, seed):
     rng = np.random.default_rng(seed)
     for eta in (1e-3, 1e-5):
-        point = random_point(rng, 6, spread=0.5, eta=eta, eta_u=eta, raman=raman)
-        point.carried = point.log_a + (point.label_score if raman else 0)
+        point = random_point(rng, 6, spread=0.5, eta=eta, eta_u=eta, carry=carry)
+        point.carried = point.log_a + carry * point.label_score
         p, label, carried, loss = core_step(point, "implicit")
         q, label_sgd, carried_sgd, loss_sgd = core_step(point, "sgd")
         # Their gap is eta times the second derivatives, all below (1 + |x|^2) (1 + sum alpha e^(d - u))^2 < 40 here.
@@ -129,31 +127,33 @@ def test_a_small_step_is_the_explicit_one(raman, seed):
 
 @FORMS
 @ROOTS
-def test_an_empty_row_moves_only_u(root, raman, seed):
+def test_an_empty_row_moves_only_u(root, carry, seed):
     rng = np.random.default_rng(seed)
     for eta_u in (1e-3, 1.0, 1e3):
-        point = Point(np.zeros(4), np.full(4, 9.0), 0.0, 0.0, 0.5, eta_u, float(rng.uniform(0, 9)), raman=raman)
-        p, label, u, loss = core_step(point, "implicit", root=root)
+        score = float(np.float32(rng.normal()))  # of all classes: an intercept that is not learned
+        carried = float(rng.uniform(0, 9)) + carry * score
+        point = Point(np.full(4, score), np.full(4, 9.0), score, 0.0, 0.5, eta_u, carried, carry=carry)
+        p, label, new, loss = core_step(point, "implicit", root=root)
+        u = new - carry * score
         assert not p.any()
         assert label == 0
         assert loss == pytest.approx(np.log(37), rel=1e-7)
-        assert eta_u * (1 - 37 * np.exp(-u)) + u - point.carried == pytest.approx(0, abs=FLOAT * (1 + eta_u + u))
+        assert eta_u * (1 - 37 * np.exp(-u)) + new - carried == pytest.approx(0, abs=FLOAT * (1 + eta_u + u))
 
 
 @FORMS
 @ROOTS
-def test_huge_scores_and_steps_stay_finite_and_stationary(root, raman, seed):
+def test_huge_scores_and_steps_stay_finite_and_stationary(root, carry, seed):
     rng = np.random.default_rng(seed)
     for spread in (1.0, 1e3, 1e6):
         for eta in (1e-6, 1.0, 1e6):
             for m in (1, 40):
-                point = random_point(rng, m, spread=spread, eta=eta, eta_u=float(rng.choice([eta, 1.0])), raman=raman)
-                if raman:
-                    point.carried += point.label_score
+                point = random_point(rng, m, spread=spread, eta=eta, eta_u=float(rng.choice([eta, 1.0])), carry=carry)
+                point.carried += carry * point.label_score
                 p, label, carried, loss = core_step(point, "implicit", root=root)
                 assert np.isfinite([*p, label, carried, loss]).all()
                 assert (p >= 0).all()
-                assert raman or carried >= -FLOAT  # u
+                assert carry != 0 or carried >= -FLOAT  # u
                 twin_p, twin_label, twin_carried, _ = implicit(point)
                 delta = twin_p * point.x_sq
                 # The floats that go into omega and the sums over it are off by at most e. omega(s + e) - omega(s) is
@@ -168,11 +168,11 @@ def test_huge_scores_and_steps_stay_finite_and_stationary(root, raman, seed):
 
 
 @FORMS
-def test_newton_and_bisection_find_the_same_step(raman, seed):
+def test_newton_and_bisection_find_the_same_step(carry, seed):
     rng = np.random.default_rng(seed)
     for _ in range(200):
         eta = 10 ** rng.uniform(-4, 4)
-        point = random_point(rng, int(rng.integers(1, 70)), spread=5.0, eta=eta, eta_u=eta, raman=raman)
+        point = random_point(rng, int(rng.integers(1, 70)), spread=5.0, eta=eta, eta_u=eta, carry=carry)
         newton, bisection = (core_step(point, "implicit", root=root) for root in ("newton", "bisection"))
         np.testing.assert_allclose(newton[0], bisection[0], rtol=2 * FLOAT, atol=2 * FLOAT * newton[0].max())
         assert newton[1] == pytest.approx(bisection[1], abs=2 * FLOAT * (newton[0].sum() + eta))

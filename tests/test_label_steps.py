@@ -16,8 +16,8 @@ from manyclass.registry import names, own_parameters, parts
 
 REDUCTIONS = names("reduction")
 EXPLICIT = [name for name in names("label_solver") if name != "implicit"]
-FORMS = [(reduction, form) for reduction in REDUCTIONS for form in ("proposed", "raman")]
-FORMS.remove(("decoupled", "raman"))  # which carries neither u nor u + r
+CARRY = {"proposed": 0.0, "raman": 1.0, 0.35: 0.35, -0.6: -0.6}  # the a of u + a r
+FORMS = [(reduction, form) for reduction in REDUCTIONS for form in CARRY if reduction != "decoupled" or not CARRY[form]]
 # Terms e^z of float scores below 8: sums of a few, each off by a few ulp of 2^-24 times the size of its score.
 FLOAT = 4e-6
 
@@ -73,7 +73,7 @@ def test_the_best_carried_number_gives_the_loss_and_others_more(reduction, seed)
 @pytest.mark.parametrize(("reduction", "form"), FORMS)
 def test_an_explicit_step_is_the_gradient_at_the_number_that_the_rule_says(reduction, form, rule, seed):
     rng = np.random.default_rng(seed)
-    carry = float(form == "raman")
+    carry = CARRY[form]
     for n_labels, m in itertools.product((1, 2, 5), (0, 1, 8, 40)):
         labels, wrong, alpha = some_row(rng, n_labels, m)
         numbers = {p.name: p.default for p in parts("solver")[rule].parameters}
@@ -91,12 +91,12 @@ def test_an_explicit_step_is_the_gradient_at_the_number_that_the_rule_says(reduc
 
 
 @pytest.mark.parametrize("rule", EXPLICIT)
-@pytest.mark.parametrize("form", ["proposed", "raman"])
+@pytest.mark.parametrize("form", CARRY)
 def test_one_label_is_the_double_sum_bit_for_bit(form, rule, seed):
     rng = np.random.default_rng(seed)
     for m, visits in ((1, 0), (6, 2), (50, 4)):
-        point = random_point(rng, m, visits=visits, raman=form == "raman")
-        point.carried = 0.3 + point.label_score * point.raman  # below its bound, so that U-max has something to do
+        point = random_point(rng, m, visits=visits, carry=CARRY[form])
+        point.carried = 0.3 + point.label_score * point.carry  # below its bound, so that U-max has something to do
         options = {name: getattr(point, name) for name in own_parameters("solver", rule)}
         p, label, carried, _ = core_step(point, rule)
         for reduction in ("pick_all", "pick_all_normalized"):
@@ -253,7 +253,9 @@ def test_what_does_not_exist_is_refused_with_the_choices():
         ("sgd", {"reduction": "sum"}, "reduction is 'sum'; it must be one of 'pick_all', 'pick_all_normalized'"),
         ("sgd", {"form": "other"}, "formulation is 'other'; it must be one of 'proposed', 'raman'"),
         ("implicit", {"reduction": "decoupled"}, "reduction is 'decoupled', which does not exist with solver"),
+        ("sgd", {"form": np.nan}, "formulation is nan; a number must be finite"),
         ("implicit", {"form": "raman"}, "formulation is 'raman', which does not exist with several labels"),
+        ("ema", {"reduction": "decoupled", "form": 0.5}, "formulation is 0.500000, which does not exist with red"),
         ("ema", {"reduction": "decoupled", "form": "raman"}, "formulation is 'raman', which does not exist with red"),
         ("ema", {"rule_options": {"delta": 1.0}}, "option 'delta' is 1; solver 'ema' has 'gain'"),
     ):

@@ -37,7 +37,7 @@ def choices(names):
         ({"solver": solvers.Gaussian()}, "solver is Gaussian(); it must be one of 'auto', 'implicit', "),
         (
             {"solver": solvers.Implicit(formulation=None)},
-            f"formulation is None; it must be one of {choices(names('formulation'))}",
+            f"formulation is None; it must be one of {choices(names('formulation'))} or a number",
         ),
         (
             {"sampler": "top"},
@@ -71,6 +71,11 @@ def choices(names):
         (
             {"solver": solvers.Implicit(max_norm=1.0, formulation="raman")},
             "max_norm needs formulation='proposed'; it is 'raman'",
+        ),
+        ({"solver": solvers.UMax(max_norm=1.0, formulation=0.5)}, "max_norm needs formulation='proposed'; it is 0.5"),
+        (
+            {"solver": solvers.Implicit(formulation="other")},
+            f"formulation is 'other'; it must be one of {choices(names('formulation'))} or a number",
         ),
         (
             {"solver": solvers.Implicit(max_norm=1.0, parallel="hogwild")},

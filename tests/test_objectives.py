@@ -86,13 +86,13 @@ def test_softplus_brackets_the_log_loss(seed):
     assert gaps[2] < 0.02 * gaps[0]  # O(rho)
 
 
-@pytest.mark.parametrize("raman", [False, True])
-def test_moving_averages_and_scent_put_u_where_their_formulas_say(raman, seed):
+@pytest.mark.parametrize("carry", [0.0, 1.0, 0.35])
+def test_moving_averages_and_scent_put_u_where_their_formulas_say(carry, seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
-        point = random_point(rng, 7, gain=float(rng.uniform(0.01, 1)), visits=int(rng.integers(50)), raman=raman)
+        point = random_point(rng, 7, gain=float(rng.uniform(0.01, 1)), visits=int(rng.integers(50)), carry=carry)
         point.gain_power = float(rng.uniform(0.3, 1))
-        offset = point.label_score if raman else 0.0
+        offset = carry * point.label_score
         point.carried += offset
         old, a = np.exp(point.carried - offset), np.exp(point.log_a)
         for solver, gain in (

@@ -28,6 +28,7 @@ STORAGES = ["sparse", "dense"]
         ("implicit", "proposed", "head_tail", "dense"),
         ("implicit", "raman", "block", "dense"),
         ("implicit", "raman", "all", "sparse"),
+        ("implicit", 0.35, "uniform", "sparse"),
         ("bregman", "proposed", "block", "sparse"),
         ("bregman", "proposed", "frequency", "dense"),
         ("umax", "raman", "uniform", "sparse"),
@@ -309,3 +310,40 @@ def test_a_ridge_leads_to_the_minimum_of_the_ridged_loss(solver, selection, seed
     gap = ridged.at(model.coef_, model.intercept_) - best
     # Steps end at 0.97^200 = 0.002 of the first; over ten seeds the largest share left of the way was .0026.
     assert -1e-6 < gap < 0.01 * (ridged.at_zero - best)
+
+
+# The adaptive step where gradients are 0
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize("storage", ["dense", "sparse"])
+def test_adaptive_steps_of_gradients_that_are_all_zero_move_nothing(storage, batch_size, seed):
+    # Every label is ahead by so much that the gradients of the softmax are 0 in floats: e^-200.
+    n_classes, n_features = 7, 7
+    y = np.arange(21) % n_classes
+    X = np.eye(n_features, dtype=np.float32)[y]
+    X[7:14] = 0  # no stored value: nothing can move
+    W = (200 * np.eye(n_classes)).astype(np.float32)
+    solver = solvers.Exact(schedule="adaptive", batch_size=batch_size)
+    model = SoftmaxClassifier(solver=solver, fit_intercept=False, learning_rate=0.3, max_iter=3, random_state=seed)
+    model.fit(as_storage(X, storage), y, coef_init=W)
+    np.testing.assert_array_equal(model.coef_, W)
+    assert np.isfinite(model.loss_curve_).all()
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_the_first_gradient_after_many_zeros_makes_a_first_step(batch_size, seed):
+    # One row alone has a gradient, behind others of zero gradients. G is N / B times it, and the step is
+    # rate / sqrt(iterations) G / (1 + |G|): not 0, not NaN, and below the rate.
+    X, y = np.tile(np.array([1, 0], dtype=np.float32), (30, 1)), np.ones(30, dtype=int)
+    X[17], y[0], y[29] = (0, 1), 0, 2
+    X[[0, 29]] = 0  # rows without a stored value: that there are three classes
+    W = np.array([[0, 0], [300, 0], [0, 0]], dtype=np.float32)
+    solver = solvers.Exact(schedule="adaptive", batch_size=batch_size, shuffle=False, decay=1.0)
+    model = SoftmaxClassifier(solver=solver, fit_intercept=False, learning_rate=0.3, max_iter=1, random_state=seed)
+    model.fit(X, y, coef_init=W)
+    G = 30 / batch_size * (np.array([0, 1, 0]) - 1 / 3)
+    rate = 0.3 / np.sqrt(1 + 17 // batch_size)
+    np.testing.assert_array_equal(model.coef_[:, 0], W[:, 0])
+    np.testing.assert_allclose(model.coef_[:, 1], rate * G / (1 + np.abs(G)), rtol=1e-6)
+    assert 0 < np.abs(model.coef_[:, 1]).min() < np.abs(model.coef_[:, 1]).max() < 0.3

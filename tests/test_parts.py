@@ -37,6 +37,7 @@ OTHERS = {
     "min_count": 2,
     "prune": 0.25,
     "n_nodes": 2,
+    "formulation": 0.4,
     "refresh": 1,
     "threshold": 0.5,
     "tol": 0.5,
@@ -47,8 +48,9 @@ OTHERS = {
 
 def others(setting: Setting):
     """Legal values that are not the default."""
-    if setting.kind == "choice":
-        return [choice for choice in (*setting.choices, *setting.beside) if choice != setting.default]
+    if setting.choices:
+        known = (*setting.choices, *setting.beside, *([OTHERS[setting.name]] if setting.kind == "number" else []))
+        return [choice for choice in known if choice != setting.default]
     if setting.kind == "index":
         return ["decomposed", "messages"]
     if setting.kind == "flag":

@@ -100,7 +100,7 @@ def test_flags_of_a_solver_say_what_its_step_does(solver, seed):
     flags, plain = parts("solver")[solver].flags, answer()
     assert ("u" in flags) == (plain[-1] != point.carried)
     assert ("u_step" in flags) == (not np.array_equal(plain, answer(eta_u=2 * point.eta_u)))
-    assert ("formulations" in flags) == (not np.array_equal(plain, answer(raman=True)))
+    assert ("formulations" in flags) == (not np.array_equal(plain, answer(carry=1.0)))
     assert ("root" in flags) == (not np.array_equal(plain, answer(root="bisection")))
     for name in own_parameters("solver", solver):
         start = point.bound - 0.5  # below its bound, so that U-max has something to do

@@ -173,7 +173,6 @@ def test_the_learning_rate_of_linear_minibatches_follows_the_lengths_of_the_rows
     ("parameters", "message"),
     [
         ({"solver": "bregman"}, "solver is 'bregman'; with several labels, embeddings or a search it must be one of"),
-        ({"alpha": 0.1}, "alpha is 0.1, which has no effect with several labels, embeddings or a search"),
         ({"learning_rate": "grid"}, "learning_rate is 'grid', which needs a linear model of one label a row"),
         ({"sampler": "head_tail"}, "sampler is 'head_tail', which needs a linear model of one label a row"),
         ({"solver": "exact", "sampler": "uniform"}, "sampler is 'uniform'; solver 'exact' needs 'all'"),

@@ -12,7 +12,7 @@ from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
 from manyclass.choosing import figures, planning
 from manyclass.registry import names, parts
-from manyclass.training.plan import FullBatchPlan, PointsPlan, Schedule
+from manyclass.training.plan import FORMULATIONS, FullBatchPlan, PointsPlan, Schedule, carry_of
 
 N, D, K = 24, 4, 6
 MEAN_SQUARE = 4.0  # of |x|^2 for rows of ones
@@ -58,6 +58,11 @@ def settled(x=None, *, candidates=False, timed=False, **parameters):
     return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed)
 
 
+def test_what_is_carried_has_the_names_of_the_registry():
+    assert list(FORMULATIONS) == names("formulation")
+    assert [carry_of(name) for name in FORMULATIONS] == [0, 1]
+
+
 def steps(rate, u_rate, name="exponential", decay=DECAY):
     return {"schedule": Schedule(name, rate, u_rate, decay)}
 
@@ -81,6 +86,9 @@ FIELDS = [
     ({"solver": solvers.Implicit(u_learning_rate="tied"), "learning_rate": 0.7}, {"alpha": 0.0, **steps(0.7, 0.7)}),
     ({"solver": solvers.Implicit(u_init="zero")}, {"u_init": "zero"}),
     ({"solver": solvers.Implicit(formulation="raman")}, {"formulation": "raman"}),
+    ({"solver": solvers.Implicit(formulation=1)}, {"formulation": "raman"}),
+    ({"solver": solvers.Implicit(formulation=0.0)}, {"formulation": "proposed"}),
+    ({"solver": solvers.Implicit(formulation=0.4)}, {"formulation": 0.4}),
     ({"solver": solvers.Implicit(root="bisection")}, {"root": "bisection"}),
     ({"solver": solvers.Implicit(averaging="suffix")}, {"averaging": "suffix"}),
     ({"solver": solvers.Implicit(averaging="polyak")}, {"averaging": "polyak"}),

@@ -28,8 +28,8 @@ class Started(twin.Training):
     def begin(self, W, b):
         self.W[self.position], self.b[self.position] = W, b
         z = self.X @ self.W.T + self.b
-        of_label = 0.0 if self.options.formulation == "raman" else z[np.arange(len(z)), self.labels]
-        self.carried = logsumexp(z, axis=1) - of_label
+        carry = twin.CARRY.get(self.options.formulation, self.options.formulation)
+        self.carried = logsumexp(z, axis=1) - (1 - carry) * z[np.arange(len(z)), self.labels]
         return self
 
 
@@ -39,6 +39,7 @@ class Started(twin.Training):
     [
         ("implicit", {}),
         ("implicit", {"formulation": "raman"}),
+        ("implicit", {"formulation": 0.35}),
         ("umax", {"max_norm": 1.0}),
         ("scent", {"averaging": "polyak"}),
         ("css", {}),

@@ -10,6 +10,7 @@
 #include "manyclass/exact/duality_gap.hpp"
 #include "manyclass/exact/full_batch.hpp"
 #include "manyclass/exact/gradient.hpp"
+#include "manyclass/exact/pair_scores.hpp"
 
 namespace manyclass {
 
@@ -209,6 +210,50 @@ auto gap(const GapCall& call) {
   return std::pair(found.primal, found.dual);
 }
 
+struct PairGapCall {
+  py::object x;
+  py::ssize_t n_features = 0;
+  std::span<const Offset> indptr;
+  std::span<const Index> classes;
+  std::span<const float> values;
+  std::span<const double> intercept;
+  std::span<const Index> labels;
+  DualityQuestion question;
+  Isa isa = best_isa();
+};
+
+Fields<PairGapCall> pair_gap_fields() {
+  using Call = PairGapCall;
+  Fields<DualityQuestion> question("DualityQuestion");
+  question.needs<&DualityQuestion::alpha, &DualityQuestion::squares, &DualityQuestion::fit_intercept,
+                 &DualityQuestion::n_threads>();
+  question.member_as<&DualityQuestion::weights>("sample_weight", false);
+  return Fields<Call>("duality_gap_on_pairs")
+      .needs<&Call::x, &Call::n_features, &Call::indptr, &Call::classes, &Call::values, &Call::intercept,
+             &Call::labels>()
+      .takes<&Call::isa>()
+      .with<&Call::question>(question);
+}
+
+auto pair_gap(const PairGapCall& call) {
+  const CsrView x = csr_of(call.x, call.n_features);
+  const Support support{call.indptr, call.classes};
+  const auto n_classes = static_cast<Index>(call.intercept.size());
+  const DoubleModel<PairMajor> model{{support, call.values, n_classes}, call.intercept, n_classes};
+  const PrimalDual found = released([&] {
+    check(x, call.labels, model);
+    check(support, static_cast<std::size_t>(call.n_features), call.intercept.size(), "classes of pairs");
+    if (call.values.size() != call.classes.size() ||
+        (!call.question.weights.empty() && call.question.weights.size() != call.labels.size())) {
+      throw std::invalid_argument("the weights, the pairs and the points do not fit each other");
+    }
+    DualityQuestion question = call.question;
+    question.isa = call.isa;
+    return duality_gap(x, call.labels, model, question);
+  });
+  return std::pair(found.primal, found.dual);
+}
+
 // Points and a block of classes, whose weights are laid out as in Labelled.
 struct BlockCall {
   py::object x;
@@ -299,6 +344,7 @@ void bind_gradient(py::module_& m) {
   bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
   bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);
+  bind_function(m, pair_gap_fields(), pair_gap);
   bind_function(m, block_steps_fields(), block_steps);
   bind_function(m, log_sums_fields(), block_log_sums);
 }

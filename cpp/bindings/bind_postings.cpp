@@ -76,7 +76,7 @@ Fields<PostingsCall> trainer_fields() {
   Fields<Settings> settings("Settings");
   settings.needs<&Settings::seed, &Settings::n_threads, &Settings::batch, &Settings::hogwild, &Settings::shuffle,
                  &Settings::isa>();
-  settings.takes<&Settings::first_point>();
+  settings.takes<&Settings::first_point, &Settings::ridge>();
   Fields<Call> fields("postings_trainer");
   fields.needs<&Call::x, &Call::n_features, &Call::labels_indptr, &Call::labels, &Call::indptr, &Call::classes,
                &Call::values, &Call::squares, &Call::intercept, &Call::intercept_squares, &Call::offset,

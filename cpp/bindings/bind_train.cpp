@@ -191,10 +191,11 @@ Fields<LabelPlan> label_plan_fields() {
   fields.needs<&LabelPlan::loss, &LabelPlan::smoothing, &LabelPlan::implicit>().takes<&LabelPlan::local_step>();
   fields.with<&LabelPlan::source>(source);
   fields.with<&LabelPlan::step>(label_step_fields());
-  return fields.with<&LabelPlan::settings>(Fields<Settings>("Settings")
-                                               .needs<&Settings::seed, &Settings::n_threads, &Settings::batch,
-                                                      &Settings::shuffle, &Settings::share_classes, &Settings::isa>()
-                                               .takes<&Settings::first_point, &Settings::inverse_every>());
+  return fields.with<&LabelPlan::settings>(
+      Fields<Settings>("Settings")
+          .needs<&Settings::seed, &Settings::n_threads, &Settings::batch, &Settings::shuffle, &Settings::share_classes,
+                 &Settings::isa>()
+          .takes<&Settings::first_point, &Settings::inverse_every, &Settings::ridge>());
 }
 
 Fields<State> state_fields() {

@@ -26,10 +26,10 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise ValueError unless `value` is one of `choices`."""
+def check_choice(name: str, value: object, choices: Sequence[str], beside: str = "") -> None:
+    """Raise ValueError unless `value` is one of `choices`; the message tells what is allowed `beside` them."""
     if value not in choices:
-        listed = ", ".join(repr(choice) for choice in choices)
+        listed = ", ".join(repr(choice) for choice in choices) + (f" or {beside}" if beside else "")
         raise ValueError(f"{name} is {value!r}; it must be one of {listed}{did_you_mean(value, choices)}")
 
 
@@ -118,7 +118,7 @@ class Setting:
     kind : {"number", "integer", "choice", "flag", "index"}
         "index" is checked by the part itself. Where it is left out it follows from the default and the choices.
     choices : tuple of str
-        Of a "choice".
+        Of a "choice"; of a "number" they are allowed beside it.
     beside : tuple
         Values that are allowed beside those of its kind; a default of "auto" or None is one without being listed.
     low, high : float
@@ -161,6 +161,9 @@ class Setting:
         elif self.kind == "choice":
             check_choice(self.name, value, self.choices)
         elif self.kind == "number" or self.kind == "integer":
+            if self.choices and not isinstance(value, numbers.Real):
+                check_choice(self.name, value, self.choices, "a number")
+                return
             if isinstance(value, str) and self.beside:
                 check_choice(self.name, value, [other for other in self.beside if isinstance(other, str)])
             whole = self.kind == "integer"

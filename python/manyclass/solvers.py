@@ -8,9 +8,10 @@ classes, so that a few sampled classes give an unbiased gradient (Fagan & Iyenga
 
 Several labels and embeddings are trained by minibatches. "adagrad" and "css" then train the logarithm of a sampled sum,
 which is biased. "umax", "sgd", "scent", "ema", "augment_reduce" and "scgd" train the double sum there too, by Adagrad's
-steps and with one number for each row; "implicit" makes the proximal step of several labels of a linear model. "lbfgs"
-minimises the cross-entropy of several labels of a linear model with a ridge, each row standing once for each of its
-labels, and `SoftmaxClassifier.certificate` proves how near it is.
+steps and with one number for each row; "implicit" makes the proximal step of several labels of a linear model. All have
+the ridge `alpha` of `SoftmaxClassifier`, by rows that shrink in turns. "lbfgs" minimises the cross-entropy of several
+labels of a linear model with a ridge, each row standing once for each of its labels. `SoftmaxClassifier.certificate`
+proves how near a linear model is to the optimum.
 
 The classes are made from the registry of the core, where each solver says its own parameters with defaults and ranges;
 `help(manyclass.solvers.UMax)` tells what it is and where it comes from. A string stands for an object with its

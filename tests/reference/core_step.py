@@ -14,7 +14,7 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
     """(p, label, carried value, loss) of one step of the core; scores and alpha are rounded to float."""
     plan = core_plan(
         solver=solver,
-        formulation="raman" if point.raman else "proposed",
+        formulation=point.carry,
         root=root,
         options={name: getattr(point, name) for name in own_parameters("solver", solver)},
         isa=isa,

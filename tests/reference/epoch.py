@@ -21,6 +21,7 @@ SCHEDULES = {
     "constant": lambda decay, t: 1.0,
     "adaptive": lambda decay, t: decay**t,
 }
+CARRY = {"proposed": 0.0, "raman": 1.0}
 DEFAULTS = {
     "solver": "implicit",
     "formulation": "proposed",
@@ -164,7 +165,7 @@ class Training:
             eta=eta * self.sample_weight[i],
             eta_u=eta_u,
             carried=float(self.carried[i]),
-            raman=o.formulation == "raman",
+            carry=CARRY.get(o.formulation, o.formulation),
             delta=o.delta,
             gain=o.u_gain if o.solver == "ema" else 1.0,
             gain_power=2 / 3 if o.solver == "scgd" else 0.9,

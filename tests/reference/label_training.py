@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference import losses
+from reference.ridge_turns import turns
 from reference.rng import VISIT_ORDER, Rng, shuffled
 from reference.selections import SELECTIONS, Choice
 
@@ -64,6 +65,8 @@ class LabelTwin:
     schedule: str = "adaptive"
     decay: float = 0.9
     max_iter: int = 2
+    alpha: float = 0.0
+    by_feature: bool = False  # the core has a row of W for each feature: of sparse points without embeddings
     W: Floats = field(init=False)  # intercepts are its last column
     curve: list[float] = field(init=False, default_factory=list)
 
@@ -91,7 +94,10 @@ class LabelTwin:
             visits = self.visits(t)
             total = 0.0
             for first in range(0, n, self.batch_size):
-                total += self.train_batch(t, visits[first : first + self.batch_size], eta)
+                points = visits[first : first + self.batch_size]
+                total += self.train_batch(t, points, eta)
+                if self.alpha:
+                    self.shrink(range(t * n + first, t * n + first + len(points)), eta)
             self.curve.append(total / n)
         return self
 
@@ -117,6 +123,30 @@ class LabelTwin:
         for j, gradient in of_feature.items():
             self.descend(self.embeddings[j], self.embedding_squares, j, gradient, eta * EMBEDDING_SHARE[self.loss])
         return sum(seen.loss for seen in batch)
+
+    def shrink(self, visits: range, eta: float) -> None:
+        """The ridge of the rows whose turn it is: w / (1 + s alpha R), s being the step size of w and R a round."""
+        n, stored = len(self.X), np.count_nonzero(self.X) / len(self.X)
+        seen = self.n_classes if self.search == "exact" else min(self.n_negatives + 1, self.n_classes)
+        if self.by_feature:
+            for rows, period in turns(self.X.shape[1], stored * seen / self.n_classes, n, visits):
+                due = self.step(self.class_squares, eta) * self.alpha * period
+                self.coef[:, list(rows)] /= 1 + due[:, np.newaxis]
+            return
+        for rows, period in turns(self.n_classes, seen, n, visits):
+            due = self.step(self.class_squares, eta)[list(rows)] * self.alpha * period
+            self.coef[list(rows)] /= 1 + due[:, np.newaxis]
+        if self.embeddings is None:
+            return
+        for rows, period in turns(self.X.shape[1], stored, n, visits):
+            step = self.step(self.embedding_squares, eta * EMBEDDING_SHARE[self.loss])
+            self.embeddings[list(rows)] /= 1 + step[list(rows), np.newaxis] * self.alpha * period
+
+    def step(self, squares: Floats, eta: float) -> Floats:
+        """The present step size of each row; a row that has not moved has none."""
+        if self.schedule != "adaptive":
+            return np.full_like(squares, eta)
+        return np.divide(eta, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
 
     def features(self, i: int) -> Floats:
         """phi(x_i) with the 1 of the intercept."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from reference import losses
+from reference.ridge_turns import turns
 from reference.rng import VISIT_ORDER, Rng, shuffled
 
 Floats = NDArray[np.float64]
@@ -134,6 +135,7 @@ class PostingsTwin:
     shuffle: bool = True
     fit_intercept: bool = True
     sample_weight: Floats | None = None
+    alpha: float = 0.0
     S: Floats = field(init=False)  # (D, K)
     b: Floats = field(init=False)
     curve: list[float] = field(init=False, default_factory=list)
@@ -183,11 +185,23 @@ class PostingsTwin:
                     for k in np.flatnonzero(beside if met is None else beside * met):
                         bias.move(k, beside[k], rate)
                 bias.move_due(rate)
+                if self.alpha:
+                    self.shrink(
+                        allowed, squares, self.decay**t * self.rate, range(t * n + first, t * n + first + len(moves))
+                    )
                 if (first + len(moves)) % span == 0:
                     bias.end_span(rate)
             bias.end_span(rate)
             self.curve.append(total / n)
         return self
+
+    def shrink(self, allowed: NDArray[np.bool_], squares: Floats, rate: float, visits: range) -> None:
+        """The ridge of the weights whose turn it is, in the order of the support."""
+        places, counts = np.argwhere(allowed), allowed.sum(axis=1)
+        met = np.mean([counts[x != 0].sum() for x in self.X])
+        for rows, period in turns(len(places), met, len(self.X), visits):
+            at = tuple(places[list(rows)].T)
+            self.S[at] /= 1 + rate / np.sqrt(squares[at] + self.offset) * self.alpha * period
 
     def met(self, i: int, allowed: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
         """Which classes a row meets; None: its features have as many weights as there are classes."""

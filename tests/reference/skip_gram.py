@@ -112,7 +112,7 @@ class Training:
             eta=eta,
             eta_u=self.eta_u,
             carried=float(self.carried[x]),
-            raman=True,
+            carry=1.0,
             delta=self.delta,
             gain=self.u_gain,
             label_alpha=1 / (self.n_negatives * choice.q[y]),

@@ -1,7 +1,7 @@
 """Twins of step/ and objective/: what one step does with the scores of one point.
 
 With X = |x|^2 and d_k = z_k - z_y a step answers (p, label, v, loss): w_k -= p_k x, w_y += label x, v is the new
-carried value (u, or u + z_y in Raman's form), and loss = log(1 + sum alpha e^d) at the old scores.
+carried value u + a z_y, and loss = log(1 + sum alpha e^d) at the old scores.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Point:
     eta: float
     eta_u: float
     carried: float
-    raman: bool = False
+    carry: float = 0.0  # a: what is carried is u + a z_y, Raman's form being a = 1
     delta: float = 1.0  # of "umax"
     gain: float = 0.5  # of "ema", "augment_reduce" and "scgd", and
     gain_power: float = 0.9  # of the last two
@@ -73,13 +73,13 @@ Answer = tuple[Floats, float, float, float]
 
 
 def _explicit(point: Point, u: float) -> Answer:
-    """Gradient of u + e^-u (1 + sum alpha e^d) or of Raman's v - z_y + e^(z_y - v) + sum alpha e^(z - v)."""
+    """Gradient of u + e^-u (1 + sum alpha e^d) in (v, z) at u = v - a z_y."""
     terms = np.zeros_like(point.scores)
     seen = point.counts
     terms[seen] = np.exp(np.log(point.alpha[seen]) + point.scores[seen] - point.label_score - u)
     slope_u = 1 - np.exp(-u) - terms.sum()
-    label = 1 - np.exp(-u) if point.raman else terms.sum()
-    carried = u + point.label_score if point.raman else u
+    label = terms.sum() + point.carry * slope_u
+    carried = u + point.carry * point.label_score
     return point.eta * terms, point.eta * label, carried - point.eta_u * slope_u, point.log_a
 
 
@@ -98,9 +98,18 @@ def _root(h: Callable[[float], float], low: float, width: float) -> float:
     return float(brentq(h, low, low + width, xtol=1e-15, rtol=4 * np.finfo(float).eps))
 
 
+def _root_near(h: Callable[[float], float], start: float) -> float:
+    """Root of an increasing h, wherever it is."""
+    width = 1.0
+    while h(start - width) > 0:
+        width *= 2
+    return _root(h, start - width, width)
+
+
 def implicit(point: Point) -> Answer:
     """The proximal point, from the stationarity of each block of variables."""
-    return _implicit_raman(point) if point.raman else _implicit_proposed(point)
+    forms = {0: _implicit_proposed, 1: _implicit_raman}
+    return forms.get(point.carry, _implicit_carried)(point)
 
 
 def _carried_alone(point: Point, u: float) -> float:
@@ -146,6 +155,36 @@ def _implicit_raman(point: Point) -> Answer:
     v = _root(h, point.carried - point.eta_u, 1.0)
     p[seen] = wrightomega(base - v) / x_sqs
     return p, point.eta - float(wrightomega(base_y - v)) / point.x_sq, v, point.log_a
+
+
+def _implicit_carried(point: Point) -> Answer:
+    """Any a: minimise over u and q = z_y + u, given which every w_k has a proximal step of its own.
+
+    What is left is eta (u + e^-u) + |q - u - z~_y|^2 / (2 X) + eta / (2 eta_u) (v - v~)^2, v = (1 - a) u + a q.
+    """
+    p, a, z_y, tie = np.zeros_like(point.scores), point.carry, point.label_score, point.eta / point.eta_u
+    if point.x_sq == 0:
+        u = _carried_alone(point, point.carried - a * z_y)
+        return p, 0.0, u + a * z_y, point.log_a
+    seen, x_sqs = point.counts, point.row_x_sq
+    base = np.log(point.eta * point.alpha[seen] * x_sqs) + point.scores[seen]
+
+    def off(u: float, q: float) -> float:
+        return tie * ((1 - a) * u + a * q - point.carried)
+
+    def u_of(q: float) -> float:
+        def slope(u: float) -> float:
+            return point.eta * (1 - np.exp(-max(u, -600.0))) - (q - u - z_y) / point.x_sq + (1 - a) * off(u, q)
+
+        return _root_near(slope, q - z_y)
+
+    def h(q: float) -> float:
+        u = u_of(q)
+        return (q - u - z_y) / point.x_sq + a * off(u, q) - float((wrightomega(base - q) / x_sqs).sum())
+
+    q = _root_near(h, point.carried - a * z_y + z_y)
+    p[seen] = wrightomega(base - q) / x_sqs
+    return p, (q - u_of(q) - z_y) / point.x_sq, (1 - a) * u_of(q) + a * q, point.log_a
 
 
 def bregman(point: Point) -> Answer:
@@ -208,9 +247,9 @@ RULES = {
 
 def _by_rule(rule: RuleForU, point: Point) -> Answer:
     """The double sum's gradient in W, and in u where the rule takes it."""
-    u = rule.after(point, point.carried - point.label_score * point.raman, point.log_a, point.bound)
+    u = rule.after(point, point.carried - point.label_score * point.carry, point.log_a, point.bound)
     p, label, moved, loss = _explicit(point, u)
-    return p, label, moved if rule.steps else u + point.label_score * point.raman, loss
+    return p, label, moved if rule.steps else u + point.label_score * point.carry, loss
 
 
 def softplus(point: Point) -> Answer:

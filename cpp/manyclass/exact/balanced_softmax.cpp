@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "manyclass/exact/full_passes.hpp"
+#include "manyclass/exact/pair_scores.hpp"
 #include "manyclass/math/elementary_double.hpp"
 
 namespace manyclass {
@@ -90,7 +91,11 @@ double balanced_residual(const Data& x, std::span<const Index> labels, std::span
       },
       [&](ClassRange classes, std::span<const double> outer, std::span<const double>) {
         double total = 0;
-        for (const double sum : outer) total += sum * sum;
+        if constexpr (requires { model.layout.squared(classes, outer); }) {
+          total = model.layout.squared(classes, outer);
+        } else {
+          for (const double sum : outer) total += sum * sum;
+        }
         squares[static_cast<std::size_t>(classes.begin)] = total;
       });
   double total = 0;
@@ -123,6 +128,7 @@ double balanced_softmax(const Data& x, std::span<const Index> labels, std::span<
 
 MANYCLASS_INSTANTIATE(CsrView, FeatureMajor<float>)
 MANYCLASS_INSTANTIATE(DenseView, ClassMajor<float>)
+MANYCLASS_INSTANTIATE(CsrView, PairMajor)
 #undef MANYCLASS_INSTANTIATE
 
 }  // namespace manyclass

@@ -9,7 +9,7 @@
 //
 //   F(W, b) >= 1/N sum_i r_i H(p_i) - <W, G> - 1/N b.(Y - P)'r + alpha/2 |W|^2,    G = (Y - P)' diag(r) X / N,
 //
-// and the smallest value of the right side over W is taken at W = G / alpha: D(P) = 1/N sum_i r_i H(p_i) - |G|^2 /
+// (G being 0 where W has no weight) and the smallest value of the right side over W is taken at W = G / alpha: D(P) = 1/N sum_i r_i H(p_i) - |G|^2 /
 // (2 alpha). Over b it is minus infinity unless (Y - P)'r = 0: where intercepts are learned, the columns of P must have
 // the totals n_k of the labels. P is made of the model in three steps, each of which keeps D(P) a bound:
 //
@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "manyclass/exact/balanced_softmax.hpp"
+#include "manyclass/exact/pair_scores.hpp"
 
 namespace manyclass {
 
@@ -140,6 +141,8 @@ PrimalDual duality_gap(const Data& x, std::span<const Index> labels, const Doubl
 }
 
 template PrimalDual duality_gap(const CsrView&, std::span<const Index>, const DoubleModel<FeatureMajor<float>>&,
+                                const DualityQuestion&);
+template PrimalDual duality_gap(const CsrView&, std::span<const Index>, const DoubleModel<PairMajor>&,
                                 const DualityQuestion&);
 template PrimalDual duality_gap(const DenseView&, std::span<const Index>, const DoubleModel<ClassMajor<float>>&,
                                 const DualityQuestion&);

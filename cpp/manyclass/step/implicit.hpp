@@ -257,7 +257,7 @@ struct ImplicitBregman {
       .sentence = "Implicit in W, a Bregman proximal step in e^-u.",
       .flags = {flag::u, flag::u_step, flag::implicit, flag::root},
   };
-  static std::unique_ptr<const PointStep> make(Formulation, RootFinder root) {
+  static std::unique_ptr<const PointStep> make(double /*carry*/, RootFinder root) {
     return point_step(ImplicitBregman{root});
   }
 
@@ -292,7 +292,63 @@ struct ImplicitBregman {
   }
 };
 
-// The implicit step of the double sum in either form.
+// The family of both: v = u + a z_y is carried, for any a. With the unknown q = u + z_y - z~_y the deltas are those of the
+// proposed form. The rest of the objective,
+//   eta (u + e^-u) + (q - u)^2 / (2 X) + tie/2 (v - v~)^2,   v = (1 - a) u + a (z~_y + q),
+// is least at the u with
+//   b u - eta X e^-u = r,   b = 1 + tie X (1 - a)^2,   r = q - eta X - tie X (1 - a) (a (z~_y + q) - v~),
+// which is u = r/b + omega(log(eta X / b) - r/b). What is left of the slope in q is the stationarity in v,
+//   h(q) = eta (1 - e^-u) - sum delta_k / X_k + tie (v - v~) = 0,
+// and rises with q since the objective is convex: the rate of all but the deltas is between its values for e^-u = 0 and
+// e^-u = infinity.
+struct ImplicitCarried {
+  static constexpr bool shrinks_first = true;
+  double carry;  // a
+  RootFinder root;
+
+  Move operator()(const SampledPoint& point, double& v, std::span<float> p, std::span<float> base) const {
+    const double log_a = sampled_sum(point, p).log_a, old_v = v, x_sq = point.x_sq, eta = point.eta;
+    const double old_u = v - carry * point.label_score;
+    if (x_sq < smallest_x_sq) {
+      v = implicit_u_alone(old_u, point.eta_u, log_a) + carry * point.label_score;
+      return no_move(p, log_a);
+    }
+    fill_base(point, point.label_score, base);
+    const double tie = eta / point.eta_u, rest = 1 - carry, pull = eta * x_sq;
+    const double b = 1 + tie * x_sq * rest * rest, log_pull = std::log(pull / b);
+    const double bend = 1 - tie * x_sq * carry * rest, of_label = 1 + tie * x_sq * carry * carry;
+    MovingDeltas deltas(point, base, p);
+    Deltas at{};
+    double u = 0, decay = 0;  // and e^-u
+    const auto move_to = [&](double q) {
+      const double z_y = point.label_score + q;
+      const double low = (q - pull - tie * x_sq * rest * (carry * z_y - old_v)) / b;
+      const double omega = wright_omega(log_pull - low);  // pull e^-u / b
+      u = omega > 1 ? log_pull - std::log(omega) : low + omega;
+      decay = omega * b / pull;
+      v = rest * u + carry * z_y;
+    };
+    const auto h = [&](double q) -> Probe {
+      move_to(q);
+      at = deltas.at(q);
+      const double falls = eta * decay, share = 1 / (b + pull * decay), of_u = bend * share;
+      return {eta - falls - at.moves + tie * (v - old_v), (tie + falls * of_label) * share + at.slope, 0,
+              -falls * of_u * of_u * of_u - at.bend};
+    };
+    const double reach = -h(old_u).value / std::fmin(tie / b, of_label / x_sq);
+    const Bracket bracket{old_u + std::fmin(reach, 0.0), old_u + std::fmax(reach, 0.0)};
+    double q = old_u;
+    const double dq = find_root(root, bracket, old_u, tolerance(root), [&](double next) { return h(q = next); });
+    move_to(q + dq);
+    deltas.finish(dq);
+    const double moves = at.after(dq);
+    // Both are the label's move: the one passes on what u errs times eta e^-u, the other what it errs over X.
+    const double label = pull * decay > 1 ? (q + dq - u) / x_sq : rest * moves + carry * (eta - eta * decay);
+    return {label, moves, log_a};
+  }
+};
+
+// The implicit step of the double sum, whichever number is carried.
 struct Implicit {
   static constexpr Facts facts{
       .name = "implicit",
@@ -300,8 +356,10 @@ struct Implicit {
       .source = "Fagan & Iyengar 2018, eq. 9-18",
       .flags = {flag::u, flag::u_step, flag::formulations, flag::implicit, flag::root, flag::bound},
   };
-  static std::unique_ptr<const PointStep> make(Formulation form, RootFinder root) {
-    return form == Formulation::raman ? point_step(ImplicitRaman{root}) : point_step(ImplicitDoubleSum{root});
+  static std::unique_ptr<const PointStep> make(double carry, RootFinder root) {
+    if (carry == 0) return point_step(ImplicitDoubleSum{root});
+    if (carry == 1) return point_step(ImplicitRaman{root});
+    return point_step(ImplicitCarried{carry, root});
   }
 };
 

@@ -37,6 +37,7 @@ class EveryClass final : public ClassSource {
   }
 
   std::span<const Index> common(Member) const override { return all_; }
+  std::size_t n_seen() const override { return all_.size(); }
 
  private:
   struct Work {

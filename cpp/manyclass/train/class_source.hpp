@@ -70,6 +70,9 @@ class ClassSource {
   // The classes, distinct, that the gradients just given to this member have in common.
   virtual std::span<const Index> common(Member) const { return {}; }
 
+  // How many classes the gradient of a point is about, at most.
+  virtual std::size_t n_seen() const { return 1; }
+
   // Called by all members of the team together after rows `moved` (sorted, distinct) of W have changed, in a batch of
   // n_points.
   virtual void follow(Member, std::span<const Index>, std::size_t) {}

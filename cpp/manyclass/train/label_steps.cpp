@@ -35,23 +35,25 @@ std::span<const Facts> label_solver_facts() { return Rules::facts; }
 
 std::shared_ptr<const LabelStep> label_step(const LabelStepChoice& choice) {
   place_of("reduction", choice.reduction, reduction_facts);  // throws for a name that is not listed
-  const bool raman = place_of("formulation", choice.formulation, formulation_facts) == 1;
+  const double carry = carry_of(choice.formulation);
   const bool decoupled = choice.reduction == "decoupled", normalized = choice.reduction == "pick_all_normalized";
-  const auto refuse = [&](const char* what, const std::string& value, const std::string& where) {
-    throw std::invalid_argument(std::string(what) + " is '" + value + "', which does not exist with " + where);
+  const auto refuse = [](const std::string& what, const std::string& where) {
+    throw std::invalid_argument(what + ", which does not exist with " + where);
   };
-  if (decoupled && raman) refuse("formulation", choice.formulation, "reduction 'decoupled'");
+  const auto* name = std::get_if<std::string>(&choice.formulation);
+  const std::string form = "formulation is " + (name ? "'" + *name + "'" : std::to_string(carry));
+  if (decoupled && carry != 0) refuse(form, "reduction 'decoupled'");
   return with_part<std::shared_ptr<const LabelStep>>(
       Rules{}, "solver", choice.rule, [&]<class Part>() -> std::shared_ptr<const LabelStep> {
         check_options(choice.rule_options, {&Part::facts, 1}, "solver '" + choice.rule + "'");
         if constexpr (std::is_same_v<Part, Implicit>) {
-          if (decoupled) refuse("reduction", choice.reduction, "solver 'implicit'");
-          if (raman) refuse("formulation", choice.formulation, "several labels and solver 'implicit'");
+          if (decoupled) refuse("reduction is 'decoupled'", "solver 'implicit'");
+          if (carry != 0) refuse(form, "several labels and solver 'implicit'");
           return made(ImplicitPickAll{normalized});
         } else {
           const auto rule = part_with<Part>(choice.rule_options);
           if (decoupled) return made(DecoupledSum<Part>{rule});
-          return made(PickAllSum<Part>{raman ? 1.0 : 0.0, normalized, rule});
+          return made(PickAllSum<Part>{carry, normalized, rule});
         }
       });
 }

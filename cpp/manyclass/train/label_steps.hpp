@@ -7,6 +7,7 @@
 #include <string>
 
 #include "manyclass/core/facts.hpp"
+#include "manyclass/objective/double_sum.hpp"
 #include "manyclass/step/label_step.hpp"
 
 namespace manyclass {
@@ -29,7 +30,7 @@ std::span<const Facts> label_solver_facts();
 struct LabelStepChoice {
   std::string rule;  // a solver of those below
   std::string reduction = "pick_all";
-  std::string formulation = "proposed";
+  Formulation formulation = "proposed";
   Options rule_options{};  // the rule's own numbers
 };
 

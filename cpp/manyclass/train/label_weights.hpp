@@ -40,6 +40,13 @@ struct FeatureWeights {
     model.rows.add(g, k, -step);
     if (learns_intercepts()) model.intercept[static_cast<std::size_t>(k)] -= step * of_intercept;
   }
+
+  // Writes by what a feature's weights are multiplied in the proximal step of size eta of |w|^2 / 2, for each class.
+  void write_shrinks(std::span<float> shrinks, double eta) const {
+    for (std::size_t k = 0; k < shrinks.size(); ++k) {
+      shrinks[k] = 1 / (1 + length_of_step(squares, static_cast<Index>(k), 0, eta));
+    }
+  }
 };
 
 class LabelWeights {

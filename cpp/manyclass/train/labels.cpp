@@ -5,12 +5,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "manyclass/train/common_feature_steps.hpp"
 #include "manyclass/train/listed_loss.hpp"
 #include "manyclass/train/loop.hpp"
+#include "manyclass/train/ridge_turns.hpp"
 #include "manyclass/train/row_steps.hpp"
 
 namespace manyclass {
@@ -29,7 +31,9 @@ class Labels {
         moving_(points_.size()),
         back_(points_.size() * problem.classes.width()),
         phi_(back_.size()),
-        steps_(static_cast<std::size_t>(settings.n_threads), Steps(problem)) {}
+        steps_(static_cast<std::size_t>(settings.n_threads), Steps(problem)) {
+    if (settings.ridge > 0) take_turns();
+  }
 
   void look(Member me, const Run& run, Visits visits) {
     const auto [begin, end] = me.share(visits.size);
@@ -65,6 +69,9 @@ class Labels {
       move_listed(me, size, eta, isa);
       if (problem_.map.learns()) move_embeddings(me, size, eta_u, isa);
     });
+    if (!turns_.any()) return;
+    me.barrier();
+    run_with(settings_.isa, [&] { shrink(me, run.stretch.pass, visits, eta, eta_u); });
   }
 
   void account(Visits visits, Progress& progress) {
@@ -335,6 +342,54 @@ class Labels {
     steps.descend(problem_.map.embeddings, eta, isa);
   }
 
+  // The ridge
+
+  void take_turns() {
+    const std::size_t n_points = problem_.map.n_points(), n_classes = problem_.classes.size();
+    std::size_t n_stored = 0;
+    for (std::size_t i = 0; i < n_points; ++i) {
+      problem_.map.for_each_feature(static_cast<Index>(i), [&](Index, float) { ++n_stored; });
+    }
+    const double of_point = static_cast<double>(n_stored) / static_cast<double>(std::max(n_points, std::size_t{1}));
+    const auto seen = static_cast<double>(std::min(source_->n_seen(), n_classes));
+    if (problem_.classes.by_feature()) {
+      turns_ = RidgeTurns(settings_.ridge, problem_.map.n_hidden, of_point * seen / static_cast<double>(n_classes),
+                          n_points);
+      return;
+    }
+    turns_ = RidgeTurns(settings_.ridge, n_classes, seen, n_points);
+    embedding_turns_ = RidgeTurns(settings_.ridge, problem_.map.embeddings.size(), of_point, n_points);
+  }
+
+  // The rows whose turn it is, all of which have moved.
+  void shrink(Member me, int pass, Visits visits, double eta, double eta_u) {
+    const auto mine = [&](const RidgeTurns& turns, const auto& shrink_row) {
+      turns.for_each(pass, visits.begin, visits.size, [&](std::size_t first, std::size_t last) {
+        const auto [from, to] = me.share(last - first);
+        for (std::size_t row = first + from; row < first + to; ++row) shrink_row(static_cast<Index>(row));
+      });
+    };
+    const double due = eta * turns_.due();
+    if (!problem_.classes.by_feature()) {
+      const std::size_t n = problem_.map.n_hidden;  // without the 1
+      mine(turns_, [&](Index k) { problem_.classes.rows().shrink(k, n, due); });
+      if (!problem_.map.learns()) return;
+      const double of_embedding = eta_u * embedding_turns_.due();
+      mine(embedding_turns_, [&](Index j) { problem_.map.embeddings.shrink(j, n, of_embedding); });
+      return;
+    }
+    FeatureWeights weights = problem_.classes.features();
+    std::vector<float>& shrinks = steps_[static_cast<std::size_t>(me.rank())].shrinks;
+    shrinks.clear();
+    mine(turns_, [&](Index j) {
+      if (shrinks.empty()) {
+        shrinks.resize(weights.n_classes);
+        weights.write_shrinks(shrinks, due);
+      }
+      weights.model.rows.multiply(j, ClassRange{0, static_cast<Index>(weights.n_classes)}, shrinks);
+    });
+  }
+
   struct Steps {
     explicit Steps(const LabelProblem& problem)
         : classes(by_feature(problem) ? 0 : problem.classes.size(), problem.classes.width()),
@@ -348,6 +403,7 @@ class Labels {
     RowSteps<RowGradient> classes, embeddings;
     RowSteps<SparseGradient> sparse;
     CommonFeatureSteps common;
+    std::vector<float> shrinks;  // of the classes, by the ridge
   };
 
   LabelProblem problem_;
@@ -361,12 +417,16 @@ class Labels {
   std::vector<Steps> steps_;       // of each member
   std::span<const Index> common_;  // of this batch, where a gradient has any
   std::vector<Index> moved_;
+  RidgeTurns turns_, embedding_turns_;  // of classes, or of features where these have the rows; and of embeddings
 };
 
 }  // namespace
 
 std::unique_ptr<Trainer> label_trainer(const LabelProblem& problem, std::unique_ptr<ClassSource> source,
                                        const Settings& settings) {
+  if (settings.ridge > 0 && source->follows()) {
+    throw std::invalid_argument("a ridge moves rows that an index of W does not follow; a search needs ridge 0");
+  }
   const std::size_t n_points = problem.map.n_points();
   return std::make_unique<Loop<Labels>>(Labels(problem, std::move(source), settings), n_points, settings);
 }

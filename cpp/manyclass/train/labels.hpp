@@ -56,7 +56,8 @@ struct LabelPlan {
 std::unique_ptr<Trainer> label_trainer(const LabelProblem& problem, const LabelPlan& plan);
 
 // Of the settings, the seed, the threads, the batch (steps of a batch are added), whether visits are shuffled and
-// classes shared, and the instruction set have an effect.
+// classes shared, the ridge, which is of the embeddings, too, and the instruction set have an effect. Throws
+// std::invalid_argument for a ridge with a search.
 //
 // In a Stretch, eta is the step size of the classes' rows, eta_u that of the embeddings. Progress counts the sum of the
 // points' losses.

@@ -22,23 +22,23 @@ namespace {
 using AnyStep = std::unique_ptr<const PointStep>;
 
 template <class Part>
-concept MakesSteps = requires(Formulation form, RootFinder root) {
-  { Part::make(form, root) } -> std::same_as<AnyStep>;
+concept MakesSteps = requires(double carry, RootFinder root) {
+  { Part::make(carry, root) } -> std::same_as<AnyStep>;
 };
 
 template <class Part>
 AnyStep step_of(const Plan& plan) {
-  const auto form = static_cast<Formulation>(place_of("formulation", plan.formulation, formulation_facts));
+  const double carry = carry_of(plan.formulation);
   const auto root = static_cast<RootFinder>(place_of("root", plan.root, root_finder_facts));
   if constexpr (RuleForU<Part>) {
-    return point_step(Sgd<DoubleSum<Part>>{{form == Formulation::raman ? 1.0 : 0.0, part_with<Part>(plan.options)}});
+    return point_step(Sgd<DoubleSum<Part>>{{carry, part_with<Part>(plan.options)}});
   } else if constexpr (Objective<Part>) {
     return point_step(Sgd<Part>{part_with<Part>(plan.options)});
   } else if constexpr (Part::facts.has(flag::batch)) {
     throw std::invalid_argument("solver '" + plan.solver + "' steps by batches and not by points");
   } else {
-    static_assert(MakesSteps<Part>, "a solver is a rule for u, an objective, or has make(formulation, root finder)");
-    return Part::make(form, root);
+    static_assert(MakesSteps<Part>, "a solver is a rule for u, an objective, or has make(carry, root finder)");
+    return Part::make(carry, root);
   }
 }
 
@@ -122,7 +122,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
   }
   AnyStep step = step_named(plan);
   Settings settings = plan.settings;
-  settings.carry = place_of("formulation", plan.formulation, formulation_facts) == 1 ? 1 : 0;
+  settings.carry = carry_of(plan.formulation);
   return std::visit(
       [&]<class Rows>(const Problem<Rows>& problem) {
         return std::visit(

@@ -8,6 +8,7 @@
 
 #include "manyclass/core/facts.hpp"
 #include "manyclass/objective/augment_reduce.hpp"
+#include "manyclass/objective/double_sum.hpp"
 #include "manyclass/select/any_select.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/trainer.hpp"
@@ -18,7 +19,7 @@ namespace manyclass {
 
 struct Plan {
   std::string solver = "implicit";
-  std::string formulation = "proposed";
+  Formulation formulation = "proposed";
   std::string selection = "block";
   std::string root = "newton";
   std::string partition = "fixed";  // of solvers that step by batches

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "manyclass/train/loop.hpp"
+#include "manyclass/train/ridge_turns.hpp"
 
 namespace manyclass {
 
@@ -94,7 +95,8 @@ class PostingsPolicy {
         is_margin_(std::holds_alternative<SmoothedMargin>(problem.loss)),
         rows_(problem_.support, problem_.values, problem_.n_classes()),
         span_(span_of(problem_.n_classes(), settings)),
-        unmet_(std::make_unique<UnmetClasses>(unmet_problem(), bounds_of_parts())) {
+        unmet_(std::make_unique<UnmetClasses>(unmet_problem(), bounds_of_parts())),
+        turns_(turns_of(problem, settings)) {
     if (settings.batch == 1 || settings.hogwild) return;
     moves_.resize(static_cast<std::size_t>(settings.batch));
     scratch_.resize(static_cast<std::size_t>(settings.n_threads));
@@ -123,6 +125,7 @@ class PostingsPolicy {
       move_classes(run, i, work.moves, so_far, unmet_->all_parts(), work.scratch);
       move_due(run, unmet_->all_parts(), so_far);
       unmet_->have_moved(so_far);
+      if (turns_.any()) shrink(run, {visits.begin + static_cast<Offset>(b), 1}, 0, 1);
       count(work.moves, progress);
     }
     if (may_renew(visits)) renew_all(run);
@@ -151,6 +154,9 @@ class PostingsPolicy {
     if (may_renew(visits)) {
       unmet_->renew(mine, so_far, static_cast<float>(run.stretch.eta_u), me.rank() == 0, [&] { me.barrier(); });
     }
+    if (!turns_.any()) return;
+    me.barrier();
+    shrink(run, visits, static_cast<std::size_t>(me.rank()), static_cast<std::size_t>(me.size()));
   }
 
   void account(Visits visits, Progress& progress) {
@@ -382,6 +388,32 @@ class PostingsPolicy {
     run_with(settings_.isa, [&](Isa isa) { unmet_->add_to_sum(unmet_->move_due(parts, so_far, rate, isa)); });
   }
 
+  // A visit moves as many weights as its features have, on the mean.
+  static RidgeTurns turns_of(const PostingsProblem& problem, const Settings& settings) {
+    if (!(settings.ridge > 0)) return {};
+    const auto n_points = static_cast<std::size_t>(problem.x.n_rows());
+    double met = 0;
+    for (std::size_t i = 0; i < n_points; ++i) {
+      for (const Index j : problem.x.row(static_cast<Index>(i)).indices) {
+        met += static_cast<double>(problem.support.of(static_cast<std::size_t>(j)).size());
+      }
+    }
+    const double of_visit = met / static_cast<double>(std::max(n_points, std::size_t{1}));
+    return RidgeTurns(settings.ridge, problem.values.size(), of_visit, n_points);
+  }
+
+  // A member's part of the weights whose turn it is, all of which have moved.
+  void shrink(const Run& run, Visits visits, std::size_t rank, std::size_t size) const {
+    const auto rate = static_cast<float>(std::min(run.stretch.eta * turns_.due(), static_cast<double>(most_adagrad)));
+    run_with(settings_.isa, [&] {
+      turns_.for_each(run.stretch.pass, visits.begin, visits.size, [&](std::size_t first, std::size_t last) {
+        const std::size_t from = first + (last - first) * rank / size, to = first + (last - first) * (rank + 1) / size;
+        shrink_by_adagrad(problem_.values.data() + from, problem_.squares.sums.data() + from, to - from, rate,
+                          problem_.squares.offset);
+      });
+    });
+  }
+
   bool may_renew(Visits visits) const { return (visits.begin + static_cast<Offset>(visits.size)) % span_ == 0; }
 
   void renew_all(const Run& run) const {
@@ -403,6 +435,7 @@ class PostingsPolicy {
   std::vector<Moves> moves_;      // of each point of a batch
   std::vector<Scratch> scratch_;  // of each thread
   double so_far_ = 0;             // of UnmetClasses after a batch: others may look at the next one when it is told
+  RidgeTurns turns_;              // of the weights, in the order of the support
 };
 
 void check(const PostingsProblem& p) {

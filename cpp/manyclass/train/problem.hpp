@@ -76,7 +76,7 @@ void check(const Problem<Rows>& problem, const Plan& plan, std::size_t n_heads) 
   if (problem.elsewhere) {
     check_size("others", problem.elsewhere->log_sums.size(), n);
     check_size("counts, with classes elsewhere,", problem.counts.size(), k);
-    if (plan.solver != "implicit" || plan.formulation != "raman" || !plan.noise.empty() || problem.adaptive ||
+    if (plan.solver != "implicit" || carry_of(plan.formulation) != 1 || !plan.noise.empty() || problem.adaptive ||
         std::isfinite(plan.settings.max_norm) || plan.selection == "head_tail") {
       throw std::invalid_argument(
           "a block of classes needs solver 'implicit' with formulation 'raman', no max_norm, no adaptive steps and no "

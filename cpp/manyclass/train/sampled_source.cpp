@@ -57,6 +57,7 @@ class Sampled final : public ClassSource {
   std::span<const Index> common(Member me) const override {
     return share_ ? std::span<const Index>(work_[static_cast<std::size_t>(me.rank())].drawn) : std::span<const Index>{};
   }
+  std::size_t n_seen() const override { return work_[0].list.size() + 1; }
 
  private:
   static constexpr std::uint32_t absent = 0xffffffff;

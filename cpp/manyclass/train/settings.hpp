@@ -18,7 +18,7 @@ struct Setting {
   std::string_view name{};
   std::variant<std::monostate, bool, int, double, std::string_view> initial{};  // monostate: None
   std::string_view sentence{};
-  std::string_view kind{};     // "integer" or "flag" where the initial value does not say so
+  std::string_view kind{};     // "integer", "flag", or "number" beside choices, where nothing else says so
   std::string_view choices{};  // words; or one kind of parts, whose names they are
   std::string_view beside{};   // a word that is allowed beside a number, other than the initial value
   double low = -unbounded;
@@ -50,8 +50,10 @@ inline constexpr std::array settings{
             .name = "formulation",
             .initial = "auto",
             .sentence = "What is carried between visits of a point: u, or in Raman's form the log-normaliser u + x.w_y "
-                        "(Fagan & Iyengar 2018, eq. 8); \"auto\": \"proposed\", but \"raman\" for averages, U-max and "
-                        "SGD with several labels or embeddings.",
+                        "(Fagan & Iyengar 2018, eq. 8), or u + a x.w_y for a number a, of which these are 0 and 1 (the "
+                        "arXiv version, appendix A); \"auto\": \"proposed\", but \"raman\" for averages, U-max and SGD "
+                        "with several labels or embeddings.",
+            .kind = "number",
             .choices = "formulation",
             .needs = "formulations"},
     Setting{.of = "solver",

@@ -104,6 +104,14 @@ class FeatureRows {
     for (Float* w = weights_ + k; w < end_; w += stride_) *w *= a;
   }
 
+  // w_kj *= a_k for the classes of a range
+  void multiply(Index j, ClassRange classes, std::span<const float> a)
+    requires(!std::is_const_v<Float>)
+  {
+    Float* row = at(j, classes.begin);
+    for (std::size_t c = 0; c < a.size(); ++c) row[c] *= a[c];
+  }
+
   // w_kj *= a for some classes
   void multiply(Index j, ClassList classes, float a)
     requires(!std::is_const_v<Float>)

@@ -75,6 +75,11 @@ inline void adagrad_alone(float& weight, float& squares, float slope, float rate
   squares = std::fmin(sum, most_squares);
 }
 
+// Divides n weights by 1 + s, s being the step size that each has at `rate`: the proximal step of w^2 / 2 of size rate.
+inline void shrink_by_adagrad(float* weights, const float* squares, std::size_t n, float rate, float offset) {
+  for (std::size_t p = 0; p < n; ++p) weights[p] *= 1 / (1 + rate / std::sqrt(squares[p] + offset));
+}
+
 // The sum of a class that no feature of a row has added to: not a number, and none that arithmetic makes.
 inline constexpr float no_sum = std::bit_cast<float>(0x7fedcba9U);
 

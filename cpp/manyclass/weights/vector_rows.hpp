@@ -78,6 +78,14 @@ class VectorRows {
     add(values_.data() + static_cast<std::size_t>(k) * width_, -step, g.data());
   }
 
+  // Divides the first n numbers of row k by 1 + s, s being what a step of size eta would multiply a gradient by: the
+  // proximal step of |w|^2 / 2.
+  void shrink(Index k, std::size_t n, double eta) const {
+    const float factor = 1 / (1 + length_of_step(squares_, k, 0, eta));
+    float* const row = values_.data() + static_cast<std::size_t>(k) * width_;
+    for (std::size_t j = 0; j < n; ++j) row[j] *= factor;
+  }
+
  private:
   const float* at(Index k) const { return values_.data() + static_cast<std::size_t>(k) * width_; }
   void add(float* __restrict to, float a, const float* __restrict from) const {

@@ -31,6 +31,7 @@ from manyclass.training.plan import (
     PointsPlan,
     Schedule,
     Utility,
+    formulation_of,
 )
 
 # The core's names of the losses of several labels that a solver's `reduction` names.
@@ -120,11 +121,13 @@ def _refuse_grid(given: Given) -> None:
         raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
 
 
-def _refuse_alpha(choice: Choice, why: str) -> None:
-    if choice.asked("alpha") not in ("auto", 0):
-        full = ", or set solver='lbfgs' and model='linear', which have a ridge with several labels, too"
-        told = f"alpha is {choice.asked('alpha')!r}, which has no effect {why}; leave it 'auto'"
-        raise ValueError(told + full if choice.facts.several else told)
+def _ridge(choice: Choice, given: Taking, refused: str = "") -> float:
+    """Return the ridge of steps of minibatches or on pairs, none where it is open, unless it is `refused` there."""
+    given.pass_over("alpha")
+    asked = 0 if choice.is_open("alpha") else choice.asked("alpha")
+    if asked and refused:
+        raise ValueError(f"alpha is {asked!r}, which has no effect {refused}; leave it 'auto'")
+    return float(asked)
 
 
 def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
@@ -208,7 +211,7 @@ def points_plan(choice: Choice) -> Planned:
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
     own = solver.get_params()
     fields |= {name: of_solver.take(name) for name in ("root", "partition", "u_init") if name in own}
-    fields["formulation"] = of_solver.take("formulation")
+    fields["formulation"] = formulation_of(of_solver.take("formulation"))
     if fields["max_norm"] is not None and fields["formulation"] != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
     if fields.get("partition") == "random" and not of_solver.take("shuffle"):
@@ -310,10 +313,8 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     if solver.name not in BATCH_SOLVERS:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
     _refuse_grid(given)
-    _refuse_alpha(choice, where)
-    given.pass_over("alpha")
     take_early_stopping(given)
-    sampler = given.take_sampler()
+    alpha = _ridge(choice, given, "with sampler='search'" if (sampler := given.take_sampler()).name == "search" else "")
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
@@ -334,7 +335,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     given.refuse_rest(where)
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
-    return planned(choice, replace(plan, finds_scale=scaled), told_batches(choice, given, of_solver))
+    return planned(choice, replace(plan, finds_scale=scaled, alpha=alpha), told_batches(choice, given, of_solver))
 
 
 def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:
@@ -418,7 +419,7 @@ def _double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int 
     reduction = of_solver.take("reduction")
     # An old u lags behind x.w_y, an old log-normaliser does not. But where x.w_y has grown, what it leaves of u is far
     # too small for SCENT, whose step divides by a + e^-u (bench/decisions.md): so the rules for `formulation`.
-    formulation = of_solver.take("formulation")
+    formulation = formulation_of(of_solver.take("formulation"))
     if reduction == "logistic":
         raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
     if reduction == "decoupled" and formulation != "proposed":
@@ -437,7 +438,7 @@ def _double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int 
     )
 
 
-def _check_implicit(reduction: str, formulation: str, dim: int | None) -> None:
+def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -> None:
     """Refuse what proximal steps of several labels do not have."""
     allowed = {
         "reduction": (reduction, ("pick_all", "pick_all_normalized")),
@@ -498,8 +499,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
     solver, model = choice["solver"], choice["model"]
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
-    _refuse_alpha(choice, f"{where}: its passes are few, and a ridge did not help it")
-    given.pass_over("alpha")
+    alpha = _ridge(choice, given, f"{where}: two models would share it" if "hybrid" in where else "")
     take_early_stopping(given)
     _refuse_grid(given)
     of_solver, of_model = Taking(solver, choice, "adagrad: "), Given(model)
@@ -517,6 +517,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
         min_count=int(of_model.take("min_count")),
         few_classes=int(of_model.take("few_classes")),
         prune=float(of_model.take("prune")),
+        alpha=alpha,
         hogwild=hogwild,
         share_classes=None,
         **_pass_fields(choice, given, of_solver, rate, rate),

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import csr_parts
+from manyclass.checks import as_csr, csr_parts
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -34,6 +34,7 @@ def duality_gap(
     Parameters
     ----------
     model : Weights
+        Of a linear model, or on pairs of a feature and a class: then the optimum is that of weights on these pairs.
     x, labels : data; labels in [0, model.n_classes)
     weights : ndarray of shape (n_samples,), float64, or None
         Of the points, with mean 1.
@@ -48,15 +49,32 @@ def duality_gap(
     dict
         "primal" >= optimum >= "dual", and "gap", their difference.
     """
+    intercept, given = model.intercept.astype(np.float64), NO_DOUBLES if weights is None else weights
+    if model.kind == "pairs":
+        primal, dual = _core.duality_gap_on_pairs(
+            x=csr_parts(as_csr(x)),
+            n_features=x.shape[1],
+            indptr=model.indptr,
+            classes=model.classes,
+            values=model.values,
+            intercept=intercept,
+            labels=labels,
+            sample_weight=given,
+            alpha=alpha,
+            squares=float(np.einsum("p,p->", model.values, model.values, dtype=np.float64)),
+            fit_intercept=fit_intercept,
+            n_threads=n_threads,
+        )
+        return {"primal": primal, "dual": dual, "gap": primal - dual}
     data, matrix = _matched(model, x)
     primal, dual = _core.duality_gap(
         x=data,
         n_features=x.shape[1],
         matrix=matrix,
-        intercept=model.intercept.astype(np.float64),
+        intercept=intercept,
         n_classes=model.n_classes,
         labels=labels,
-        sample_weight=NO_DOUBLES if weights is None else weights,
+        sample_weight=given,
         alpha=alpha,
         squares=float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64)),
         fit_intercept=fit_intercept,

@@ -290,8 +290,8 @@ class SoftmaxClassifier(LabelClassifier):
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 64 to 384, of each run.
     alpha : float or "auto", default="auto"
-        L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows, with solver="auto"
-        and one label a row. Of several labels solver="lbfgs" has one, of linear models alone.
+        L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows, with solver="auto",
+        a linear model and one label a row, else 0. With embeddings it is on them and on the rows of classes.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"
@@ -485,16 +485,13 @@ class SoftmaxClassifier(LabelClassifier):
         Parameters
         ----------
         X, y, sample_weight : the rows of the fit; they are passed over three to eleven times. With several labels a
-            row the objective is the one that solver="lbfgs" minimises.
+            row the objective is the one that solver="lbfgs" minimises, of weights on pairs as their softmax over these.
         """
         state, x = self._asked(X)
         model, told = state.weights, state.told.params
         model.refuse_compressed("certificate")
-        if not model.is_linear:
-            raise ValueError(
-                "the model was fitted by minibatches (several labels, embeddings or a search) or on pairs; it has no "
-                "certificate. Of several labels a row solver='lbfgs' makes a model that has one"
-            )
+        if model.kind == "hybrid" or model.embeddings.size:
+            raise ValueError("the model has embeddings, whose objective is not convex; it has no certificate")
         weights = raw_weights(sample_weight, x.shape[0])
         if state.several:
             lists = lists_of(state, y, x.shape[0])
@@ -511,12 +508,13 @@ class SoftmaxClassifier(LabelClassifier):
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
             x, model = scaling.apply(x), scaling.unfold(model)
         x, labels, weights, n_labels = one_a_label(x, given, weights) if state.several else (x, given.ids, weights, 1.0)
+        alpha = told.get("alpha", self.alpha)
         found = duality_gap(
             model,
             x,
             labels,
             weights=weights,
-            alpha=told.get("alpha", self.alpha) / n_labels,
+            alpha=(0.0 if alpha == "auto" else alpha) / n_labels,  # left open, minibatches and pairs have none
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )

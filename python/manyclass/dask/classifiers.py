@@ -432,6 +432,8 @@ def check_settled(plan: Any) -> None:
             "leave it None"
         )
     if isinstance(plan, BatchesPlan):
+        if plan.alpha:
+            raise ValueError(f"alpha is {plan.alpha}, which several workers would each pay; leave it 'auto'")
         return
     if plan.schedule.name == "adaptive":
         raise ValueError("schedule is 'adaptive', whose step sizes several workers cannot share; choose another")

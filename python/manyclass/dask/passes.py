@@ -139,9 +139,9 @@ class Passes:
         return Ended(scale, training.carried.u, memory.averaged)
 
     @property
-    def carries(self) -> tuple[bool, bool]:
-        """Whether points carry a number that follows W, and whether it is less the scores of their labels."""
-        return "u" in parts_of("solver")[self.plan.solver].flags, self.plan.formulation != "raman"
+    def carries(self) -> tuple[bool, float]:
+        """Whether points carry a number that follows W, and how much of the scores of their labels it is less."""
+        return "u" in parts_of("solver")[self.plan.solver].flags, 1 - self.plan.carry
 
     def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """Return the mean score of each row's labels."""
@@ -261,8 +261,10 @@ class Passes:
             return carried.u.copy()
         u = carried.u + (self._few_normalizers(shard, weights) - carried.normalizer)
         if len(carried.label_scores):
-            u -= self.label_scores(shard, weights) - carried.label_scores
-            u = np.maximum(u, np.log(np.diff(shard.lists.indptr)))  # a label's own term is in the sum
+            share = self.carries[1]
+            u -= share * (self.label_scores(shard, weights) - carried.label_scores)
+            if share == 1:
+                u = np.maximum(u, np.log(np.diff(shard.lists.indptr)))  # a label's own term is in the sum
         return u
 
     def carried(self, shard: Shard, u: Doubles, weights: Weights) -> Carried:
@@ -355,12 +357,12 @@ class BatchPasses(Passes):
         return Ended(arrays["class_squares"], arrays["local"])
 
     @property
-    def carries(self) -> tuple[bool, bool]:
+    def carries(self) -> tuple[bool, float]:
         """See `Passes`; margins carry nothing."""
         chosen = self.plan.double_sum
         if chosen is None:
-            return False, False
-        return True, chosen.formulation != "raman" and chosen.reduction != "decoupled"
+            return False, 0.0
+        return True, 0.0 if chosen.reduction == "decoupled" else 1 - chosen.carry
 
     def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """See `Passes`."""

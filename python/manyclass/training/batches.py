@@ -198,6 +198,7 @@ class BatchesTraining(LabelTraining):
             "log_alpha": plan.log_q,
             "share_classes": plan.share_classes is not False,
             "inverse_every": plan.schedule.decay_every or 0,
+            "ridge": plan.alpha,
         }
         if chosen is not None:
             own |= {name: getattr(chosen, name) for name in ("rule", "reduction", "formulation")}

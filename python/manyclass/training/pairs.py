@@ -121,6 +121,7 @@ class _PairsTraining(LabelTraining):
             "sample_weight": sample_weight,
             "first_point": 0 if seen is None else seen.n_points,
             "batch": self.batch,
+            "ridge": plan.alpha,
             "hogwild": plan.hogwild and plan.n_threads > 1,
         }
         self.core = _core.postings_trainer(**own, isa="auto")

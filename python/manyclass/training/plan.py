@@ -173,13 +173,28 @@ class Utility:
     start: str = field(default="best", repr=False)  # as `posterior` in `PointsPlan`
 
 
+FORMULATIONS = ("proposed", "raman")  # what is carried, u + a x.w_y, at a = 0, 1; as the registry has them
+
+
+def formulation_of(given: str | float) -> str | float:
+    """Return the name of what is carried where it has one, else the number a of u + a x.w_y."""
+    return FORMULATIONS[int(given)] if given in (0, 1) else given
+
+
+def carry_of(formulation: str | float) -> float:
+    """Return the a of what is carried, u + a x.w_y."""
+    return float(FORMULATIONS.index(formulation) if isinstance(formulation, str) else formulation)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PointsPlan(Plan):
     """Training point by point on a linear model: see the parameter objects of `manyclass.solvers` and `samplers`.
 
     Attributes
     ----------
-    solver, formulation, root, partition, u_init, averaging : str
+    solver, root, partition, u_init, averaging : str
+    formulation : {"proposed", "raman"} or float
+        What is carried: u, the log-normaliser u + x.w_y, or u + a x.w_y for the number a.
     sampler : str
     n_negatives : int
     options : mapping of str to float
@@ -203,7 +218,7 @@ class PointsPlan(Plan):
     """
 
     solver: str
-    formulation: str = "proposed"
+    formulation: str | float = "proposed"
     root: str = "newton"
     partition: str = "fixed"
     u_init: str = "log_n_classes"
@@ -221,6 +236,11 @@ class PointsPlan(Plan):
     posterior: bool = field(default=False, repr=False)  # checkpoints know a plan by its repr; parameters say this
     bound: str = field(default="augment_reduce", repr=False)
     discriminant: bool = field(default=False, repr=False)
+
+    @property
+    def carry(self) -> float:
+        """The a of what is carried, u + a x.w_y."""
+        return carry_of(self.formulation)
 
     def with_steps_over(self, divisor: float) -> Self:
         """See `Plan`; a step size of u that is a number of its own stays."""
@@ -247,8 +267,8 @@ class DoubleSum:
         Numbers that the rule owns.
     reduction : {"pick_all", "pick_all_normalized", "decoupled"}
         How the labels of a row share a loss.
-    formulation : {"proposed", "raman"}
-        What is carried: u, or the log-normaliser.
+    formulation : {"proposed", "raman"} or float
+        As in `PointsPlan`, x.w_y being the mean score of the labels.
     u_init : {"log_n_classes", "zero"}
     step : float
         Step size of the number, in units of that of W.
@@ -257,9 +277,14 @@ class DoubleSum:
     rule: str
     options: Mapping[str, float]
     reduction: str
-    formulation: str
+    formulation: str | float
     u_init: str
     step: float
+
+    @property
+    def carry(self) -> float:
+        """The a of what is carried, u + a x.w_y."""
+        return carry_of(self.formulation)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -301,6 +326,8 @@ class BatchesPlan(Plan):
     dim : int or None
         The length of embeddings; None: a linear model.
     relu : bool
+    alpha : float
+        Ridge of W, and of the embeddings.
     finds_scale : bool
         Whether rows that it was not trained on tell the scale of its scores: of margins, which it makes those of a
         softmax, and in streams, whose first rows make a model too sure of itself.
@@ -328,6 +355,7 @@ class BatchesPlan(Plan):
     dim: int | None
     relu: bool = False
     finds_scale: bool = field(default=False, repr=False)  # as `posterior` in `PointsPlan`
+    alpha: float = field(default=0.0, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,6 +375,8 @@ class PairsPlan(Plan):
         Rows that a pair must have, but of a feature that occurs with at most this many classes.
     prune : float
         Share of the weights that are dropped in the end.
+    alpha : float
+        Ridge of the weights.
     hogwild : bool
     """
 
@@ -357,6 +387,7 @@ class PairsPlan(Plan):
     few_classes: int = field(default=0, repr=False)  # as `posterior` in `PointsPlan`
     prune: float
     smoothing: float = field(default=0.0, repr=False)
+    alpha: float = field(default=0.0, repr=False)
     hogwild: bool = False
 
 

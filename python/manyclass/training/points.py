@@ -232,8 +232,7 @@ class PointsTraining(CoreTraining):
         passes = self.plan.max_iter * _pass_seconds(self.plan, x, n_classes)
         if SECONDS_PER_SCORED * n_stored * n_classes > MOST_FOR_FIRST_U * passes:
             return {"u": np.full(len(labels), np.nan)}  # a point's first visit begins it at its own draw
-        raman = self.plan.formulation == "raman"
-        return {"u": carried_at(self.weights, x, labels, raman=raman, n_threads=self.plan.n_threads)}
+        return {"u": carried_at(self.weights, x, labels, carry=self.plan.carry, n_threads=self.plan.n_threads)}
 
     def _go_on(self, seen: Seen, labels: Ids) -> dict[str, Doubles]:
         """Return the arrays that follow from the weights that training goes on from."""

@@ -79,15 +79,17 @@ class Start:
         return norms
 
 
-def carried_at(weights: Weights, x: Matrix, labels: Ids, *, raman: bool, n_threads: int) -> Doubles:
-    """What each point carries where it is exact: u = log A, or u + z_y in Raman's form.
+def carried_at(weights: Weights, x: Matrix, labels: Ids, *, carry: float, n_threads: int) -> Doubles:
+    """What each point carries where it is exact: u + carry z_y with u = log A, the log-loss.
 
-    It takes one exact evaluation of all points.
+    It takes one exact evaluation of all points or, where carry is neither 0 nor 1, two.
     """
-    if raman:
+    if carry == 1:
         return weights.log_normalizers(x, n_threads)
     losses, _ = weights.log_losses(x, labels, n_threads)
-    return losses
+    if carry == 0:
+        return losses
+    return (1 - carry) * losses + carry * weights.log_normalizers(x, n_threads)
 
 
 def finite_floats(name: str, given: ArrayLike, shape: tuple[int, ...], as_what: str = "") -> Floats:
