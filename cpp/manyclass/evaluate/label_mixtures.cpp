@@ -20,8 +20,9 @@ namespace {
 constexpr std::array shrinkages{0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0};
 constexpr std::array powers{0.0, 0.5, 1.0};
 constexpr double most_share = 0.99, tiny = std::numeric_limits<double>::min();
-// Nats by which a mixture, and rates of repeats of each item, must better all rows together. Twice the gain of a number without use has the chi-squared
-// distribution of one degree of freedom, which is above 10 in two of a thousand data sets.
+// Nats by which a mixture, and rates of repeats of each item, must better all rows together. Twice the gain of a number
+// without use has the chi-squared distribution of one degree of freedom, which is above 10 in two of a thousand data
+// sets.
 constexpr double least_gain = 5;
 // Repeats are common where this share of labels are items of their own rows: 35 % on tmall-next, 5 % on yelp-next, none
 // where labels happen to be numbers of columns. And standard errors beyond which a difference is no chance.
