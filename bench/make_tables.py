@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from manyclass.papers import published
@@ -118,6 +119,16 @@ def means(rows: pd.DataFrame) -> pd.DataFrame:
 
 def over_seeds(columns: Columns, labels: str) -> list[str]:
     return in_columns(means(read("quality", labels=labels)), columns)
+
+
+def many_classes(columns: Columns, data: str) -> list[str]:
+    """All models on a set of very many classes, the least log-loss first; those of scores that are none come last."""
+    rows = means(read("quality", labels="first", data=data))
+    stopped = rows["stopped_cpu_s"].notna() if "stopped_cpu_s" in rows else pd.Series(False, index=rows.index)
+    rows = rows.assign(load=rows["load"].map(lambda of: f"{min(map(float, of)):.0f} to {max(map(float, of)):.0f}"))
+    order = pd.to_numeric(rows["log_loss"]).fillna(np.inf) + 1e6 * stopped
+    rows = rows.loc[order.sort_values(kind="stable").index]
+    return in_columns(rows, columns)
 
 
 def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iterable[str] = ()) -> list[str]:
@@ -364,6 +375,21 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
         "first",
     ),
+    **{
+        f"quality_{data.replace('-', '_')}": partial(
+            many_classes,
+            {
+                "model": "{model}",
+                "log-loss": "{log_loss:.3f}",
+                "P@1/3/5": "{p:/}",
+                "hit@10": "{hit_10:.1f}",
+                **COSTS,
+                "load": "{load}",
+            },
+            data,
+        )
+        for data in ("gloss-word", "wordnet")
+    },
     "quality_all": partial(
         over_seeds,
         {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},

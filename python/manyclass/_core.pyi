@@ -261,6 +261,7 @@ class CountMixture:
         counts_own: bool = ...,
         repeats: float = ...,
         power: float = ...,
+        kept: int = ...,
     ) -> None: ...
 
 class LabelMixtures:

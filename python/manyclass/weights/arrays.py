@@ -238,6 +238,8 @@ class Mixture:
     repeats, power : float
         rho, in [0, 1), the share of repeats of such classes, which are none where it is 0; and gamma, at least 0, the
         power of their values.
+    kept : int
+        Classes that stay the first ones, in the order of the scores without a mixture; 0 where repeats are mixed in.
     """
 
     share: float = 0.0
@@ -245,6 +247,7 @@ class Mixture:
     counts_own: bool = False
     repeats: float = 0.0
     power: float = 0.0
+    kept: int = 0
 
     @property
     def is_on(self) -> bool:
@@ -256,7 +259,8 @@ class Mixture:
         # The shrinkage is in the unit of the counts, of which a run without any has none.
         names = ("share", "shrinkage", "repeats")
         means: dict[str, Any] = {n: float(ours * getattr(self, n) + theirs * getattr(other, n)) for n in names}
-        return replace(self if self.repeats >= other.repeats else other, **means)
+        kept = 0 if means["repeats"] > 0 else max(self.kept, other.kept)
+        return replace(self if self.repeats >= other.repeats else other, kept=kept, **means)
 
 
 UNMIXED = Mixture()
