@@ -116,7 +116,9 @@ class Hybrid(Model):
     may come again at a rate of their own, the share rho, or never, where shops do not sell the same again; and of
     several powers and kinds of counts that mixture is taken which has the least log-loss on the rows left out.
 
-    Nothing is mixed in unless the rows left out are less probable without it by 5 nats together.
+    Nothing is mixed in unless the rows left out are less probable without it by 5 nats together. Where a mixture ranks
+    several labels worse than the scores alone (P@1 to P@5 of the rows left out), the ten classes of the largest scores
+    get the largest probabilities of the mixture, in the order of their scores.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ struct CountMixture {
   bool counts_own = false;        // whether q counts own classes
   double repeats = 0;             // rho, below 1; 0: no class is an own one
   double power = 0;               // gamma
-  Index kept = 0;                 // classes that stay first in the order of z; none where repeats are mixed in
+  Index kept = 0;                 // classes that stay first in the order of z
 
   bool is_on() const { return share > 0 || repeats > 0; }
 
@@ -61,9 +61,7 @@ struct CountMixture {
     }
     if (!(repeats >= 0 && repeats < 1)) throw std::invalid_argument("the share of repeats must be in [0, 1)");
     if (!(power >= 0 && std::isfinite(power))) throw std::invalid_argument("the power of repeats must be at least 0");
-    if (kept < 0 || (kept > 0 && repeats > 0)) {
-      throw std::invalid_argument("the classes that keep their order must be at least 0, and 0 beside repeats");
-    }
+    if (kept < 0) throw std::invalid_argument("the number of classes that keep their order must be at least 0");
     if (!(share > 0)) return;
     const std::size_t n_ids = std::visit([](const auto& some) { return some.size(); }, classes);
     if (counts.size() != n_ids || totals.size() != n_features || indptr.size() != n_features + 1 || !(shrinkage > 0)) {
@@ -141,9 +139,14 @@ class CountMixer {
     for (const Scored& one : first_) values.push_back(z[one.k]);
     for (const Scored& other : others_) values.push_back(other.z);
     std::ranges::sort(values, std::greater{});
+    // Repeats of equal values have equal scores: the classes that are first stay so by the least difference.
+    float below = std::numeric_limits<float>::max();
     std::size_t place = 0;
-    for (const Scored& one : first_) z[one.k] = values[place++];
-    for (const Scored& other : others_) z[other.k] = values[place++];
+    for (const Scored& one : first_) {
+      z[one.k] = std::fmin(values[place++], below);
+      below = std::nextafter(z[one.k], std::numeric_limits<float>::lowest());
+    }
+    for (const Scored& other : others_) z[other.k] = std::fmin(values[place++], below);
   }
 
   // What never repeats has log-odds of -87 to all other classes, so that its score is a number.

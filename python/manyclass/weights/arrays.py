@@ -239,7 +239,7 @@ class Mixture:
         rho, in [0, 1), the share of repeats of such classes, which are none where it is 0; and gamma, at least 0, the
         power of their values.
     kept : int
-        Classes that stay the first ones, in the order of the scores without a mixture; 0 where repeats are mixed in.
+        Classes that stay the first ones, in the order of the scores without a mixture.
     """
 
     share: float = 0.0
@@ -259,7 +259,7 @@ class Mixture:
         # The shrinkage is in the unit of the counts, of which a run without any has none.
         names = ("share", "shrinkage", "repeats")
         means: dict[str, Any] = {n: float(ours * getattr(self, n) + theirs * getattr(other, n)) for n in names}
-        kept = 0 if means["repeats"] > 0 else max(self.kept, other.kept)
+        kept = max(self.kept, other.kept)
         return replace(self if self.repeats >= other.repeats else other, kept=kept, **means)
 
 

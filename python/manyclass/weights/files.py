@@ -191,7 +191,7 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
         check_number(name, getattr(mixture, name), low=0, high=1)
     for name in ("shrinkage", "power"):
         check_number(name, getattr(mixture, name), low=0, high=LARGEST)
-    check_number("kept", mixture.kept, low=0, high=0 if mixture.repeats > 0 else weights.n_classes, integer=True)
+    check_number("kept", mixture.kept, low=0, high=weights.n_classes, integer=True)
     more: dict[str, Any] = {"mixture": mixture}
     if "counts.pairs" in file.entries:
         name = checked(file, "counts.pairs", np.float32, (len(weights.classes),))
