@@ -18,15 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from manyclass.papers import published
 
 BENCH = Path(__file__).resolve().parent
 PAGES = (BENCH / "README.md", BENCH.parent / "README.md", *sorted((BENCH / "figures").glob("*.md")))
-MISSING = "-"  # what a cell says that was not measured
-NEVER = "never"
+MISSING, NEVER = "-", "never"  # what a cell says that was not measured, or did not come about
 LOSSES = ("train", "test")
 CLOSED_FORMS = ("prior", "naive Bayes", "centroids", "counts", "nearest rows")  # of bench_quality.py: no packages
 
@@ -118,18 +116,8 @@ def means(rows: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values(["data", "model"], key=lambda of: of.map(order_of_data if of.name == "data" else order))
 
 
-def over_seeds(columns: Columns, labels: str) -> list[str]:
-    return in_columns(means(read("quality", labels=labels)), columns)
-
-
-def many_classes(columns: Columns, data: str) -> list[str]:
-    """All models on a set of very many classes, the least log-loss first; those of scores that are none come last."""
-    rows = means(read("quality", labels="first", data=data))
-    stopped = rows["stopped_cpu_s"].notna() if "stopped_cpu_s" in rows else pd.Series(False, index=rows.index)
-    rows = rows.assign(load=rows["load"].map(lambda of: f"{min(map(float, of)):.0f} to {max(map(float, of)):.0f}"))
-    order = pd.to_numeric(rows["log_loss"]).fillna(np.inf) + 1e6 * stopped
-    rows = rows.loc[order.sort_values(kind="stable").index]
-    return in_columns(rows, columns)
+def over_seeds(columns: Columns, labels: str, **where: Any) -> list[str]:
+    return in_columns(means(read("quality", labels=labels, **where)), columns)
 
 
 def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iterable[str] = ()) -> list[str]:
@@ -138,8 +126,8 @@ def beside(columns: Columns, labels: str, figure: str, sign: int = 1, data: Iter
     `mark` and `best_mark` are the asterisks around the better of the two.
     """
     rows = means(read("quality", labels=labels))
-    rows = rows[rows["data"].isin(list(data) or rows["data"].unique()) & rows[figure].notna()]
-    rows = rows[~rows["model"].isin(CLOSED_FORMS)]
+    of_data = rows["data"].isin(list(data) or rows["data"].unique()) & ~rows["model"].isin(CLOSED_FORMS)
+    rows = rows[of_data & rows[figure].notna()]
 
     def value(row: Mapping[str, Any]) -> list[float]:  # of P@1 that are the same the next places decide
         found = row[figure]
@@ -258,6 +246,7 @@ BESIDE = {
 }
 ON_THE_FRONT = ("bibtex", "20news", "omniglot", "eurlex57k", "yso-en", "gloss-word")
 
+RANKED = {"model": "{model}", "log-loss": "{log_loss:.3f}", "P@1/3/5": "{p:/}", "hit@10": "{hit_10:.1f}"}
 COSTS = {"CPU s": "{cpu_s:.1f}", "ms a row": "{predict_ms:.2f}", "peak MB": "{peak_mb:.0f}", "MB": "{mb:.1f}"}
 
 TABLES: dict[str, Callable[[], list[str]]] = {
@@ -377,18 +366,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
         "first",
     ),
-    "quality_gloss_word": partial(
-        many_classes,
-        {
-            "model": "{model}",
-            "log-loss": "{log_loss:.3f}",
-            "P@1/3/5": "{p:/}",
-            "hit@10": "{hit_10:.1f}",
-            **COSTS,
-            "load": "{load}",
-        },
-        "gloss-word",
-    ),
+    "quality_gloss_word": partial(over_seeds, {**RANKED, **COSTS}, "first", data="gloss-word"),
     "quality_all": partial(
         over_seeds,
         {"data": "{data}", "model": "{model}", "seeds": "{seeds}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}", **COSTS},
