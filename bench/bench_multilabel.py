@@ -275,7 +275,7 @@ def of_texts(name, *parts):
         ids = np.array([column[label] for own in lists for label in own], np.int32)
         Y = sparse.csr_array((np.ones(len(ids), np.float32), ids, indptr), shape=(len(lists), len(column)))
         rows += [sparse.csr_array(vectorizer.transform(texts)), Y]
-    return Data(name, *rows, propensities(rows[1]))
+    return Data(name, *rows, propensities(rows[1].copy()))  # which may sort the labels of a row
 
 
 @pytest.fixture(scope="module", params=SETS)
