@@ -10,7 +10,10 @@ most 6,000 are taken. "directions" are planted: 50,000 unit rows of 256 features
     python -m pytest bench/bench_closed_forms.py
 """
 
+from functools import partial
+from itertools import product
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -23,6 +26,8 @@ from manyclass.weights.weights import Weights
 
 SETS = ("directions", "omniglot", "mnist", "bibtex", "delicious", "20news", "esco-titles", "tmall-next", "toys-next")
 N_TEST, N_OUT, SHRINKAGES = 6000, 1000, (1.0, 3.0, 10.0, 30.0)
+NEAREST = (10, 100), (5.0, 10.0), (0.2, 0.5)  # rows, tau and shares of the prior
+TILE = 1 << 24  # probabilities that are made together
 
 
 def directions():
@@ -96,27 +101,92 @@ def log_prior(y, n_classes):
     return np.log(np.maximum(np.bincount(y, minlength=n_classes), 0.5) / len(y)).astype(np.float32)
 
 
-def by_scores(pairs, prior, scales, X, y):
-    """Log-losses and ranks of a softmax of weights, on pairs or of dense rows, and log-frequencies, times scales."""
-    bias = prior * np.float32(scales[1])
-    if not sparse.issparse(pairs):
-        return Weights.linear(pairs * np.float32(scales[0]), bias, by_feature=False).log_losses(X, y, 1)
-    values = pairs.data * np.float32(scales[0])
-    weights = Weights.on_pairs(pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), values, bias)
-    return weights.log_losses(X, y, 1)
+class Training(NamedTuple):
+    """Rows, and classes numbered from 0."""
+
+    X: object
+    y: np.ndarray
+    n_classes: int
+
+    def some(self, rows):
+        return Training(self.X[rows], self.y[rows], self.n_classes)
 
 
-def by_counts(pairs, prior, X, y):
-    """Log-losses and ranks of a mean of transition probabilities over the values of a row."""
-    losses, ranks = np.empty(len(y)), np.empty(len(y), int)
-    x = abs(X)
-    shares = sparse.csr_array(sparse.diags_array(1 / np.maximum(x.sum(axis=1), 1e-30)) @ x)
-    for at in range(0, len(y), 500):
-        met = (shares[at : at + 500] @ pairs).toarray()
-        p = met + np.maximum(1 - met.sum(axis=1, keepdims=True), 1e-9) * np.exp(prior)
-        own = p[np.arange(len(p)), y[at : at + 500]]
-        losses[at : at + 500], ranks[at : at + 500] = -np.log(own), (p > own[:, np.newaxis]).sum(axis=1)
-    return losses, ranks
+class ByScores:
+    """A softmax of weights, on pairs or of dense rows, and log-frequencies, times scales."""
+
+    def __init__(self, pairs, prior, scales):
+        bias = prior * np.float32(scales[1])
+        if not sparse.issparse(pairs):
+            self.weights = Weights.linear(pairs * np.float32(scales[0]), bias, by_feature=False)
+            return
+        values = pairs.data * np.float32(scales[0])
+        self.weights = Weights.on_pairs(pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), values, bias)
+
+    def losses(self, X, y):
+        """Log-losses of rows, and the ranks of their labels."""
+        return self.weights.log_losses(X, y, 1)
+
+    def top(self, X, k):
+        """The k best classes of each row and their log-probabilities."""
+        return self.weights.top_k(X, k, 1)
+
+
+class ByShares:
+    """What has a probability of each class by a sum over features or rows; `shares(X)` is one of all classes."""
+
+    def parts(self, X):
+        step = max(1, TILE // len(self.prior))
+        return ((slice(at, at + step), self.shares(X[at : at + step])) for at in range(0, X.shape[0], step))
+
+    def losses(self, X, y):
+        losses, ranks = np.empty(len(y)), np.empty(len(y), int)
+        for at, p in self.parts(X):
+            own = p[np.arange(len(p)), y[at]]
+            losses[at], ranks[at] = -np.log(own), (p > own[:, np.newaxis]).sum(axis=1)
+        return losses, ranks
+
+    def top(self, X, k):
+        labels, log_p = np.empty((X.shape[0], k), np.int64), np.empty((X.shape[0], k))
+        for at, p in self.parts(X):
+            some = np.argpartition(-p, k - 1, axis=1)[:, :k]
+            order = np.argsort(-np.take_along_axis(p, some, axis=1), axis=1)
+            labels[at] = np.take_along_axis(some, order, axis=1)
+            log_p[at] = np.log(np.take_along_axis(p, labels[at], axis=1))
+        return labels, log_p
+
+
+class Transitions(ByShares):
+    """A mean of transition probabilities over the values of a row; what they leave goes to the prior."""
+
+    def __init__(self, data, shrinkage):
+        self.prior, self.pairs = np.exp(log_prior(data.y, data.n_classes)), transitions(*data, shrinkage)
+
+    def shares(self, X):
+        x = abs(X)
+        of_rows = sparse.csr_array(sparse.diags_array(1 / np.maximum(x.sum(axis=1), 1e-30)) @ x)
+        met = (of_rows @ self.pairs).toarray()
+        return met + np.maximum(1 - met.sum(axis=1, keepdims=True), 1e-9) * self.prior
+
+
+class NearestRows(ByShares):
+    """Votes e^(tau cosine) of the n nearest of sparse unit rows for their classes, beside a share of the prior."""
+
+    def __init__(self, data, n, tau, share):
+        self.n, self.tau, self.share = n, tau, share
+        self.prior, self.rows, self.y = np.exp(log_prior(data.y, data.n_classes)), sparse.csr_array(data.X.T), data.y
+
+    def shares(self, X):
+        cosines = sparse.csr_array(X @ self.rows)
+        p = np.tile(self.share * self.prior, (X.shape[0], 1))
+        for i, (a, b) in enumerate(zip(cosines.indptr[:-1], cosines.indptr[1:], strict=True)):
+            row, near = cosines.data[a:b], cosines.indices[a:b]
+            if len(row) > self.n:
+                some = np.argpartition(-row, self.n - 1)[: self.n]
+                row, near = row[some], near[some]
+            votes = np.exp(self.tau * (row - row.max(initial=0)))
+            np.add.at(p[i], self.y[near], (1 - self.share) * votes / max(votes.sum(), 1e-30))
+        return p
 
 
 def kept_and_out(y):
@@ -130,25 +200,31 @@ def kept_and_out(y):
     return np.flatnonzero(kept), out
 
 
-def of_closed_form(form, data):
-    """Log-losses and ranks of the test rows, the numbers of the form being the best on rows held out."""
+def best(make, grid, data, out):
+    """The setting of least log-loss on rows held out."""
+    return min(grid, key=lambda one: make(*one).losses(data.X[out], data.y[out])[0].mean())
+
+
+def fitted(form, data):
+    """A closed form with the numbers that are the best on rows held out."""
     kept, out = kept_and_out(data.y)
-    rows, whole = (data.X[kept], data.y[kept], data.n_classes), (data.X, data.y, data.n_classes)
-    prior = log_prior(*whole[1:])
+    some = data.some(kept)
     if form == "counts":
-        few = log_prior(*rows[1:])
-        losses = [by_counts(transitions(*rows, s), few, data.X[out], data.y[out])[0].mean() for s in SHRINKAGES]
-        return by_counts(transitions(*whole, SHRINKAGES[np.argmin(losses)]), prior, data.X_test, data.y_test)
+        return Transitions(data, *best(partial(Transitions, some), [(s,) for s in SHRINKAGES], data, out))
+    if form == "nearest rows":
+        return NearestRows(data, *best(partial(NearestRows, some), list(product(*NEAREST)), data, out))
+    prior = log_prior(data.y, data.n_classes)
     make = naive_bayes if form == "naive Bayes" else centroids
-    pairs, few = make(*rows), log_prior(*rows[1:])  # shares of all rows would tell whose were left out
+    if form == "prior":
+        return ByScores(make(*data), prior, (0.0, 1.0))
+    pairs, few = make(*some), log_prior(some.y, data.n_classes)  # shares of all rows would tell whose were left out
 
     def loss(scales):
-        return by_scores(pairs, few, (np.exp(scales[0]), scales[1]), data.X[out], data.y[out])[0].mean()
+        return ByScores(pairs, few, (np.exp(scales[0]), scales[1])).losses(data.X[out], data.y[out])[0].mean()
 
     options = {"initial_simplex": [[0, 0.7], [2, 0.7], [1, 0.3]], "maxiter": 50, "xatol": 0.03, "fatol": 1e-3}
-    scales = [0.0, 1.0] if form == "prior" else minimize(loss, [1, 0.7], method="Nelder-Mead", options=options).x
-    factor = 0.0 if form == "prior" else np.exp(scales[0])
-    return by_scores(make(*whole), prior, (factor, scales[1]), data.X_test, data.y_test)
+    scales = minimize(loss, [1, 0.7], method="Nelder-Mead", options=options).x
+    return ByScores(make(*data), prior, (np.exp(scales[0]), scales[1]))
 
 
 @pytest.mark.parametrize("model", ["prior", "naive Bayes", "centroid", "counts", "SoftmaxClassifier"])
@@ -163,7 +239,8 @@ def test_closed_forms(timed, data, model):
             fitted = SoftmaxClassifier(random_state=0).fit(data.X, data.y)
             found["told"] = fitted._state.weights.log_losses(data.X_test, data.y_test, 1)
         else:
-            found["told"] = of_closed_form(model, data)
+            training = Training(data.X, data.y, data.n_classes)
+            found["told"] = fitted(model, training).losses(data.X_test, data.y_test)
 
     timed(run, clock="processor")
     losses, ranks = found["told"]

@@ -13,14 +13,21 @@ The set "packages" is made of the machine's own list of Debian packages (apt-cac
 is none: a row is a package's name and its short description, its labels are the packages that it depends on (of
 alternatives the first), those with five rows or more; a fifth of the rows, by the MD5 of the name, is the test. The
 words of a name are often those of a label. Numbers depend on the release: bookworm has 41,378 rows and 6,892 labels.
+
+The set "wordnet" is made of WordNet's files (Debian's package wordnet-base; WNSEARCHDIR may name their folder), and
+skipped where there are none: a row is the definition of a set of synonyms, without its examples, its labels are the
+words in small letters. A tenth of the rows is the test, drawn by NumPy's generator of seed 0. WordNet 3.0 has 105,894
+and 11,765 rows and 147,306 labels, 135,037 of them in training: half of the test rows have no label that training has.
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
 import time
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,7 +145,8 @@ def first_labels(X, Y):
     return X[y >= 0], y[y >= 0]
 
 
-SETS = ("eurlex57k", "yso-en", "packages")
+SETS = ("eurlex57k", "yso-en", "packages", "wordnet")
+MADE = SETS[2:]
 
 
 class Contender(NamedTuple):
@@ -162,9 +170,7 @@ CONTENDERS = [
     Contender("napkinXC PLT, 3 trees, squared hinge", lambda: NapkinXC(**FINAL_PLT)),
     Contender("omikuji, defaults", Omikuji, SETS),
     Contender("omikuji, Bonsai", lambda: Omikuji(cluster_balanced=False, cluster_k=100, max_depth=3), SETS),
-    Contender(
-        "SoftmaxClassifier()", lambda: Ours(lambda: SoftmaxClassifier(n_jobs=THREADS, random_state=0)), ("packages",)
-    ),
+    Contender("SoftmaxClassifier()", lambda: Ours(lambda: SoftmaxClassifier(n_jobs=THREADS, random_state=0)), MADE),
     Contender(
         "MarginClassifier()", lambda: Ours(lambda: MarginClassifier(n_jobs=THREADS, random_state=0)), ("packages",)
     ),
@@ -228,28 +234,54 @@ def packages(least=5):
     """The set that is made of them; see above."""
     found = debian_packages()
     counts = Counter(label for _, labels in found.values() for label in labels)
-    column = {label: k for k, label in enumerate(sorted(label for label, n in counts.items() if n >= least))}
     parts = ([], []), ([], [])
     for name, (description, labels) in found.items():
-        if own := [column[label] for label in labels if label in column]:
+        if own := [label for label in labels if counts[label] >= least]:
             is_test = int(hashlib.md5(name.encode(), usedforsecurity=False).hexdigest(), 16) % 5 == 0
             texts, lists = parts[is_test]
             texts.append(f"{name} {description}")
             lists.append(own)
+    return of_texts("packages", *parts)
+
+
+def wordnet():
+    """Definitions and their words; see above."""
+    folder = Path(os.environ.get("WNSEARCHDIR", "/usr/share/wordnet"))
+    files = [folder / f"data.{kind}" for kind in ("noun", "verb", "adj", "adv")]
+    if not all(file.is_file() for file in files):
+        pytest.skip("the set of definitions is made of WordNet's data files: Debian's package wordnet-base has them")
+    texts, lists = [], []
+    for line in chain.from_iterable(file.read_text("utf-8").splitlines() for file in files):
+        if line.startswith("  "):  # the licence
+            continue
+        fields, _, gloss = line.partition(" | ")
+        # offset, file, kind, number of words in hexadecimal, then each word and a number; (a) stands behind adjectives
+        words = fields.split(" ")[4 : 4 + 2 * int(fields.split(" ")[3], 16) : 2]
+        lists.append(list(dict.fromkeys(re.sub(r"\(\w+\)$", "", word).lower() for word in words)))
+        texts.append(gloss.split('; "')[0].strip())
+    order = np.random.default_rng(0).permutation(len(texts))
+    parts = [([texts[i] for i in rows], [lists[i] for i in rows]) for rows in np.split(order, [len(order) // 10])]
+    return of_texts("wordnet", *parts[::-1])
+
+
+def of_texts(name, *parts):
+    """Texts and lists of labels of training and of test rows as a set; labels of a row keep their order."""
+    labels = sorted({label for _, lists in parts for own in lists for label in own})
+    column = {label: k for k, label in enumerate(labels)}
     vectorizer = TextVectorizer().fit(parts[0][0])
     rows = []
     for texts, lists in parts:
         indptr = np.cumsum([0, *map(len, lists)])
-        ones = np.ones(indptr[-1], np.float32)
-        Y = sparse.csr_array((ones, np.concatenate(lists).astype(np.int32), indptr), shape=(len(lists), len(column)))
+        ids = np.array([column[label] for own in lists for label in own], np.int32)
+        Y = sparse.csr_array((np.ones(len(ids), np.float32), ids, indptr), shape=(len(lists), len(column)))
         rows += [sparse.csr_array(vectorizer.transform(texts)), Y]
-    return Data("packages", *rows, propensities(rows[1]))
+    return Data(name, *rows, propensities(rows[1].copy()))  # which may sort the labels of a row
 
 
 @pytest.fixture(scope="module", params=SETS)
 def data(request):
-    if request.param == "packages":
-        return packages()
+    if request.param in MADE:
+        return packages() if request.param == "packages" else wordnet()
     data_folder = request.getfixturevalue("data_folder")
     X, Y = load_xmc(data_folder / request.param / "train.txt.xz")
     X_test, Y_test = load_xmc(data_folder / request.param / "test.txt.xz", n_features=X.shape[1], n_labels=Y.shape[1])

@@ -14,7 +14,7 @@ import manyclass
 from manyclass import SoftmaxClassifier, models
 from manyclass.checks import seed_from
 from manyclass.classifiers.compress import compress
-from manyclass.training import blend
+from manyclass.training import blend, terms
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import NO_OWN, Mixture
 from manyclass.weights.compression import coded
@@ -58,6 +58,7 @@ def by_definition(weights, X):
     """The probabilities of the mixture, (n_rows, n_classes)."""
     numbers, X = weights.mixture, X.toarray().astype(float)
     z = replace(weights, mixture=Mixture()).scores(sp.csr_array(X.astype(np.float32)), 1).astype(float)
+    order = np.argsort(-z, axis=1, kind="stable")
     a = abs(X) / np.maximum(abs(X).sum(axis=1, keepdims=True), 1e-30)
     q = np.zeros_like(z)
     if numbers.share:
@@ -79,7 +80,12 @@ def by_definition(weights, X):
             if not numbers.counts_own:
                 q[i, own] = 0
     others = (1 - numbers.share * q.sum(axis=1, keepdims=True)) * softmax(z, axis=1) + numbers.share * q
-    return (1 - rho) * others + rho * of_repeats
+    p = (1 - rho) * others + rho * of_repeats
+    for of_row, first in zip(p, order[:, : numbers.kept], strict=True):
+        best = np.argsort(-of_row, kind="stable")[: 5 * numbers.kept]
+        places = np.append(first, best[~np.isin(best, first)])
+        of_row[places] = np.sort(of_row[places])[::-1]
+    return p
 
 
 OWN = (
@@ -94,7 +100,13 @@ OWN = (
 @pytest.mark.parametrize("dtype", [None, "float32", "float16", "int8"])
 @pytest.mark.parametrize("hybrid", [False, True])
 @pytest.mark.parametrize(
-    "own", [*OWN, Mixture(repeats=0.7, power=2.0), Mixture(0.0, 2.0, repeats=0.1, counts_own=True, rate=1.0)]
+    "own",
+    [
+        *OWN,
+        Mixture(repeats=0.7, power=2.0),
+        Mixture(0.0, 2.0, repeats=0.1, counts_own=True, rate=1.0),
+        Mixture(0.4, 2.0, repeats=0.2, kept=4),
+    ],
 )
 def test_every_question_is_answered_by_the_mixture(n_classes, dtype, hybrid, own, seed):
     rng = np.random.default_rng(seed)
@@ -147,10 +159,11 @@ def test_bad_mixtures_are_refused(seed):
         {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, power=-1.0)},
         {"own": np.zeros(D, np.int32), "mixture": Mixture(0.4, 2.0, repeats=0.1, rate=1.5)},
         {"own": np.zeros(D, np.int32), "mixture": Mixture(0.0, 0.0, repeats=0.1, rate=0.5)},
+        {"mixture": Mixture(0.4, 2.0, kept=-1)},
         {"counts": weights.counts[1:]},
         {"totals": weights.totals[1:]},
     ):
-        with pytest.raises(ValueError, match=r"count|own classes|repeats"):
+        with pytest.raises(ValueError, match=r"count|own classes|repeats|keep"):
             replace(weights, **wrong).check()
 
 
@@ -291,6 +304,8 @@ def test_files_copies_and_compressed_models_have_the_counts(seed, tmp_path):
         ({"power": -1.0}, "power"),
         ({"rate": 1.5}, "rate"),
         ({"counts_own": 3}, "counts_own"),
+        ({"kept": -1}, "kept"),
+        ({"kept": 1.5}, "kept"),
         ({}, "shrinkage"),
     ],
 )
@@ -363,6 +378,24 @@ def test_several_models_have_the_mean_of_their_counts(seed):
     assert w.mixture.share > 0.05
     np.testing.assert_array_equal(w.totals, counted(X, y).sum(axis=0))
     np.testing.assert_allclose(model.predict_proba(X[:20]), by_definition(w, X[:20]), rtol=1e-4, atol=1e-9)
+
+
+def test_several_labels_keep_the_order_of_the_scores_where_counts_rank_worse(seed, monkeypatch, tmp_path):
+    X, y = sessions(seed)
+    other = np.where(X.indices[::6] == y, X.indices[1::6], X.indices[::6])  # one of the row's own items
+    ids, indptr = np.sort(np.stack([y, other], axis=1)).ravel(), np.arange(0, 2 * len(y) + 1, 2)
+    Y = sp.csr_array((np.ones(len(ids)), ids, indptr), shape=X.shape)
+    monkeypatch.setattr(terms, "_ranks_worse", lambda *_: True)
+    model = hybrid(X[500:], Y[500:], seed, n_models=2)
+    w, X_test, Y_test = model._weights, X[:500], Y[:500][:, model.classes_]
+    alone = replace(w, mixture=Mixture())
+    assert w.mixture.kept == 10
+    np.testing.assert_array_equal(w.top_k(X_test, 10, 1)[0], alone.top_k(X_test, 10, 1)[0])
+    labels = Labels(Y_test.indptr.astype(np.int64), Y_test.indices.astype(np.int32))
+    assert blend.mean_log_loss(w, X_test, labels, 1) < blend.mean_log_loss(alone, X_test, labels, 1) - 0.1
+    model.save(tmp_path / "a.model")
+    again = manyclass.load(tmp_path / "a.model")
+    np.testing.assert_array_equal(again.predict_proba(X_test), model.predict_proba(X_test))
 
 
 def test_weights_of_rows_count(seed):

@@ -276,7 +276,7 @@ void bind_weights(py::module_& m) {
   Fields<CountMixture> fields("CountMixture");
   fields.takes<&CountMixture::counts, &CountMixture::totals, &CountMixture::own, &CountMixture::share,
                &CountMixture::shrinkage, &CountMixture::counts_own, &CountMixture::repeats, &CountMixture::power,
-               &CountMixture::rate>();
+               &CountMixture::rate, &CountMixture::kept>();
   // Weights check it, when they are made of it.
   bind_struct(m, fields, [](const CountMixture&) {});
   const auto x = "x"_a, labels = "labels"_a, scale = "scale"_a, n_threads = "n_threads"_a;

@@ -263,6 +263,7 @@ class CountMixture:
         repeats: float = ...,
         power: float = ...,
         rate: float = ...,
+        kept: int = ...,
     ) -> None: ...
 
 class LabelMixtures:

@@ -19,12 +19,18 @@
 // Where A is the sum of e^{z_k} over the classes of the softmax, scores whose softmax is the mixture are log(e^{z_k} +
 // A l q_k / (1 - l m)), and of own classes log(A ((1 - rho) l q_k + rho r_k) / ((1 - rho) (1 - l m))). So each question
 // that is put to scores has an answer. Only the row's own classes and those that its features have counts of move.
+//
+// Counts may know how probable classes are and yet rank them worse than margins do. Then the `kept` classes of the
+// largest z get the largest of the mixed scores, in the order of z: among them and the `kOthers` times as many classes
+// of the largest mixed scores, scores change places, so that they sum to what they were, and the others keep the order
+// of the mixture.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -51,6 +57,7 @@ struct CountMixture {
   double repeats = 0;             // rho, below 1; 0: no class is an own one
   double power = 0;               // gamma
   double rate = 0;                // mu; 0: all classes repeat alike
+  Index kept = 0;                 // classes that stay first in the order of z
 
   bool is_on() const { return share > 0 || repeats > 0; }
 
@@ -63,6 +70,7 @@ struct CountMixture {
     if (!(repeats >= 0 && repeats < 1)) throw std::invalid_argument("the share of repeats must be in [0, 1)");
     if (!(power >= 0 && std::isfinite(power))) throw std::invalid_argument("the power of repeats must be at least 0");
     if (!(rate >= 0 && rate <= 1)) throw std::invalid_argument("the rate of repeats must be in [0, 1]");
+    if (kept < 0) throw std::invalid_argument("the number of classes that keep their order must be at least 0");
     if (!(share > 0) && !(rate > 0)) return;
     const std::size_t n_ids = std::visit([](const auto& some) { return some.size(); }, classes);
     if (counts.size() != n_ids || totals.size() != n_features || indptr.size() != n_features + 1 || !(shrinkage > 0)) {
@@ -104,6 +112,8 @@ class CountMixer {
     find_own(x, z.size());
     const double mass = mixture_.share > 0 ? count(x) : 0;
     if (met_.empty() && own_.empty()) return;
+    const auto n_kept = static_cast<std::size_t>(mixture_.kept);
+    if (n_kept > 0) find_largest(z, n_kept, first_);
     const double left = 1 - mixture_.share * mass, factor = mixture_.share / left;
     for (Own& one : own_) {
       const double repeat = mixture_.repeats / ((1 - mixture_.repeats) * left) * odds_ * one.r;
@@ -126,9 +136,47 @@ class CountMixer {
       if (more_[c] > 0) z[met_[c]] = std::fmax(z[met_[c]], static_cast<float>(top + static_cast<double>(p_[c])));
     }
     for (const Own& one : own_) z[one.k] = static_cast<float>(top + std::log(one.odds));
+    if (n_kept > 0) keep_order(z);
   }
 
  private:
+  static constexpr std::size_t kOthers = 4;
+
+  struct Scored {
+    float z;
+    std::size_t k;
+  };
+
+  // Lists the classes of the n largest scores, the largest first and of equal ones the first class.
+  static void find_largest(std::span<const float> z, std::size_t n, std::vector<Scored>& found) {
+    found.clear();
+    for (std::size_t k = 0; k < z.size(); ++k) {
+      if (found.size() == n && !(z[k] > found.back().z)) continue;
+      if (found.size() == n) found.pop_back();
+      found.insert(std::ranges::upper_bound(found, z[k], std::greater{}, &Scored::z), {z[k], k});
+    }
+  }
+
+  // Hands the largest of the mixed scores z to the classes of `first_`, and the next ones to those that had them.
+  void keep_order(std::span<float> z) {
+    find_largest(z, (1 + kOthers) * first_.size(), others_);
+    const auto is_first = [&](std::size_t k) { return std::ranges::find(first_, k, &Scored::k) != first_.end(); };
+    std::erase_if(others_, [&](const Scored& other) { return is_first(other.k); });
+    std::vector<float>& values = more_;
+    values.clear();
+    for (const Scored& one : first_) values.push_back(z[one.k]);
+    for (const Scored& other : others_) values.push_back(other.z);
+    std::ranges::sort(values, std::greater{});
+    // Repeats of equal values have equal scores: the classes that are first stay so by the least difference.
+    float below = std::numeric_limits<float>::max();
+    std::size_t place = 0;
+    for (const Scored& one : first_) {
+      z[one.k] = std::fmin(values[place++], below);
+      below = std::nextafter(z[one.k], std::numeric_limits<float>::lowest());
+    }
+    for (const Scored& other : others_) z[other.k] = std::fmin(values[place++], below);
+  }
+
   // What never repeats has log-odds of -87 to all other classes, so that its score is a number.
   static constexpr double kNever = std::numeric_limits<float>::min();
 
@@ -204,6 +252,7 @@ class CountMixer {
   std::vector<Own> own_;
   double odds_ = 1;              // what the row multiplies the odds of repeats by
   std::vector<float> p_, more_;  // of the met classes: log-probabilities, and what counts add to probabilities
+  std::vector<Scored> first_, others_;
 };
 
 }  // namespace manyclass

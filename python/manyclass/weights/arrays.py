@@ -241,6 +241,8 @@ class Mixture:
     rate : float
         mu, in [0, 1], where classes repeat at rates of their own: how often features that are classes came next. 0: all
         repeat alike.
+    kept : int
+        Classes that stay the first ones, in the order of the scores without a mixture.
     """
 
     share: float = 0.0
@@ -249,6 +251,7 @@ class Mixture:
     repeats: float = 0.0
     power: float = 0.0
     rate: float = 0.0
+    kept: int = 0
 
     @property
     def is_on(self) -> bool:
@@ -260,7 +263,8 @@ class Mixture:
         # The shrinkage is in the unit of the counts, of which a run without any has none.
         names = ("share", "shrinkage", "repeats")
         means: dict[str, Any] = {n: float(ours * getattr(self, n) + theirs * getattr(other, n)) for n in names}
-        return replace(self if self.repeats >= other.repeats else other, **means)
+        kept = max(self.kept, other.kept)
+        return replace(self if self.repeats >= other.repeats else other, kept=kept, **means)
 
 
 UNMIXED = Mixture()

@@ -184,13 +184,14 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     """Return the weights with the counts of a file, if it has any."""
     if "counts" not in info:
         return weights
-    numbers = {"rate": 0.0} | info["counts"]  # which files of before have not
+    numbers = {"rate": 0.0, "kept": 0} | info["counts"]  # which earlier versions do not write
     mixture = Mixture(**{one.name: numbers[one.name] for one in fields(Mixture)})
     check_flag("counts_own", mixture.counts_own)
     for name in ("share", "repeats", "rate"):
         check_number(name, getattr(mixture, name), low=0, high=1)
     for name in ("shrinkage", "power"):
         check_number(name, getattr(mixture, name), low=0, high=LARGEST)
+    check_number("kept", mixture.kept, low=0, high=weights.n_classes, integer=True)
     more: dict[str, Any] = {"mixture": mixture}
     if "counts.pairs" in file.entries:
         name = checked(file, "counts.pairs", np.float32, (len(weights.classes),))
