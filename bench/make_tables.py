@@ -256,15 +256,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     "many_labels": partial(
         listed,
         "many_labels",
-        {
-            "data": "{data}",
-            "model": "{model}",
-            "P@1/3/5": "{p:/}",
-            "PSP@1/3/5": "{psp:/}",
-            "CPU s": "{cpu_s}",
-            "ms a row": "{predict_ms}",
-            "MB": "{mb}",
-        },
+        {"data": "{data}", "model": "{model}", "P@1/3/5": "{p:/}", "PSP@1/3/5": "{psp:/}"}
+        | {"CPU s": "{cpu_s}", "ms a row": "{predict_ms}", "MB": "{mb}"},
     ),
     "next_items": partial(listed, "next_items", {"data": "{data}, {protocol}", "model": "{model}"} | NEXT_ITEMS),
     "unbiased": partial(by_solver, biased=False),

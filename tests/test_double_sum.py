@@ -221,8 +221,12 @@ def test_umax_with_infinite_delta_is_plain_sgd(carry, seed):
     for _ in range(20):
         point = random_point(rng, 5, delta=1e300, carry=carry)
         vanilla, umax = core_step(point, "sgd"), core_step(point, "umax")
-        assert np.array_equal(vanilla[0], umax[0])
-        assert vanilla[1:] == umax[1:]
+        if carry in (0, 1):
+            assert np.array_equal(vanilla[0], umax[0])
+            assert vanilla[1:] == umax[1:]
+        else:  # sums of doubles in another order
+            for one, other in zip(vanilla, umax, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-13)
 
 
 @pytest.mark.parametrize("isa", isas())

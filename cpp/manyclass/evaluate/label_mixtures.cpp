@@ -240,7 +240,8 @@ std::optional<FoundMixture> LabelMixtures::best() const {
       all += told[i].r;
     }
     for (std::size_t i = 0; i < with.size(); ++i) squares += std::pow(with[i] - without[i] - worse / n, 2);
-    if (worse < (repeats > common * all ? chance * std::sqrt(squares) : 0)) found = repeated;
+    const double most = repeats > common * all ? chance * std::sqrt(squares) : 0;
+    if (worse < most && repeated.loss < before - least_gain) found = repeated;
   }
   if (!(found.loss < before - least_gain)) return std::nullopt;
   return found;

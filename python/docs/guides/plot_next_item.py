@@ -137,11 +137,9 @@ with subprocess.Popen(serve, cwd=folder, stdout=subprocess.PIPE, text=True) as s
     request = urllib.request.Request(f"{address}/predict", body, {"Content-Type": "application/json"})
     print(json.load(urllib.request.urlopen(request)))
     server.terminate()
-
 # %%
-# A server keeps the model that it has read. So a shop's table of nightly commands learns the day that has ended,
-# scoring it first, and starts the service anew. The file of the model is replaced in one step, and a command that fails
-# leaves the old one. In the table, ``%`` has a backslash:
+# A server keeps the model that it has read. So a table of nightly commands learns the day that has ended and starts the
+# service anew; a command that fails leaves the old file. In the table, ``%`` has a backslash:
 #
 # .. code-block:: text
 #
