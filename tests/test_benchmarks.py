@@ -128,6 +128,7 @@ def test_data(timed, data_folder, small):
 """
 
 
+@pytest.mark.long
 def test_the_fixture_keeps_turns_ratios_and_times_that_were_taken_down(tmp_path):
     for file in ("conftest.py", "generated.py", "pytest.ini"):
         shutil.copy(BENCH / file, tmp_path)

@@ -50,6 +50,7 @@ def told(n_threads):
     return done.stdout.splitlines(), done.stderr
 
 
+@pytest.mark.long
 def test_the_threads_of_blas_change_no_bit_of_a_fit():
     (one, plain), (two, other_plain) = told(1), told(2)
     assert len(one) == 14

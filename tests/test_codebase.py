@@ -362,6 +362,7 @@ def stubtest(modules: list[str], stubs: Path, tmp_path: Path) -> None:
     run(sys.executable, "-m", "mypy.stubtest", *modules, *options, cwd=tmp_path, MYPYPATH=str(stubs))
 
 
+@pytest.mark.long
 def test_stubs_have_the_names_of_the_binaries(tmp_path):
     stubs = [p.relative_to(ROOT / "python").with_suffix("") for p in files(".pyi", under="python")]
     stubtest([".".join(stub.parts) for stub in stubs], ROOT / "python", tmp_path)

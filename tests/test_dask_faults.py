@@ -240,7 +240,8 @@ def test_a_task_that_fails_is_told_once():
 # Early stopping
 
 
-@pytest.mark.parametrize("nanny", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("nanny", [True, False])
 def test_a_worker_that_is_lost_while_validating_does_not_hang_training(nanny, monkeypatch):
     given = {"early_stopping": True, "validation_fraction": 0.2, "n_iter_no_change": 3, "max_iter": 8}
     with cluster(processes=True) as workers, Client(workers) as client:

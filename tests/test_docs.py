@@ -41,7 +41,14 @@ if not (ROOT / "bench").exists():
 # Guides
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+LONG = ("plot_learn_every_day",)  # learns sixteen days three times
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [pytest.param(g, marks=[pytest.mark.long] if g.stem in LONG else []) for g in GUIDES],
+    ids=lambda guide: guide.stem,
+)
 def test_a_guide_runs_and_its_pictures_tell_what_they_show(guide, monkeypatch, capsys):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     if guide.stem == "plot_travel_mode":

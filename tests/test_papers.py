@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,14 @@ def test_no_cell_is_empty_and_no_row_is_told_twice(paper):
     assert len({row[0] for row in cells}) == len(cells) >= len(published.rows(paper))
 
 
+@cache
+def parser_of_experiments():
+    return build_parser(["experiment"])
+
+
 def options_of(words):
     """The experiment and the options that a command has, as the command line reads them."""
-    parser = build_parser(words[1:])
-    args = arguments_from(parser.parse_args(words[1:]), cli.experiment.Arguments)
+    args = arguments_from(parser_of_experiments().parse_args(words[1:]), cli.experiment.Arguments)
     return EXPERIMENTS[args.name], args.options
 
 

@@ -72,6 +72,7 @@ def test_many_random_cases_are_refused_or_hold():
 # What finds nothing is shown a planted fault
 
 
+@pytest.mark.long
 @in_processes
 def test_the_pool_notices_a_crash_and_a_hang_and_goes_on():
     crash, first, spin, last = pool.run(["crash", "1", "spin", "2"], seconds=0.5)
