@@ -20,8 +20,8 @@ namespace manyclass {
 class RidgeTurns {
  public:
   RidgeTurns() = default;
-  // Of `n_rows` of which a visit moves about `moved`. A round is a quarter of a pass or, where rows are so many that
-  // shrinking would cost more than moving, longer.
+  // The table has n_rows rows, and a visit moves about `moved` of them. A round takes a quarter of a pass. It takes
+  // longer where the rows are so many that to shrink them would cost more than the visits do.
   RidgeTurns(double alpha, std::size_t n_rows, double moved, std::size_t n_points) : n_rows_(n_rows), pass_(n_points) {
     const double least = static_cast<double>(n_rows) / std::max(moved, 1.0);
     round_ = std::max({n_points / rounds_a_pass, static_cast<std::size_t>(least), std::size_t{1}});

@@ -65,21 +65,21 @@ def duality_gap(
             fit_intercept=fit_intercept,
             n_threads=n_threads,
         )
-        return {"primal": primal, "dual": dual, "gap": primal - dual}
-    data, matrix = _matched(model, x)
-    primal, dual = _core.duality_gap(
-        x=data,
-        n_features=x.shape[1],
-        matrix=matrix,
-        intercept=intercept,
-        n_classes=model.n_classes,
-        labels=labels,
-        sample_weight=given,
-        alpha=alpha,
-        squares=float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64)),
-        fit_intercept=fit_intercept,
-        n_threads=n_threads,
-    )
+    else:
+        data, matrix = _matched(model, x)
+        primal, dual = _core.duality_gap(
+            x=data,
+            n_features=x.shape[1],
+            matrix=matrix,
+            intercept=intercept,
+            n_classes=model.n_classes,
+            labels=labels,
+            sample_weight=given,
+            alpha=alpha,
+            squares=float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64)),
+            fit_intercept=fit_intercept,
+            n_threads=n_threads,
+        )
     return {"primal": primal, "dual": dual, "gap": primal - dual}
 
 
