@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -57,7 +58,8 @@ void check_nests(const ChoiceModel& model, std::size_t n_alternatives) {
   }
 }
 
-// Rows that one thread works through, and what they leave of sums over rows.
+// Rows that one thread works through, and what they leave of sums over rows. What does not depend on the rule is
+// compiled once for all rules.
 class Strip {
  public:
   Strip(const ChoiceQuestion& question, std::span<const double> transposed, const ChoiceSums& sums,
@@ -72,7 +74,7 @@ class Strip {
       throw std::invalid_argument("row " + std::to_string(q_.first + i) + " has no alternative to choose from");
     u_.resize(n);
     c_.resize(n);
-    utilities_of(rows, transposed_, i, u_);
+    utilities(i);
     const bool drawn = !rows.log_weights.empty();
     const auto log_weights = drawn ? rows.log_weights.subspan(rows.begin(i), n) : std::span<const double>{};
     if constexpr (requires { rule.log_weights; }) {
@@ -89,7 +91,8 @@ class Strip {
     if constexpr (requires { rule.log_normalizer; }) rule.log_normalizer = q_.model.log_normalizers[i];
     const bool known = sums_.probabilities.empty() && !q_.chosen.empty();
     const std::size_t y = known ? place_of(i) : n;
-    const ChoiceLoss found = rule.set(u_, y, c_);
+    ChoiceLoss found{};
+    run_with(q_.isa, [&] { found = rule.set(u_, y, c_); });
     if (!sums_.losses.empty()) sums_.losses[i] = found.loss;
     if (!sums_.inclusive_values.empty()) sums_.inclusive_values[i] = found.inclusive_value;
     if (!sums_.probabilities.empty()) {
@@ -134,7 +137,23 @@ class Strip {
                                 ", which is not available to it");
   }
 
+  void utilities(std::size_t i) {
+    run_with(q_.isa, [&] { utilities_of(q_.rows, transposed_, i, u_); });
+  }
   void gradients(std::size_t i) {
+    run_with(q_.isa, [&] { write_gradients(i); });
+  }
+  // Around means, so that nothing cancels.
+  void covariance(std::size_t i, std::size_t s, double* out) {
+    differences_of(i, {});
+    run_with(q_.isa, [&] { write_covariance(s, out); });
+  }
+  // Features of the alternatives of row i less those of the one at `from`, or less their mean.
+  void differences_of(std::size_t i, std::optional<std::size_t> from) {
+    run_with(q_.isa, [&] { write_differences(i, from); });
+  }
+
+  void write_gradients(std::size_t i) {
     const ChoiceRows& rows = q_.rows;
     const std::size_t q = rows.n_features, r = rows.n_pair_features(), n = u_.size();
     const double w = weight(i);
@@ -170,10 +189,32 @@ class Strip {
     }
   }
 
-  // Second derivatives by coefficients of (z, s). Of Gumbel noise their covariance under the probabilities in c_, around
-  // means, so that nothing cancels.
+  // Second derivatives by coefficients of (z, s): of Gumbel noise their covariance under the probabilities in c_.
   template <class Rule>
   void curvature(std::size_t i, std::size_t y, Rule& rule) {
+    const std::size_t s = q_.rows.n_features + q_.rows.n_pair_features();
+    double* const out = sums_.covariances.data() + i * s * s;
+    const std::span<const double> differences = feature_;
+    if constexpr (requires { rule.curvature(differences, s, out); }) {
+      differences_of(i, y);
+      run_with(q_.isa, [&] { rule.curvature(feature_, s, out); });
+    } else {
+      covariance(i, s, out);
+    }
+  }
+
+  void write_covariance(std::size_t s, double* out) {
+    const std::size_t n = u_.size();
+    weighted_.resize(n);
+    for (std::size_t a = 0; a < s; ++a) {
+      for (std::size_t p = 0; p < n; ++p) weighted_[p] = c_[p] * feature_[a * n + p];
+      for (std::size_t b = 0; b <= a; ++b) {
+        out[a * s + b] = out[b * s + a] = dot(weighted_.data(), feature_.data() + b * n, n);
+      }
+    }
+  }
+
+  void write_differences(std::size_t i, std::optional<std::size_t> from) {
     const ChoiceRows& rows = q_.rows;
     const std::size_t q = rows.n_features, r = rows.n_pair_features(), s = q + r, n = u_.size();
     feature_.assign(n * s, 0.0);  // by feature, s x n
@@ -186,20 +227,10 @@ class Strip {
       const std::size_t p = rows.listed_only ? at - rows.begin(i) : static_cast<std::size_t>(rows.alternatives[at]);
       for (std::size_t j = 0; j < r; ++j) feature_[(q + j) * n + p] = rows.pair_features[at * r + j];
     }
-    double* out = sums_.covariances.data() + i * s * s;
-    constexpr bool own_rule = requires { rule.curvature(std::span<const double>(feature_), s, out); };
     for (std::size_t j = 0; j < s; ++j) {
       double* const own = feature_.data() + j * n;
-      const double middle = own_rule ? own[y] : dot(c_.data(), own, n);
+      const double middle = from ? own[*from] : dot(c_.data(), own, n);
       for (std::size_t p = 0; p < n; ++p) own[p] -= middle;
-    }
-    if constexpr (own_rule) return rule.curvature(std::span<const double>(feature_), s, out);
-    weighted_.resize(n);
-    for (std::size_t a = 0; a < s; ++a) {
-      for (std::size_t p = 0; p < n; ++p) weighted_[p] = c_[p] * feature_[a * n + p];
-      for (std::size_t b = 0; b <= a; ++b) {
-        out[a * s + b] = out[b * s + a] = dot(weighted_.data(), feature_.data() + b * n, n);
-      }
     }
   }
 
@@ -228,7 +259,7 @@ void pass(const ChoiceQuestion& question, const ChoiceSums& sums, const MakeRule
     const std::size_t end = n * (s + 1) / n_strips;
     for (std::size_t i = n * s / n_strips; i < end; ++i) {
       poll(question.rows.set_size(i) + 64);
-      run_with(question.isa, [&] { strip.row(i, rule); });
+      strip.row(i, rule);
     }
   });
   if (!adds) return;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <variant>
 
+#include "manyclass/core/simd.hpp"
 #include "manyclass/objective/cross_entropy.hpp"
 #include "manyclass/objective/decoupled.hpp"
 #include "manyclass/objective/logistic.hpp"
@@ -20,6 +21,17 @@ using LabelLoss = std::variant<CrossEntropy, PickAllNormalized, Decoupled, Logis
 inline LabelLoss label_loss(std::string_view name, double smoothing) {
   return with_part<LabelLoss>(Alternatives<LabelLoss>{}, "loss", name,
                               [&]<class Loss>() -> LabelLoss { return part_with<Loss>({{"smoothing", smoothing}}); });
+}
+
+// Its value at the scores z, and its gradient.
+inline double value_of(const LabelLoss& any_loss, const LabelScores& z, LabelGradient& g, LossMemory& memory, Isa isa) {
+  return std::visit(
+      [&](const auto& loss) {
+        double value = 0;
+        run_with(isa, [&] { value = loss(z, g, memory); });
+        return value;
+      },
+      any_loss);
 }
 
 }  // namespace manyclass

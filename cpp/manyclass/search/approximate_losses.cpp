@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <concepts>
 #include <stdexcept>
-#include <variant>
 
 #include "manyclass/core/parallel.hpp"
 #include "manyclass/search/message_passing.hpp"
@@ -25,7 +24,7 @@ bool is_first(const char* what, const std::string& name, const char* first, cons
 
 template <class Source>
 ApproximateLosses each_point(const Source& index, const DenseView& x, const Excluded& labels, const GmpOptions& options,
-                             const LabelLoss& any_loss, int n_threads) {
+                             const LabelLoss& loss, int n_threads) {
   const auto n = static_cast<std::size_t>(x.n_rows());
   const auto shares = static_cast<std::size_t>(4 * std::max(n_threads, 1));
   const std::size_t tile = std::max<std::size_t>((n + shares - 1) / shares, 1);  // points that share a memory
@@ -38,25 +37,21 @@ ApproximateLosses each_point(const Source& index, const DenseView& x, const Excl
   for (std::vector<Offset>* counts : {&out.n_scanned, &out.n_multiplied}) counts->resize(n);
   out.certified.assign(n, 1);
   out.rest.resize(n);
-  std::visit(
-      [&](const auto& loss) {
-        parallel_for(n_threads, (n + tile - 1) / tile, [&](std::size_t t) {
-          GmpMemory memory;
-          for (std::size_t i = t * tile; i < std::min(n, (t + 1) * tile); ++i) {
-            if (labels.of(i).empty()) continue;
-            poll();
-            out.losses[i] = approximate_gradient(index, x.row(static_cast<Index>(i)), labels.of(i), options, loss,
-                                                 memory, ids[i], values[i]);
-            out.n_found[i] = static_cast<Index>(memory.n_found);
-            out.n_exact[i] = static_cast<Index>(memory.n_exact);
-            out.n_scanned[i] = static_cast<Offset>(memory.find.n_scanned);
-            out.n_multiplied[i] = static_cast<Offset>(memory.find.n_multiplied);
-            out.certified[i] = memory.certified ? 1 : 0;
-            out.rest[i] = memory.rest;
-          }
-        });
-      },
-      any_loss);
+  parallel_for(n_threads, (n + tile - 1) / tile, [&](std::size_t t) {
+    GmpMemory memory;
+    for (std::size_t i = t * tile; i < std::min(n, (t + 1) * tile); ++i) {
+      if (labels.of(i).empty()) continue;
+      poll();
+      out.losses[i] = approximate_gradient(index, x.row(static_cast<Index>(i)), labels.of(i), options, loss, memory,
+                                           ids[i], values[i]);
+      out.n_found[i] = static_cast<Index>(memory.n_found);
+      out.n_exact[i] = static_cast<Index>(memory.n_exact);
+      out.n_scanned[i] = static_cast<Offset>(memory.find.n_scanned);
+      out.n_multiplied[i] = static_cast<Offset>(memory.find.n_multiplied);
+      out.certified[i] = memory.certified ? 1 : 0;
+      out.rest[i] = memory.rest;
+    }
+  });
   for (std::size_t i = 0; i < n; ++i) {
     out.ids.insert(out.ids.end(), ids[i].begin(), ids[i].end());
     out.values.insert(out.values.end(), values[i].begin(), values[i].end());

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <span>
+#include <variant>
 #include <vector>
 
-#include "manyclass/objective/cross_entropy.hpp"
+#include "manyclass/objective/label_loss.hpp"
 #include "manyclass/objective/point.hpp"
 #include "manyclass/search/decomposed_index.hpp"
 
@@ -70,18 +70,16 @@ struct GmpMemory {
 // Cross-entropy: n others of at most the lowest score found add up to at most the share `tolerance` of Z, for which the
 // sum over what was found is a lower bound (the stopping rule of Yen et al., section 4). Margins: their own rule, by
 // which the gradient is then that of all classes.
-template <class Loss>
-bool enough(const Loss& loss, const LabelGradient& g, std::size_t n_others, float tolerance) {
+inline bool enough(const LabelLoss& loss, const LabelGradient& g, std::size_t n_others, float tolerance) {
   if (n_others == 0) return true;
   if (g.negatives.empty()) return false;
-  if constexpr (std::same_as<Loss, CrossEntropy>) {
+  if (std::holds_alternative<CrossEntropy>(loss)) {
     // g = |P| p for a wrong class
     const double lowest = static_cast<double>(std::ranges::min(g.negatives));
     return static_cast<double>(n_others) * lowest <=
            static_cast<double>(tolerance) * static_cast<double>(g.positives.size());
-  } else {
-    return loss.top_is_enough(g);
   }
+  return std::visit([&](const auto& one) { return one.top_is_enough(g); }, loss);
 }
 
 }  // namespace manyclass

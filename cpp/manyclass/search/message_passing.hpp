@@ -29,23 +29,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <concepts>
 #include <cstddef>
 #include <span>
 #include <vector>
 
-#include "manyclass/objective/cross_entropy.hpp"
+#include "manyclass/objective/label_loss.hpp"
 #include "manyclass/objective/point.hpp"
 #include "manyclass/search/gmp_options.hpp"
 #include "manyclass/search/printed_messages.hpp"
 
 namespace manyclass {
 
-template <class Source, class Loss>
+template <class Source>
 class GreedyMessagePassing {
  public:
   GreedyMessagePassing(const Source& index, DenseRow phi, std::span<const Index> positives, const GmpOptions& options,
-                       const Loss& loss, GmpMemory& memory)
+                       const LabelLoss& loss, GmpMemory& memory)
       : index_(index),
         phi_(phi),
         positives_(positives),
@@ -124,9 +123,7 @@ class GreedyMessagePassing {
     z.negatives = memory_.negatives;
     if (options_.rest == Rest::zero) z.rest = static_cast<double>(n_wrong_ - memory_.negatives.size());
     LabelGradient g = gradient();
-    double loss = 0;
-    run_with(options_.find.isa, [&] { loss = loss_(z, g, memory_.loss); });
-    return loss;
+    return value_of(loss_, z, g, memory_.loss, options_.find.isa);
   }
 
   LabelGradient gradient() { return {memory_.positive_gradient, memory_.negative_gradient, 0}; }
@@ -267,13 +264,12 @@ class GreedyMessagePassing {
     const auto highest = static_cast<float>(sum / static_cast<double>(n_blocks_));
     evaluate(memory_.exact, {&highest, 1});
     const double g = static_cast<double>(memory_.negative_gradient.back());
-    if constexpr (std::same_as<Loss, CrossEntropy>) {
+    if (std::holds_alternative<CrossEntropy>(loss_)) {
       // g = |P| e^highest / (Z + e^highest), which is less than |P| e^highest / Z
       const double share = g / static_cast<double>(positives_.size());
       return static_cast<double>(others) * share <= static_cast<double>(options_.tolerance) * (1 - share);
-    } else {
-      return g == 0;
     }
+    return g == 0;
   }
 
   // Leaves the memory as it was, and only classes that have a gradient.
@@ -292,11 +288,10 @@ class GreedyMessagePassing {
   // Gradients that need not be listed. Of cross-entropy, which gives each class one: all K together are then at most a
   // share `tolerance` of what the wrong classes can have.
   float negligible() const {
-    if constexpr (std::same_as<Loss, CrossEntropy>) {
+    if (std::holds_alternative<CrossEntropy>(loss_)) {
       return options_.tolerance * static_cast<float>(positives_.size()) / static_cast<float>(index_.n_rows());
-    } else {
-      return 0;
     }
+    return 0;
   }
 
   Index& slot(Index id) { return memory_.slots[static_cast<std::size_t>(id)]; }
@@ -305,7 +300,7 @@ class GreedyMessagePassing {
   DenseRow phi_;
   std::span<const Index> positives_;
   const GmpOptions& options_;
-  const Loss& loss_;
+  const LabelLoss& loss_;
   GmpMemory& memory_;
   std::size_t n_blocks_;
   std::size_t n_wrong_;
@@ -314,10 +309,10 @@ class GreedyMessagePassing {
 // Returns the approximate loss of a point with features phi and labels `positives` (sorted, distinct, not empty), and
 // its gradient in the scores as ids, in no order, and values. `index` is a DecomposedIndex, or WholeRows for
 // Algorithm 1. Threads may call it at once, each with a memory of its own.
-template <class Source, class Loss>
+template <class Source>
 double approximate_gradient(const Source& index, DenseRow phi, std::span<const Index> positives,
-                            const GmpOptions& options, const Loss& loss, GmpMemory& memory, std::vector<Index>& ids,
-                            std::vector<float>& g) {
+                            const GmpOptions& options, const LabelLoss& loss, GmpMemory& memory,
+                            std::vector<Index>& ids, std::vector<float>& g) {
   if (options.rule == GmpRule::printed)
     return PrintedMessages(index, phi, positives, options, loss, memory).run(ids, g);
   memory.rest = 0;

@@ -29,11 +29,11 @@
 
 namespace manyclass {
 
-template <class Source, class Loss>
+template <class Source>
 class PrintedMessages {
  public:
   PrintedMessages(const Source& index, DenseRow phi, std::span<const Index> positives, const GmpOptions& options,
-                  const Loss& loss, GmpMemory& memory)
+                  const LabelLoss& loss, GmpMemory& memory)
       : index_(index), phi_(phi), positives_(positives), options_(options), loss_(loss), memory_(memory) {}
 
   double run(std::vector<Index>& ids, std::vector<float>& g) {
@@ -106,8 +106,7 @@ class PrintedMessages {
     z.negatives = block(j).subspan(n_labels);
     z.rest = static_cast<double>(n_others());
     LabelGradient g{memory_.positive_gradient, memory_.negative_gradient, 0};
-    double loss = 0;
-    run_with(options_.find.isa, [&] { loss = loss_(z, g, memory_.loss); });
+    const double loss = value_of(loss_, z, g, memory_.loss, options_.find.isa);
     memory_.rest = z.rest > 0 ? g.rest : 0.0;
     return loss;
   }
@@ -178,7 +177,7 @@ class PrintedMessages {
   DenseRow phi_;
   std::span<const Index> positives_;
   const GmpOptions& options_;
-  const Loss& loss_;
+  const LabelLoss& loss_;
   GmpMemory& memory_;
 };
 

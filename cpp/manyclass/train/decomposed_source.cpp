@@ -76,12 +76,8 @@ class Decomposed final : public ClassSource {
 
   void pass_messages(const LabelPoint& point, double eta, GmpMemory& memory, ClassGradient& out) const {
     out.clear();
-    out.loss = std::visit(
-        [&](const auto& loss) {
-          return approximate_gradient(index_, point.phi.first(settings_.n_columns), point.labels, options_, loss,
-                                      memory, out.ids, out.g);
-        },
-        loss_of_step(settings_, eta, point));
+    out.loss = approximate_gradient(index_, point.phi.first(settings_.n_columns), point.labels, options_,
+                                    loss_of_step(settings_, eta, point), memory, out.ids, out.g);
     out.largest_score = largest_of(memory.exact);
   }
 

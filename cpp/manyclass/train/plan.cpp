@@ -127,7 +127,7 @@ std::unique_ptr<Trainer> make_trainer(const Plan& plan, const AnyProblem& any_pr
       [&]<class Rows>(const Problem<Rows>& problem) {
         return std::visit(
             [&]<class Select>(const Select& select) -> std::unique_ptr<Trainer> {
-              return points_trainer(problem, select, std::move(step), settings);
+              return points_trainer(problem, SelectionOf<typename Select::Classes>(select), std::move(step), settings);
             },
             select_named(plan, problem.n_classes, problem.labels, problem.counts));
       },

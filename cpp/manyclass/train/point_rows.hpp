@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "manyclass/select/all_classes.hpp"
 #include "manyclass/train/adaptive_steps.hpp"
 #include "manyclass/train/common_rows.hpp"
 #include "manyclass/train/own_rows.hpp"
@@ -16,16 +15,16 @@
 
 namespace manyclass {
 
-template <class Rows, class Select>
+template <class Rows, class Classes>
 class PointRows {
-  using Classes = typename Select::Classes;
   using Slot = typename Slots<Classes>::Slot;
 
  public:
-  // Whether rows of W are read whole. Then: whether the points of a batch have all classes in common, so that a row is
-  // read once for several; or lists of them, so that a row may be moved before the batch ends (own_rows.hpp).
+  // Whether rows of W are read whole. Then: whether points of a batch that have all classes in common are scored and
+  // moved together, a row being read once for several; or whether rows of lists may be moved before the batch ends
+  // (own_rows.hpp).
   static constexpr bool whole_rows = std::is_same_v<Rows, ClassRows<typename Rows::Weight>>;
-  static constexpr bool in_common = whole_rows && std::is_same_v<Select, AllClasses>;
+  static constexpr bool reads_in_common = whole_rows && std::is_same_v<Classes, ClassRange>;
   static constexpr bool moves_early = whole_rows && std::is_same_v<Classes, ClassList>;
 
   PointRows(const Problem<Rows>& problem, const Settings& settings) : problem_(problem), settings_(settings) {}

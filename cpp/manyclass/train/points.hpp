@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "manyclass/core/rng.hpp"
-#include "manyclass/select/draw.hpp"
+#include "manyclass/select/any_select.hpp"
 #include "manyclass/step/point_step.hpp"
 #include "manyclass/train/adaptive_steps.hpp"
 #include "manyclass/train/class_shares.hpp"
@@ -27,14 +27,14 @@
 
 namespace manyclass {
 
-template <class Rows, Selection Select>
+template <class Rows, class Classes>
 class Points {
-  using Classes = typename Select::Classes;
   using Slot = typename Slots<Classes>::Slot;
-  using Asked = PointRows<Rows, Select>;
+  using Asked = PointRows<Rows, Classes>;
 
  public:
-  Points(Problem<Rows> problem, Select select, std::unique_ptr<const PointStep> step, const Settings& settings)
+  Points(Problem<Rows> problem, SelectionOf<Classes> select, std::unique_ptr<const PointStep> step,
+         const Settings& settings)
       : problem_(problem),
         rows_(problem, settings),
         select_(std::move(select)),
@@ -94,7 +94,9 @@ class Points {
   void score(Member me, const Run&, Visits visits) {
     Slots<Classes>& slots = batch(visits);
     const ClassRange mine = shares_.of(me);
-    if constexpr (Asked::in_common) return rows_.score_in_common(slots, visits.size, mine);
+    if constexpr (Asked::reads_in_common) {
+      if (select_.all_classes()) return rows_.score_in_common(slots, visits.size, mine);
+    }
     for (std::size_t s = 0; s < std::min(visits.size, prefetch_distance); ++s) rows_.prefetch_part(slots[s], mine);
     for (std::size_t s = 0; s < visits.size; ++s) {
       poll(select_.capacity() * line_floats);  // a class with some features
@@ -115,7 +117,10 @@ class Points {
       return;
     }
     for (std::size_t s = 0; s < to; ++s) draw(run, visits, s, slots[s]);
-    if constexpr (Asked::in_common) rows_.score_in_common(slots, to, {0, problem_.n_classes});
+    const bool in_common = Asked::reads_in_common && select_.all_classes();
+    if constexpr (Asked::reads_in_common) {
+      if (in_common) rows_.score_in_common(slots, to, {0, problem_.n_classes});
+    }
     for (std::size_t s = 0; s < std::min(to, prefetch_distance); ++s) rows_.prefetch(slots[s]);
     if constexpr (Asked::moves_early) {
       if (!own_.empty()) {
@@ -126,7 +131,7 @@ class Points {
     for (std::size_t s = 0; s < to; ++s) {
       poll(select_.capacity() * line_floats);
       if (s + prefetch_distance < to) rows_.prefetch(slots[s + prefetch_distance]);
-      if constexpr (!Asked::in_common) rows_.score(slots[s]);
+      if (!in_common) rows_.score(slots[s]);
       solve(run, slots[s], scratch);
       if constexpr (Asked::moves_early) {
         if (!own_.empty() && !run.watch.stopped())
@@ -158,8 +163,9 @@ class Points {
       for (std::size_t s = 0; s < visits.size; ++s) learn(slots[s], mine);
     }
     if (!problem_.adaptive) {
-      if constexpr (Asked::in_common) {
-        if (problem_.model.scale.empty()) return rows_.move_in_common(slots, visits.size, mine);
+      if constexpr (Asked::reads_in_common) {
+        if (select_.all_classes() && problem_.model.scale.empty())
+          return rows_.move_in_common(slots, visits.size, mine);
       }
       run_with(settings_.isa, [&](Isa isa) {
         for (std::size_t s = 0; s < visits.size; ++s) {
@@ -195,7 +201,7 @@ class Points {
   double intercept_sq() const { return problem_.model.intercept.empty() ? 0.0 : 1.0; }
 
   Slots<Classes> slots(std::size_t n) const {
-    return Slots<Classes>(n, select_.capacity(), lists<Classes>, Select::repeats, settings_.ridge > 0, longest_row_);
+    return Slots<Classes>(n, select_.capacity(), lists<Classes>, select_.repeats, settings_.ridge > 0, longest_row_);
   }
   std::vector<float> scratch() const {
     const std::size_t all = settings_.exact_first_u ? static_cast<std::size_t>(problem_.n_classes) : 0;
@@ -249,7 +255,7 @@ class Points {
         slot.labelled ? select_.label_alpha(label(i)) : 0};
     point.labelled = slot.labelled;
     if (problem_.elsewhere) point.others = problem_.elsewhere->log_sums[static_cast<std::size_t>(i)];
-    if (Select::repeats) point.times = slot.times.first(size);
+    if (select_.repeats) point.times = slot.times.first(size);
     if (!problem_.local_scale.empty()) {
       point.local_scale = &problem_.local_scale[static_cast<std::size_t>(i)];
       point.key = {settings_.seed, static_cast<std::uint64_t>(stretch.pass)};
@@ -354,7 +360,7 @@ class Points {
 
   Problem<Rows> problem_;
   Asked rows_;
-  Select select_;
+  SelectionOf<Classes> select_;
   std::unique_ptr<const PointStep> step_;
   Settings settings_;
   Ridge ridge_;
@@ -365,10 +371,10 @@ class Points {
   OwnRows own_;                              // where rows that are a visit's own are moved at once; else empty
 };
 
-template <class Rows, class Select>
-std::unique_ptr<Trainer> points_trainer(const Problem<Rows>& problem, Select select,
+template <class Rows, class Classes>
+std::unique_ptr<Trainer> points_trainer(const Problem<Rows>& problem, SelectionOf<Classes> select,
                                         std::unique_ptr<const PointStep> step, const Settings& settings) {
-  using Policy = Points<Rows, Select>;
+  using Policy = Points<Rows, Classes>;
   return std::make_unique<Loop<Policy>>(Policy(problem, std::move(select), std::move(step), settings),
                                         problem.labels.size(), settings);
 }

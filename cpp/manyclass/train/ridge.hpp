@@ -28,7 +28,7 @@ class Ridge {
     const double elsewhere = problem.elsewhere ? problem.elsewhere->n_points : 0;
     for (std::size_t k = 0; k < count.size(); ++k) {
       const auto at = static_cast<Index>(k);
-      double touched = count[k] + elsewhere * unlabelled(select, at);
+      double touched = count[k] + elsewhere * select.inclusion_of_all(at);
       if (n > count[k]) touched += (n - count[k]) * select.inclusion(at);
       visit_weight_[k] = static_cast<float>((n + elsewhere) / touched);
     }
@@ -91,16 +91,6 @@ class Ridge {
   }
 
  private:
-  // Probability that a visit of a point without a label here draws k.
-  template <class Select>
-  static double unlabelled(const Select& select, Index k) {
-    if constexpr (requires { select.inclusion_of_all(k); }) {
-      return select.inclusion_of_all(k);
-    } else {
-      return select.inclusion(k);
-    }
-  }
-
   double alpha_ = 0;
   std::vector<float> visit_weight_;  // b_k
 };
