@@ -68,44 +68,37 @@ struct WeighedSums {
 
   // `Bytes` are those of a register. A plain loop over columns of sixteen stays scalar.
   template <std::size_t Bytes>
-  void add(const Middles& z, const float* errors, const float* norms) {
+  void add(const Middles& z, bool above, const float* errors, const float* norms) {
     constexpr std::size_t n_lanes = Bytes / sizeof(float);
     using Lanes = Vector<float, Bytes>;
     const auto load = [](Lanes& to, const float* from) { std::memcpy(&to, from, Bytes); };
-    std::array<float, group_rows> top;
-    for (std::size_t l = 0; l < group_rows; l += n_lanes) {
-      Lanes largest = Lanes{} + base;
-      for (std::size_t k = l; k < z.size(); k += group_rows) {
-        Lanes some;
-        load(some, z.data() + k);
-        largest = some > largest ? some : largest;
-      }
-      std::memcpy(top.data() + l, &largest, Bytes);
+    if (above) {
+      float top = base;  // z may hold NaN
+      for (const float some : z) top = some > top ? some : top;
+      if (top > base) rebase(top);
     }
-    int above = 0;
-    for (std::size_t l = 0; l < group_rows; ++l) above += top[l] > base ? 1 : 0;
-    if (above > 0) rebase(*std::ranges::max_element(top));
     if (base == minus_infinity) return;
-    Middles terms, squared;
+    // No term is a number below the normal ones, whose arithmetic is slow; nor, where z is NaN, a NaN; no square either.
+    constexpr float lowest = -87, smallest = 1e-18F;
+    alignas(64) Middles terms;
     for (std::size_t k = 0; k < z.size(); ++k) {
-      // Neither is a number below the normal ones, whose arithmetic is slow; nor, where z is NaN, a NaN.
-      constexpr float lowest = -87, smallest = 1e-18F;
-      const float below = z[k] - base, term = below > lowest ? vec::exp(below) : 0.0F, deviation = term * errors[k];
-      terms[k] = term;
-      squared[k] = deviation > smallest ? deviation * deviation : 0.0F;
+      const float below = z[k] - base;
+      terms[k] = below > lowest ? vec::exp(below) : 0.0F;
     }
     for (std::size_t l = 0; l < group_rows; l += n_lanes) {
-      Lanes of_terms, of_squared, of_lengths, some, norm;
+      Lanes of_terms, of_squared, of_lengths, some, other;
       load(of_terms, sums_.data() + l);
       load(of_squared, squares_.data() + l);
       load(of_lengths, lengths_.data() + l);
       for (std::size_t k = l; k < z.size(); k += group_rows) {
         load(some, terms.data() + k);
         of_terms += some;
-        load(norm, norms + k);
-        of_lengths += some * norm;
-        load(some, squared.data() + k);
-        of_squared += some;
+        load(other, norms + k);
+        of_lengths += some * other;
+        load(other, errors + k);
+        other *= some;
+        other = other > smallest ? other : Lanes{};
+        of_squared += other * other;
       }
       std::memcpy(sums_.data() + l, &of_terms, Bytes);
       std::memcpy(squares_.data() + l, &of_squared, Bytes);
@@ -148,32 +141,60 @@ struct OfRows {
   const float* norms;
 };
 
+// Of the rows of some groups, bounds of radii that hold for several queries, to be multiplied by the length of each: by
+// one product instead of four they leave out the groups of which no row reaches the bar.
+struct Radii {
+  // The largest of `errors` for their lengths are those of all.
+  Radii(const OfRows& rows, std::size_t first, std::size_t n, std::span<const Errors> errors) {
+    constexpr float round_up = 1 + 0x1p-18F;
+    float slack = 0, rounding = 0;
+    for (const Errors& one : errors) {
+      if (one.length == 0) continue;
+      slack = std::max(slack, one.slack / one.length);
+      rounding = std::max(rounding, one.rounding / one.length);
+    }
+    for (std::size_t g = 0; g < n; ++g) {
+      const GroupTail& tail = rows.block.tail(first + g);
+      const float* b = rows.intercepts + (first + g) * group_rows;
+      for (std::size_t r = 0; r < group_rows; ++r) {
+        of_row[g * group_rows + r] = (tail.error[r] + slack * tail.norm[r] + rounding * std::fabs(b[r])) * round_up;
+      }
+    }
+  }
+  alignas(64) Middles of_row;
+};
+
 // Looks at n groups from number `first` on, whose products with the codes of a query stand `apart` from each other.
 template <std::size_t Codes, bool weighs, std::size_t Bytes>
-inline void look(const OfRows& rows, std::size_t first, std::size_t n, const std::int32_t* sums, std::size_t apart,
-                 const QueryCode* codes, const Errors& bounds, Candidates& candidates) {
+inline void look(const OfRows& rows, std::size_t first, std::size_t n, const Radii& radii, const std::int32_t* sums,
+                 std::size_t apart, const QueryCode* codes, const Errors& bounds, Candidates& candidates) {
   alignas(64) Middles middles;
   if (weighs && n < most_groups) middles.fill(minus_infinity);
+  const float base = candidates.others.base;
+  int above = 0;
   for (std::size_t g = 0; g < n; ++g) {
     const GroupTail& tail = rows.block.tail(first + g);
     const std::int32_t* coarse = sums + g * group_rows;
     const float* b = rows.intercepts + (first + g) * group_rows;
     float* const weighed = middles.data() + g * group_rows;
     const float bar = candidates.best.bar(), t = codes[0].scale, of_rest = codes[Codes - 1].scale;
-    GroupBounds of_group;
+    const float* const radius = radii.of_row.data() + g * group_rows;
     int reach = 0;
     for (std::size_t r = 0; r < group_rows; ++r) {
       float product = t * static_cast<float>(coarse[r]);
       if constexpr (Codes == 2) product += of_rest * static_cast<float>(coarse[apart + r]);
       const float middle = tail.scale[r] * product + b[r];
-      const float radius = bounds.length * tail.error[r] + bounds.slack * tail.norm[r] +
-                           bounds.rounding * std::fabs(b[r]) + underflow_slack;
-      of_group.middle[r] = middle;
-      of_group.radius[r] = radius;
-      if constexpr (weighs) weighed[r] = middle;
-      reach += middle + radius >= bar ? 1 : 0;
+      weighed[r] = middle;
+      reach += middle + (bounds.length * radius[r] + underflow_slack) >= bar ? 1 : 0;
+      if constexpr (weighs) above += middle > base ? 1 : 0;
     }
     if (reach == 0) continue;
+    GroupBounds of_group;
+    for (std::size_t r = 0; r < group_rows; ++r) {
+      of_group.middle[r] = weighed[r];
+      of_group.radius[r] = bounds.length * tail.error[r] + bounds.slack * tail.norm[r] +
+                           bounds.rounding * std::fabs(b[r]) + underflow_slack;
+    }
     for (std::size_t r = 0; r < group_rows && weighs; ++r) {
       if (!(of_group.middle[r] + of_group.radius[r] >= bar)) continue;
       candidates.reaching.push_back({of_group.middle[r], tail.ids[r]});
@@ -182,7 +203,7 @@ inline void look(const OfRows& rows, std::size_t first, std::size_t n, const std
     candidates.best.offer(of_group, tail.ids);
   }
   const std::size_t row = first * group_rows;
-  if constexpr (weighs) candidates.others.add<Bytes>(middles, rows.errors + row, rows.norms + row);
+  if constexpr (weighs) candidates.others.add<Bytes>(middles, above > 0, rows.errors + row, rows.norms + row);
 }
 
 // What makes standard deviations of scores of the errors and the norms of rows.
@@ -263,14 +284,14 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
   }
   const auto& kernels = scan_kernels(isa).by_shape;
   alignas(64) std::array<std::int32_t, most_queries * most_groups * group_rows> sums;
-  const auto pass = [&]<std::size_t Bytes>(std::size_t group, std::size_t n_groups, std::size_t query,
-                                           std::size_t n_queries) {
+  const auto pass = [&]<std::size_t Bytes>(std::size_t group, std::size_t n_groups, const Radii& radii,
+                                           std::size_t query, std::size_t n_queries) {
     kernels[n_queries * Codes - 1][n_groups - 1](block_.group(group), block_.stride(), block_.chunks(),
                                                  coded.codes.some(query * Codes, n_queries * Codes).data(),
                                                  sums.data());
     const std::size_t apart = n_groups * group_rows;
     for (std::size_t i = 0; i < n_queries; ++i) {
-      look<Codes, weighs, Bytes>(rows, group, n_groups, sums.data() + i * Codes * apart, apart,
+      look<Codes, weighs, Bytes>(rows, group, n_groups, radii, sums.data() + i * Codes * apart, apart,
                                  &coded.codes[(query + i) * Codes], coded.errors[query + i], candidates[query + i]);
     }
   };
@@ -280,8 +301,9 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
       with_vectors(known, [&]<std::size_t Bytes>() {
         for_pieces(0, n, near, [&](std::size_t some, std::size_t n_some) {
           for_pieces(chunk, chunk + n_chunk, most_groups, [&](std::size_t group, std::size_t n_groups) {
+            const Radii radii(rows, group, n_groups, std::span<const Errors>(coded.errors).subspan(some, n_some));
             for_pieces(some, some + n_some, at_once, [&](std::size_t query, std::size_t n_queries) {
-              pass.template operator()<Bytes>(group, n_groups, query, n_queries);
+              pass.template operator()<Bytes>(group, n_groups, radii, query, n_queries);
             });
           });
         });
