@@ -41,7 +41,11 @@ if not (ROOT / "bench").exists():
 # Guides
 
 
-LONG = ("plot_learn_every_day",)  # learns sixteen days three times
+LONG = (
+    "plot_learn_every_day",  # learns sixteen days three times
+    "plot_embeddings",  # trains on real titles
+    "plot_next_item",  # trains on real logs
+)
 
 
 @pytest.mark.parametrize(

@@ -41,11 +41,11 @@ def told(answers):
 
 @in_processes
 def test_some_random_cases_are_refused_or_hold():
-    answers = list(pool.run(map(str, range(300))))
+    answers = list(pool.run(map(str, range(200))))
     assert not told(answers), told(answers)
     made = collections.Counter(a["estimator"] for a in answers if a["done"])
     assert set(made) == {one.__name__ for one in ESTIMATORS}
-    assert made.total() > 200, summary(answers)  # most come to a fit
+    assert made.total() > 130, summary(answers)  # most come to a fit
 
 
 # Cases in which something was wrong before.
