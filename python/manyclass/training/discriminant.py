@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.covariance import ledoit_wolf
 
 from manyclass import _core
 from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, best_scales
@@ -123,6 +122,8 @@ def _discriminant(
 
 def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
     """The covariance of deviations from 0, shrunk to a multiple of the unit matrix as Ledoit & Wolf (2004)."""
+    from sklearn.covariance import ledoit_wolf  # late: a tenth of what it takes to import all else
+
     found, _ = ledoit_wolf(deviations, assume_centered=True)
     # No direction varies less than float32 can tell from none.
     found[np.diag_indices_from(found)] += LEAST_VARIANCE * np.trace(found) / len(found)
