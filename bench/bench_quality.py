@@ -46,7 +46,11 @@ ONE_LABEL = (
     "mnist", "omniglot", "wordnet",
 )  # fmt: skip
 ALL_LABELS = ("bibtex", "delicious", "eurlex57k", "yso-en", "packages", "wordnet")
-MANY = ("gloss-word", "wordnet")  # where what needs no training stands beside the others
+# Where what needs no training stands beside the others; the nearest of all rows of yso-en would take too long.
+MANY = ("gloss-word", "wordnet", "yso-en")
+NO_TRAINING = dict.fromkeys(("prior", "naive Bayes", "centroids", "counts"), (MANY, ())) | {
+    "nearest rows": (MANY[:2], ())
+}
 LOSS_ROWS, GRID_ROWS, PLACES = 8_000, 10_000, (1, 3, 5)
 MANY_CLASSES, FEW_ROWS = 50_000, 500  # above the first number of classes, log-losses are of the second number of rows
 MOST_CPU = 1_500  # seconds of a process: a fit of 15 minutes, and its predictions
@@ -70,7 +74,7 @@ SETS = {
     "omikuji Bonsai": (ONE_LABEL, ALL_LABELS),
     # Not for images: its input is words.
     "fastText": (tuple(name for name in ONE_LABEL if name not in ("mnist", "omniglot")), ALL_LABELS),
-} | dict.fromkeys(("prior", "naive Bayes", "centroids", "counts", "nearest rows"), (MANY, ()))
+} | NO_TRAINING
 
 # napkinXC: its defaults, and less weight on the data. omikuji: its defaults, and the Bonsai-like trees that its README
 # finds best. fastText: the steps and passes of its tutorial, and a smaller step, since on delicious most of these run

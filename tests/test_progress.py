@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from test_cli import run, write_data
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import figures
+from manyclass.choosing import costs, figures
+from manyclass.choosing.facts import Facts
 from manyclass.training import progress
 from manyclass.training.progress import progress_bar
 
@@ -143,3 +144,14 @@ def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys, m
     told = capsys.readouterr().err
     assert re.search(rf"training {what} passes over 200 rows of 7 classes: about \S+ s of one thread", told)
     assert re.search(r"and a model of \S+ MB are predicted", told)
+
+
+def test_what_is_said_of_weights_on_pairs_goes_by_those_that_rows_meet(capsys, monkeypatch):
+    # Each class has three features of its own, so that a row meets three weights, and not 600.
+    monkeypatch.setattr(figures, "TOLD_BEFORE", 0.0)
+    y = np.resize(np.arange(200), 1000)
+    columns = (3 * y[:, np.newaxis] + np.arange(3)).ravel()
+    X = sp.csr_array((np.ones(3000, np.float32), columns, np.arange(0, 3001, 3)), shape=(1000, 600))
+    SoftmaxClassifier(model="sparse", max_iter=4, verbose=1, random_state=0).fit(X, y)
+    seconds = 4e-6 * len(y) * costs.pairs_cost(Facts(1000, 600, 200, 3.0, sparse=True, met=3.0))
+    assert f"about {seconds:.2g} s of one thread" in capsys.readouterr().err

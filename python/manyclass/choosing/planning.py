@@ -359,6 +359,14 @@ def _met(points: Points, min_count: int, few_classes: int) -> float:
     return weights_met(points.x, points.labels, points.n_classes, (min_count,), few_classes)[min_count]
 
 
+def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
+    """Return the facts with what rows meet of the weights on pairs that a plan trains, which its cost depends on."""
+    pairs = plan.pairs if isinstance(plan, HybridPlan) else plan
+    if not isinstance(pairs, PairsPlan):
+        return facts
+    return replace(facts, met=_met(points, pairs.min_count, pairs.few_classes))
+
+
 def plan_with_one_model(choice: Choice, points: Points) -> Planned:
     """The plan of a model that is no linear one of one label a row."""
     if choice["model"].name in ("sparse", "hybrid"):

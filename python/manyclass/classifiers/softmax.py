@@ -14,7 +14,14 @@ from manyclass.checks import as_csr, n_threads_from
 from manyclass.choosing import costs, figures
 from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.planning import as_linear, plan_full_passes, plan_of_winner, plan_points, plan_with_one_model
+from manyclass.choosing.planning import (
+    as_linear,
+    as_met,
+    plan_full_passes,
+    plan_of_winner,
+    plan_points,
+    plan_with_one_model,
+)
 from manyclass.choosing.plans import BATCH_SOLVERS, full_plan, linear_model, part_of
 from manyclass.choosing.rules import Choice, training
 from manyclass.choosing.trials import LearningRates, Planned, Report, Sample, quietly
@@ -192,8 +199,10 @@ def _trained(
 ) -> State:
     """Train as was planned, and tell how that came to be."""
     costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
-    if choice.parameters["verbose"] > 0 and costs.fit_cost(choice.facts, planned.plan) >= figures.TOLD_BEFORE:
-        print(costs.in_words(choice.facts, planned.plan), file=sys.stderr, flush=True)
+    if choice.parameters["verbose"] > 0:
+        facts = as_met(choice.facts, planned.plan, points)
+        if costs.fit_cost(facts, planned.plan) >= figures.TOLD_BEFORE:
+            print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
     return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points))
 
