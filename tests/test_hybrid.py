@@ -73,8 +73,7 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     n = 400
     a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
     z = 1.5 * a.z + 0.5 * b.z
-    y = np.array([rng.choice(5, p=np.exp(row - logsumexp(row))) for row in z]).astype(np.int32)
-    r = rng.random(n) + 0.5
+    y, r = drawn_labels(z, rng), rng.random(n) + 0.5
     found = blend.best_scales(a, b, np.zeros((n, 1)), Labels.single(y), 1, r)
 
     def loss(s, t):
@@ -86,6 +85,33 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     noise = Scores(rng.normal(size=(n, 5)).astype(np.float32))
     none = blend.best_scales(a, noise, np.zeros((n, 1)), Labels.single(y), 1)
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
+
+
+def test_shares_of_classes_stand_beside_the_scales_where_rows_say_so(seed):
+    rng = np.random.default_rng(seed)
+    n = 500
+    a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
+    log_shares = np.log(np.array([0.4, 0.3, 0.2, 0.07, 0.03], np.float32))
+    given = (np.zeros((n, 1)), Labels.single(drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares, rng)), 1, None)
+    scales, times = blend.best_scales_beside(log_shares, a, b, *given)
+
+    def loss(s, t, u):
+        z = s * a.z.astype(float) + t * b.z + u * log_shares
+        return np.average(-log_softmax(z, axis=1)[np.arange(n), given[1].ids])
+
+    steps = (-0.05, 0, 0.05)
+    grid = [loss(scales[0] + s, scales[1] + t, times + u) for s in steps for t in steps for u in steps]
+    assert loss(*scales, times) <= min(grid) + 1e-6  # the optimiser's own tolerance
+    assert abs(times + 0.7) < 0.35  # four standard errors of some .08
+    assert blend.best_scales_beside(None, a, b, *given) == (blend.best_scales(a, b, *given), 0.0)
+    # Below GAIN nats of all rows together they add nothing.
+    none = blend.best_scales_beside(1e-3 * log_shares, a, b, *given)
+    assert none == (blend.best_scales(a, b, *given), 0.0)
+
+
+def drawn_labels(z, rng):
+    """A label of each row, drawn from the softmax of its scores."""
+    return np.array([rng.choice(len(row), p=np.exp(row - logsumexp(row))) for row in z]).astype(np.int32)
 
 
 def test_a_hybrid_of_several_labels_has_the_temperature_of_the_rows_held_out(seed):

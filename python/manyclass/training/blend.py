@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture
+from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -30,6 +30,10 @@ LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
 # Earlier rows of a stream have told something of the scales. It has the weight of 1,000 rows beside new ones, or of a
 # quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
 MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
+# Logarithms of the classes' shares are added to scores up to this number of times, either way (Menon et al., ICLR 2021,
+# Long-tail learning via logit adjustment), where that gains GAIN nats of the rows held out together: by chance alone
+# one number gains more in a case of twenty.
+MOST_OF_SHARES, GAIN = 3.0, 2.0
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
@@ -121,9 +125,33 @@ def best_scales(
 
     The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
     """
-    rows = _scaled_rows((first, second), x, labels, n_threads, sample_weight)
-    (of_first, of_second), _ = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
-    return of_first, of_second
+    return _best_scales(_scaled_rows((first, second), x, labels, n_threads, sample_weight))[0]
+
+
+def best_scales_beside(
+    log_shares: Floats | None, first: Weights, second: Weights, *rows_held_out: Any
+) -> tuple[tuple[float, float], float]:
+    """The factors that `best_scales` finds, with that of the logarithms of the classes' shares, (n_classes,), beside.
+
+    The third one is 0 without them, and unless the rows lose GAIN nats without it. Training makes more steps for
+    frequent classes, so that where most classes have one row these have too large scores.
+    """
+    rows = _scaled_rows((first, second), *rows_held_out)
+    factors, loss = _best_scales(rows)
+    if log_shares is None:
+        return factors, 0.0
+    n = len(rows["weights"])
+    rows["terms"].append(np.tile(log_shares, (n, 1)))
+    low, high = [0.0, 0.0, -MOST_OF_SHARES], [np.inf, np.inf, MOST_OF_SHARES]
+    found, less = _core.best_scales(**rows, loss=DECOUPLED, start=[*factors, 0.0], low=low, high=high)
+    of_first, of_second, of_shares = found
+    return ((of_first, of_second), of_shares) if (loss - less) * n > GAIN else (factors, 0.0)
+
+
+def _best_scales(rows: dict[str, Any]) -> tuple[tuple[float, float], float]:
+    """Return the factors of two terms, and their loss."""
+    (of_first, of_second), loss = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
+    return (of_first, of_second), loss
 
 
 def best_scales_of_margins(

@@ -31,7 +31,7 @@ from manyclass.training.blend import (
     Scales,
     best_factor,
     best_mixture,
-    best_scales,
+    best_scales_beside,
     best_scales_of_margins,
     gain,
     label_mixtures,
@@ -62,6 +62,7 @@ from manyclass.weights.weights import Weights
 # taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
 LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
 KEPT = 10  # best classes of several labels, which keep their order where a mixture ranks them worse
+TINY_SHARE = 1e-30  # of a class without rows, whose logarithm is finite
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
@@ -141,7 +142,9 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
         told = _of_known_classes(out, labels, rows)
         some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
-            join(weights, *some, by_margins=all(one.loss == MARGIN for one in terms.plans))
+            has_intercepts = terms.plans[0].fit_intercept
+            shares = shares_of_labels(labels.of(rows), points.n_classes, r) if has_intercepts else None
+            join(weights, *some, shares, by_margins=all(one.loss == MARGIN for one in terms.plans))
             joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
             if points.several and joined.mixture.is_on and _ranks_worse(joined, weights, *some):
                 joined = _in_order_of(weights, joined, *some)
@@ -176,6 +179,13 @@ def _with_their_sequences(plan: Plan, points: Points, held: NDArray[np.bool_]) -
     return whole
 
 
+def shares_of_labels(labels: Labels, n_classes: int, r: Doubles | None) -> Doubles:
+    """Return the classes' shares of rows that have these labels, and weights `r`."""
+    of_rows = normalized(r)
+    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(labels.indptr))
+    return shares_of_classes(labels.ids, n_classes, len(labels), of_labels)
+
+
 def _warn_if_no_better_than_shares(
     weights: Weights,
     kept: Labels,
@@ -188,9 +198,7 @@ def _warn_if_no_better_than_shares(
     """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
     if len(labels) < FEWEST_TO_WARN:
         return
-    of_rows = normalized(r)
-    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(kept.indptr))
-    shares = shares_of_classes(kept.ids, weights.n_classes, len(kept), of_labels)
+    shares = shares_of_labels(kept, weights.n_classes, r)
     by_shares = log_loss_of_shares(shares, labels, sample_weight)
     loss = mean_log_loss(weights, x, labels, n_threads, sample_weight)
     if loss < by_shares:
@@ -208,12 +216,7 @@ def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.in
     A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
     of the rows that are to be predicted, all have classes that the model has learnt.
     """
-    n_classes = int(labels.ids.max(initial=0)) + 1
-    known = np.zeros(n_classes, dtype=bool)
-    known[labels.of(rows).ids] = True
-    of_out = labels.of(out)
-    n_unknown = np.add.reduceat(~known[of_out.ids], of_out.indptr[:-1])
-    found = out[n_unknown == 0]
+    found = out[labels.of(out).known_from(labels.of(rows))]
     return found if len(found) >= FEWEST_ROWS else out
 
 
@@ -363,10 +366,13 @@ def join(
     labels: Labels,
     n_threads: int,
     sample_weight: Doubles | None,
+    shares: Doubles | None = None,
     *,
     by_margins: bool = False,
 ) -> None:
     """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
+
+    What the logarithms of the classes' shares, where they are given, add to the scores goes into the intercepts.
 
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
@@ -375,7 +381,13 @@ def join(
     if by_margins:
         weights.multiply_parts(best_scales_of_margins(weights.pairs_alone, weights.rows_alone, *held))
     else:
-        weights.multiply_parts(best_scales(weights.pairs_alone, weights.rows_alone, *held))
+        own, log_shares = (weights.pairs_alone, weights.rows_alone), None
+        if shares is not None:
+            log_shares = np.log(np.maximum(shares, TINY_SHARE)).astype(np.float32)
+        scales, of_shares = best_scales_beside(log_shares, *own, *held)
+        weights.multiply_parts(scales)
+        if log_shares is not None:
+            weights.bias[:] += np.float32(of_shares) * log_shares
     if len(labels.ids) > len(labels):
         weights.multiply_scores(best_factor(weights, *held))
 
