@@ -12,6 +12,7 @@ from test_postings import K, indicator, planted_rows, some_rows
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.checks import seed_from
+from manyclass.choosing import figures
 from manyclass.datasets import l2_normalize
 from manyclass.training import blend, terms
 from manyclass.training.plan import Labels
@@ -293,3 +294,28 @@ def test_a_model_no_better_than_the_shares_of_the_classes_says_so(model, seed):
     assert any("no more than how frequent" in str(w.message) for w in caught) == (loss >= by_shares)
     y = np.asarray(X.argmax(axis=1)).ravel() % 30
     SoftmaxClassifier(model=model, **given).fit(X, y)  # a warning is an error here
+
+
+def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeypatch):
+    X, P = some_rows(seed, n=400)
+
+    def fit(spoils):
+        passes = []
+        monkeypatch.setattr(terms, "spoils_ranks", lambda *given: spoils)
+        model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2)
+        return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
+
+    (whole, of_whole), (ended, of_ended) = fit(spoils=False), fit(spoils=True)
+    assert of_whole == [1, 2, *range(1, figures.RANKING_PASSES[0] + 1)]
+    assert of_ended == [1, 2, 1]
+    np.testing.assert_array_equal(whole.loss_curve_, ended.loss_curve_)  # that of the pairs
+
+
+def test_what_spoils_ranks_is_worse_by_more_than_the_standard_error(seed):
+    rng = np.random.default_rng(seed)
+    z, noise = (rng.normal(size=(400, 30)).astype(np.float32) for _ in range(2))
+    labels = Labels.single((z + 0.5 * noise).argmax(axis=1).astype(np.int32))
+    given = (np.zeros((400, 1)), labels, 1)
+    assert not blend.spoils_ranks(Scores(z), Scores(noise), *given)  # it holds what the labels have beside
+    assert blend.spoils_ranks(Scores(z), Scores(-8 * noise), *given)
+    assert not blend.spoils_ranks(Scores(z), Scores(np.zeros_like(z)), *given)

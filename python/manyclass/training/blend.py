@@ -7,6 +7,7 @@ searches, for these shares as for scales, are the core's (exact/score_scales.hpp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +47,10 @@ NO_PROBABILITIES = (MARGIN, "triplet", "logistic")
 # best (bench/decisions.md).
 TOP = 5
 MARGIN_SCALES = ((1.0, 0.5), (1.0, 0.2), (1.0, 1.0), (0.5, 1.0), (1.0, 0.0), (0.0, 1.0))
+# The least that the second one counts in a sum of both: where even that ranks labels worse after its first pass, its
+# training ends there. On bibtex and package dependencies it ranks them better after a pass, by .001 and .005 of the
+# mean of P@1 to P@5 (bench/decisions.md).
+LEAST_OF_SECOND = (1.0, 0.2)
 TILE = 1 << 22  # sums of scores that are made together
 SHRINKAGE = 10.0  # of counts, in rows, before any were tried
 
@@ -162,7 +167,25 @@ def best_scales_of_margins(
     They are the first of MARGIN_SCALES unless others are better by more than the standard error of the difference, as
     precision jumps from row to row. No loss serves: a softmax of margins has its least loss without the pairs.
     """
-    rows = _scaled_rows((first, second), x, labels, n_threads, sample_weight)
+    ranked, r = _ranked_by_sums(first, second, x, labels, n_threads, sample_weight)
+    found = [ranked(*scales) for scales in MARGIN_SCALES]
+    gains = [gain(one, found[0], r) for one in found]
+    best = max(range(len(gains)), key=lambda at: gains[at][0])
+    return MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
+
+
+def spoils_ranks(
+    first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+) -> bool:
+    """Whether even a little of the second model's scores ranks labels worse, by more than the standard error."""
+    ranked, r = _ranked_by_sums(first, second, x, labels, n_threads, sample_weight)
+    lost, error = gain(ranked(1.0, 0.0), ranked(*LEAST_OF_SECOND), r)
+    return lost > error
+
+
+def _ranked_by_sums(first: Weights, second: Weights, *held: Any) -> tuple[Callable[[float, float], Doubles], Doubles]:
+    """Return what gives rows held out the mean of P@1 to P@TOP by a sum of two models' scores, and their weights."""
+    rows = _scaled_rows((first, second), *held)
     (a, b), some, n = rows["terms"], Labels(rows["indptr"], rows["ids"]), len(rows["weights"])
     k, at_a_time = min(TOP, a.shape[1]), max(1, TILE // a.shape[1])
 
@@ -171,10 +194,7 @@ def best_scales_of_margins(
         best = [_core.best_classes(of_first * a[part].astype(float) + of_second * b[part], k)[0] for part in parts]
         return precisions(some, np.concatenate(best))
 
-    found = [ranked(*scales) for scales in MARGIN_SCALES]
-    gains = [gain(one, found[0], rows["weights"]) for one in found]
-    best = max(range(len(gains)), key=lambda at: gains[at][0])
-    return MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
+    return ranked, rows["weights"]
 
 
 def precisions(labels: Labels, best: Ids) -> Doubles:

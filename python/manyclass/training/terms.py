@@ -41,8 +41,9 @@ from manyclass.training.blend import (
     precisions,
     rows_held_out,
     rows_that_tell,
+    spoils_ranks,
 )
-from manyclass.training.core_training import Trained, Watch
+from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
@@ -135,16 +136,17 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     held = _with_their_sequences(plan, points, drawn)
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
-    r = taken(points.weights, rows)
-    found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
+    r, by_margins = taken(points.weights, rows), all(one.loss == MARGIN for one in terms.plans)
+    told = _of_known_classes(out, labels, rows) if len(out) else out
+    some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
+    ranked = some if by_margins and len(out) else None
+    found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch, ranked=ranked)
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
-        told = _of_known_classes(out, labels, rows)
-        some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
             has_intercepts = terms.plans[0].fit_intercept
             shares = shares_of_labels(labels.of(rows), points.n_classes, r) if has_intercepts else None
-            join(weights, *some, shares, by_margins=all(one.loss == MARGIN for one in terms.plans))
+            join(weights, *some, shares, by_margins=by_margins)
             joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
             if points.several and joined.mixture.is_on and _ranks_worse(joined, weights, *some):
                 joined = _in_order_of(weights, joined, *some)
@@ -335,8 +337,12 @@ def _train(
     watch: Watch,
     seen: Seen | None = None,
     squares: Squares | None = None,
+    ranked: tuple[Matrix, Labels, int, Doubles | None] | None = None,
 ) -> tuple[Trained, bool]:
-    """Train each term, and say whether the first one made all of its passes; else those of the second one are none."""
+    """Train each term, and say whether the first one made all of its passes; else those of the second one are none.
+
+    After its first pass the second one ends where it ranks rows held out, if they are given, worse beside the first.
+    """
     begin, complete, found = time.perf_counter(), True, list[Trained]()
     for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
         plan, told, own = one, watch, seen and seen.with_weights(_alone(one, seen.weights))
@@ -349,12 +355,26 @@ def _train(
             held.is_scaled, told = True, replace(told, label_validation=held)
         if not complete:
             plan = replace(plan, max_iter=0)
+        if found and ranked is not None:
+            told = replace(told, callback=_unless_it_spoils(found[0].weights, ranked, told.callback))
         given = (x, labels, n_classes, told, r, own, squares)
         found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
         if not found[1:]:
             complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
+
+
+def _unless_it_spoils(
+    first: Weights, rows: tuple[Matrix, Labels, int, Doubles | None], callback: Callback | None
+) -> Callback:
+    """Return a callback that does what another one does, and ends training after a pass that spoils ranks."""
+
+    def after_pass(state: TrainingState) -> bool:
+        ends = callback is not None and bool(callback(state))
+        return ends or (state.n_iter == 1 and spoils_ranks(first, state.weights, *rows))
+
+    return after_pass
 
 
 # The scales
