@@ -220,14 +220,14 @@ def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(s
             return np.argsort(-self.z, axis=1)[:, :k].astype(np.int32), None
 
     given = x, lists, 1, None
-    assert terms._ranks_worse(Ranked(z + noise), Ranked(z), *given)
-    assert not terms._ranks_worse(Ranked(z), Ranked(z + noise), *given)
-    assert not terms._ranks_worse(Ranked(2 * z), Ranked(z), *given)
+    assert blend.ranks_worse(Ranked(z + noise), Ranked(z), *given)
+    assert not blend.ranks_worse(Ranked(z), Ranked(z + noise), *given)
+    assert not blend.ranks_worse(Ranked(2 * z), Ranked(z), *given)
     one = np.zeros(len(z))
     one[0] = 1  # what one row says may be chance
     worse = z.copy()
     worse[0] = -worse[0]
-    assert not terms._ranks_worse(Ranked(worse), Ranked(z), x, lists, 1, one)
+    assert not blend.ranks_worse(Ranked(worse), Ranked(z), x, lists, 1, one)
 
 
 def test_pairs_and_embeddings_of_several_labels_are_joined_by_scales_of_margins(seed, monkeypatch):
@@ -311,7 +311,7 @@ def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeyp
     np.testing.assert_array_equal(whole.loss_curve_, ended.loss_curve_)  # that of the pairs
 
 
-def test_what_spoils_ranks_is_worse_by_more_than_the_standard_error(seed):
+def test_what_spoils_ranks_is_worse_by_more_than_two_standard_errors(seed):
     rng = np.random.default_rng(seed)
     z, noise = (rng.normal(size=(400, 30)).astype(np.float32) for _ in range(2))
     labels = Labels.single((z + 0.5 * noise).argmax(axis=1).astype(np.int32))

@@ -27,18 +27,17 @@ from manyclass.training.blend import (
     MOST_REMEMBERED,
     REMEMBERED,
     SHRINKAGE,
-    TOP,
     Scales,
     best_factor,
     best_mixture,
     best_scales_beside,
     best_scales_of_margins,
-    gain,
+    in_order_of,
     label_mixtures,
     log_loss_of_shares,
     mean_log_loss,
     own_classes,
-    precisions,
+    ranks_worse,
     rows_held_out,
     rows_that_tell,
     spoils_ranks,
@@ -52,7 +51,7 @@ from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
-from manyclass.training.weighting import normalized, shares_of_classes, taken
+from manyclass.training.weighting import normalized, shares_of_labels, taken
 from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
@@ -62,8 +61,6 @@ from manyclass.weights.weights import Weights
 # (bench/decisions.md). Where more than MOST_NEXT rows may follow a row, it is not known which of them does, and none is
 # taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
 LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
-KEPT = 10  # best classes of several labels, which keep their order where a mixture ranks them worse
-TINY_SHARE = 1e-30  # of a class without rows, whose logarithm is finite
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
@@ -144,12 +141,13 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
         if terms.both:
-            has_intercepts = terms.plans[0].fit_intercept
-            shares = shares_of_labels(labels.of(rows), points.n_classes, r) if has_intercepts else None
+            # Where most classes have more rows, rows held out may gain by the shares and others lose.
+            are_rare = terms.plans[0].fit_intercept and 2 * len(told) < len(out)
+            shares = shares_of_labels(labels.of(rows), points.n_classes, r) if are_rare else None
             join(weights, *some, shares, by_margins=by_margins)
             joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
-            if points.several and joined.mixture.is_on and _ranks_worse(joined, weights, *some):
-                joined = _in_order_of(weights, joined, *some)
+            if points.several and joined.mixture.is_on and ranks_worse(joined, weights, *some):
+                joined = in_order_of(weights, joined, *some)
             joined = _counted(joined, points.some(out), joined.mixture)
             _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
             return Trained(joined, curve, rate, squares)
@@ -179,13 +177,6 @@ def _with_their_sequences(plan: Plan, points: Points, held: NDArray[np.bool_]) -
     whole = np.zeros_like(held)
     whole[together] = True
     return whole
-
-
-def shares_of_labels(labels: Labels, n_classes: int, r: Doubles | None) -> Doubles:
-    """Return the classes' shares of rows that have these labels, and weights `r`."""
-    of_rows = normalized(r)
-    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(labels.indptr))
-    return shares_of_classes(labels.ids, n_classes, len(labels), of_labels)
 
 
 def _warn_if_no_better_than_shares(
@@ -401,9 +392,8 @@ def join(
     if by_margins:
         weights.multiply_parts(best_scales_of_margins(weights.pairs_alone, weights.rows_alone, *held))
     else:
-        own, log_shares = (weights.pairs_alone, weights.rows_alone), None
-        if shares is not None:
-            log_shares = np.log(np.maximum(shares, TINY_SHARE)).astype(np.float32)
+        own = (weights.pairs_alone, weights.rows_alone)
+        log_shares = None if shares is None else np.log(shares).astype(np.float32)
         scales, of_shares = best_scales_beside(log_shares, *own, *held)
         weights.multiply_parts(scales)
         if log_shares is not None:
@@ -463,33 +453,6 @@ def _mixed(plan: Plan, weights: Weights, points: Points, kept: Points, told: Poi
     if least and plan.counts:
         found = replace(found, mixture=replace(found.mixture, share=max(LEAST_OF_STREAM, found.mixture.share)))
     return found
-
-
-def _ranks_worse(
-    mixed: Weights, weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> bool:
-    """Whether a mixture ranks several labels worse: by P@1 to P@5 in the mean, lower by more than its standard error.
-
-    Counts know how probable a label is; of which labels a row has most they may know less than the sum of the scores.
-    On package dependencies the share of least log-loss, .36, loses 2.3 points of P@3 and P@5 (bench/decisions.md).
-    """
-    k = min(TOP, weights.n_classes)
-    before, after = (precisions(labels, model.top_k(x, k, n_threads)[0]) for model in (weights, mixed))
-    lost, error = gain(before, after, sample_weight)
-    return lost > error
-
-
-def _in_order_of(
-    weights: Weights, mixed: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> Weights:
-    """Return a mixture whose best classes are those of the weights without it; these, if that has no less log-loss.
-
-    On package dependencies the log-loss of a row's labels falls from 4.52 to 3.69 nats with ten classes that keep their
-    order, to 3.73 with five and, by the mixture as it is, to 3.80 (bench/decisions.md).
-    """
-    held = (x, labels, n_threads, sample_weight)
-    found = replace(mixed, mixture=replace(mixed.mixture, kept=min(KEPT, weights.n_classes)))
-    return found if mean_log_loss(found, *held) < mean_log_loss(weights, *held) else weights
 
 
 def _mixture_told(
