@@ -12,6 +12,7 @@ from test_postings import K, indicator, planted_rows, some_rows
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.checks import seed_from
+from manyclass.choosing import figures
 from manyclass.datasets import l2_normalize
 from manyclass.training import blend, terms
 from manyclass.training.plan import Labels
@@ -73,8 +74,7 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     n = 400
     a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
     z = 1.5 * a.z + 0.5 * b.z
-    y = np.array([rng.choice(5, p=np.exp(row - logsumexp(row))) for row in z]).astype(np.int32)
-    r = rng.random(n) + 0.5
+    y, r = drawn_labels(z, rng), rng.random(n) + 0.5
     found = blend.best_scales(a, b, np.zeros((n, 1)), Labels.single(y), 1, r)
 
     def loss(s, t):
@@ -86,6 +86,33 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     noise = Scores(rng.normal(size=(n, 5)).astype(np.float32))
     none = blend.best_scales(a, noise, np.zeros((n, 1)), Labels.single(y), 1)
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
+
+
+def test_shares_of_classes_stand_beside_the_scales_where_rows_say_so(seed):
+    rng = np.random.default_rng(seed)
+    n = 500
+    a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
+    log_shares = np.log(np.array([0.4, 0.3, 0.2, 0.07, 0.03], np.float32))
+    given = (np.zeros((n, 1)), Labels.single(drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares, rng)), 1, None)
+    scales, times = blend.best_scales_beside(log_shares, a, b, *given)
+
+    def loss(s, t, u):
+        z = s * a.z.astype(float) + t * b.z + u * log_shares
+        return np.average(-log_softmax(z, axis=1)[np.arange(n), given[1].ids])
+
+    steps = (-0.05, 0, 0.05)
+    grid = [loss(scales[0] + s, scales[1] + t, times + u) for s in steps for t in steps for u in steps]
+    assert loss(*scales, times) <= min(grid) + 1e-6  # the optimiser's own tolerance
+    assert abs(times + 0.7) < 0.35  # four standard errors of some .08
+    assert blend.best_scales_beside(None, a, b, *given) == (blend.best_scales(a, b, *given), 0.0)
+    # Below GAIN nats of all rows together they add nothing.
+    none = blend.best_scales_beside(1e-3 * log_shares, a, b, *given)
+    assert none == (blend.best_scales(a, b, *given), 0.0)
+
+
+def drawn_labels(z, rng):
+    """A label of each row, drawn from the softmax of its scores."""
+    return np.array([rng.choice(len(row), p=np.exp(row - logsumexp(row))) for row in z]).astype(np.int32)
 
 
 def test_a_hybrid_of_several_labels_has_the_temperature_of_the_rows_held_out(seed):
@@ -193,14 +220,14 @@ def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(s
             return np.argsort(-self.z, axis=1)[:, :k].astype(np.int32), None
 
     given = x, lists, 1, None
-    assert terms._ranks_worse(Ranked(z + noise), Ranked(z), *given)
-    assert not terms._ranks_worse(Ranked(z), Ranked(z + noise), *given)
-    assert not terms._ranks_worse(Ranked(2 * z), Ranked(z), *given)
+    assert blend.ranks_worse(Ranked(z + noise), Ranked(z), *given)
+    assert not blend.ranks_worse(Ranked(z), Ranked(z + noise), *given)
+    assert not blend.ranks_worse(Ranked(2 * z), Ranked(z), *given)
     one = np.zeros(len(z))
     one[0] = 1  # what one row says may be chance
     worse = z.copy()
     worse[0] = -worse[0]
-    assert not terms._ranks_worse(Ranked(worse), Ranked(z), x, lists, 1, one)
+    assert not blend.ranks_worse(Ranked(worse), Ranked(z), x, lists, 1, one)
 
 
 def test_pairs_and_embeddings_of_several_labels_are_joined_by_scales_of_margins(seed, monkeypatch):
@@ -267,3 +294,28 @@ def test_a_model_no_better_than_the_shares_of_the_classes_says_so(model, seed):
     assert any("no more than how frequent" in str(w.message) for w in caught) == (loss >= by_shares)
     y = np.asarray(X.argmax(axis=1)).ravel() % 30
     SoftmaxClassifier(model=model, **given).fit(X, y)  # a warning is an error here
+
+
+def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeypatch):
+    X, P = some_rows(seed, n=400)
+
+    def fit(spoils):
+        passes = []
+        monkeypatch.setattr(terms, "spoils_ranks", lambda *given: spoils)
+        model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2)
+        return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
+
+    (whole, of_whole), (ended, of_ended) = fit(spoils=False), fit(spoils=True)
+    assert of_whole == [1, 2, *range(1, figures.RANKING_PASSES[0] + 1)]
+    assert of_ended == [1, 2, 1]
+    np.testing.assert_array_equal(whole.loss_curve_, ended.loss_curve_)  # that of the pairs
+
+
+def test_what_spoils_ranks_is_worse_by_more_than_two_standard_errors(seed):
+    rng = np.random.default_rng(seed)
+    z, noise = (rng.normal(size=(400, 30)).astype(np.float32) for _ in range(2))
+    labels = Labels.single((z + 0.5 * noise).argmax(axis=1).astype(np.int32))
+    given = (np.zeros((400, 1)), labels, 1)
+    assert not blend.spoils_ranks(Scores(z), Scores(noise), *given)  # it holds what the labels have beside
+    assert blend.spoils_ranks(Scores(z), Scores(-8 * noise), *given)
+    assert not blend.spoils_ranks(Scores(z), Scores(np.zeros_like(z)), *given)

@@ -22,6 +22,7 @@ from manyclass import (
     samplers,
     solvers,
 )
+from manyclass.choosing import figures
 from manyclass.search import class_index
 
 N, D, K = 60, 9, 12
@@ -87,11 +88,30 @@ def test_the_automatic_step_size_is_told(given, rate, X, y):
 
 
 def test_what_was_set_or_has_no_effect_is_not_among_what_was_open(X, y):
-    given = {"learning_rate": 0.3, "solver": solvers.Adagrad(decay=0.5), "max_iter": 1}
+    given = {"learning_rate": 0.3, "solver": solvers.Adagrad(decay=0.5), "max_iter": 1, "sampler": "all"}
     assert MarginClassifier(**given, model=models.Linear(scaling="none")).fit(X, y).resolved_params_ == {}
     assert MarginClassifier(**given, model="embedding", dim=3).fit(X, y).resolved_params_ == {}
-    drawn = MarginClassifier(**given, model="embedding", dim=3, sampler="uniform").fit(X, y)
+    drawn = MarginClassifier(**{**given, "sampler": "uniform"}, model="embedding", dim=3).fit(X, y)
     assert drawn.resolved_params_ == {"n_negatives": 256}
+
+
+def test_many_classes_of_rows_that_w_is_too_large_for_learn_embeddings(monkeypatch):
+    monkeypatch.setattr(figures, "MOST_SCORED", 50)
+    monkeypatch.setattr(figures, "LEAST_TO_EMBED", 1 << 12)
+    X, y = sp.csr_array(sp.eye_array(60, format="csr", dtype=np.float32)), np.arange(60)
+    found = MarginClassifier(max_iter=1, random_state=0).fit(X, y)
+    assert found.embedding_.shape == (60, figures.RANKING_DIM)
+    open_ = found.resolved_params_
+    told = {name: getattr(open_[name], "name", open_[name]) for name in ("model", "sampler", "n_negatives", "dim")}
+    assert told == {
+        "model": "embedding",
+        "sampler": "uniform",
+        "n_negatives": figures.NEGATIVES_RANKING,
+        "dim": figures.RANKING_DIM,
+    }
+    few = MarginClassifier(max_iter=1, random_state=0).fit(X[:50], y[:50])
+    assert few.coef_.shape == (50, 60)
+    assert few.resolved_params_["sampler"].name == "all"
 
 
 @pytest.mark.parametrize("begin", ["fit", "partial_fit"])

@@ -36,7 +36,7 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         ),
         (
             MarginClassifier(sampler="x"),
-            "sampler is 'x'; it must be one of 'block', 'uniform', 'all', 'frequency', 'frequency_block', 'search' or",
+            "sampler is 'x'; it must be one of 'auto', 'block', 'uniform', 'all', 'frequency', 'frequency_block', ",
         ),
         (
             MarginClassifier(sampler=samplers.Search(index="x")),

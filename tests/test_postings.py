@@ -347,7 +347,7 @@ def test_what_a_fit_or_a_question_cannot_have_is_refused():
     assert model.certificate(X, y)["dual"] == 0  # without a ridge
     with pytest.raises(AttributeError, match="no embeddings"):
         model.embed(X)
-    with pytest.raises(ValueError, match="model is 'sparse'; it must be one of 'linear', 'embedding'"):
+    with pytest.raises(ValueError, match="model is 'sparse'; it must be one of 'auto', 'linear', 'embedding'"):
         MarginClassifier(model="sparse").fit(X, y)
 
 

@@ -78,7 +78,7 @@ def reached():
         found |= answers(question(AugmentReduceClassifier(noise="normal", **given), SMALL))
     for given in ({}, {"solver": "sgd"}, {"model": "embedding"}, {"model": "embedding", "solver": "sgd"}):
         found |= answers(question(MarginClassifier(**given), DENSE))
-    return found
+    return found | answers(question(MarginClassifier(), WIDE))
 
 
 def test_each_rule_is_reached_by_some_data():

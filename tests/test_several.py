@@ -168,3 +168,12 @@ def test_a_trial_has_the_decoupled_loss_of_the_definition(seed):
     ]
     found = blend.decoupled_loss(model._weights, X, lists_of(P), 1, r)
     assert found == pytest.approx(np.average(losses, weights=r), rel=1e-5)  # scores in float32
+
+
+def test_no_rate_is_tried_where_hardly_a_row_held_out_has_a_class_that_training_has(seed):
+    X, _ = rows_that_want_a_small_rate(1200, seed)
+    alone = np.arange(1200) // 2 * (np.arange(1200) % 20 < 2) + (np.arange(1200) % 20 >= 2) * (1200 + np.arange(1200))
+    model = SoftmaxClassifier(model="sparse", random_state=seed, max_iter=1).fit(X, alone)
+    assert not len(model.auto_report_)
+    some = SoftmaxClassifier(model="sparse", random_state=seed, max_iter=1).fit(X, np.arange(1200) % 300)
+    assert len(some.auto_report_) >= 2

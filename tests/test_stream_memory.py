@@ -3,15 +3,19 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas
 import pytest
 import scipy.sparse as sp
+from planned import by_batches
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import murmurhash3_32
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
+from manyclass.choosing import costs
+from manyclass.choosing.facts import Facts
 from manyclass.classifiers import memory
 from manyclass.classifiers.memory import bytes_from, fitted_in
 from manyclass.datasets import Stream
@@ -296,3 +300,58 @@ def test_a_model_that_does_not_fit_is_refused_before_training(model, rows):
         model.fit(X.toarray(), y, max_memory="10kB")
     assert not hasattr(model, "classes_")
     model.set_params(max_iter=1).fit(X.toarray(), y, max_memory="1GiB")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SoftmaxClassifier(solver="adagrad"),
+        SoftmaxClassifier(solver="implicit"),
+        MarginClassifier(),
+        AugmentReduceClassifier(),
+    ],
+)
+def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(model, monkeypatch):
+    X, y = sp.csr_array((np.ones(40, np.float32), (np.arange(40), np.arange(40))), shape=(40, 2_000_000)), np.arange(40)
+    several = sp.eye_array(40, format="csr", dtype=np.int8)
+    monkeypatch.setattr(costs, "memory_available", lambda: 1e8)
+    target = several if model.get_params()["solver"] == "adagrad" else y
+    message = r"2,000,000 features and 40 classes take 3\d\d MB .*, and 100 MB are available. .*'embedding'.*max_memory"
+    with pytest.raises(MemoryError, match=message):
+        model.fit(X, target)
+    with pytest.raises(MemoryError, match=message):
+        model.partial_fit(X, target)
+    assert not hasattr(model, "classes_")
+
+
+def test_a_given_max_memory_and_small_models_are_not_measured_by_the_machine(monkeypatch):
+    monkeypatch.setattr(costs, "memory_available", lambda: 1.0)
+    X = sp.csr_array((40, 2_000_000), dtype=np.float32)
+    plan, facts = by_batches(SoftmaxClassifier(solver="adagrad"), X, 40).plan, Facts.sized(X, 40)
+    costs.check_memory(facts, plan, 1e9)
+    costs.check_memory(replace(facts, n_features=1000), plan)
+    with pytest.raises(MemoryError):
+        costs.check_memory(facts, plan)
+
+
+def test_memory_available_is_the_least_of_the_machine_and_of_all_control_groups(tmp_path):
+    assert costs.memory_available(tmp_path) == np.inf  # a system that does not tell
+
+    def write(name, text):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    write("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n")
+    assert costs.memory_available(tmp_path) == 8000 * 1024
+    write("proc/self/cgroup", "5:cpuset:/\n4:memory:/a\n0::/user/b\n")
+    write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "5000000\n")
+    write("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "1000000\n")
+    write("sys/fs/cgroup/memory/a/memory.stat", "cache 7\ntotal_inactive_file 200000\n")
+    assert costs.memory_available(tmp_path) == 4_200_000
+    write("sys/fs/cgroup/user/b/memory.max", "max\n")
+    write("sys/fs/cgroup/user/b/memory.current", "1000\n")
+    assert costs.memory_available(tmp_path) == 4_200_000
+    write("sys/fs/cgroup/user/memory.max", "3000000\n")
+    write("sys/fs/cgroup/user/memory.current", "3500000\n")
+    write("sys/fs/cgroup/user/memory.stat", "inactive_file 600000\n")
+    assert costs.memory_available(tmp_path) == 100_000

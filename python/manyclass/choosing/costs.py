@@ -7,6 +7,7 @@ measurements (bench/bench_auto.py prints both); only their ratios, and the thres
 from __future__ import annotations
 
 import math
+from pathlib import Path, PurePosixPath
 
 from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
@@ -15,6 +16,13 @@ from manyclass.weights.arrays import LINE, padded
 
 LAST_CACHE = 32.0  # megabytes
 PAIR_BYTES = 16  # a class, a weight, its sum of squares and a count
+FITS_ANYWHERE = float(256 << 20)  # bytes for which the system is not asked what memory there is
+ROOT = Path("/")
+# Where each version of control groups has its folders, and in which files and lines limit, usage and droppable pages.
+GROUP_FILES = {
+    "": ("", "memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 # Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine generated sets.
 EVALUATIONS = 15
 
@@ -121,15 +129,70 @@ def pairs_bytes(facts: Facts, min_count: int, few_classes: int) -> float:
     return PAIR_BYTES * min(pairs, facts.n_features * facts.n_classes)
 
 
-def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float) -> None:
-    """Raise ValueError if a plan takes more than `max_memory`, as predicted."""
-    wanted = model_bytes(facts, plan)
+def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> None:
+    """Refuse a plan that takes more memory, as predicted, than `max_memory` or, where that is open, than there is.
+
+    Raises
+    ------
+    ValueError
+        If a plan takes more than `max_memory`.
+    MemoryError
+        If `max_memory` is open and the rows of weights alone take more than `memory_available` says.
+    """
+    wanted, size = model_bytes(facts, plan), f"{facts.n_features:,} features and {facts.n_classes:,} classes"
     if wanted > most_bytes:
         raise ValueError(
-            f"max_memory is {most_bytes / 1e6:.3g} MB; {facts.n_features:,} features and {facts.n_classes:,} classes "
-            f"take {wanted / 1e6:.3g} MB by this model, as predicted. Leave model and solver 'auto', set a smaller dim "
-            "or a larger min_count, or fit a manyclass.datasets.Stream, whose features max_memory hashes"
+            f"max_memory is {most_bytes / 1e6:.3g} MB; {size} take {wanted / 1e6:.3g} MB by this model, as predicted. "
+            "Leave model and solver 'auto', set a smaller dim or a larger min_count, or fit a "
+            "manyclass.datasets.Stream, whose features max_memory hashes"
         )
+    # What is predicted of pairs is the most that there can be: they may take far less.
+    rows = plan.embeddings if isinstance(plan, HybridPlan) else plan
+    if most_bytes < math.inf or isinstance(rows, PairsPlan):
+        return
+    if (least := model_bytes(facts, rows)) > FITS_ANYWHERE and least > (there := memory_available()):
+        raise MemoryError(
+            f"{size} take {least / 1e6:,.0f} MB by this model, as predicted, and {there / 1e6:,.0f} MB are available. "
+            "Set model to 'embedding' with a dim that fits, or to 'sparse', which has weights on pairs of features "
+            "and classes that occur together; or leave model and solver 'auto' and set max_memory, by which they are "
+            "chosen. With max_memory no more is asked of the machine than that"
+        )
+
+
+def memory_available(root: Path = ROOT) -> float:
+    """Return the bytes that this process can still take, of the machine and of its control groups; inf if unknown.
+
+    Linux tells them in files below `root`. Of a control group the pages of files that it can drop are available, too.
+    """
+    left = [1024 * _numbers(root / "proc/meminfo").get("MemAvailable", math.inf)]
+    groups = root / "sys/fs/cgroup"
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = line.split(":", 2)
+        of_version = GROUP_FILES.get("memory" if "memory" in controllers.split(",") else controllers)
+        if of_version is None:
+            continue
+        folder, limit, usage, droppable = of_version
+        own = PurePosixPath(path.lstrip("/"))
+        for group in (own, *own.parents):
+            at = groups / folder / group
+            most, used = (float("".join(_lines(at / name)).replace("max", "inf") or "nan") for name in (limit, usage))
+            if most < math.inf and used >= 0:
+                left.append(most - used + _numbers(at / "memory.stat").get(droppable, 0.0))
+    return max(0.0, min(left))
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a file of the system; none where it has no such file."""
+    try:
+        return path.read_text("utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def _numbers(path: Path) -> dict[str, float]:
+    """Return the numbers of a file that has a name and a number in each line."""
+    parts = (line.replace(":", " ").split() for line in _lines(path))
+    return {name: float(number) for name, number, *_ in (part for part in parts if len(part) > 1)}
 
 
 def in_words(facts: Facts, plan: AnyPlan) -> str:

@@ -147,6 +147,8 @@ SUM_OF_STEPS = 2.0
 # bibtex and eurlex57k the rate of the rules is best, on delicious a fifth of it (66.4 for 64.8 of P@1). Larger ones are
 # not tried: a trial has few of the rows, and few rows want larger ones.
 PAIR_RATES, LEAST_PAIR_RATE, MOST_ROWS_OF_PAIRS, SHARE_OF_PAIRS = 4, -3, 4000, 0.2
+# With fewer rows held out whose labels the trial's training has, nothing is tried.
+FEWEST_KNOWN = 100
 
 # Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where the trials fit into their budget
 # it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no

@@ -279,6 +279,8 @@ def plan_points(
     """
     planned, facts, own = points_plan(choice), choice.facts, choice.parameters
     plan, params = _points(planned), planned.params
+    if ridge:  # no other model is tried beside it
+        costs.check_memory(facts, plan, choice.most_bytes)
     data = (x, labels, facts, own["random_state"], weights)
     trials = Trials(0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan)), bool(plan.verbose))
     if choice.tries("learning_rate"):

@@ -211,6 +211,14 @@ def embeds(q: Question) -> bool:
 
 
 @Case.of
+def margins_embed(q: Question) -> bool:
+    """in MarginClassifier by 'adagrad' of more than 8,192 classes where model and sampler are open and W would take
+    more than 256 MB and have more than 30 numbers for each one stored in X"""
+    is_open = q.kind == "MarginClassifier" and q.is_open("model") and q.is_open("sampler") and not q.by_steps
+    return is_open and q["solver"].name == "adagrad" and MANY_SCORED.holds(q) and costs.embeds(q.facts)
+
+
+@Case.of
 def quick_in_full(q: Question) -> bool:
     """where full passes are predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
     max_iter, sampler, n_negatives, early_stopping, coef_init)"""
@@ -330,6 +338,7 @@ RULES = (
         "model",
     ),
     Rule("model", embeds, "embedding", "decisions: embeddings are learnt in 4 passes"),
+    Rule("model", margins_embed, "embedding", "decisions: margins of many classes"),
     Rule("model", ALWAYS, "linear"),
     Rule("solver", PAIRS, "adagrad", "decisions: weights on pairs"),
     Rule("solver", BATCHES, "adagrad", "Duchi et al. 2011"),
@@ -350,6 +359,8 @@ RULES = (
     Rule("sampler", MARGINS, "all", "decisions: margins see all classes up to 8,192"),
     Rule("sampler", BESIDE & MORE_THAN_DRAWN, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BESIDE, "all"),
+    Rule("sampler", margins_embed, "uniform", "decisions: margins of many classes"),
+    Rule("sampler", MARGIN, "all", "Yen et al. 2018, eq. 7 and 10"),
     Rule("sampler", BATCHES & chosen_to_embed, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BATCHES & LABELLED, "frequency", "decisions: solvers and selections"),
     Rule("sampler", BATCHES & MANY_SCORED, "frequency"),
@@ -358,11 +369,13 @@ RULES = (
     Rule("sampler", OF_BATCHES, "uniform", "the definition of the solver"),
     Rule("sampler", IMPLICIT, _by_frequency, "decisions: solvers and selections", "'frequency_block' with power=1"),
     Rule("sampler", ALWAYS, "frequency_block", "decisions: solvers and selections"),
+    Rule("n_negatives", margins_embed, Figure("NEGATIVES_RANKING"), "decisions: margins of many classes"),
     Rule("n_negatives", MARGIN, Figure("NEGATIVES_MARGIN")),
     Rule("n_negatives", MARGINS, Figure("NEGATIVES_RANKING"), "decisions: margins see all classes up to 8,192"),
     Rule("n_negatives", BATCHES, Figure("NEGATIVES_BATCHES"), "decisions: embeddings are learnt in 4 passes"),
     Rule("n_negatives", POINTS & IMPLICIT, Figure("NEGATIVES_SAMPLED"), "leave_one_out: sampled classes"),
     Rule("n_negatives", ALWAYS, Figure("NEGATIVES_BY_HAND")),
+    Rule("dim", margins_embed, Figure("RANKING_DIM"), "decisions: margins of many classes"),
     Rule("dim", MARGINS & BESIDE, Figure("RANKING_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", MARGINS, Figure("RANKING_ALONE_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", BESIDE & FEW_CLASSES, Figure("FEW_CLASSES"), "decisions: 64 columns up to 64 classes"),

@@ -393,7 +393,11 @@ def best_ridge(
 
 
 def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: Facts, random_state: Any) -> PairsPlan:
-    """Return the plan with the step size of the least decoupled loss on rows held out of a short training."""
+    """Return the plan with the step size of the least decoupled loss on rows held out of a short training.
+
+    Only rows tell whose labels the training has. Where most classes have one row hardly any do; by the others the
+    smallest step seems best, as they are the likelier the less is learnt.
+    """
     visit = 1e-6 * costs.pairs_cost(facts) * plan.max_iter
     n_rows = int(min(facts.n_samples, figures.MOST_ROWS_OF_PAIRS, trials.left / (figures.PAIR_RATES * visit)))
     if n_rows < figures.FEWEST_TO_TRY:
@@ -401,6 +405,9 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     order = fork(random_state).permutation(facts.n_samples)[:n_rows]
     n_out = int(figures.SHARE_OF_PAIRS * n_rows)
     out, kept = points.some(np.sort(order[:n_out])), points.some(np.sort(order[n_out:]))
+    out = out.some(np.flatnonzero(out.labels.known_from(kept.labels)))
+    if len(out.labels) < figures.FEWEST_KNOWN:
+        return plan
     # A pair has as much fewer rows as there are fewer.
     least = max(1, round(plan.min_count * len(kept.labels) / facts.n_samples))
     short = replace(plan, min_count=least, verbose=0, hogwild=False)  # the choice does not depend on threads

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manyclass.checks import check_flag, check_number, checked_random, n_threads_from
+from manyclass.choosing import costs
 from manyclass.choosing.choice import is_open
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.trials import LossOfFit, Planned, TriedRates
@@ -227,6 +228,8 @@ class Planner(ABC):
         )
         check_columns(points, classes)
         found = self.plan_call(state, points, call)
+        if state is None:
+            costs.check_memory(Facts.sized(found.points.x, points.n_classes), found.planned.plan)
         calls = kept(state, points, found.planned.plan, call) if self.keeps_rows(call) else ()
         if is_time_to_fit(calls):
             every = Points.joined(calls)

@@ -14,7 +14,7 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.choice import Chosen, Taking
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import batches_plan, planned, take_early_stopping, told_batches
+from manyclass.choosing.plans import batches_plan, part_of, planned, take_early_stopping, told_batches
 from manyclass.choosing.rules import Choice
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import stated
@@ -65,8 +65,8 @@ class MarginPlanner(Planner):
         self.check_shared()
         return Chosen(
             resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
-            resolve_part("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
-            resolve_part("model", own["model"], MARGIN_MODELS, "manyclass.models"),
+            part_of("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
+            part_of("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
     def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
@@ -92,11 +92,11 @@ class MarginPlanner(Planner):
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
         own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
-        return PlannedCall(own.plan(facts_of(points)), points)
+        return PlannedCall(own.plan(facts_of(points), by_steps=True), points)
 
-    def plan(self, facts: Facts) -> Planned:
-        """Return the plan, and what parameters left open became in it."""
-        own, choice = self.parameters, Choice(self.parameters, self.check(), facts)
+    def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
+        """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
+        own, choice = self.parameters, Choice(self.parameters, self.check(), facts, by_steps=by_steps)
         given = Taking.of(choice, "loss")
         take_early_stopping(given)
         smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
@@ -104,7 +104,7 @@ class MarginPlanner(Planner):
         if choice["solver"].name == "implicit" and (own["loss"] != "margin" or embeds):
             raise ValueError(
                 "solver='implicit' needs loss='margin' and no embeddings; they are "
-                f"{own['loss']!r} and {own['model']!r}"
+                f"{own['loss']!r} and {choice['model'].name!r}"
             )
         plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
         given.refuse_rest("here")
@@ -141,14 +141,16 @@ class MarginClassifier(LabelClassifier):
         gradients, times decay ** pass. "sgd": plain minibatches. "implicit": the proximal step, in closed form: that of
         the margin smoothed by :math:`\mu + \eta|\phi(x)|^2`; for loss="margin" without embeddings. Of their parameters,
         schedule, decay, batch_size (None: 32, n_classes / 16 up to 512 classes), share_classes and shuffle are used.
-    sampler : str or object of manyclass.samplers, default="all"
+    sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees: "all", drawn ones ("uniform", "frequency", ...), or the best by "search".
+        "auto": "uniform" where `model` became embeddings, else "all".
     n_negatives : int or "auto", default="auto"
-        Classes that are drawn; "auto" is 256.
-    model : {"linear", "embedding"} or object of manyclass.models, default="linear"
-        See `SoftmaxClassifier`.
+        Classes that are drawn; "auto" is 256, or 2,048 where sampler and model are "auto".
+    model : {"auto", "linear", "embedding"} or object of manyclass.models, default="auto"
+        See `SoftmaxClassifier`. "auto": in `fit` embeddings, if sampler is "auto", too, and solver "adagrad", of more
+        than 8,192 classes and sparse rows whose W would take more than 256 MB and 30 numbers for each stored in X.
     dim : int or "auto", default="auto"
-        Length of the embeddings; "auto": 192.
+        Length of the embeddings; "auto": 192, or 256 where sampler and model are "auto".
     learning_rate : float or "auto", default="auto"
         > 0, half for embeddings. "auto": 1 / root mean square of rows' lengths ("adagrad") or 1 / mean square.
     max_iter : int, default=10
@@ -205,9 +207,9 @@ class MarginClassifier(LabelClassifier):
         loss: Literal["margin", "triplet"] = "margin",
         smoothing: float = 1.0,
         solver: Literal["adagrad", "sgd", "implicit"] | Part = "adagrad",
-        sampler: MarginSampler | Part = "all",
+        sampler: Literal["auto"] | MarginSampler | Part = "auto",
         n_negatives: int | Literal["auto"] = "auto",
-        model: Literal["linear", "embedding"] | Part = "linear",
+        model: Literal["auto", "linear", "embedding"] | Part = "auto",
         dim: int | Literal["auto"] = "auto",
         learning_rate: float | Literal["auto"] = "auto",
         max_iter: int = 10,

@@ -60,6 +60,11 @@ class TrainingState:
     _noise: str = field(repr=False, default="gumbel")
     _scaling: FeatureScaling | None = field(repr=False, default=None)
 
+    @property
+    def weights(self) -> Weights:
+        """The current iterate, as the training has it: of scaled features, and its classes in an order of their own."""
+        return self._weights
+
     def of_features(self, scaling: FeatureScaling) -> TrainingState:
         """Return the state for who has features as they were before the scaling that training sees."""
         return replace(self, _scaling=scaling)

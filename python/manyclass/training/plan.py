@@ -56,6 +56,13 @@ class Labels:
         some = sp.csr_array((ones, self.ids, self.indptr))[points]
         return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
 
+    def known_from(self, others: Labels) -> NDArray[np.bool_]:
+        """Return which points have labels of `others` only."""
+        n_classes = max(int(self.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
+        unknown = np.ones(n_classes, dtype=bool)
+        unknown[others.ids] = False
+        return np.asarray(np.add.reduceat(unknown[self.ids], self.indptr[:-1]) == 0)
+
     def spare(self, n_points: int, random: np.random.RandomState) -> NDArray[np.bool_]:
         """Draw at most n_points points to hold out, so that every label keeps a point that is not drawn."""
         return _core.spare_points(self.indptr, self.ids, random.permutation(len(self)), n_points)

@@ -27,22 +27,22 @@ from manyclass.training.blend import (
     MOST_REMEMBERED,
     REMEMBERED,
     SHRINKAGE,
-    TOP,
     Scales,
     best_factor,
     best_mixture,
-    best_scales,
+    best_scales_beside,
     best_scales_of_margins,
-    gain,
+    in_order_of,
     label_mixtures,
     log_loss_of_shares,
     mean_log_loss,
     own_classes,
-    precisions,
+    ranks_worse,
     rows_held_out,
     rows_that_tell,
+    spoils_ranks,
 )
-from manyclass.training.core_training import Trained, Watch
+from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
@@ -51,7 +51,7 @@ from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
-from manyclass.training.weighting import normalized, shares_of_classes, taken
+from manyclass.training.weighting import normalized, shares_of_labels, taken
 from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
@@ -61,7 +61,6 @@ from manyclass.weights.weights import Weights
 # (bench/decisions.md). Where more than MOST_NEXT rows may follow a row, it is not known which of them does, and none is
 # taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
 LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
-KEPT = 10  # best classes of several labels, which keep their order where a mixture ranks them worse
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
@@ -134,17 +133,21 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     held = _with_their_sequences(plan, points, drawn)
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
-    r = taken(points.weights, rows)
-    found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
+    r, by_margins = taken(points.weights, rows), all(one.loss == MARGIN for one in terms.plans)
+    told = _of_known_classes(out, labels, rows) if len(out) else out
+    some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
+    ranked = some if by_margins and len(out) else None
+    found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch, ranked=ranked)
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
-        told = _of_known_classes(out, labels, rows)
-        some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
-            join(weights, *some, by_margins=all(one.loss == MARGIN for one in terms.plans))
+            # Where most classes have more rows, rows held out may gain by the shares and others lose.
+            are_rare = terms.plans[0].fit_intercept and 2 * len(told) < len(out)
+            shares = shares_of_labels(labels.of(rows), points.n_classes, r) if are_rare else None
+            join(weights, *some, shares, by_margins=by_margins)
             joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
-            if points.several and joined.mixture.is_on and _ranks_worse(joined, weights, *some):
-                joined = _in_order_of(weights, joined, *some)
+            if points.several and joined.mixture.is_on and ranks_worse(joined, weights, *some):
+                joined = in_order_of(weights, joined, *some)
             joined = _counted(joined, points.some(out), joined.mixture)
             _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
             return Trained(joined, curve, rate, squares)
@@ -188,9 +191,7 @@ def _warn_if_no_better_than_shares(
     """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
     if len(labels) < FEWEST_TO_WARN:
         return
-    of_rows = normalized(r)
-    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(kept.indptr))
-    shares = shares_of_classes(kept.ids, weights.n_classes, len(kept), of_labels)
+    shares = shares_of_labels(kept, weights.n_classes, r)
     by_shares = log_loss_of_shares(shares, labels, sample_weight)
     loss = mean_log_loss(weights, x, labels, n_threads, sample_weight)
     if loss < by_shares:
@@ -208,12 +209,7 @@ def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.in
     A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
     of the rows that are to be predicted, all have classes that the model has learnt.
     """
-    n_classes = int(labels.ids.max(initial=0)) + 1
-    known = np.zeros(n_classes, dtype=bool)
-    known[labels.of(rows).ids] = True
-    of_out = labels.of(out)
-    n_unknown = np.add.reduceat(~known[of_out.ids], of_out.indptr[:-1])
-    found = out[n_unknown == 0]
+    found = out[labels.of(out).known_from(labels.of(rows))]
     return found if len(found) >= FEWEST_ROWS else out
 
 
@@ -332,8 +328,12 @@ def _train(
     watch: Watch,
     seen: Seen | None = None,
     squares: Squares | None = None,
+    ranked: tuple[Matrix, Labels, int, Doubles | None] | None = None,
 ) -> tuple[Trained, bool]:
-    """Train each term, and say whether the first one made all of its passes; else those of the second one are none."""
+    """Train each term, and say whether the first one made all of its passes; else those of the second one are none.
+
+    After its first pass the second one ends where it ranks rows held out, if they are given, worse beside the first.
+    """
     begin, complete, found = time.perf_counter(), True, list[Trained]()
     for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
         plan, told, own = one, watch, seen and seen.with_weights(_alone(one, seen.weights))
@@ -346,12 +346,26 @@ def _train(
             held.is_scaled, told = True, replace(told, label_validation=held)
         if not complete:
             plan = replace(plan, max_iter=0)
+        if found and ranked is not None:
+            told = replace(told, callback=_unless_it_spoils(found[0].weights, ranked, told.callback))
         given = (x, labels, n_classes, told, r, own, squares)
         found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
         if not found[1:]:
             complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
+
+
+def _unless_it_spoils(
+    first: Weights, rows: tuple[Matrix, Labels, int, Doubles | None], callback: Callback | None
+) -> Callback:
+    """Return a callback that does what another one does, and ends training after a pass that spoils ranks."""
+
+    def after_pass(state: TrainingState) -> bool:
+        ends = callback is not None and bool(callback(state))
+        return ends or (state.n_iter == 1 and spoils_ranks(first, state.weights, *rows))
+
+    return after_pass
 
 
 # The scales
@@ -363,10 +377,13 @@ def join(
     labels: Labels,
     n_threads: int,
     sample_weight: Doubles | None,
+    shares: Doubles | None = None,
     *,
     by_margins: bool = False,
 ) -> None:
     """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
+
+    What the logarithms of the classes' shares, where they are given, add to the scores goes into the intercepts.
 
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
@@ -375,7 +392,12 @@ def join(
     if by_margins:
         weights.multiply_parts(best_scales_of_margins(weights.pairs_alone, weights.rows_alone, *held))
     else:
-        weights.multiply_parts(best_scales(weights.pairs_alone, weights.rows_alone, *held))
+        own = (weights.pairs_alone, weights.rows_alone)
+        log_shares = None if shares is None else np.log(shares).astype(np.float32)
+        scales, of_shares = best_scales_beside(log_shares, *own, *held)
+        weights.multiply_parts(scales)
+        if log_shares is not None:
+            weights.bias[:] += np.float32(of_shares) * log_shares
     if len(labels.ids) > len(labels):
         weights.multiply_scores(best_factor(weights, *held))
 
@@ -431,33 +453,6 @@ def _mixed(plan: Plan, weights: Weights, points: Points, kept: Points, told: Poi
     if least and plan.counts:
         found = replace(found, mixture=replace(found.mixture, share=max(LEAST_OF_STREAM, found.mixture.share)))
     return found
-
-
-def _ranks_worse(
-    mixed: Weights, weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> bool:
-    """Whether a mixture ranks several labels worse: by P@1 to P@5 in the mean, lower by more than its standard error.
-
-    Counts know how probable a label is; of which labels a row has most they may know less than the sum of the scores.
-    On package dependencies the share of least log-loss, .36, loses 2.3 points of P@3 and P@5 (bench/decisions.md).
-    """
-    k = min(TOP, weights.n_classes)
-    before, after = (precisions(labels, model.top_k(x, k, n_threads)[0]) for model in (weights, mixed))
-    lost, error = gain(before, after, sample_weight)
-    return lost > error
-
-
-def _in_order_of(
-    weights: Weights, mixed: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> Weights:
-    """Return a mixture whose best classes are those of the weights without it; these, if that has no less log-loss.
-
-    On package dependencies the log-loss of a row's labels falls from 4.52 to 3.69 nats with ten classes that keep their
-    order, to 3.73 with five and, by the mixture as it is, to 3.80 (bench/decisions.md).
-    """
-    held = (x, labels, n_threads, sample_weight)
-    found = replace(mixed, mixture=replace(mixed.mixture, kept=min(KEPT, weights.n_classes)))
-    return found if mean_log_loss(found, *held) < mean_log_loss(weights, *held) else weights
 
 
 def _mixture_told(

@@ -227,3 +227,10 @@ def some_of(weights: Doubles | None, rows: NDArray[np.int64]) -> Doubles | None:
 def shares_of_classes(labels: Ids, n_classes: int, n_rows: int, weights: Doubles | None) -> Doubles:
     """Return the share of the rows that each class has, above 0 and below 1; `weights`, if any, are of the labels."""
     return _core.class_shares(labels, n_classes, n_rows, NO_DOUBLES if weights is None else weights)
+
+
+def shares_of_labels(labels: Labels, n_classes: int, r: Doubles | None) -> Doubles:
+    """Return the classes' shares of rows that have these labels, and weights `r`."""
+    of_rows = normalized(r)
+    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(labels.indptr))
+    return shares_of_classes(labels.ids, n_classes, len(labels), of_labels)
