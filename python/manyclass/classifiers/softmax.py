@@ -43,7 +43,7 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import refuse_starts
 from manyclass.training.incremental import Call
-from manyclass.training.plan import Labels
+from manyclass.training.plan import HybridPlan, Labels
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
@@ -195,17 +195,19 @@ def _trained(
     if choice.parameters["verbose"] > 0 and costs.fit_cost(choice.facts, planned.plan) >= figures.TOLD_BEFORE:
         print(costs.in_words(choice.facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
-    return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points))
+    return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points, watch))
 
 
-def _n_runs(choice: Choice, planned: Planned, state: State, points: Points) -> int:
+def _n_runs(choice: Choice, planned: Planned, state: State, points: Points, watch: Watch) -> int:
     """What n_models="auto" stands for."""
-    weights, facts = state.weights, choice.facts
-    if weights.kind == "hybrid":
+    weights, facts, other = state.weights, choice.facts, planned.plan
+    if isinstance(other, HybridPlan) and watch.shared is not None and watch.shared.pairs is not None:
+        other = other.embeddings  # pairs are those of the first run
+    elif weights.kind == "hybrid":
         rows_of = np.bincount(as_csr(points.x).indices, minlength=facts.n_features)
         facts = replace(facts, met=float(rows_of @ np.diff(weights.indptr)) / max(1, facts.n_samples))
     decided = choice.changed(answers={"model": planned.params.get("model")}, n_models="auto")
-    decided.first_run = (costs.fit_cost(facts, planned.plan), weights.embeddings.nbytes)
+    decided.first_run = (costs.fit_cost(facts, other), weights.embeddings.nbytes)
     return int(decided["n_models"])
 
 

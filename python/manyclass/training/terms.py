@@ -41,8 +41,9 @@ from manyclass.training.blend import (
     precisions,
     rows_held_out,
     rows_that_tell,
+    some_that_tell,
 )
-from manyclass.training.core_training import Trained, Watch
+from manyclass.training.core_training import Shared, Trained, Watch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
@@ -131,14 +132,14 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     """
     terms, x, labels = _Terms.of(plan), points.x, points.labels
     drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
-    held = _with_their_sequences(plan, points, drawn)
+    held = (watch.shared or Shared()).rows(lambda: _with_their_sequences(plan, points, drawn))
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
     r = taken(points.weights, rows)
     found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch)
     weights, curve, rate, squares = found
     if len(out) and (complete if terms.both else curve):
-        told = _of_known_classes(out, labels, rows)
+        told = some_that_tell(_of_known_classes(out, labels, rows))
         some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
         if terms.both:
             join(weights, *some, by_margins=all(one.loss == MARGIN for one in terms.plans))
@@ -334,7 +335,7 @@ def _train(
     squares: Squares | None = None,
 ) -> tuple[Trained, bool]:
     """Train each term, and say whether the first one made all of its passes; else those of the second one are none."""
-    begin, complete, found = time.perf_counter(), True, list[Trained]()
+    begin, complete, found, shared = time.perf_counter(), True, list[Trained](), watch.shared or Shared()
     for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
         plan, told, own = one, watch, seen and seen.with_weights(_alone(one, seen.weights))
         if terms.both:
@@ -347,9 +348,13 @@ def _train(
         if not complete:
             plan = replace(plan, max_iter=0)
         given = (x, labels, n_classes, told, r, own, squares)
-        found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
+        if isinstance(plan, BatchesPlan):
+            found.append(fit_batches(plan, *given))
+        else:
+            found.append(fit_pairs(plan, *given) if shared.pairs is None else shared.pairs.copied())
         if not found[1:]:
             complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
+            shared.pairs = found[0].copied() if terms.both and complete and watch.shared is not None else None
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
 
