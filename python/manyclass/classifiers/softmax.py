@@ -318,7 +318,8 @@ class SoftmaxClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
     n_models : int or "auto", default="auto"
-        Train this many models with different seeds and average their scores, in one model; "auto": at most 3.
+        Train this many models with different seeds and average their scores, in one model; "auto": at most 3. Hybrids
+        of 20,000 rows of one label and more share the weights on pairs, and the rows left out, of the first one.
     warm_start : bool, default=False
         `fit` starts from the weights and the choices of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 
