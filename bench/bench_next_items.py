@@ -21,7 +21,8 @@ nothing set; peers (own plain code where no package is named) have the best of t
 
 Items of the row are left out of what is ranked where that is better, of ours as it has learnt. Seconds are processor
 time of one fit with the settings that were found; milliseconds a row are those of the scores of all items and the ten
-best; each fit is in a process of its own, whose peak of memory includes the data.
+best; each fit is in a process of its own, whose peak of memory includes the data. A search for settings, or a fit of a
+peer, that has not ended after MOST_SECONDS of its processor time is stopped, and the table says so.
 
     python -m pytest bench/bench_next_items.py --benchmark-save=next_items
     python bench/make_tables.py .benchmarks/*/*_next_items.json
@@ -31,6 +32,7 @@ from __future__ import annotations
 
 import multiprocessing
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -47,6 +49,7 @@ from manyclass.datasets import SequenceEncoder
 from manyclass.metrics import ndcg_at_k, precision_at_k, recall_at_k
 
 SEED, K, BLOCK, N_TOLD, N_LAST = 0, 20, 1000, 3000, 20
+MOST_SECONDS = 300
 MOST_SQUARE = 21_000  # items of which EASE has the inverse: of gowalla's it takes 7 GB and twenty minutes
 Lists = list[list[int]]
 Scores = Callable[[sp.csr_array, Any], Any]  # of rows of recency weights, and the numbers of their lists
@@ -412,11 +415,13 @@ def ours(data: Data, folder: Any, name: str, n_models: int | None) -> dict[str, 
     return told | {"setting": f"decay {decay}, {model._weights.mixture}"}
 
 
-def apart(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What a run says in a process of its own, with its peak of memory in MB."""
+def apart(run: Callable[[], dict[str, Any]], most_seconds: int | None = None) -> dict[str, Any]:
+    """What a run says in a process of its own, with its peak of memory in MB; nothing if it takes more seconds."""
     near, far = multiprocessing.Pipe()
 
     def there() -> None:
+        if most_seconds is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (most_seconds, most_seconds + 5))
         try:
             told = run()
             told["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
@@ -427,7 +432,9 @@ def apart(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     child = multiprocessing.get_context("fork").Process(target=there)
     child.start()
     while not near.poll(1):
-        assert child.is_alive(), "the process was killed"
+        if not child.is_alive() and child.exitcode == -signal.SIGXCPU:
+            return {}
+        assert child.is_alive() or near.poll(), "the process was killed"
     told: dict[str, Any] = near.recv()
     child.join()
     assert "failed" not in told, told["failed"]
@@ -474,9 +481,10 @@ def test_next_items(timed: Any, data_folder: Any, small: bool, name: str, protoc
     else:
         if what.startswith("implicit"):
             pytest.importorskip("implicit")
-        best = apart(lambda: tuned(what, before.some(N_TOLD)))
-        told = {"grid_cpu_s": best["grid_cpu_s"]} | apart(lambda: fitted(what, data, *best["best"]))
-    timed.taken([told["cpu_s"]], clock="processor")
+        best = apart(lambda: tuned(what, before.some(N_TOLD)), MOST_SECONDS)
+        told = apart(lambda: fitted(what, data, *best["best"]), MOST_SECONDS) if best else {}
+        told = {"grid_cpu_s": best["grid_cpu_s"]} | told if told else {"cpu_s": f"not ended after {MOST_SECONDS}"}
+    timed.taken([told["cpu_s"] if len(told) > 1 else MOST_SECONDS], clock="processor")
     digits = {"cpu_s": 1, "grid_cpu_s": 0, "predict_ms": 3, "log_loss": 3}
     shown = {name: round(v, digits.get(name, 4)) if isinstance(v, float) else v for name, v in told.items()}
     timed.row("next_items", data=name, protocol=protocol, model=what, **shown)

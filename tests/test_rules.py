@@ -34,7 +34,8 @@ WIDE = facts(200_000, 20_000, 20_000)  # W takes 1.6 GB and has 400 numbers for 
 HUGE = facts(200_000, 100_000, 20_000)
 LONG = facts(500_000, 2000, 3000, row=100.0)
 LISTS, LONG_LISTS, DENSE_LISTS = facts(n_labels=3), facts(n_labels=11, n_classes=9000), facts(n_labels=3, dense=True)
-ALL_FACTS = (SMALL, DENSE, WIDE, HUGE, LONG, LISTS, LONG_LISTS, DENSE_LISTS, facts(n_labels=2, n_classes=9000))
+NEXT = replace(facts(), of_columns=True)  # items of histories
+ALL_FACTS = (SMALL, DENSE, NEXT, WIDE, HUGE, LONG, LISTS, LONG_LISTS, DENSE_LISTS, facts(n_labels=2, n_classes=9000))
 GIVEN = [
     *({"solver": name} for name in solvers.SOLVERS),
     *({"model": name} for name in models.MODELS),
@@ -150,7 +151,6 @@ def test_numbers_in_the_words_are_those_of_the_figures():
         f"at most {f.MOST_FULL:.0f} seconds",
         f"more than {f.MOST_EXACT:.0f} microseconds",
         f"more than {f.MOST_SCORED:,} classes",
-        f"more than {f.NEGATIVES_BATCHES:,} classes",
         f"up to {f.FEW_ROWS:,} rows",
         f"{f.MOST_RUNS}, or as many as are predicted to take {f.SECONDS_OF_RUNS:.0f} seconds more",
         f"({f.SECONDS_OF_SECOND_RUN:.0f} the second of margins of several labels)",
@@ -195,6 +195,17 @@ def test_what_is_picked_for_known_sets(name):
     # yso-en is beyond what is tried, dense data are linear, and the trials of the others have the last word.
     assert asked.tries("model") == (name not in ("yso-en", "mnist"))
     assert asked.rule_of("learning_rate").trial == {"linear": "step size", "hybrid": "step size of pairs"}[model]
+
+
+def test_next_items_get_a_hybrid_without_a_trial_and_few_draws():
+    asked = question(SoftmaxClassifier(), NEXT)
+    assert (asked["model"].name, asked.tries("model")) == ("hybrid", False)
+    beside = question(SoftmaxClassifier(model="embedding", solver="adagrad"), NEXT, beside_pairs=True)
+    assert beside["n_negatives"] == figures.NEGATIVES_NEXT
+    other = question(SoftmaxClassifier(model="embedding", solver="adagrad"), facts(), beside_pairs=True)
+    assert other["n_negatives"] == figures.NEGATIVES_BATCHES
+    assert question(SoftmaxClassifier(), replace(NEXT, n_samples=200)).tries("model") is False
+    assert question(SoftmaxClassifier(), facts()).tries("model")
 
 
 def test_what_is_set_is_asked_of_no_rule():

@@ -356,3 +356,23 @@ def test_a_log_larger_than_memory_is_a_stream_of_users(seed):
     model = small().partial_fit(parts(), classes=encoder.items_)
     model.vectorizer_ = encoder
     assert model.predict([[3], [7]]).tolist() == [follows[3], follows[7]]
+
+
+@pytest.mark.parametrize("kind", ["text", "numbers"])
+def test_lists_and_arrays_of_items_are_the_same(kind, seed):
+    given = some_sequences(np.random.default_rng(seed), ITEMS[kind])
+    of_lists, of_arrays = (SequenceEncoder().fit(one) for one in (given, [np.array(one) for one in given if one]))
+    np.testing.assert_array_equal(of_lists.items_, of_arrays.items_)
+    assert of_lists.items_.dtype == of_arrays.items_.dtype
+    rows, others = of_lists.next_items(given), of_arrays.next_items([np.array(one) for one in given if one])
+    np.testing.assert_array_equal(rows.y, others.y)
+    np.testing.assert_array_equal(rows.X.toarray(), others.X.toarray())
+
+
+def test_nothing_is_tried_where_labels_are_the_columns():
+    # A cycle of 30 items: the rows are enough for the rule to hold, and predictable.
+    visits = [[(start + step) % 30 for step in range(6)] for start in range(300)]
+    model = SoftmaxClassifier(random_state=0).fit(visits, vectorizer=SequenceEncoder())
+    assert model.resolved_params_["model"].name == "hybrid"
+    assert {line["parameter"] for line in model.auto_report_} <= {"learning_rate"}
+    assert model.predict([[3, 4, 5], [28, 29]]).tolist() == [6, 0]

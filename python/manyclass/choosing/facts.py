@@ -78,6 +78,8 @@ class Facts:
         With `least_count`: features that occur with at most this many classes have weights on all their pairs.
     n_texts : int
         Rows that are texts of classes.
+    of_columns : bool
+        Whether each class is the name of a column, as items are that come next in histories of items.
     measured : Lengths or None
         None where only costs are asked for.
     """
@@ -93,6 +95,7 @@ class Facts:
     least_count: int | None = None
     few_classes: int = 0
     n_texts: int = 0
+    of_columns: bool = False
     measured: Lengths | None = field(default=None, repr=False, compare=False)
 
     @classmethod

@@ -130,6 +130,7 @@ TOO_LARGE = Case(
     "where W would take more than 2 GB or max_memory",
     lambda q: q.facts.bytes > min(figures.LARGEST_TRIED, q.most_bytes),
 )
+OF_COLUMNS = Case("where each class is the name of a column, as next items are", lambda q: q.facts.of_columns)
 TRIED = Case(
     "of 1,000 rows and more where W takes at most 2 GB and max_memory",
     lambda q: not TOO_LARGE.holds(q) and q.facts.n_samples >= figures.FEWEST_TO_TRY,
@@ -152,7 +153,8 @@ NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked(
 BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
 OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*figures.U_RATES))
 MANY_SCORED = Case("of more than 8,192 classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
-MORE_THAN_DRAWN = Case("of more than 1,024 classes", lambda q: q.facts.n_classes > figures.NEGATIVES_BATCHES)
+MORE_THAN_DRAWN = Case("of more classes than are drawn", lambda q: q.facts.n_classes > q["n_negatives"])
+ONE_LABEL = Case("of one label a row", lambda q: not q.facts.several)
 FEW_CLASSES = Case("of up to 64 classes", lambda q: q.facts.n_classes <= figures.FEW_CLASSES)
 EMBEDDING = Case("of embeddings", lambda q: q["model"].name == "embedding")
 EMBEDDED = Case("of embeddings by 'adagrad'", lambda q: EMBEDDING.holds(q) and q["solver"].name == "adagrad")
@@ -330,6 +332,13 @@ RULES = (
     Rule("model", free & SPARSE & TOO_LARGE & HYBRID_FITS, _hybrid, "decisions: the hybrid takes part", SERVES),
     Rule(
         "model",
+        free & SPARSE & OF_COLUMNS & TRIED & HYBRID_FITS,
+        _hybrid,
+        "decisions: next items get a hybrid without a trial",
+        SERVES,
+    ),
+    Rule(
+        "model",
         free & SPARSE & TRIED,
         lambda q: (rival(q) or MODELS["linear"]()) if costs.embeds(q.facts) else MODELS["linear"](),
         "decisions: linear or hybrid is decided by short fits",
@@ -372,6 +381,7 @@ RULES = (
     Rule("n_negatives", margins_embed, Figure("NEGATIVES_RANKING"), "decisions: margins of many classes"),
     Rule("n_negatives", MARGIN, Figure("NEGATIVES_MARGIN")),
     Rule("n_negatives", MARGINS, Figure("NEGATIVES_RANKING"), "decisions: margins see all classes up to 8,192"),
+    Rule("n_negatives", BESIDE & OF_COLUMNS & ONE_LABEL, Figure("NEGATIVES_NEXT"), "decisions: next items draw 128"),
     Rule("n_negatives", BATCHES, Figure("NEGATIVES_BATCHES"), "decisions: embeddings are learnt in 4 passes"),
     Rule("n_negatives", POINTS & IMPLICIT, Figure("NEGATIVES_SAMPLED"), "leave_one_out: sampled classes"),
     Rule("n_negatives", ALWAYS, Figure("NEGATIVES_BY_HAND")),
@@ -512,7 +522,8 @@ RULES = (
         lambda q: costs.n_runs(q.first_run[0], q.first_run[1], q.most_bytes, ranks=ranks_several(q)),
         "decisions: three runs of a hybrid are averaged",
         "3, or as many as are predicted to take 20 seconds more (30 the second of margins of several labels) and 256 "
-        "MB of embeddings; 1 with dim or max_seconds, "
+        "MB of embeddings, a third of 20,000 rows of one label and more only where, by what the second one has "
+        "gained, it is worth .015 nats; 1 with dim or max_seconds, "
         "in a fit that begins warm, and after a callback or Ctrl-C that ended the first one",
     ),
     Rule("n_models", ALWAYS, 1, "decisions: means of linear models gain nothing"),

@@ -58,7 +58,7 @@ from manyclass.classifiers.streams import (
     within_memory,
 )
 from manyclass.datasets.stream import Stream
-from manyclass.labels import find_positions
+from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Parameters
 from manyclass.training.blend import mean_log_loss
 from manyclass.training.checkpoint import Checkpoints
@@ -356,7 +356,9 @@ def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
 def facts_of(points: Points) -> Facts:
     """Return what choices depend on, of the points of a training."""
     found = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
-    return replace(found, n_texts=points.n_texts)
+    names = points.column_labels
+    columns = None if names is None else columns_of_classes(points.classes, names, len(names))
+    return replace(found, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))
 
 
 def resolved(parameters: Parameters, state: State) -> Parameters:

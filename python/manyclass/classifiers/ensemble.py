@@ -14,14 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.checks import check_number, n_threads_from, outer_level
 from manyclass.choosing import figures
 from manyclass.parts import Parameters, part_name
+from manyclass.training.blend import loss_without_counts_of
 from manyclass.training.calibration import Calibration, calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.class_texts import ClassScales, ClassTexts
-from manyclass.training.core_training import Watch
+from manyclass.training.core_training import Shared, Watch
 from manyclass.training.interrupts import was_interrupted
 from manyclass.training.passes import warn_user
 from manyclass.training.state import History, Points, State
 from manyclass.training.validation import fork
 from manyclass.weights.arrays import Doubles
+from manyclass.weights.weights import Weights
 
 FRACTION = 0.1  # of the rows, which calibration and early stopping hold out, of estimators without validation_fraction
 # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
@@ -110,6 +112,9 @@ def fit_runs(
     """
     if points.n_texts:
         return _with_texts(parameters, points, watch, run, noise)
+    many = len(points.labels) >= figures.ROWS_TO_SHARE
+    if many and not points.several and not parameters.get("early_stopping", False):
+        watch = replace(watch, shared=Shared())
     if not is_composed(parameters):
         state = run(parameters, points, watch)
         if not warm and _leaves_open(parameters):
@@ -212,6 +217,8 @@ class _Runs:
         What the first run has chosen is not chosen again, nor what `as_in`, the mean of other runs, has: T is that of
         these choices.
         """
+        if self._watch.shared is not None:
+            self._watch = replace(self._watch, shared=Shared())  # by other points
         first = self._run(0, {} if as_in is None else as_in.told.params, points, self._asked)
         if as_in is not None:
             was = as_in.told
@@ -223,10 +230,11 @@ class _Runs:
         """Make the runs that are still to be made, and return the mean in the place of the first one."""
         chosen = first.told.params
         n_models = self._runs_after(first) if self._open else self._asked
-        weights, curves = first.weights, [first.curve]
+        weights, curves, losses = first.weights, [first.curve], list[float]()
         for n in range(1, n_models):
-            if self.ended:
+            if self.ended or (n > 1 and self._open and _gains_little(losses, n)):
                 break
+            losses += self._loss(weights, points) if n == 1 and n_models > 2 else []
             if n == 1:
                 self._check_seeds_matter(chosen, n_models)
             try:
@@ -236,6 +244,7 @@ class _Runs:
                 break
             weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)
+            losses += self._loss(weights, points) if losses and n + 1 < n_models else []
         if len(curves) == 1:
             return first
         state = replace(first, weights=weights, curve=_mean_curve(curves))
@@ -245,6 +254,14 @@ class _Runs:
         if squares is not None and weights.has_pairs:
             squares = squares.of_more_pairs(first.weights, weights)
         return replace(state, squares=squares).with_told(params={**chosen, "n_models": len(curves)})
+
+    def _loss(self, weights: Weights, points: Points) -> list[float]:
+        """The log-loss on the rows that all runs have left out, in nats; nothing where there are none."""
+        shared = self._watch.shared
+        if not self._open or shared is None or shared.pairs is None or shared.held is None or not shared.held.any():
+            return []
+        out, n_threads = points.some(np.flatnonzero(shared.held)), n_threads_from(self._parameters["n_jobs"])
+        return [loss_without_counts_of(weights, out.x, out.labels, n_threads, out.weights)]
 
     def _runs_after(self, first: State) -> int:
         """What n_models="auto" stands for."""
@@ -284,6 +301,15 @@ class _Runs:
                 f"n_models is {n_models}, which has no effect with solver='lbfgs', whose optimum does not depend on "
                 'the seed ("auto" takes it for few data); leave it 1, or name another solver'
             )
+
+
+def _gains_little(losses: list[float], n: int) -> bool:
+    """Whether another run after n ones is worth little, by the losses of the first one and of the mean of two.
+
+    The variance of runs adds V / n to the loss of the mean of n: the second one gains V / 2, and run n + 1
+    V / n - V / (n + 1).
+    """
+    return len(losses) > 1 and 2 * (losses[0] - losses[1]) / (n * (n + 1)) < figures.LEAST_GAIN_OF_RUN
 
 
 def _mean_curve(curves: list[Doubles]) -> Doubles:

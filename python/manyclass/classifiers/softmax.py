@@ -50,7 +50,7 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import refuse_starts
 from manyclass.training.incremental import Call
-from manyclass.training.plan import Labels
+from manyclass.training.plan import HybridPlan, Labels
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
@@ -204,17 +204,19 @@ def _trained(
         if costs.fit_cost(facts, planned.plan) >= figures.TOLD_BEFORE:
             print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
-    return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points))
+    return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points, watch))
 
 
-def _n_runs(choice: Choice, planned: Planned, state: State, points: Points) -> int:
+def _n_runs(choice: Choice, planned: Planned, state: State, points: Points, watch: Watch) -> int:
     """What n_models="auto" stands for."""
-    weights, facts = state.weights, choice.facts
-    if weights.kind == "hybrid":
+    weights, facts, other = state.weights, choice.facts, planned.plan
+    if isinstance(other, HybridPlan) and watch.shared is not None and watch.shared.pairs is not None:
+        other = other.embeddings  # pairs are those of the first run
+    elif weights.kind == "hybrid":
         rows_of = np.bincount(as_csr(points.x).indices, minlength=facts.n_features)
         facts = replace(facts, met=float(rows_of @ np.diff(weights.indptr)) / max(1, facts.n_samples))
     decided = choice.changed(answers={"model": planned.params.get("model")}, n_models="auto")
-    decided.first_run = (costs.fit_cost(facts, planned.plan), weights.embeddings.nbytes)
+    decided.first_run = (costs.fit_cost(facts, other), weights.embeddings.nbytes)
     return int(decided["n_models"])
 
 
@@ -325,7 +327,8 @@ class SoftmaxClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
     n_models : int or "auto", default="auto"
-        Train this many models with different seeds and average their scores, in one model; "auto": at most 3.
+        Train this many models with different seeds and average their scores, in one model; "auto": at most 3. Hybrids
+        of 20,000 rows of one label and more share the weights on pairs, and the rows left out, of the first one.
     warm_start : bool, default=False
         `fit` starts from the weights and the choices of the last fit; see `help(manyclass.classifiers.partial_fit)`.
 

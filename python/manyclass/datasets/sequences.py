@@ -380,6 +380,8 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """All items of sequences one after the other, and where each sequence starts and the last one ends."""
     if isinstance(sequences, str | bytes) or not isinstance(sequences, Iterable):
         raise TypeError(f"the sequences are a {type(sequences).__name__}; they must be lists of items")
+    if isinstance(sequences, list) and (flat := _plain(sequences)) is not None:
+        return flat, np.concatenate([[0], np.cumsum([len(one) for one in sequences])]).astype(np.int64)
     given: list[NDArray[Any]] = []
     for number, one in enumerate(sequences):
         if isinstance(one, str | bytes) or np.ndim(one) != 1:
@@ -388,3 +390,11 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     filled = [one for one in given if len(one)]
     items = joined_labels(filled) if filled else np.zeros(0, dtype=np.int64)
     return items, np.concatenate([[0], np.cumsum([len(one) for one in given])]).astype(np.int64)
+
+
+def _plain(sequences: list[Any]) -> NDArray[Any] | None:
+    """All items of lists of integers, or of text alone, which need no look at each list; None of others."""
+    if set(map(type, sequences)) != {list}:
+        return None
+    items = [item for one in sequences for item in one]
+    return as_labels(items) if set(map(type, items)) in ({int}, {str}) else None

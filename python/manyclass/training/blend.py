@@ -73,6 +73,12 @@ def rows_that_tell(n_rows: int, seed: int, most: int) -> NDArray[np.bool_]:
     return told
 
 
+def some_that_tell(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return as many of the rows held out as tell a few numbers: of whole sequences there may be more."""
+    n = len(rows)
+    return rows[np.linspace(0, n - 1, MOST_HELD_OUT).astype(np.int64)] if n > MOST_HELD_OUT else rows
+
+
 @dataclass(frozen=True)
 class Scales:
     """What the rows of a stream have told of the scales of its terms: normal distributions, by Laplace's method.
@@ -245,6 +251,18 @@ def mean_log_loss(
 ) -> float:
     """The mean over rows of the mean log-loss of their labels, in nats."""
     return _loss(MEAN_LOG_LOSS, model, x, labels, n_threads, sample_weight)
+
+
+def loss_without_counts_of(
+    weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
+) -> float:
+    """The mean log-loss of some rows that were held out, in nats, without what all of them have added to the counts."""
+    if len(weights.counts):
+        fewer = -np.ones(len(labels)) if sample_weight is None else -sample_weight / sample_weight.mean()
+        weights = weights.counted(as_csr(x), labels.indptr, labels.ids, fewer)
+    some = some_that_tell(np.arange(len(labels)))
+    r = None if sample_weight is None else sample_weight[some]
+    return mean_log_loss(weights, x[some], labels.of(some), n_threads, r)
 
 
 def held_out_loss(

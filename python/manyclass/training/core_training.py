@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_number
@@ -121,6 +122,31 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
     }
 
 
+@dataclass
+class Shared:
+    """What the runs of a mean share, found by the first one: of a sum of weights on pairs and embeddings.
+
+    A mean of pairs hardly gains, as their loss is convex, so that the other runs train embeddings alone. The same rows
+    are left out of all runs, and tell what a mean of some of them is worth.
+
+    Attributes
+    ----------
+    held : ndarray of shape (n_samples,), bool, or None
+        Rows that are left out of training; None: not yet drawn.
+    pairs : Trained or None
+        The weights on pairs, as they were trained, without the scale that they have in the sum.
+    """
+
+    held: NDArray[np.bool_] | None = None
+    pairs: Trained | None = None
+
+    def rows(self, draw: Callable[[], NDArray[np.bool_]]) -> NDArray[np.bool_]:
+        """Return the rows that are left out, drawn by the first run."""
+        if self.held is None:
+            self.held = draw()
+        return self.held
+
+
 @dataclass(frozen=True)
 class Watch:
     """The user's callback, limits of seconds and of a model's bytes, points held out.
@@ -128,6 +154,7 @@ class Watch:
     Linear models of one label a row look at held-out points by `validation`, all others by `label_validation`.
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
+    `shared` is what runs of one mean have in common; None: nothing.
     """
 
     callback: Callback | None = None
@@ -138,6 +165,7 @@ class Watch:
     heading: str = ""
     checkpoints: Checkpoints | None = None
     may_retry: bool = False
+    shared: Shared | None = None
 
     @classmethod
     def of(
@@ -463,6 +491,11 @@ class Trained(NamedTuple):
     curve: list[float]
     rate: float | None = None
     squares: Squares = Squares()
+
+    def copied(self) -> Trained:
+        """Return the same, of weights on pairs that may be scaled in place."""
+        weights = replace(self.weights, values=self.weights.values.copy(), bias=self.weights.bias.copy())
+        return Trained(weights, self.curve, self.rate, self.squares)
 
 
 def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tuple[T, float | None]:

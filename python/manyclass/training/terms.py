@@ -40,9 +40,10 @@ from manyclass.training.blend import (
     ranks_worse,
     rows_held_out,
     rows_that_tell,
+    some_that_tell,
     spoils_ranks,
 )
-from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
+from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
 from manyclass.training.growth import set_new_rows
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
@@ -130,11 +131,12 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     """
     terms, x, labels = _Terms.of(plan), points.x, points.labels
     drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
-    held = _with_their_sequences(plan, points, drawn)
+    held = (watch.shared or Shared()).rows(lambda: _with_their_sequences(plan, points, drawn))
     out, rows = np.flatnonzero(held), np.flatnonzero(~held)
     kept = x[rows] if len(out) else x
     r, by_margins = taken(points.weights, rows), all(one.loss == MARGIN for one in terms.plans)
-    told = _of_known_classes(out, labels, rows) if len(out) else out
+    known = _of_known_classes(out, labels, rows) if len(out) else out
+    told = some_that_tell(known)
     some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
     ranked = some if by_margins and len(out) else None
     found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch, ranked=ranked)
@@ -142,7 +144,7 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     if len(out) and (complete if terms.both else curve):
         if terms.both:
             # Where most classes have more rows, rows held out may gain by the shares and others lose.
-            are_rare = terms.plans[0].fit_intercept and 2 * len(told) < len(out)
+            are_rare = terms.plans[0].fit_intercept and 2 * len(known) < len(out)
             shares = shares_of_labels(labels.of(rows), points.n_classes, r) if are_rare else None
             join(weights, *some, shares, by_margins=by_margins)
             joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
@@ -334,7 +336,7 @@ def _train(
 
     After its first pass the second one ends where it ranks rows held out, if they are given, worse beside the first.
     """
-    begin, complete, found = time.perf_counter(), True, list[Trained]()
+    begin, complete, found, shared = time.perf_counter(), True, list[Trained](), watch.shared or Shared()
     for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
         plan, told, own = one, watch, seen and seen.with_weights(_alone(one, seen.weights))
         if terms.both:
@@ -349,9 +351,13 @@ def _train(
         if found and ranked is not None:
             told = replace(told, callback=_unless_it_spoils(found[0].weights, ranked, told.callback))
         given = (x, labels, n_classes, told, r, own, squares)
-        found.append(fit_pairs(plan, *given) if isinstance(plan, PairsPlan) else fit_batches(plan, *given))
+        if isinstance(plan, BatchesPlan):
+            found.append(fit_batches(plan, *given))
+        else:
+            found.append(fit_pairs(plan, *given) if shared.pairs is None else shared.pairs.copied())
         if not found[1:]:
             complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
+            shared.pairs = found[0].copied() if terms.both and complete and watch.shared is not None else None
     weights, sums = _beside([(one.weights, one.squares) for one in found])
     return Trained(weights, found[0].curve, found[0].rate, sums), complete
 
