@@ -36,6 +36,26 @@ def test_no_cell_is_empty_and_no_row_is_told_twice(paper):
     assert len({row[0] for row in cells}) == len(cells) >= len(published.rows(paper))
 
 
+@PAPERS
+def test_a_row_that_was_not_run_names_the_files_that_it_needs(paper):
+    for row, _, ours, spent, _, command in published.row_by_row(paper, recorded()):
+        data = row.split(", ")[1]
+        assert ours.startswith("not run: ") == (spent == "not run")
+        if spent == "not run":
+            assert f"needs train.txt and test.txt of {published.FILES[data]}" in ours
+            assert f"--data {data}=PATH" in command
+
+
+@pytest.mark.parametrize(
+    ("spent", "shown"),
+    [({"cpu_s": 2.25, "clock_s": 9}, "2.25"), ({"clock_s": 2880}, "2,880 by the clock"), ({}, "not recorded")],
+)
+def test_seconds_are_of_the_processor_or_else_by_the_clock(spent, shown):
+    record = {"experiment": "titsias", "item": "Table 2", "data": "mnist", "method": "SOFT", "values": {"error": 0.07}}
+    cells = {row[0]: row for row in published.row_by_row("titsias", [*recorded(), record | spent])}
+    assert cells["Table 2, mnist, SOFT"][3] == shown
+
+
 @cache
 def parser_of_experiments():
     return build_parser(["experiment"])

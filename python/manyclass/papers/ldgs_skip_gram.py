@@ -172,6 +172,7 @@ def _figures(of: dict[Any, Records]) -> Iterator[Figure]:
             values: dict[str, Any] = {"first": start, "last": end, "seconds a pass": a_pass}
             if METHODS[method]["name"] == "descent" and GD in found:
                 values["times GD's speed"] = summary.ratio(found[GD][2], a_pass)
+                values["products over GD's"] = summary.mean(r["results"].get("products") for r in some)
             yield Figure("Figure 3", name, method, values, some)
 
 

@@ -164,7 +164,7 @@ def row_by_row(paper: str, records: Iterable[Mapping[str, Any]]) -> list[list[st
     Raises
     ------
     ValueError
-        For a row that has neither a figure nor a reason why it has none.
+        For a row that has no figure, unless it is of data that only users have.
     """
     published = rows(paper)
     names = {row.experiment for row in published}
@@ -181,29 +181,37 @@ def row_by_row(paper: str, records: Iterable[Mapping[str, Any]]) -> list[list[st
 def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
     of_row = {"experiment": row.experiment, "item": row.item, "data": row.data, "method": row.method}
     label = f"{row.item}, {row.data}" + ("" if row.method == "all" else f", {row.method}")
-    differs = "; ".join(_texts("differs", of_row)) or ("nothing known" if record is not None else "not known")
+    differs = "; ".join(_differences(of_row)) or ("nothing known" if record is not None else "not known")
     command = in_shell(command_of(row, {} if record is None else record.get("options", {})))
     if record is None:
-        why = [*_texts("missing", of_row), *_needed(row.data)]
-        if not why:
-            raise ValueError(f"{' / '.join(row.key)}: no figure of it is recorded, and published.toml does not say why")
-        return [label, _in_words(row.published), "; ".join(why), "not run", differs, f"`{command}`"]
-    seconds = record.get("cpu_s")
-    spent = "not recorded" if seconds is None else f"{seconds:.4g}"
-    return [label, _in_words(row.published), _in_words(record["values"]), spent, differs, f"`{command}`"]
+        if row.data not in FILES:
+            known = ", ".join(FILES)
+            raise ValueError(
+                f"{' / '.join(row.key)}: no figure of it is recorded, and it is not of data that users bring ({known})"
+            )
+        return [label, _in_words(row.published), _needed(row.data), "not run", differs, f"`{command}`"]
+    return [label, _in_words(row.published), _in_words(record["values"]), _spent(record), differs, f"`{command}`"]
 
 
-def _needed(data: str) -> list[str]:
-    """Why data were not had that only a folder of the user can have."""
-    form = "in the form of the extreme classification repository, a folder with train.txt and test.txt"
-    return [f"not run: needs {FILES[data]} {form}, which --fetch cannot get"] if data in FILES else []
+def _spent(record: Mapping[str, Any]) -> str:
+    """Seconds of the processor, or else by the clock, as runs before processor time was recorded have them."""
+    for key, words in (("cpu_s", ""), ("clock_s", " by the clock")):
+        if key in record:
+            return f"{record[key]:,.0f}{words}" if record[key] >= 1e3 else f"{record[key]:.4g}{words}"
+    return "not recorded"
 
 
-def _texts(kind: str, row: Mapping[str, str]) -> list[str]:
+def _needed(data: str) -> str:
+    """Which files of which form a row needs that only a folder of the user can have."""
+    form = "in the form of the extreme classification repository"
+    return f"not run: needs train.txt and test.txt of {FILES[data]} {form}, in a folder PATH; --fetch cannot get them"
+
+
+def _differences(row: Mapping[str, str]) -> list[str]:
     """The sentences whose every key has the row's value."""
     return [
         told["text"]
-        for told in _PAPERS[kind]
+        for told in _PAPERS["differs"]
         if all(row[key] in values for key, values in told.items() if key != "text")
     ]
 
