@@ -329,30 +329,35 @@ def best_rate(
     def factor(exponent: float) -> float:
         return float(figures.RATE_RATIO**exponent)
 
-    def search(short: PointsPlan) -> Tried:
+    def search(short: PointsPlan, *, other: float = math.inf, reserved: float = 0.0) -> Tried:
+        losses = list[float]()
+
         def loss(exponent: int) -> float:
             trial = with_rate(short, factor(exponent), u_follows=u_follows)
             rate = trial.schedule.learning_rate
-            return trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size)
+            losses.append(trials.make("learning_rate", rate, lambda: sample.loss(trial), predicted=cost, size=size))
+            return losses[-1]
+
+        def goes_on() -> bool:
+            return trials.left >= cost + reserved and min(losses) < figures.FAR_BEHIND * other
 
         since = len(trials.report)
-        tried = walk(loss, figures.FIRST_RATES, figures.FURTHEST_RATE, lambda: trials.left >= cost)
+        tried = walk(loss, figures.FIRST_RATES, figures.FURTHEST_RATE, goes_on)
         least = min(tried.values())
         good = [exponent for exponent in tried if tried[exponent] <= figures.AS_GOOD * least]
         return least, good, slice(since, len(trials.report))
 
-    least, good, lines = search(replace(short, discriminant=False))
+    from_start: Tried = (math.inf, [], slice(0))
+    if plan.discriminant and (start := sample.discriminant) is not None:
+        closed = partial(sample.loss_of, start.weights(sparse=False), plan.n_threads)
+        trials.make("start", "discriminant", closed, predicted=0.0, size=(*size[:2], 0))
+        from_start = search(replace(short, alpha=0.0), reserved=trials.left / 2)
+    least, good, lines = search(replace(short, discriminant=False), other=from_start[0])
+    plan = replace(plan, discriminant=from_start[0] < figures.BETTER_START * least)
     if plan.discriminant:
-        start, from_start = sample.discriminant, (math.inf, good, lines)
-        if start is not None:
-            closed = partial(sample.loss_of, start.weights(sparse=False), plan.n_threads)
-            trials.make("start", "discriminant", closed, predicted=0.0, size=(*size[:2], 0))
-            from_start = search(replace(short, alpha=0.0))
-        plan = replace(plan, discriminant=from_start[0] < figures.BETTER_START * least)
-        if plan.discriminant:
-            least, good, lines = from_start
-            plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
-            trials.choose("start", "discriminant")
+        least, good, lines = from_start
+        plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
+        trials.choose("start", "discriminant")
     if not math.isfinite(least):
         return plan
     chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)
