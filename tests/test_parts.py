@@ -213,7 +213,7 @@ def test_grids_search_parts_and_their_parameters(seed):
         (softmax(solver=samplers.Block()), "solver is Block(); it must be one of 'auto', 'implicit', "),
         (softmax(solver=solvers.Natural()), "solver is Natural(); it must be one of 'auto', 'implicit', "),
         (softmax(sampler=3), "sampler is 3; it must be one of 'auto', 'block', "),
-        (margin(sampler=samplers.HeadTail()), "sampler is HeadTail(); it must be one of 'block', "),
+        (margin(sampler=samplers.HeadTail()), "sampler is HeadTail(); it must be one of 'auto', 'block', "),
         (utility(solver=solvers.LBFGS()), "solver is LBFGS(); it must be one of 'implicit', 'sgd' or an object of"),
         (softmax(solver=solvers.UMax), "it must be one of"),
     ],

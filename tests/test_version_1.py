@@ -40,6 +40,7 @@ TODAY = {
     ),
     "margin": MarginClassifier(
         smoothing=2.0,
+        model="linear",
         solver=solvers.Adagrad(decay=0.7),
         sampler=samplers.Search(budget=4),
         n_negatives=5,
