@@ -212,7 +212,7 @@ def test_nothing_is_tried_with_a_limit_of_seconds_or_few_points(seed):
     assert SoftmaxClassifier(max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
 
 
-@pytest.mark.parametrize("data", [problem, large])
+@pytest.mark.parametrize("data", [problem, pytest.param(large, marks=pytest.mark.long)])
 def test_equal_seeds_give_equal_models_for_any_number_of_threads(data, seed):
     X, y = data(seed)
     X = sp.csr_array(np.where(np.abs(X) > 1, X, 0))

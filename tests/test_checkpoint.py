@@ -315,6 +315,7 @@ def model_after_kills(rows, folder, n_kills):
     return round_
 
 
+@pytest.mark.long
 def test_a_killed_command_goes_on(rows, tmp_path):
     model_after_kills(rows, tmp_path, 2)
 

@@ -351,6 +351,7 @@ def test_streams_of_augment_and_reduce_fall_to_what_fit_finds(noise, nats, seed)
     assert losses[-1] < fitted + nats
 
 
+@pytest.mark.long  # those of dense rows take the same way
 def test_streams_of_augment_and_reduce_of_sparse_rows_fall_to_what_fit_finds(seed):
     X, y, X_test, y_test = planted(30, 100, 30_000, seed, sparse=True)
     losses = learnt(AugmentReduceClassifier(random_state=0), X, y, X_test, y_test, 30, np.arange(30))

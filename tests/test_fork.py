@@ -112,7 +112,7 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 """)
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
+@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.long), "threading", "multiprocessing"])
 def test_joblib_runs_fits_that_have_threads_of_their_own(backend):
     runs(f"""
 from joblib import Parallel, delayed
