@@ -103,11 +103,13 @@ BATCHES = Case("in minibatches", lambda q: training(q) in ("minibatches", "margi
 POINTS = Case("point by point", lambda q: training(q) == "points")
 BESIDE = Case("beside weights on pairs", lambda q: q.beside_pairs)
 PAIRS_BY_MARGINS = Case(
-    "of weights on pairs in a hybrid, up to 8 labels a row in the mean and a fit to all rows without texts of classes",
+    "of weights on pairs in a hybrid, up to 8 labels a row in the mean and a fit to all rows, up to 150,000, without "
+    "texts of classes",
     lambda q: (
         PAIRS.holds(q)
         and q["model"].name == "hybrid"
         and 1 < q.facts.n_labels <= figures.MANY_LABELS
+        and q.facts.n_samples <= figures.MOST_ROWS_BY_MARGINS
         and not (q.by_steps or q.facts.n_texts)
     ),
 )
