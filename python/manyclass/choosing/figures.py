@@ -126,7 +126,7 @@ FIRST_MOVE = 7.2
 # yso-en and a set of package dependencies, by up to 3 points (bench/decisions.md).
 MARGIN_RATE_OF_PAIRS = 0.3
 # Pairs of more rows learn the decoupled softmax. Margins win 1.3 to 1.8 points of P@1 on 5,000 to 41,000 rows of three
-# sets, and lose half a point, and a tenth of the seconds, on the 609,000 of yso-en; between these is no set.
+# sets, and lose half a point, and a sixth of the seconds, on the 609,000 of yso-en; between these is no set.
 MOST_ROWS_BY_MARGINS = 150_000
 # Passes and their decay, up to FEW_ROWS rows and beyond: what is learned from few rows takes more visits. 5 passes for
 # 2 gain 2 to 3 points on 10,000 rows of eurlex57k and half a point on bibtex; for many rows they would take their time.
