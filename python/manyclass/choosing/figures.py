@@ -76,11 +76,12 @@ MANY_LABELS = 8.0
 # and 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
 # their objective is convex (bench/decisions.md).
 MOST_RUNS, SECONDS_OF_RUNS, BYTES_OF_RUNS = 3, 20.0, 256 << 20
-# Of so many rows of one label the runs share the weights on pairs, and the rows held out are at most 1,000: tmall-next
-# loses .005 nats, esco-titles none. bibtex, with a twentieth of its rows in no run, loses .017.
+# In a fit to this many rows of one label, or more, all runs take the weights on pairs of the first run, and leave out
+# the same rows. tmall-next loses .005 nats by that, esco-titles .004; bibtex, which has fewer rows, would lose .017.
 ROWS_TO_SHARE = 20_000
-# There a third run is made where it gains so many nats, by what the second one has gained on rows that are left out:
-# .011 on tmall-next, .019 on esco-titles, .021 on yelp-next, .028 on toys-next (bench/decisions.md).
+# In such a fit a third run is made if it is expected to lower the log-loss by this many nats. What is expected is a
+# third of what the second run gained on the rows left out: .011 nats on tmall-next, .019 on esco-titles, .021 on
+# yelp-next and .028 on toys-next (bench/decisions.md).
 LEAST_GAIN_OF_RUN = 0.015
 # Where margins rank several labels a second run may take these predicted seconds: on package dependencies one of some
 # 22 gains .4 points of P@1 and .2 of P@5 (bench/decisions.md).
