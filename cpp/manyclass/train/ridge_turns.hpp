@@ -20,9 +20,9 @@ namespace manyclass {
 class RidgeTurns {
  public:
   RidgeTurns() = default;
-  // The table has n_rows rows, and a visit moves about `moved` of them. In a round every row is shrunk once. A round is a
-  // quarter of a pass, or longer, if there are more rows than the visits of that quarter move: shrinking all of them
-  // would then cost more than the visits do.
+  // The table has n_rows rows, and a visit moves about `moved` of them. In a round every row is shrunk once. A round
+  // is a quarter of a pass, or longer, if there are more rows than the visits of that quarter move: shrinking all of
+  // them would then cost more than the visits do.
   RidgeTurns(double alpha, std::size_t n_rows, double moved, std::size_t n_points) : n_rows_(n_rows), pass_(n_points) {
     const double least = static_cast<double>(n_rows) / std::max(moved, 1.0);
     round_ = std::max({n_points / rounds_a_pass, static_cast<std::size_t>(least), std::size_t{1}});
