@@ -291,7 +291,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         {
             "solver": "{solver}",
             "learning rate": "{learning_rate}",
-            "seconds: log-loss after each pass": "{each_pass}",
+            "seconds: training (test) log-loss after each pass": "{each_pass}",
             "sooner than exact": "{sooner} times",
         },
     ),

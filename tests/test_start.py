@@ -131,6 +131,22 @@ REFUSED = [
         "has no effect with fit_intercept=False",
     ),
     ({"model": "embedding"}, {"coef_init": np.zeros((21, 12))}, "has no effect with several labels or embeddings"),
+    ({"model": "embedding"}, {"coef_init": "closed_form"}, "has no effect with several labels or embeddings"),
+    (
+        {"solver": "implicit"},
+        {"coef_init": "zeros"},
+        r"coef_init is 'zeros'; it must be an array of shape \(21, 12\) or",
+    ),
+    (
+        {"solver": "implicit", "fit_intercept": False},
+        {"coef_init": "closed_form"},
+        "coef_init is 'closed_form', which has intercepts; fit_intercept must be True",
+    ),
+    (
+        {"solver": "implicit"},
+        {"coef_init": "closed_form", "intercept_init": np.zeros(21)},
+        "coef_init is 'closed_form' and intercept_init is given",
+    ),
 ]
 
 
@@ -146,6 +162,89 @@ def test_a_posterior_has_no_start(seed):
     model = AugmentReduceClassifier(posterior="gaussian", alpha=0.1, sampler=samplers.Uniform())
     with pytest.raises(ValueError, match="leave coef_init, intercept_init and warm_start"):
         model.fit(X, y, coef_init=np.zeros((21, 12)))
+
+
+# Closed forms
+
+
+def words_of_classes(seed, n_classes=8, n_features=30, n_rows=400):
+    """Rows of counts, in which each class has words of its own."""
+    rng = np.random.default_rng(seed)
+    y = np.append(np.arange(n_classes), rng.integers(0, n_classes, n_rows - n_classes))
+    of_classes = rng.gamma(0.3, size=(n_classes, n_features)) + 0.02
+    return rng.poisson(6 * of_classes[y] / of_classes.sum(axis=1)[y, np.newaxis]).astype(float), y
+
+
+def naive_bayes(X, y, r):
+    """The logarithms of how much more of a class's values are a feature's, and of the shares of classes."""
+    coef = np.zeros((y.max() + 1, X.shape[1]))
+    for k in range(len(coef)):
+        for j in range(X.shape[1]):
+            together = r[y == k] @ X[y == k, j]
+            if together > 0:
+                of_class, of_feature = r[y == k] @ X[y == k].sum(axis=1), r @ X[:, j]
+                coef[k, j] = np.log(together / of_class / (of_feature / (r @ X.sum(axis=1))))
+    return coef, np.log(np.bincount(y, r) / r.sum())
+
+
+def test_sparse_rows_begin_at_naive_bayes_on_two_scales(seed):
+    X, y = words_of_classes(seed)
+    r = np.random.default_rng(seed).integers(1, 4, len(y)).astype(float)
+    model = SoftmaxClassifier(solver="implicit", learning_rate=1e-12, max_iter=1, random_state=0)
+    model.fit(as_storage(X, "sparse"), y, r, coef_init="closed_form")
+    coef, prior = naive_bayes(X, y, r)
+    scale = (model.coef_ * coef).sum() / (coef * coef).sum()
+    of_prior = np.ptp(model.intercept_) / np.ptp(prior)
+    assert 0.3 < scale < 3
+    # A float's rounding, beside steps of 1e-12.
+    np.testing.assert_allclose(model.coef_, scale * coef, atol=1e-5 * np.abs(coef).max())
+    np.testing.assert_allclose(model.intercept_ - model.intercept_.mean(), of_prior * (prior - prior.mean()), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SoftmaxClassifier(solver="implicit", learning_rate=0.3, max_iter=2, random_state=0),
+        SoftmaxClassifier(solver="umax", learning_rate=0.1, max_iter=2, random_state=0),
+        SoftmaxClassifier(solver="lbfgs", alpha=1e-3, max_iter=2),
+        SoftmaxClassifier(solver="implicit", learning_rate=0.3, max_iter=2, random_state=0, early_stopping=True),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:L-BFGS made max_iter")
+def test_training_from_naive_bayes_is_ahead_of_training_from_0(model, seed):
+    X, y = words_of_classes(seed, n_rows=2000)
+    X, labels = as_storage(X, "sparse"), np.array(list("abcdefgh"))[y]
+    cold = clone(model).fit(X[:400], labels[:400]).evaluate(X[400:], labels[400:])
+    warm = clone(model).fit(X[:400], labels[:400], coef_init="closed_form").evaluate(X[400:], labels[400:])
+    assert warm["log_loss"] < cold["log_loss"]
+
+
+def test_a_fit_from_a_closed_form_goes_on_where_it_was_stopped(tmp_path, seed):
+    X, y = words_of_classes(seed)
+    model = SoftmaxClassifier(solver="implicit", learning_rate=0.3, max_iter=4, random_state=0)
+    whole = clone(model).fit(as_storage(X, "sparse"), y, coef_init="closed_form")
+    more = {"coef_init": "closed_form", "checkpoint": tmp_path, "every": 1}
+
+    def kill(state):
+        if state.n_iter == 2:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        clone(model).fit(as_storage(X, "sparse"), y, callback=kill, **more)
+    went_on = clone(model).fit(as_storage(X, "sparse"), y, resume=True, **more)
+    np.testing.assert_array_equal(went_on.coef_, whole.coef_)
+
+
+def test_rows_that_have_no_closed_form_are_told(seed):
+    X, y = words_of_classes(seed)
+    model = SoftmaxClassifier(solver="implicit", max_iter=1)
+    with pytest.raises(ValueError, match=r"whose values must be 0 and more; the least is -2\.5"):
+        model.fit(as_storage(np.where(X.max() == X, -2.5, X), "sparse"), y, coef_init="closed_form")
+    with pytest.raises(ValueError, match="coef_init is 'closed_form', which needs 20 rows and a class of two"):
+        model.fit(as_storage(X[:8], "sparse"), y[:8], coef_init="closed_form")
+    with pytest.raises(ValueError, match="coef_init is 'closed_form'; it must be an array"):
+        AugmentReduceClassifier().fit(X, y, coef_init="closed_form")
 
 
 # warm_start

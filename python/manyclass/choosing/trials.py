@@ -27,8 +27,8 @@ from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts, Lengths
 from manyclass.parts import Parameters
 from manyclass.training.blend import decoupled_loss
+from manyclass.training.closed_forms import begin_at_closed_form
 from manyclass.training.core_training import Watch
-from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.pairs import OFFSET, fit_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import AnyPlan, Labels, PairsPlan, PointsPlan, Schedule
@@ -260,7 +260,7 @@ class Sample:
         """The weights of linear discriminant analysis, of dense rows that are trained on."""
         if isinstance(self.x, sp.csr_array):
             return None
-        return begin_at_discriminant(self.x, self.labels, self.n_classes, self.weights, 0, 1)
+        return begin_at_closed_form(self.x, self.labels, self.n_classes, self.weights, 0, 1)
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
         """Predict the seconds of `loss`, with the `facts` of all the data."""

@@ -66,7 +66,7 @@ from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import NewFeatures, widened
 from manyclass.training.incremental import Call
 from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, PointsPlan
-from manyclass.training.start import Start
+from manyclass.training.start import ClosedForm, Start
 from manyclass.training.state import Points, Starts, State
 from manyclass.training.train import First, train
 from manyclass.training.validation import fork, held_out
@@ -100,7 +100,7 @@ class Asked:
     ----------
     candidates : array-like of shape (n_samples, n_candidates), or None
         Labels for heads, of a SoftmaxClassifier.
-    start : Start or None
+    start : Start, "closed_form" or None
         First weights, of a linear model of one label a row.
     tried_rates, loss_of_fit : callable or None
         Fits of their own, for learning_rate="grid" and for the choice of a model.
@@ -109,7 +109,7 @@ class Asked:
     """
 
     candidates: ArrayLike | None = None
-    start: Start | None = None
+    start: Start | ClosedForm | None = None
     tried_rates: TriedRates | None = None
     loss_of_fit: LossOfFit | None = None
     evaluated: tuple[Matrix, Labels] | None = None

@@ -51,7 +51,7 @@ from manyclass.training.core_training import Callback, Watch
 from manyclass.training.growth import refuse_starts
 from manyclass.training.incremental import Call
 from manyclass.training.plan import HybridPlan, Labels
-from manyclass.training.start import Start
+from manyclass.training.start import asked_start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.training.weighting import (
@@ -449,6 +449,7 @@ class SoftmaxClassifier(LabelClassifier):
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
+            coef_init="closed_form": those of `help(manyclass.training.closed_forms)`, with their own intercepts
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
@@ -465,7 +466,7 @@ class SoftmaxClassifier(LabelClassifier):
 
         def asked(points: Points, encoder: Any) -> Asked:
             shape = points.n_classes, points.x.shape[1]
-            start = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
+            start = asked_start(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
             evaluated = self._rows_to_stop_by(points, encoder, eval_set)
             return replace(self._plans().tries, candidates=candidates, start=start, evaluated=evaluated)
 

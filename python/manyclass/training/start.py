@@ -1,10 +1,15 @@
-"""Weights that a training of single points starts from, other than 0."""
+"""Weights that a training of single points starts from, other than 0.
+
+Those in closed form are found by `manyclass.training.closed_forms`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
@@ -12,6 +17,8 @@ from manyclass.weights.weights import Weights
 
 # The square of more, times 32 features, is beyond single precision.
 LARGEST = 2.0**60
+ClosedForm = Literal["closed_form"]
+CLOSED_FORM: ClosedForm = "closed_form"
 
 
 @dataclass(frozen=True)
@@ -20,11 +27,11 @@ class Start:
 
     Attributes
     ----------
-    coef : ndarray of shape (n_classes, n_features), float32
+    coef : ndarray or csr_array of shape (n_classes, n_features), float32
     intercept : ndarray of shape (n_classes,), float32
     """
 
-    coef: Floats
+    coef: Floats | sp.csr_array
     intercept: Floats
 
     @classmethod
@@ -64,19 +71,51 @@ class Start:
     def weights(self, *, sparse: bool) -> Weights:
         """Return them as weights of data of a kind."""
         made = Weights.zeros(*self.coef.shape, by_feature=sparse)
-        self.put(made, np.arange(len(self.coef), dtype=np.int32))
+        self.put(made, np.arange(len(self.intercept), dtype=np.int32))
         return made
+
+    def weights_of_scores(self) -> Weights:
+        """Return weights that have their scores, on pairs where few are stored."""
+        if not isinstance(self.coef, sp.csr_array):
+            return Weights.linear(self.coef, self.intercept, by_feature=False)
+        pairs = sp.csc_array(self.coef)
+        pairs.sort_indices()
+        of_pairs = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
+        return Weights.on_pairs(*of_pairs, self.intercept)
 
     def put(self, weights: Weights, position: Ids) -> None:
         """Write the start into weights in which class k stands in place position[k]."""
-        weights.coef[position] = self.coef
+        if isinstance(self.coef, sp.csr_array):
+            weights.coef[position[self._rows(self.coef)], self.coef.indices] = self.coef.data
+        else:
+            weights.coef[position] = self.coef
         weights.intercept[position] = self.intercept
 
     def norms_sq(self, position: Ids) -> Doubles:
         """Squared norms of the rows, by place."""
-        norms = np.empty(len(position))
-        norms[position] = np.einsum("kj,kj->k", self.coef, self.coef, dtype=np.float64)
+        norms, coef = np.empty(len(position)), self.coef
+        if isinstance(coef, sp.csr_array):
+            norms[position] = np.bincount(self._rows(coef), np.square(coef.data, dtype=np.float64), len(position))
+        else:
+            norms[position] = np.einsum("kj,kj->k", coef, coef, dtype=np.float64)
         return norms
+
+    @staticmethod
+    def _rows(coef: sp.csr_array) -> Ids:
+        return np.repeat(np.arange(coef.shape[0], dtype=np.int32), np.diff(coef.indptr))
+
+
+def asked_start(
+    coef: ArrayLike | None, intercept: ArrayLike | None, n_classes: int, n_features: int, *, fit_intercept: bool
+) -> Start | ClosedForm | None:
+    """As `Start.of`, but for a `coef` that asks for a closed form, whose intercepts go with it."""
+    if not (isinstance(coef, str) and coef == CLOSED_FORM):
+        return Start.of(coef, intercept, n_classes, n_features, fit_intercept=fit_intercept)
+    if intercept is not None:
+        raise ValueError(f"coef_init is {coef!r} and intercept_init is given; leave it None, or give arrays of both")
+    if not fit_intercept:
+        raise ValueError(f"coef_init is {coef!r}, which has intercepts; fit_intercept must be True, or give an array")
+    return CLOSED_FORM
 
 
 def carried_at(weights: Weights, x: Matrix, labels: Ids, *, carry: float, n_threads: int) -> Doubles:
@@ -106,6 +145,11 @@ def finite_floats(name: str, given: ArrayLike, shape: tuple[int, ...], as_what: 
 def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
     if given is None:
         return np.zeros(shape, dtype=np.float32)
+    if isinstance(given, str):
+        raise ValueError(
+            f"{name} is {given!r}; it must be an array of shape {shape} or, as coef_init of a SoftmaxClassifier, "
+            f"{CLOSED_FORM!r}"
+        )
     array = finite_floats(name, given, shape)
     if np.abs(array).max(initial=0) > LARGEST:
         raise ValueError(

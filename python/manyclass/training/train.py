@@ -14,8 +14,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.training.closed_forms import begin_at_closed_form
 from manyclass.training.core_training import CoreTraining, Trained, Watch
-from manyclass.training.discriminant import begin_at_discriminant
 from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.growth import set_new_rows
@@ -27,7 +27,7 @@ from manyclass.training.posterior import fit_posterior
 from manyclass.training.seen import Seen
 from manyclass.training.shrinkage import ends_of_stretches, shrink
 from manyclass.training.squares import Squares
-from manyclass.training.start import Start
+from manyclass.training.start import CLOSED_FORM, ClosedForm, Start
 from manyclass.training.state import Points, Starts, State, Told
 from manyclass.training.terms import fit_terms, go_on_terms
 from manyclass.training.validation import LabelValidation, Validation
@@ -45,7 +45,7 @@ class First:
 
     Attributes
     ----------
-    start : Start or None
+    start : Start, "closed_form" or None
         First weights, of features as they are before scaling; None: 0.
     heads : ndarray of shape (n_points, n_head), int32, or None
         Certain classes of each point, for the sampler "head_tail".
@@ -57,7 +57,7 @@ class First:
         its patience.
     """
 
-    start: Start | None = None
+    start: Start | ClosedForm | None = None
     heads: Ids | None = None
     held: NDArray[np.bool_] | None = None
     evaluated: tuple[Matrix, Labels] | None = None
@@ -195,7 +195,8 @@ def _begin_linear(
     callback = watch.callback
     if scaling is not None and callback is not None:  # who has features as they were before the scaling
         watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
-    if scaling is not None and start is not None:
+    if scaling is not None and isinstance(start, Start):
+        assert not isinstance(start.coef, sp.csr_array)  # it was given
         unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
         start = Start(unfolded.coef, unfolded.intercept)
     if first.evaluated is not None:
@@ -207,12 +208,20 @@ def _begin_linear(
         x, labels, r = x[rows], labels[rows], some_of(r, rows)
         heads = None if heads is None else heads[rows]
         watch = replace(watch, validation=validation)
+    if start == CLOSED_FORM:
+        seed = plan.seed if isinstance(plan, PointsPlan) else 0
+        start = begin_at_closed_form(x, labels, points.n_classes, r, seed, plan.n_threads)
+        if start is None:
+            raise ValueError(
+                f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two, whose rows differ if they are "
+                f"dense; there are {len(labels)} rows of {points.n_classes} classes: leave it None"
+            )
     if isinstance(plan, FullBatchPlan):
         at = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
         found = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, at, r, n_labels))
     else:
         if plan.discriminant and start is None and not isinstance(x, sp.csr_array):
-            start = begin_at_discriminant(x, labels, points.n_classes, r, plan.seed, plan.n_threads)
+            start = begin_at_closed_form(x, labels, points.n_classes, r, plan.seed, plan.n_threads)
         found = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
     if scaling is not None:
         scaling.fold(found.weights)
