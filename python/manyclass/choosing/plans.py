@@ -13,7 +13,7 @@ from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import figures
 from manyclass.choosing.choice import Chosen, Taking, told
-from manyclass.choosing.rules import DISCRIMINANT, FALLS, Choice, ranks
+from manyclass.choosing.rules import DISCRIMINANT, FALLS, HIDDEN, HIDDEN_FIT, Choice, ranks
 from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, part_name, resolve_part
@@ -314,7 +314,11 @@ def softmax_batches_plan(choice: Choice) -> Planned:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
     _refuse_grid(given)
     take_early_stopping(given)
-    alpha = _ridge(choice, given, "with sampler='search'" if (sampler := given.take_sampler()).name == "search" else "")
+    searches = (sampler := given.take_sampler()).name == "search"
+    if HIDDEN_FIT.holds(choice) and not searches:
+        alpha = float(given.take("alpha"))
+    else:
+        alpha = _ridge(choice, given, "with sampler='search'" if searches else "")
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
@@ -340,7 +344,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
 
 def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:
     """Return what parameters that were left open became in a training by minibatches."""
-    model = MODELS["embedding"]() if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
+    model = choice["model"] if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
     return told(choice, given, of_solver, model)
 
 
@@ -366,6 +370,7 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
             f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
         )
     rate = float(given.take("learning_rate"))
+    length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and HIDDEN.holds(choice) else 1.0
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
@@ -376,10 +381,11 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
         log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(of_solver.take("log_q", True))),
         dim=dim,
         relu=dim is not None and model.activation == "relu",
+        length=length,
         double_sum=_double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss], by_batches=True),
+        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss] / length, by_batches=True),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
     if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):

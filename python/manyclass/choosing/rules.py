@@ -19,7 +19,8 @@ see `help(manyclass.models.Linear)`. The trials are these:
     the search goes on while the best is at an end. The middle of those within 0.5 % of the least log-loss is taken,
     divided by what the steps of all passes add up to over 2, where that is more. Dense data are tried from W = 0 and
     from the weights of linear discriminant analysis, which are in closed form, without a ridge; the fit begins there
-    if these trials have a log-loss lower by 5 % (`help(manyclass.training.discriminant)`).
+    if these trials have a log-loss lower by 5 % (`help(manyclass.training.discriminant)`), and makes but two passes
+    where they lower that of the closed form by less than 0.5 %.
 "step size of pairs"
     On 4,000 random rows at most a third or less of it, while the decoupled loss of held-out rows falls: that is the
     log_loss of the report then, summed over the labels of a row.
@@ -127,6 +128,7 @@ HYBRID_FITS = Case(
     ),
 )
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
+DENSE = Case("of dense data", lambda q: not q.facts.sparse)
 FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
 TOO_LARGE = Case(
     "where W would take more than 2 GB or max_memory",
@@ -155,6 +157,8 @@ NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked(
 BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
 OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*figures.U_RATES))
 MANY_SCORED = Case("of more than 8,192 classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
+OPEN_DRAWS = Case("where n_negatives is open", lambda q: q.is_open("n_negatives"))
+FEW_SCORED = Case("of up to 8,192 classes", lambda q: q.facts.n_classes <= figures.MOST_SCORED)
 MORE_THAN_DRAWN = Case("of more classes than are drawn", lambda q: q.facts.n_classes > q["n_negatives"])
 ONE_LABEL = Case("of one label a row", lambda q: not q.facts.several)
 FEW_CLASSES = Case("of up to 64 classes", lambda q: q.facts.n_classes <= figures.FEW_CLASSES)
@@ -246,6 +250,20 @@ def chosen_to_embed(q: Question) -> bool:
 
 
 @Case.of
+def hidden_layer(q: Question) -> bool:
+    """of a hidden layer on dense data of one label a row, embeddings that are cut at 0"""
+    model = q["model"]
+    return bool(model.name == "embedding" and model.activation == "relu") and not (q.facts.sparse or q.facts.several)
+
+
+HIDDEN = Case(hidden_layer.says, lambda q: q.kind == "SoftmaxClassifier" and hidden_layer.holds(q))
+HIDDEN_FIT = Case(
+    f"{HIDDEN.says}, in a fit by Adagrad's steps",
+    lambda q: HIDDEN.holds(q) and adagrad.holds(q) and not q.by_steps,
+)
+
+
+@Case.of
 def carries_v(q: Question) -> bool:
     """but 'implicit', 'scent' and reduction='decoupled'"""
     return q["solver"].name not in ("implicit", "scent") and bool(q["reduction"] != "decoupled")
@@ -274,8 +292,11 @@ def ranks_several(q: Question) -> bool:
 
 def rival(q: Question) -> Part | None:
     """The model that is tried beside the linear one: a hybrid, whose embeddings alone it was ahead of wherever both
-    were tried, or embeddings where a row would meet too many weights; None where embeddings lose: all is small.
+    were tried, or embeddings where a row would meet too many weights; None where embeddings lose: all is small. Of
+    dense data it is a hidden layer.
     """
+    if not q.facts.sparse:
+        return MODELS["embedding"](activation="relu")
     if q.facts.least_count is not None:
         return _hybrid(q)
     return None if costs.is_small(q.facts) else MODELS["embedding"]()
@@ -348,6 +369,14 @@ RULES = (
         "in X; its rival is 'hybrid', or 'embedding' where a row would meet too many weights",
         "model",
     ),
+    Rule(
+        "model",
+        free & DENSE & TRIED & OPEN_DRAWS,
+        "linear",
+        "decisions: a hidden layer beside the linear model of dense rows",
+        "'linear'; its rival is 'embedding' with activation='relu'",
+        "model",
+    ),
     Rule("model", embeds, "embedding", "decisions: embeddings are learnt in 4 passes"),
     Rule("model", margins_embed, "embedding", "decisions: margins of many classes"),
     Rule("model", ALWAYS, "linear"),
@@ -372,6 +401,7 @@ RULES = (
     Rule("sampler", BESIDE, "all"),
     Rule("sampler", margins_embed, "uniform", "decisions: margins of many classes"),
     Rule("sampler", MARGIN, "all", "Yen et al. 2018, eq. 7 and 10"),
+    Rule("sampler", BATCHES & HIDDEN & FEW_SCORED, "all", "decisions: a hidden layer beside the linear model"),
     Rule("sampler", BATCHES & chosen_to_embed, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BATCHES & LABELLED, "frequency", "decisions: solvers and selections"),
     Rule("sampler", BATCHES & MANY_SCORED, "frequency"),
@@ -391,6 +421,7 @@ RULES = (
     Rule("dim", MARGINS & BESIDE, Figure("RANKING_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", MARGINS, Figure("RANKING_ALONE_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", BESIDE & FEW_CLASSES, Figure("FEW_CLASSES"), "decisions: 64 columns up to 64 classes"),
+    Rule("dim", HIDDEN, Figure("HIDDEN_DIM"), "decisions: a hidden layer beside the linear model"),
     Rule("dim", ALWAYS, Figure("EMBEDDED_DIM"), "leave_one_out: columns of embeddings"),
     Rule("max_iter", FULL_PASSES, Figure("MOST_ITERATIONS"), "L-BFGS ends before, at the optimum"),
     Rule("max_iter", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 0), "eurlex57k, bibtex: see figures.py"),
@@ -407,6 +438,7 @@ RULES = (
         Figure("RANKING_ALONE_PASSES", 0),
         "decisions: where pairs of five rows and more are too many",
     ),
+    Rule("max_iter", HIDDEN, Figure("HIDDEN_PASSES", 0), "decisions: a hidden layer beside the linear model"),
     Rule("max_iter", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 0), "leave_one_out: passes of embeddings"),
     Rule("max_iter", BATCHES, Figure("BATCHES_PASSES", 0)),
     Rule("max_iter", AUTO_SOLVER & EXACT, Figure("PASSES_EXACT")),
@@ -424,6 +456,7 @@ RULES = (
         "decay", MARGINS, Figure("RANKING_ALONE_PASSES", 1), "decisions: where pairs of five rows and more are too many"
     ),
     Rule("decay", MARGIN, Figure("BATCHES_PASSES", 1)),
+    Rule("decay", HIDDEN, Figure("HIDDEN_PASSES", 1), "decisions: a hidden layer beside the linear model"),
     Rule("decay", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 1), "leave_one_out: passes of embeddings"),
     Rule("decay", BATCHES, Figure("BATCHES_PASSES", 1)),
     Rule("decay", UTILITY, Figure("DECAY_BY_HAND")),
@@ -442,6 +475,13 @@ RULES = (
         "ridge of full passes",
     ),
     Rule("alpha", FULL_PASSES, lambda q: figures.PRIOR / q.facts.n_samples, "scikit-learn's C = 1", "1 / n_samples"),
+    Rule(
+        "alpha",
+        HIDDEN_FIT,
+        lambda q: figures.PRIOR / q.facts.n_samples,
+        "decisions: a hidden layer beside the linear model",
+        "1 / n_samples",
+    ),
     Rule(
         "alpha",
         AUTO_SOLVER,
@@ -482,6 +522,12 @@ RULES = (
         "leave_one_out: first move of pairs",
         r"7.2 over the mean of \|x_i\|_1",
         "step size of pairs",
+    ),
+    Rule(
+        "learning_rate",
+        HIDDEN & adagrad,
+        Figure("HIDDEN_RATE"),
+        "decisions: a hidden layer beside the linear model",
     ),
     Rule("learning_rate", BATCHES & EMBEDDING & adagrad, Figure("ADAGRAD_RATE"), "eurlex57k: see figures.py"),
     Rule(
