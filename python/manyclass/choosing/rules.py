@@ -256,13 +256,6 @@ def hidden_layer(q: Question) -> bool:
     return bool(model.name == "embedding" and model.activation == "relu") and not (q.facts.sparse or q.facts.several)
 
 
-HIDDEN = Case(hidden_layer.says, lambda q: q.kind == "SoftmaxClassifier" and hidden_layer.holds(q))
-HIDDEN_FIT = Case(
-    f"{HIDDEN.says}, in a fit by Adagrad's steps",
-    lambda q: HIDDEN.holds(q) and adagrad.holds(q) and not q.by_steps,
-)
-
-
 @Case.of
 def carries_v(q: Question) -> bool:
     """but 'implicit', 'scent' and reduction='decoupled'"""
@@ -274,6 +267,13 @@ def adagrad(q: Question) -> bool:
     """by Adagrad's steps"""
     of_u = training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
     return of_u or bool(q["solver"].name == "adagrad")
+
+
+HIDDEN = Case(hidden_layer.says, lambda q: q.kind == "SoftmaxClassifier" and hidden_layer.holds(q))
+HIDDEN_FIT = Case(
+    f"{HIDDEN.says}, in a fit by Adagrad's steps",
+    lambda q: HIDDEN.holds(q) and adagrad.holds(q) and not q.by_steps,
+)
 
 
 @Case.of

@@ -133,6 +133,7 @@ class BatchesTraining(LabelTraining):
             sample_weight=sample_weight,
             local=self._local,
             counts=None if seen is None else seen.counts,
+            embedding_ridge=float(plan.length**2),  # as that of rows of unit length, whose embeddings are longer
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
 

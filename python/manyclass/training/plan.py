@@ -334,7 +334,8 @@ class BatchesPlan(Plan):
         The length of embeddings; None: a linear model.
     relu : bool
     length : float
-        Root mean square of the rows' lengths, by which the first embeddings of a hidden layer are divided.
+        Root mean square of the rows' lengths: the first embeddings of a hidden layer are divided by it, and their ridge
+        is in units of its square.
     alpha : float
         Ridge of W, and of the embeddings.
     finds_scale : bool
