@@ -122,7 +122,9 @@ def _refuse_grid(given: Given) -> None:
 
 
 def _ridge(choice: Choice, given: Taking, refused: str = "") -> float:
-    """Return the ridge of steps of minibatches or on pairs, none where it is open, unless it is `refused` there."""
+    """Return the ridge of steps of minibatches or on pairs, unless it is `refused`; open, of a hidden layer alone."""
+    if HIDDEN_FIT.holds(choice) and not refused:
+        return float(given.take("alpha"))
     given.pass_over("alpha")
     asked = 0 if choice.is_open("alpha") else choice.asked("alpha")
     if asked and refused:
@@ -314,11 +316,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
     _refuse_grid(given)
     take_early_stopping(given)
-    searches = (sampler := given.take_sampler()).name == "search"
-    if HIDDEN_FIT.holds(choice) and not searches:
-        alpha = float(given.take("alpha"))
-    else:
-        alpha = _ridge(choice, given, "with sampler='search'" if searches else "")
+    alpha = _ridge(choice, given, "with sampler='search'" if (sampler := given.take_sampler()).name == "search" else "")
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
@@ -446,11 +444,8 @@ def _double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int 
 
 def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -> None:
     """Refuse what proximal steps of several labels do not have."""
-    allowed = {
-        "reduction": (reduction, ("pick_all", "pick_all_normalized")),
-        "formulation": (formulation, ("proposed",)),
-    }
-    for name, (value, choices) in allowed.items():
+    takes = {"reduction": (reduction, ("pick_all", "pick_all_normalized")), "formulation": (formulation, ("proposed",))}
+    for name, (value, choices) in takes.items():
         if value not in choices:
             listed = ", ".join(map(repr, choices))
             raise ValueError(f"{name} is {value!r}; with several labels and solver='implicit' it must be {listed}")
@@ -460,9 +455,8 @@ def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -
 
 def _budget(given: int | None, loss: str, n_classes: int) -> int:
     """Classes that a search returns."""
-    if given is None:
-        given = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
-    return int(min(given, n_classes))
+    by_loss = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
+    return int(min(by_loss if given is None else given, n_classes))
 
 
 # Weights on pairs

@@ -331,6 +331,10 @@ def _ridge(q: Question) -> float:
     return figures.RIDGE / q.facts.n_samples * square if square >= figures.LEAST_FOR_RIDGE else 0.0
 
 
+def _prior(q: Question) -> float:
+    return figures.PRIOR / q.facts.n_samples
+
+
 def _decay(q: Question) -> float:
     return float(figures.LAST_STEP ** (1 / max(1, int(q["max_iter"]) - 1)))
 
@@ -347,11 +351,14 @@ def _by_frequency(q: Question) -> Part:
     return SAMPLERS["frequency_block"](power=figures.POWER_SAMPLED)
 
 
+MANY_PAIRS = "decisions: where pairs of five rows and more are too many"
+BESIDE_LINEAR = "decisions: a hidden layer beside the linear model of dense rows"
+OR_HIDDEN = "'linear'; its rival is 'embedding' with activation='relu'"
 SERVES = "'hybrid', without pairs of so few rows (min_count) that a row would meet more weights"
 OVER_SQUARE = r"over the mean of \|x_i\|^2, plus 1 with an intercept"
 RULES = (
     Rule("model", SEVERAL_OPEN & hybrid_serves, _hybrid, "decisions: several labels get a hybrid", SERVES),
-    Rule("model", SEVERAL_OPEN & SPARSE, "embedding", "decisions: where pairs of five rows and more are too many"),
+    Rule("model", SEVERAL_OPEN & SPARSE, "embedding", MANY_PAIRS),
     Rule("model", free & SPARSE & TOO_LARGE & HYBRID_FITS, _hybrid, "decisions: the hybrid takes part", SERVES),
     Rule(
         "model",
@@ -369,14 +376,7 @@ RULES = (
         "in X; its rival is 'hybrid', or 'embedding' where a row would meet too many weights",
         "model",
     ),
-    Rule(
-        "model",
-        free & DENSE & TRIED & OPEN_DRAWS,
-        "linear",
-        "decisions: a hidden layer beside the linear model of dense rows",
-        "'linear'; its rival is 'embedding' with activation='relu'",
-        "model",
-    ),
+    Rule("model", free & DENSE & TRIED & OPEN_DRAWS, "linear", BESIDE_LINEAR, OR_HIDDEN, "model"),
     Rule("model", embeds, "embedding", "decisions: embeddings are learnt in 4 passes"),
     Rule("model", margins_embed, "embedding", "decisions: margins of many classes"),
     Rule("model", ALWAYS, "linear"),
@@ -401,7 +401,7 @@ RULES = (
     Rule("sampler", BESIDE, "all"),
     Rule("sampler", margins_embed, "uniform", "decisions: margins of many classes"),
     Rule("sampler", MARGIN, "all", "Yen et al. 2018, eq. 7 and 10"),
-    Rule("sampler", BATCHES & HIDDEN & FEW_SCORED, "all", "decisions: a hidden layer beside the linear model"),
+    Rule("sampler", BATCHES & HIDDEN & FEW_SCORED, "all", BESIDE_LINEAR),
     Rule("sampler", BATCHES & chosen_to_embed, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BATCHES & LABELLED, "frequency", "decisions: solvers and selections"),
     Rule("sampler", BATCHES & MANY_SCORED, "frequency"),
@@ -421,24 +421,14 @@ RULES = (
     Rule("dim", MARGINS & BESIDE, Figure("RANKING_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", MARGINS, Figure("RANKING_ALONE_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", BESIDE & FEW_CLASSES, Figure("FEW_CLASSES"), "decisions: 64 columns up to 64 classes"),
-    Rule("dim", HIDDEN, Figure("HIDDEN_DIM"), "decisions: a hidden layer beside the linear model"),
+    Rule("dim", HIDDEN, Figure("HIDDEN_DIM"), BESIDE_LINEAR),
     Rule("dim", ALWAYS, Figure("EMBEDDED_DIM"), "leave_one_out: columns of embeddings"),
     Rule("max_iter", FULL_PASSES, Figure("MOST_ITERATIONS"), "L-BFGS ends before, at the optimum"),
     Rule("max_iter", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 0), "eurlex57k, bibtex: see figures.py"),
     Rule("max_iter", PAIRS, Figure("PAIRS_PASSES", 0), "eurlex57k, bibtex: see figures.py"),
-    Rule(
-        "max_iter",
-        MARGINS & BESIDE,
-        Figure("RANKING_PASSES", 0),
-        "decisions: where pairs of five rows and more are too many",
-    ),
-    Rule(
-        "max_iter",
-        MARGINS,
-        Figure("RANKING_ALONE_PASSES", 0),
-        "decisions: where pairs of five rows and more are too many",
-    ),
-    Rule("max_iter", HIDDEN, Figure("HIDDEN_PASSES", 0), "decisions: a hidden layer beside the linear model"),
+    Rule("max_iter", MARGINS & BESIDE, Figure("RANKING_PASSES", 0), MANY_PAIRS),
+    Rule("max_iter", MARGINS, Figure("RANKING_ALONE_PASSES", 0), MANY_PAIRS),
+    Rule("max_iter", HIDDEN, Figure("HIDDEN_PASSES", 0), BESIDE_LINEAR),
     Rule("max_iter", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 0), "leave_one_out: passes of embeddings"),
     Rule("max_iter", BATCHES, Figure("BATCHES_PASSES", 0)),
     Rule("max_iter", AUTO_SOLVER & EXACT, Figure("PASSES_EXACT")),
@@ -446,17 +436,10 @@ RULES = (
     Rule("max_iter", ALWAYS, Figure("PASSES_BY_HAND")),
     Rule("decay", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 1), "eurlex57k, bibtex: see figures.py"),
     Rule("decay", PAIRS, Figure("PAIRS_PASSES", 1), "eurlex57k, bibtex: see figures.py"),
-    Rule(
-        "decay",
-        MARGINS & BESIDE,
-        Figure("RANKING_PASSES", 1),
-        "decisions: where pairs of five rows and more are too many",
-    ),
-    Rule(
-        "decay", MARGINS, Figure("RANKING_ALONE_PASSES", 1), "decisions: where pairs of five rows and more are too many"
-    ),
+    Rule("decay", MARGINS & BESIDE, Figure("RANKING_PASSES", 1), MANY_PAIRS),
+    Rule("decay", MARGINS, Figure("RANKING_ALONE_PASSES", 1), MANY_PAIRS),
     Rule("decay", MARGIN, Figure("BATCHES_PASSES", 1)),
-    Rule("decay", HIDDEN, Figure("HIDDEN_PASSES", 1), "decisions: a hidden layer beside the linear model"),
+    Rule("decay", HIDDEN, Figure("HIDDEN_PASSES", 1), BESIDE_LINEAR),
     Rule("decay", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 1), "leave_one_out: passes of embeddings"),
     Rule("decay", BATCHES, Figure("BATCHES_PASSES", 1)),
     Rule("decay", UTILITY, Figure("DECAY_BY_HAND")),
@@ -466,22 +449,9 @@ RULES = (
     Rule("averaging", UTILITY, "none"),
     Rule("averaging", AUTO_SOLVER & FITS_TWICE, "suffix", ".02 nats on yso-en, and W once more in memory"),
     Rule("averaging", ALWAYS, "none"),
-    Rule(
-        "alpha",
-        FULL_PASSES & AUTO_SOLVER,
-        lambda q: figures.PRIOR / q.facts.n_samples,
-        "scikit-learn's C = 1",
-        "1 / n_samples",
-        "ridge of full passes",
-    ),
-    Rule("alpha", FULL_PASSES, lambda q: figures.PRIOR / q.facts.n_samples, "scikit-learn's C = 1", "1 / n_samples"),
-    Rule(
-        "alpha",
-        HIDDEN_FIT,
-        lambda q: figures.PRIOR / q.facts.n_samples,
-        "decisions: a hidden layer beside the linear model",
-        "1 / n_samples",
-    ),
+    Rule("alpha", FULL_PASSES & AUTO_SOLVER, _prior, "scikit-learn's C = 1", "1 / n_samples", "ridge of full passes"),
+    Rule("alpha", FULL_PASSES, _prior, "scikit-learn's C = 1", "1 / n_samples"),
+    Rule("alpha", HIDDEN_FIT, _prior, BESIDE_LINEAR, "1 / n_samples"),
     Rule(
         "alpha",
         AUTO_SOLVER,
@@ -523,12 +493,7 @@ RULES = (
         r"7.2 over the mean of \|x_i\|_1",
         "step size of pairs",
     ),
-    Rule(
-        "learning_rate",
-        HIDDEN & adagrad,
-        Figure("HIDDEN_RATE"),
-        "decisions: a hidden layer beside the linear model",
-    ),
+    Rule("learning_rate", HIDDEN & adagrad, Figure("HIDDEN_RATE"), BESIDE_LINEAR),
     Rule("learning_rate", BATCHES & EMBEDDING & adagrad, Figure("ADAGRAD_RATE"), "eurlex57k: see figures.py"),
     Rule(
         "learning_rate",
