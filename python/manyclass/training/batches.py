@@ -105,7 +105,7 @@ class BatchesTraining(LabelTraining):
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
         self.plan = plan
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
-        if plan.relu:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
+        if plan.relu and plan.adagrad:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
             by_classes = BATCH_POINTS
         if plan.double_sum is not None and plan.double_sum.rule == "implicit":
             by_classes = 1  # a sum of proximal steps is none
