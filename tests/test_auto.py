@@ -193,7 +193,7 @@ def test_scaling_the_features_scales_the_weights(steps, fit_intercept, seed):
 
 def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
     X, y = problem(seed, n=1000)
-    model = SoftmaxClassifier(random_state=seed, max_iter=20).fit(X, y)
+    model = SoftmaxClassifier(model="linear", random_state=seed, max_iter=20).fit(X, y)
     path = model.alpha_path_
     # Scaled features have mean square 1 each, to the rounding of float32 sums.
     assert list(path) == pytest.approx([r * X.shape[1] for r in figures.RIDGES[: len(path)]], rel=1e-4)
@@ -202,14 +202,14 @@ def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
 
 def test_nothing_is_tried_with_a_limit_of_seconds_or_few_points(seed):
     X, y = problem(seed, n=1000)
-    assert SoftmaxClassifier(max_iter=3).fit(X, y).alpha_path_
-    timed = SoftmaxClassifier(max_iter=3).fit(X, y, max_seconds=1e6)
+    assert SoftmaxClassifier(model="linear", max_iter=3).fit(X, y).alpha_path_
+    timed = SoftmaxClassifier(model="linear", max_iter=3).fit(X, y, max_seconds=1e6)
     assert timed.alpha_path_ == {}
     assert timed.resolved_params_["alpha"] == pytest.approx(0.01 / 1000 * X.shape[1], rel=1e-4)
     full = SoftmaxClassifier().fit(X, y, max_seconds=1e6)
     assert full.alpha_path_ == {}
     assert full.resolved_params_["alpha"] == figures.PRIOR / 1000
-    assert SoftmaxClassifier(max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
+    assert SoftmaxClassifier(model="linear", max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
 
 
 @pytest.mark.parametrize("data", [problem, pytest.param(large, marks=pytest.mark.long)])
