@@ -193,7 +193,7 @@ def test_scaling_the_features_scales_the_weights(steps, fit_intercept, seed):
 
 def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
     X, y = problem(seed, n=1000)
-    model = SoftmaxClassifier(random_state=seed, max_iter=20).fit(X, y)
+    model = SoftmaxClassifier(model="linear", random_state=seed, max_iter=20).fit(X, y)
     path = model.alpha_path_
     # Scaled features have mean square 1 each, to the rounding of float32 sums.
     assert list(path) == pytest.approx([r * X.shape[1] for r in figures.RIDGES[: len(path)]], rel=1e-4)
@@ -202,14 +202,14 @@ def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
 
 def test_nothing_is_tried_with_a_limit_of_seconds_or_few_points(seed):
     X, y = problem(seed, n=1000)
-    assert SoftmaxClassifier(max_iter=3).fit(X, y).alpha_path_
-    timed = SoftmaxClassifier(max_iter=3).fit(X, y, max_seconds=1e6)
+    assert SoftmaxClassifier(model="linear", max_iter=3).fit(X, y).alpha_path_
+    timed = SoftmaxClassifier(model="linear", max_iter=3).fit(X, y, max_seconds=1e6)
     assert timed.alpha_path_ == {}
     assert timed.resolved_params_["alpha"] == pytest.approx(0.01 / 1000 * X.shape[1], rel=1e-4)
     full = SoftmaxClassifier().fit(X, y, max_seconds=1e6)
     assert full.alpha_path_ == {}
     assert full.resolved_params_["alpha"] == figures.PRIOR / 1000
-    assert SoftmaxClassifier(max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
+    assert SoftmaxClassifier(model="linear", max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
 
 
 @pytest.mark.parametrize("data", [problem, pytest.param(large, marks=pytest.mark.long)])
@@ -328,3 +328,50 @@ def test_several_labels_of_wide_data_are_embedded_too(wide, seed):
     X, y = wide
     Y = sp.csr_array((np.ones(600, np.int64), (np.arange(600), y)), shape=(600, 150))
     assert SoftmaxClassifier(random_state=seed).fit(X, Y).embedding_.shape == (400, 3 * 192)  # three runs
+
+
+# A hidden layer on dense rows
+
+
+def of_modes(seed, n=2400, n_classes=12):
+    """Dense rows around three places of each class, which no linear scores tell apart."""
+    rng = np.random.default_rng(seed)
+    places, y = rng.normal(size=(n_classes, 3, 10)), rng.integers(0, n_classes, n)
+    return (places[y, rng.integers(0, 3, n)] + 0.3 * rng.normal(size=(n, 10))).astype(np.float32), y
+
+
+def test_dense_rows_get_a_hidden_layer_where_no_linear_scores_tell_the_classes(seed):
+    X, y = of_modes(seed)
+    model = SoftmaxClassifier(random_state=seed).fit(X[:1600], y[:1600])
+    chosen = model.resolved_params_
+    assert (chosen["model"].activation, chosen["dim"], chosen["sampler"].name) == ("relu", figures.HIDDEN_DIM, "all")
+    tried = {line["value"]: line["log_loss"] for line in model.auto_report_ if line["parameter"] == "model"}
+    assert tried["embedding"] < tried["linear"] < np.inf
+    linear = SoftmaxClassifier(model="linear", random_state=seed).fit(X[:1600], y[:1600])
+    assert model.score(X[1600:], y[1600:]) > linear.score(X[1600:], y[1600:]) + 0.1
+    again = SoftmaxClassifier(random_state=seed, **chosen).fit(X[:1600], y[:1600])
+    np.testing.assert_array_equal(again.decision_function(X[:9]), model.decision_function(X[:9]))
+
+
+def test_dense_rows_whose_classes_linear_scores_tell_keep_the_linear_model(seed):
+    X, y = problem(seed, n=2000)
+    model = SoftmaxClassifier(random_state=seed).fit(X, y)
+    assert model.resolved_params_["model"].name == "linear"
+    assert {line["value"] for line in model.auto_report_ if line["parameter"] == "model"} == {"linear", "embedding"}
+
+
+@pytest.mark.parametrize("given", [{"n_negatives": 4}, {"alpha": 0.1}, {"max_iter": 3, "learning_rate": 0.1}], ids=str)
+def test_what_is_given_of_a_linear_model_keeps_dense_rows_linear(given, seed):
+    X, y = of_modes(seed, n=1100)
+    model = SoftmaxClassifier(random_state=seed, **given).fit(X, y)
+    assert model.resolved_params_["model"].name == "linear"
+    assert all(line["parameter"] != "model" for line in model.auto_report_)
+
+
+def test_the_unit_of_dense_features_changes_no_score_of_a_hidden_layer(seed):
+    X, y = of_modes(seed, n=400)
+    model = SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=16, random_state=seed)
+    scores = model.fit(X, y).decision_function(X)
+    assert model.resolved_params_["alpha"] > 0
+    np.testing.assert_array_equal(clone(model).fit(1024 * X, y).decision_function(1024 * X), scores)
+    assert np.ptp(scores) > 1

@@ -236,9 +236,13 @@ def test_embeddings_are_tried_where_rows_would_meet_too_many_weights(problem, mo
     assert lines(fit(problem)) == []
 
 
-def test_dense_data_few_rows_and_several_labels_are_not_tried(problem):
+def test_dense_rows_have_a_hidden_layer_as_the_rival(problem):
     X, y = problem
-    assert lines(fit((X.toarray(), y))) == []
+    assert {line["value"] for line in lines(fit((X.toarray(), y)))} == {"linear", "embedding"}
+
+
+def test_few_rows_and_several_labels_are_not_tried(problem):
+    X, y = problem
     assert lines(fit((X[:190], y[:190]))) == []
     Y = sp.csr_array((np.ones(len(y), np.int64), (np.arange(len(y)), y)), shape=(len(y), K))
     assert lines(fit((X, Y))) == []

@@ -6,6 +6,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manyclass import SoftmaxClassifier
+from manyclass.choosing import figures
 from manyclass.training.closed_forms import begin_at_closed_form
 
 
@@ -182,3 +183,17 @@ class TestFits:
             SoftmaxClassifier(random_state=0, fit_intercept=False, max_iter=1),
         ):
             assert all(line["parameter"] != "start" for line in model.fit(x, labels).auto_report_)
+
+
+def test_a_fit_makes_no_more_passes_than_trials_where_these_hardly_better_the_discriminant(seed):
+    random = np.random.default_rng(seed)
+    means = random.normal(size=(300, 40))
+    labels = random.integers(0, 300, 2400)
+    x = (means[labels] + 0.3 * random.normal(size=(2400, 40))).astype(np.float32)
+    given = {"model": "linear", "sampler": "uniform", "random_state": seed}
+    model = SoftmaxClassifier(**given).fit(x, labels)
+    lines = {line["parameter"]: line for line in model.auto_report_ if line["chosen"]}
+    assert lines["start"]["log_loss"] <= figures.AS_GOOD * lines["learning_rate"]["log_loss"]
+    assert (model.n_iter_, model.resolved_params_["max_iter"]) == (figures.TRIAL_PASSES, figures.TRIAL_PASSES)
+    assert model.resolved_params_["solver"].decay == figures.TRIAL_DECAY
+    assert SoftmaxClassifier(max_iter=5, **given).fit(x, labels).n_iter_ == 5

@@ -120,6 +120,7 @@ struct LabelArrays {
   std::span<const double> sample_weight;
   std::span<double> local;
   std::span<const double> counts;
+  double embedding_ridge = 1;
 };
 
 VectorRows vector_rows(std::span<float> rows, std::span<float> squares, std::size_t width, const char* what) {
@@ -153,7 +154,8 @@ LabelProblem problem_of(const LabelArrays& a) {
       label_weights(a),
       a.sample_weight,
       a.local,
-      a.counts};
+      a.counts,
+      a.embedding_ridge};
   check(problem);
   return problem;
 }
@@ -212,7 +214,8 @@ Fields<LabelArrays> label_arrays_fields() {
       .needs<&LabelArrays::x, &LabelArrays::labels_indptr, &LabelArrays::labels, &LabelArrays::embeddings,
              &LabelArrays::embedding_squares, &LabelArrays::classes, &LabelArrays::class_squares,
              &LabelArrays::n_features, &LabelArrays::n_hidden, &LabelArrays::intercept, &LabelArrays::relu>()
-      .takes<&LabelArrays::feature_intercept, &LabelArrays::sample_weight, &LabelArrays::local, &LabelArrays::counts>();
+      .takes<&LabelArrays::feature_intercept, &LabelArrays::sample_weight, &LabelArrays::local, &LabelArrays::counts,
+             &LabelArrays::embedding_ridge>();
 }
 
 Fields<Stretch> stretch_fields() {

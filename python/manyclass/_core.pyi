@@ -243,6 +243,7 @@ class LabelArrays:
         sample_weight: NDArray[np.float64] | None = ...,
         local: NDArray[np.float64] = ...,
         counts: NDArray[np.float64] | None = ...,
+        embedding_ridge: float = ...,
     ) -> None: ...
 
 # bind_weights

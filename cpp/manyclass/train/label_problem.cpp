@@ -91,6 +91,9 @@ void check(const LabelProblem& problem) {
   if (!problem.counts.empty() && problem.counts.size() != problem.classes.size()) {
     throw std::invalid_argument("counts do not have a number for each class");
   }
+  if (!(problem.embedding_ridge > 0) || !std::isfinite(problem.embedding_ridge)) {
+    throw std::invalid_argument("embedding_ridge is not a positive number");
+  }
   const Excluded& labels = problem.labels;
   check(labels, map.n_points(), problem.classes.size(), "labels");
   for (std::size_t i = 0; i < map.n_points(); ++i) {

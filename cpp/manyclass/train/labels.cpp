@@ -358,7 +358,8 @@ class Labels {
       return;
     }
     turns_ = RidgeTurns(settings_.ridge, n_classes, seen, n_points);
-    embedding_turns_ = RidgeTurns(settings_.ridge, problem_.map.embeddings.size(), of_point, n_points);
+    embedding_turns_ =
+        RidgeTurns(settings_.ridge * problem_.embedding_ridge, problem_.map.embeddings.size(), of_point, n_points);
   }
 
   // The rows whose turn it is, all of which have moved.

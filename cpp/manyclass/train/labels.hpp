@@ -24,6 +24,7 @@ struct LabelProblem {
   std::span<const double> weights{};  // of the points, positive with mean 1, or empty: all are 1
   std::span<double> local{};          // what points carry between visits, for steps of the double sum; or empty
   std::span<const double> counts{};   // of points of each class, or empty: those of these points
+  double embedding_ridge = 1;         // the ridge of embeddings over that of the classes' rows, > 0
 };
 
 // Throws std::invalid_argument where points, labels, embeddings and classes do not fit each other.

@@ -97,6 +97,10 @@ MOST_GAIN_OF_RUNS, CLEAR_MODEL = 1.12, 0.75
 # Of 128, 192 and 256 columns with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on
 # yso-en. Passes stand with their decay.
 EMBEDDED_DIM, NEGATIVES_BATCHES, EMBEDDED_PASSES = 192, 1024, (4, 0.5)
+# A hidden layer on dense rows of one label: its columns, its passes with their decay, and Adagrad's rate; the ridge is
+# PRIOR / N, as of full passes. Of 256 and 512 columns, 4 and 8 passes, rates of 1, 3 and 6 and ridges of 0 to 1e-3
+# these are the best on omniglot and mnist together (bench/decisions.md).
+HIDDEN_DIM, HIDDEN_PASSES, HIDDEN_RATE = 512, (8, 0.7), 3.0
 # Next items beside weights on pairs: where no row tells its label, the noise of few draws is small beside its own. 128
 # end as low as 1,024, in a third of the time; esco-titles, whose rows tell the label, loses .05 nats by them
 # (bench/decisions.md).

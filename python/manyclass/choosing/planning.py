@@ -163,7 +163,10 @@ def _loss_of_model(
     loss_of_fit: LossOfFit,
 ) -> float:
     """Fit a candidate to the rows of a sample by some runs; return its log-loss on those held out, and note it."""
-    own = parameters.changed(**planned.params, class_weight=None, n_models=n_runs, verbose=0)
+    # What begins at the discriminant does so where its parts are open.
+    begins = isinstance(planned.plan, PointsPlan) and planned.plan.discriminant
+    params = {"model": planned.params["model"]} if begins else planned.params
+    own = parameters.changed(**params, class_weight=None, n_models=n_runs, verbose=0)
     size = (len(sample.labels), sample.n_classes, planned.plan.max_iter)
     cost = n_runs * costs.fit_cost(replace(facts, n_samples=size[0], n_classes=size[1]), planned.plan)
     loss = partial(loss_of_fit, own, sample, points.classes[sample.classes])
@@ -286,10 +289,14 @@ def plan_points(
     if choice.tries("learning_rate"):
         of_u = getattr(choice["solver"], "u_learning_rate", "tied")
         follows = of_u == "tied" or (of_u == "auto" and choice["solver"].name not in figures.U_RATES)
-        plan = best_rate(trials, plan, *data, u_follows=follows)
+        passes_open = choice.is_open("max_iter")
+        plan = best_rate(trials, plan, *data, u_follows=follows, passes_open=passes_open)
         params = {**params, "learning_rate": plan.schedule.learning_rate}
         if plan.discriminant:
             params["alpha"] = plan.alpha
+        if passes_open and plan.discriminant:
+            params["max_iter"] = plan.max_iter
+            params["solver"].set_params(decay=plan.schedule.decay)
         if of_u == "auto":
             params["solver"].set_params(u_learning_rate=plan.schedule.u_learning_rate)
     if choice.asked("learning_rate") == "grid":

@@ -13,7 +13,7 @@ from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import figures
 from manyclass.choosing.choice import Chosen, Taking, told
-from manyclass.choosing.rules import DISCRIMINANT, FALLS, Choice, ranks
+from manyclass.choosing.rules import DISCRIMINANT, FALLS, HIDDEN, HIDDEN_FIT, Choice, ranks
 from manyclass.choosing.trials import Planned, with_rate_of_pairs
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part, part_name, resolve_part
@@ -122,7 +122,9 @@ def _refuse_grid(given: Given) -> None:
 
 
 def _ridge(choice: Choice, given: Taking, refused: str = "") -> float:
-    """Return the ridge of steps of minibatches or on pairs, none where it is open, unless it is `refused` there."""
+    """Return the ridge of steps of minibatches or on pairs, unless it is `refused`; open, of a hidden layer alone."""
+    if HIDDEN_FIT.holds(choice) and not refused:
+        return float(given.take("alpha"))
     given.pass_over("alpha")
     asked = 0 if choice.is_open("alpha") else choice.asked("alpha")
     if asked and refused:
@@ -340,7 +342,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
 
 def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:
     """Return what parameters that were left open became in a training by minibatches."""
-    model = MODELS["embedding"]() if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
+    model = choice["model"] if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
     return told(choice, given, of_solver, model)
 
 
@@ -366,6 +368,7 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
             f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
         )
     rate = float(given.take("learning_rate"))
+    length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and HIDDEN.holds(choice) else 1.0
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
@@ -376,10 +379,11 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
         log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(of_solver.take("log_q", True))),
         dim=dim,
         relu=dim is not None and model.activation == "relu",
+        length=length,
         double_sum=_double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss], by_batches=True),
+        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss] / length, by_batches=True),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
     if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
@@ -440,11 +444,8 @@ def _double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int 
 
 def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -> None:
     """Refuse what proximal steps of several labels do not have."""
-    allowed = {
-        "reduction": (reduction, ("pick_all", "pick_all_normalized")),
-        "formulation": (formulation, ("proposed",)),
-    }
-    for name, (value, choices) in allowed.items():
+    takes = {"reduction": (reduction, ("pick_all", "pick_all_normalized")), "formulation": (formulation, ("proposed",))}
+    for name, (value, choices) in takes.items():
         if value not in choices:
             listed = ", ".join(map(repr, choices))
             raise ValueError(f"{name} is {value!r}; with several labels and solver='implicit' it must be {listed}")
@@ -454,9 +455,8 @@ def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -
 
 def _budget(given: int | None, loss: str, n_classes: int) -> int:
     """Classes that a search returns."""
-    if given is None:
-        given = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
-    return int(min(given, n_classes))
+    by_loss = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
+    return int(min(by_loss if given is None else given, n_classes))
 
 
 # Weights on pairs

@@ -19,7 +19,8 @@ see `help(manyclass.models.Linear)`. The trials are these:
     the search goes on while the best is at an end. The middle of those within 0.5 % of the least log-loss is taken,
     divided by what the steps of all passes add up to over 2, where that is more. Dense data are tried from W = 0 and
     from the weights of linear discriminant analysis, which are in closed form, without a ridge; the fit begins there
-    if these trials have a log-loss lower by 5 % (`help(manyclass.training.closed_forms)`).
+    if these trials have a log-loss lower by 5 % (`help(manyclass.training.closed_forms)`), and makes but two passes
+    where they lower that of the closed form by less than 0.5 %.
 "step size of pairs"
     On 4,000 random rows at most a third or less of it, while the decoupled loss of held-out rows falls: that is the
     log_loss of the report then, summed over the labels of a row.
@@ -127,6 +128,7 @@ HYBRID_FITS = Case(
     ),
 )
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
+DENSE = Case("of dense data", lambda q: not q.facts.sparse)
 FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
 TOO_LARGE = Case(
     "where W would take more than 2 GB or max_memory",
@@ -155,6 +157,8 @@ NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked(
 BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
 OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*figures.U_RATES))
 MANY_SCORED = Case("of more than 8,192 classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
+OPEN_DRAWS = Case("where n_negatives is open", lambda q: q.is_open("n_negatives"))
+FEW_SCORED = Case("of up to 8,192 classes", lambda q: q.facts.n_classes <= figures.MOST_SCORED)
 MORE_THAN_DRAWN = Case("of more classes than are drawn", lambda q: q.facts.n_classes > q["n_negatives"])
 ONE_LABEL = Case("of one label a row", lambda q: not q.facts.several)
 FEW_CLASSES = Case("of up to 64 classes", lambda q: q.facts.n_classes <= figures.FEW_CLASSES)
@@ -246,6 +250,13 @@ def chosen_to_embed(q: Question) -> bool:
 
 
 @Case.of
+def hidden_layer(q: Question) -> bool:
+    """of a hidden layer on dense data of one label a row, embeddings that are cut at 0"""
+    model = q["model"]
+    return bool(model.name == "embedding" and model.activation == "relu") and not (q.facts.sparse or q.facts.several)
+
+
+@Case.of
 def carries_v(q: Question) -> bool:
     """but 'implicit', 'scent' and reduction='decoupled'"""
     return q["solver"].name not in ("implicit", "scent") and bool(q["reduction"] != "decoupled")
@@ -256,6 +267,13 @@ def adagrad(q: Question) -> bool:
     """by Adagrad's steps"""
     of_u = training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
     return of_u or bool(q["solver"].name == "adagrad")
+
+
+HIDDEN = Case(hidden_layer.says, lambda q: q.kind == "SoftmaxClassifier" and hidden_layer.holds(q))
+HIDDEN_FIT = Case(
+    f"{HIDDEN.says}, in a fit by Adagrad's steps",
+    lambda q: HIDDEN.holds(q) and adagrad.holds(q) and not q.by_steps,
+)
 
 
 @Case.of
@@ -274,8 +292,11 @@ def ranks_several(q: Question) -> bool:
 
 def rival(q: Question) -> Part | None:
     """The model that is tried beside the linear one: a hybrid, whose embeddings alone it was ahead of wherever both
-    were tried, or embeddings where a row would meet too many weights; None where embeddings lose: all is small.
+    were tried, or embeddings where a row would meet too many weights; None where embeddings lose: all is small. Of
+    dense data it is a hidden layer.
     """
+    if not q.facts.sparse:
+        return MODELS["embedding"](activation="relu")
     if q.facts.least_count is not None:
         return _hybrid(q)
     return None if costs.is_small(q.facts) else MODELS["embedding"]()
@@ -310,6 +331,10 @@ def _ridge(q: Question) -> float:
     return figures.RIDGE / q.facts.n_samples * square if square >= figures.LEAST_FOR_RIDGE else 0.0
 
 
+def _prior(q: Question) -> float:
+    return figures.PRIOR / q.facts.n_samples
+
+
 def _decay(q: Question) -> float:
     return float(figures.LAST_STEP ** (1 / max(1, int(q["max_iter"]) - 1)))
 
@@ -326,11 +351,14 @@ def _by_frequency(q: Question) -> Part:
     return SAMPLERS["frequency_block"](power=figures.POWER_SAMPLED)
 
 
+MANY_PAIRS = "decisions: where pairs of five rows and more are too many"
+BESIDE_LINEAR = "decisions: a hidden layer beside the linear model of dense rows"
+OR_HIDDEN = "'linear'; its rival is 'embedding' with activation='relu'"
 SERVES = "'hybrid', without pairs of so few rows (min_count) that a row would meet more weights"
 OVER_SQUARE = r"over the mean of \|x_i\|^2, plus 1 with an intercept"
 RULES = (
     Rule("model", SEVERAL_OPEN & hybrid_serves, _hybrid, "decisions: several labels get a hybrid", SERVES),
-    Rule("model", SEVERAL_OPEN & SPARSE, "embedding", "decisions: where pairs of five rows and more are too many"),
+    Rule("model", SEVERAL_OPEN & SPARSE, "embedding", MANY_PAIRS),
     Rule("model", free & SPARSE & TOO_LARGE & HYBRID_FITS, _hybrid, "decisions: the hybrid takes part", SERVES),
     Rule(
         "model",
@@ -348,6 +376,7 @@ RULES = (
         "in X; its rival is 'hybrid', or 'embedding' where a row would meet too many weights",
         "model",
     ),
+    Rule("model", free & DENSE & TRIED & OPEN_DRAWS, "linear", BESIDE_LINEAR, OR_HIDDEN, "model"),
     Rule("model", embeds, "embedding", "decisions: embeddings are learnt in 4 passes"),
     Rule("model", margins_embed, "embedding", "decisions: margins of many classes"),
     Rule("model", ALWAYS, "linear"),
@@ -372,6 +401,7 @@ RULES = (
     Rule("sampler", BESIDE, "all"),
     Rule("sampler", margins_embed, "uniform", "decisions: margins of many classes"),
     Rule("sampler", MARGIN, "all", "Yen et al. 2018, eq. 7 and 10"),
+    Rule("sampler", BATCHES & HIDDEN & FEW_SCORED, "all", BESIDE_LINEAR),
     Rule("sampler", BATCHES & chosen_to_embed, "frequency", "decisions: embeddings are learnt in 4 passes"),
     Rule("sampler", BATCHES & LABELLED, "frequency", "decisions: solvers and selections"),
     Rule("sampler", BATCHES & MANY_SCORED, "frequency"),
@@ -391,22 +421,14 @@ RULES = (
     Rule("dim", MARGINS & BESIDE, Figure("RANKING_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", MARGINS, Figure("RANKING_ALONE_DIM"), "decisions: embeddings stand alone"),
     Rule("dim", BESIDE & FEW_CLASSES, Figure("FEW_CLASSES"), "decisions: 64 columns up to 64 classes"),
+    Rule("dim", HIDDEN, Figure("HIDDEN_DIM"), BESIDE_LINEAR),
     Rule("dim", ALWAYS, Figure("EMBEDDED_DIM"), "leave_one_out: columns of embeddings"),
     Rule("max_iter", FULL_PASSES, Figure("MOST_ITERATIONS"), "L-BFGS ends before, at the optimum"),
     Rule("max_iter", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 0), "eurlex57k, bibtex: see figures.py"),
     Rule("max_iter", PAIRS, Figure("PAIRS_PASSES", 0), "eurlex57k, bibtex: see figures.py"),
-    Rule(
-        "max_iter",
-        MARGINS & BESIDE,
-        Figure("RANKING_PASSES", 0),
-        "decisions: where pairs of five rows and more are too many",
-    ),
-    Rule(
-        "max_iter",
-        MARGINS,
-        Figure("RANKING_ALONE_PASSES", 0),
-        "decisions: where pairs of five rows and more are too many",
-    ),
+    Rule("max_iter", MARGINS & BESIDE, Figure("RANKING_PASSES", 0), MANY_PAIRS),
+    Rule("max_iter", MARGINS, Figure("RANKING_ALONE_PASSES", 0), MANY_PAIRS),
+    Rule("max_iter", HIDDEN, Figure("HIDDEN_PASSES", 0), BESIDE_LINEAR),
     Rule("max_iter", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 0), "leave_one_out: passes of embeddings"),
     Rule("max_iter", BATCHES, Figure("BATCHES_PASSES", 0)),
     Rule("max_iter", AUTO_SOLVER & EXACT, Figure("PASSES_EXACT")),
@@ -414,16 +436,10 @@ RULES = (
     Rule("max_iter", ALWAYS, Figure("PASSES_BY_HAND")),
     Rule("decay", PAIRS & FEW_ROWS, Figure("PAIRS_PASSES_OF_FEW", 1), "eurlex57k, bibtex: see figures.py"),
     Rule("decay", PAIRS, Figure("PAIRS_PASSES", 1), "eurlex57k, bibtex: see figures.py"),
-    Rule(
-        "decay",
-        MARGINS & BESIDE,
-        Figure("RANKING_PASSES", 1),
-        "decisions: where pairs of five rows and more are too many",
-    ),
-    Rule(
-        "decay", MARGINS, Figure("RANKING_ALONE_PASSES", 1), "decisions: where pairs of five rows and more are too many"
-    ),
+    Rule("decay", MARGINS & BESIDE, Figure("RANKING_PASSES", 1), MANY_PAIRS),
+    Rule("decay", MARGINS, Figure("RANKING_ALONE_PASSES", 1), MANY_PAIRS),
     Rule("decay", MARGIN, Figure("BATCHES_PASSES", 1)),
+    Rule("decay", HIDDEN, Figure("HIDDEN_PASSES", 1), BESIDE_LINEAR),
     Rule("decay", BATCHES & EMBEDDED, Figure("EMBEDDED_PASSES", 1), "leave_one_out: passes of embeddings"),
     Rule("decay", BATCHES, Figure("BATCHES_PASSES", 1)),
     Rule("decay", UTILITY, Figure("DECAY_BY_HAND")),
@@ -433,15 +449,9 @@ RULES = (
     Rule("averaging", UTILITY, "none"),
     Rule("averaging", AUTO_SOLVER & FITS_TWICE, "suffix", ".02 nats on yso-en, and W once more in memory"),
     Rule("averaging", ALWAYS, "none"),
-    Rule(
-        "alpha",
-        FULL_PASSES & AUTO_SOLVER,
-        lambda q: figures.PRIOR / q.facts.n_samples,
-        "scikit-learn's C = 1",
-        "1 / n_samples",
-        "ridge of full passes",
-    ),
-    Rule("alpha", FULL_PASSES, lambda q: figures.PRIOR / q.facts.n_samples, "scikit-learn's C = 1", "1 / n_samples"),
+    Rule("alpha", FULL_PASSES & AUTO_SOLVER, _prior, "scikit-learn's C = 1", "1 / n_samples", "ridge of full passes"),
+    Rule("alpha", FULL_PASSES, _prior, "scikit-learn's C = 1", "1 / n_samples"),
+    Rule("alpha", HIDDEN_FIT, _prior, BESIDE_LINEAR, "1 / n_samples"),
     Rule(
         "alpha",
         AUTO_SOLVER,
@@ -483,6 +493,7 @@ RULES = (
         r"7.2 over the mean of \|x_i\|_1",
         "step size of pairs",
     ),
+    Rule("learning_rate", HIDDEN & adagrad, Figure("HIDDEN_RATE"), BESIDE_LINEAR),
     Rule("learning_rate", BATCHES & EMBEDDING & adagrad, Figure("ADAGRAD_RATE"), "eurlex57k: see figures.py"),
     Rule(
         "learning_rate",

@@ -297,12 +297,14 @@ def best_rate(
     weights: Doubles | None,
     *,
     u_follows: bool,
+    passes_open: bool = False,
 ) -> PointsPlan:
     """Return the plan with the step size that two passes over whole classes make the best one.
 
     It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
     fit of more passes gets less of it, so that the sum of its steps is at most `figures.SUM_OF_STEPS` times the pick.
-    A plan that may begin at the discriminant does so, without a ridge, where that makes the trials clearly better.
+    A plan that may begin at the discriminant does so, without a ridge, where that makes the trials clearly better. If
+    they hardly better the discriminant itself, the fit makes no more passes than they do, where these are open.
     """
     # Where there are two starts to try, each has a half of the budget.
     n_rows = costs.rows_to_try(trials.left / (1 + plan.discriminant), facts, plan)
@@ -348,9 +350,10 @@ def best_rate(
         return least, good, slice(since, len(trials.report))
 
     from_start: Tried = (math.inf, [], slice(0))
+    of_closed = math.inf
     if plan.discriminant and (start := sample.discriminant) is not None:
         closed = partial(sample.loss_of, start.weights(sparse=False), plan.n_threads)
-        trials.make("start", "discriminant", closed, predicted=0.0, size=(*size[:2], 0))
+        of_closed = trials.make("start", "discriminant", closed, predicted=0.0, size=(*size[:2], 0))
         from_start = search(replace(short, alpha=0.0), reserved=trials.left / 2)
     least, good, lines = search(replace(short, discriminant=False), other=from_start[0])
     plan = replace(plan, discriminant=from_start[0] < figures.BETTER_START * least)
@@ -358,6 +361,8 @@ def best_rate(
         least, good, lines = from_start
         plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
         trials.choose("start", "discriminant")
+        if passes_open and of_closed <= figures.AS_GOOD * least:
+            plan = replace(plan, max_iter=short.max_iter, schedule=replace(plan.schedule, decay=figures.TRIAL_DECAY))
     if not math.isfinite(least):
         return plan
     chosen = (with_rate(short, factor(exponent), u_follows=u_follows).schedule.learning_rate for exponent in good)

@@ -546,6 +546,7 @@ def _loss_of_fit(parameters: Parameters, sample: Sample, classes: NDArray[Any]) 
     """Fit, and return the log-loss on rows held out, in nats; infinite where the fit ended early."""
     planner = SoftmaxClassifier(**parameters)._plans()
     state = quietly(lambda: planner._fitted(sample.points(classes)))
-    if len(state.curve) < state.told.params.get("max_iter", parameters["max_iter"]):
+    ends_early = getattr(parameters["solver"], "name", parameters["solver"]) == "lbfgs"  # at the optimum
+    if not ends_early and len(state.curve) < state.told.params.get("max_iter", parameters["max_iter"]):
         return np.inf
     return sample.loss_of(state.weights, n_threads_from(parameters["n_jobs"]))

@@ -72,7 +72,7 @@ def by_features(plan: BatchesPlan, *, sparse: bool) -> bool:
 
 def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int, *, sparse: bool) -> Weights:
     """Return what a training begins with."""
-    return Weights.start_over_phi(
+    weights = Weights.start_over_phi(
         n_classes,
         n_features,
         by_feature=by_features(plan, sparse=sparse),
@@ -81,6 +81,9 @@ def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int, *, sparse
         relu=plan.relu,
         rng=np.random.default_rng(plan.seed),
     )
+    if plan.length != 1:
+        weights.embeddings[:] *= np.float32(1 / plan.length)
+    return weights
 
 
 class BatchesTraining(LabelTraining):
@@ -102,6 +105,8 @@ class BatchesTraining(LabelTraining):
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
         self.plan = plan
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        if plan.relu and plan.adagrad:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
+            by_classes = BATCH_POINTS
         if plan.double_sum is not None and plan.double_sum.rule == "implicit":
             by_classes = 1  # a sum of proximal steps is none
         self.batch = min(plan.batch_size or by_classes, len(labels))
@@ -128,6 +133,7 @@ class BatchesTraining(LabelTraining):
             sample_weight=sample_weight,
             local=self._local,
             counts=None if seen is None else seen.counts,
+            embedding_ridge=float(plan.length**2),  # as that of rows of unit length, whose embeddings are longer
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
 
