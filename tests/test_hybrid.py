@@ -16,6 +16,7 @@ from manyclass.choosing import figures
 from manyclass.datasets import l2_normalize
 from manyclass.training import blend, terms
 from manyclass.training.plan import Labels
+from manyclass.weights.weights import Weights
 
 
 def hybrid(X, y, seed=0, **parameters):
@@ -88,26 +89,63 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
 
 
-def test_shares_of_classes_stand_beside_the_scales_where_rows_say_so(seed):
+def test_counts_of_classes_stand_beside_the_scales_where_rows_say_so(seed):
     rng = np.random.default_rng(seed)
     n = 500
-    a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
+    a, b, c = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(3))
     log_shares = np.log(np.array([0.4, 0.3, 0.2, 0.07, 0.03], np.float32))
-    given = (np.zeros((n, 1)), Labels.single(drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares, rng)), 1, None)
-    scales, times = blend.best_scales_beside(log_shares, a, b, *given)
+    counts = Scores(c.z + log_shares, log_shares)
+    y = drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares + 0.8 * c.z, rng)
+    given = (np.zeros((n, 1)), Labels.single(y), 1, None)
+    scales, (of_shares, of_counts) = blend.best_scales_beside(counts, a, b, *given)
 
-    def loss(s, t, u):
-        z = s * a.z.astype(float) + t * b.z + u * log_shares
-        return np.average(-log_softmax(z, axis=1)[np.arange(n), given[1].ids])
+    def loss(*factors):
+        parts = (a.z.astype(float), b.z, log_shares, c.z)
+        z = sum(factor * part for factor, part in zip(factors, parts, strict=True))
+        return np.average(-log_softmax(z, axis=1)[np.arange(n), y])
 
-    steps = (-0.05, 0, 0.05)
-    grid = [loss(scales[0] + s, scales[1] + t, times + u) for s in steps for t in steps for u in steps]
-    assert loss(*scales, times) <= min(grid) + 1e-6  # the optimiser's own tolerance
-    assert abs(times + 0.7) < 0.35  # four standard errors of some .08
-    assert blend.best_scales_beside(None, a, b, *given) == (blend.best_scales(a, b, *given), 0.0)
+    found = np.array([*scales, of_shares, of_counts])
+    grid = [loss(*found + 0.05 * step) for step in np.vstack([np.eye(4), -np.eye(4)])]
+    assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
+    assert abs(of_shares + 0.7) < 0.35  # four standard errors of some .08
+    assert abs(of_counts - 0.8) < 0.35
+    plain = (blend.best_scales(a, b, *given), (0.0, 0.0))
+    assert blend.best_scales_beside(None, a, b, *given) == plain
     # Below GAIN nats of all rows together they add nothing.
-    none = blend.best_scales_beside(1e-3 * log_shares, a, b, *given)
-    assert none == (blend.best_scales(a, b, *given), 0.0)
+    none = Scores(np.zeros_like(c.z), np.zeros_like(log_shares))
+    assert blend.best_scales_beside(none, a, b, *given) == plain
+
+
+def test_saturated_counts_are_those_of_their_definition(seed):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((60, 12), density=0.3, format="csr", dtype=np.float32, rng=rng)
+    y, r = rng.integers(0, 9, 60).astype(np.int32), rng.random(60) + 0.5
+    there = sp.random_array((12, 10), density=0.6, format="csr", rng=rng)  # class 9 has no row
+    there.sort_indices()
+    pairs = Weights.on_pairs(there.indptr.astype(np.int64), there.indices.astype(np.int32), None, np.zeros(10, "f"))
+    found = pairs.saturated_counts(X, np.arange(61), y, r)
+    of_pairs = np.zeros((12, 10))
+    np.add.at(of_pairs.T, y, r[:, None] * (X.toarray() != 0))
+    feature = np.repeat(np.arange(12), np.diff(there.indptr))
+    n = of_pairs[feature, there.indices]
+    length = np.array([n[there.indices == k].sum() for k in range(10)])
+    beside = 2 * length[there.indices] / length[length > 0].mean()
+    np.testing.assert_allclose(found, np.where(n > 0, n / np.where(n > 0, n + beside, 1), 0), rtol=1e-5)
+
+
+def test_rows_held_out_of_rare_classes_are_counted_in_the_end(seed):
+    # Each class has words of its own and a row or two. Classes whose rows were all left out have no trained weight.
+    rng = np.random.default_rng(seed)
+    n_classes = 3000
+    y = np.append(np.arange(n_classes), rng.choice(n_classes, 450, replace=False))
+    columns = np.column_stack([2 * y + rng.integers(0, 2, len(y)), 2 * n_classes + rng.integers(0, 20, len(y))])
+    X = sp.csr_array((np.full(columns.size, 0.7, np.float32), columns.ravel(), np.arange(0, columns.size + 1, 2)))
+    model = hybrid(X, y, seed, n_models=1, dim=8)
+    has_pair = np.zeros(X.shape[0], dtype=bool)
+    own = model._weights
+    for i, (j, _) in enumerate(columns):
+        has_pair[i] = y[i] in own.classes[own.indptr[j] : own.indptr[j + 1]]
+    assert has_pair.all()
 
 
 def drawn_labels(z, rng):
@@ -143,8 +181,8 @@ def test_a_factor_by_loss_is_above_0_where_scores_say_nothing(seed):
 class Scores:
     """A model that has its scores by heart."""
 
-    def __init__(self, z):
-        self.z, self.n_classes = z, z.shape[1]
+    def __init__(self, z, bias=None):
+        self.z, self.n_classes, self.bias = z, z.shape[1], bias
 
     def scores(self, x, n_threads):
         assert x.shape[0] == len(self.z)
@@ -238,8 +276,8 @@ def test_pairs_and_embeddings_of_several_labels_are_joined_by_scales_of_margins(
         asked.append(given)
         return 2.0, 0.25
 
-    monkeypatch.setattr(terms, "best_scales_of_margins", scales)
-    monkeypatch.setattr(terms, "best_factor", lambda *_: 3.0)
+    monkeypatch.setattr(blend, "best_scales_of_margins", scales)
+    monkeypatch.setattr(blend, "best_factor", lambda *_: 3.0)
     model = SoftmaxClassifier(model="hybrid", dim=4, n_models=1, random_state=seed).fit(X, indicator(P))
     assert len(asked) == 1
     np.testing.assert_allclose(model._weights.scales, (6.0, 0.75))

@@ -119,6 +119,10 @@ class Hybrid(Model):
     (C_k + s), how often item k came next of the times that a row had it, and the odds of rho by the mean of v_k / mu
     over the row's items, mu being the rate of all items.
 
+    Where most of the rows left out have a class without other rows, multiples of the logarithms of the classes' shares
+    and of saturated counts (BM25) are added to b and to S
+    if these rows say so. Of sparse data, without `prune`, counts are those of all pairs, of one row as well.
+
     Nothing is mixed in unless the rows left out are less probable without it by 5 nats together. Where a mixture ranks
     several labels worse than the scores alone (P@1 to P@5 of the rows left out), the ten classes of the largest scores
     get the largest probabilities of the mixture, in the order of their scores.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
+from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -141,29 +141,79 @@ def best_scales(
 
 
 def best_scales_beside(
-    log_shares: Floats | None, first: Weights, second: Weights, *rows_held_out: Any
-) -> tuple[tuple[float, float], float]:
-    """The factors that `best_scales` finds, with that of the logarithms of the classes' shares, (n_classes,), beside.
+    counts: Weights | None, first: Weights, second: Weights, *rows_held_out: Any
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The factors that `best_scales` finds, with those of what counts of classes add to the scores beside them.
 
-    The third one is 0 without them, and unless the rows lose GAIN nats without it. Training makes more steps for
-    frequent classes, so that where most classes have one row these have too large scores.
+    These are the intercepts of `counts`, the logarithms of the classes' shares, and its scores without them. Training
+    makes more steps for frequent classes, so that where most classes have one row these have too large scores; and of
+    so few rows counts know more than steps have learnt. Each of the two is 0 unless the rows lose GAIN nats without it.
     """
     rows = _scaled_rows((first, second), *rows_held_out)
-    factors, loss = _best_scales(rows)
-    if log_shares is None:
-        return factors, 0.0
-    n = len(rows["weights"])
-    rows["terms"].append(np.tile(log_shares, (n, 1)))
-    low, high = [0.0, 0.0, -MOST_OF_SHARES], [np.inf, np.inf, MOST_OF_SHARES]
-    found, less = _core.best_scales(**rows, loss=DECOUPLED, start=[*factors, 0.0], low=low, high=high)
-    of_first, of_second, of_shares = found
-    return ((of_first, of_second), of_shares) if (loss - less) * n > GAIN else (factors, 0.0)
+    (of_first, of_second), loss = _best_scales(rows)
+    best, n = (of_first, of_second, 0.0, 0.0), len(rows["weights"])
+    if counts is None:
+        return best[:2], best[2:]
+    (scores,) = _scaled_rows((counts,), *rows_held_out)["terms"]
+    rows["terms"] += [np.tile(counts.bias, (n, 1)), scores - counts.bias]
+    low = [0.0, 0.0, -MOST_OF_SHARES, 0.0]
+    for of_counts in (0.0, np.inf):
+        high = [np.inf, np.inf, MOST_OF_SHARES, of_counts]
+        found, less = _core.best_scales(**rows, loss=DECOUPLED, start=list(best), low=low, high=high)
+        if (loss - less) * n > GAIN:
+            (a, b, c, d), loss = found, less
+            best = (a, b, c, d)
+    return best[:2], best[2:]
 
 
 def _best_scales(rows: dict[str, Any]) -> tuple[tuple[float, float], float]:
     """Return the factors of two terms, and their loss."""
     (of_first, of_second), loss = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
     return (of_first, of_second), loss
+
+
+def join(
+    weights: Weights,
+    x: Matrix,
+    labels: Labels,
+    n_threads: int,
+    sample_weight: Doubles | None,
+    counted: tuple[Matrix, Labels, Doubles | None, Doubles] | None = None,
+    *,
+    by_margins: bool = False,
+) -> float:
+    """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
+
+    What shares of classes and saturated counts of rows, both of `counted` if it is given, add to the scores goes
+    into intercepts and weights on pairs, whose scale is that of the sum then: before it may be 0. Returned is the
+    factor of these counts.
+
+    Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
+    probable.
+    """
+    held, of_counts = (x, labels, n_threads, sample_weight), 0.0
+    if by_margins:
+        weights.multiply_parts(best_scales_of_margins(weights.pairs_alone, weights.rows_alone, *held))
+    else:
+        beside = None if counted is None else _by_counts(weights, *counted)
+        scales, (of_shares, of_counts) = best_scales_beside(beside, weights.pairs_alone, weights.rows_alone, *held)
+        weights.multiply_parts(scales)
+        if beside is not None:
+            weights.bias[:] += np.float32(of_shares) * beside.bias
+            weights.values[:] += np.float32(of_counts) * beside.values
+            weights.scales[0] = 1 if of_counts > 0 else scales[0]
+    if len(labels.ids) > len(labels):
+        of_sum = best_factor(weights, *held)
+        weights.multiply_scores(of_sum)
+        of_counts *= of_sum
+    return of_counts
+
+
+def _by_counts(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, shares: Doubles) -> Weights:
+    """Return saturated counts of rows as weights on the same pairs, and logarithms of the classes' shares beside."""
+    log_shares = np.log(shares).astype(np.float32)
+    values = weights.saturated_counts(x, labels.indptr, labels.ids, r)
+    return Weights.on_pairs(weights.indptr, weights.classes, values, log_shares)
 
 
 def best_scales_of_margins(
