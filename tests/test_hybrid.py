@@ -10,7 +10,7 @@ from scipy.special import log_softmax, logsumexp
 from test_postings import K, indicator, planted_rows, some_rows
 
 import manyclass
-from manyclass import SoftmaxClassifier
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.checks import seed_from
 from manyclass.choosing import figures
 from manyclass.datasets import l2_normalize
@@ -89,48 +89,81 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
 
 
-def test_counts_of_classes_stand_beside_the_scales_where_rows_say_so(seed):
+def test_shares_and_closed_forms_stand_beside_the_scales_where_rows_say_so(seed):
     rng = np.random.default_rng(seed)
     n = 500
-    a, b, c = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(3))
+    a, b, c, d = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(4))
     log_shares = np.log(np.array([0.4, 0.3, 0.2, 0.07, 0.03], np.float32))
-    counts = Scores(c.z + log_shares, log_shares)
     y = drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares + 0.8 * c.z, rng)
     given = (np.zeros((n, 1)), Labels.single(y), 1, None)
-    scales, (of_shares, of_counts) = blend.best_scales_beside(counts, a, b, *given)
+    little = Scores(1e-3 * d.z)
+    scales, of_shares, (of_first, of_second) = blend.best_scales_beside(log_shares, (little, c), a, b, *given)
 
     def loss(*factors):
         parts = (a.z.astype(float), b.z, log_shares, c.z)
         z = sum(factor * part for factor, part in zip(factors, parts, strict=True))
         return np.average(-log_softmax(z, axis=1)[np.arange(n), y])
 
-    found = np.array([*scales, of_shares, of_counts])
+    found = np.array([*scales, of_shares, of_second])
     grid = [loss(*found + 0.05 * step) for step in np.vstack([np.eye(4), -np.eye(4)])]
-    assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
+    if of_first == 0:  # a term that says nothing gains GAIN nats in a case of twenty
+        assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
     assert abs(of_shares + 0.7) < 0.35  # four standard errors of some .08
-    assert abs(of_counts - 0.8) < 0.35
-    plain = (blend.best_scales(a, b, *given), (0.0, 0.0))
-    assert blend.best_scales_beside(None, a, b, *given) == plain
+    assert abs(of_second - 0.8) < 0.35
+    plain, *added = blend.best_scales_beside(None, (), a, b, *given)
+    assert plain == blend.best_scales(a, b, *given)
+    assert added[0] == 0
+    assert len(added[1]) == 0
     # Below GAIN nats of all rows together they add nothing.
-    none = Scores(np.zeros_like(c.z), np.zeros_like(log_shares))
-    assert blend.best_scales_beside(none, a, b, *given) == plain
+    nothing = Scores(np.zeros_like(c.z))
+    kept, of_shares, of_forms = blend.best_scales_beside(0 * log_shares, (nothing,), a, b, *given)
+    assert kept == plain
+    assert of_shares == 0
+    assert not of_forms.any()
 
 
-def test_saturated_counts_are_those_of_their_definition(seed):
+def test_closed_forms_of_pairs_are_those_of_their_definitions(seed):
     rng = np.random.default_rng(seed)
     X = sp.random_array((60, 12), density=0.3, format="csr", dtype=np.float32, rng=rng)
-    y, r = rng.integers(0, 9, 60).astype(np.int32), rng.random(60) + 0.5
-    there = sp.random_array((12, 10), density=0.6, format="csr", rng=rng)  # class 9 has no row
+    Y, r = rng.random((60, 10)) < 0.2, rng.random(60) + 0.5
+    Y[:, 9] = False  # class 9 has no row
+    labels = sp.csr_array(Y)
+    there = sp.random_array((12, 10), density=0.6, format="csr", rng=rng)
     there.sort_indices()
     pairs = Weights.on_pairs(there.indptr.astype(np.int64), there.indices.astype(np.int32), None, np.zeros(10, "f"))
-    found = pairs.saturated_counts(X, np.arange(61), y, r)
-    of_pairs = np.zeros((12, 10))
-    np.add.at(of_pairs.T, y, r[:, None] * (X.toarray() != 0))
-    feature = np.repeat(np.arange(12), np.diff(there.indptr))
-    n = of_pairs[feature, there.indices]
-    length = np.array([n[there.indices == k].sum() for k in range(10)])
-    beside = 2 * length[there.indices] / length[length > 0].mean()
-    np.testing.assert_allclose(found, np.where(n > 0, n / np.where(n > 0, n + beside, 1), 0), rtol=1e-5)
+    found = pairs.closed_forms(X, labels.indptr.astype(np.int64), labels.indices.astype(np.int32), r)
+    n = np.einsum("ij,ik,i->jk", X.toarray() != 0, Y, r)
+    of_feature, of_class = n.sum(axis=1), n.sum(axis=0)
+    for at, (j, k) in enumerate(zip(np.repeat(np.arange(12), np.diff(there.indptr)), there.indices, strict=True)):
+        expected = (0.0, 0.0)
+        if n[j, k] > 0:
+            saturating = n[j, k] / (n[j, k] + 2 * of_class[k] / of_class[of_class > 0].mean())
+            expected = np.log(n[j, k] * n.sum() / (of_feature[j] * of_class[k])), saturating
+        np.testing.assert_allclose(found[:, at], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one label", "several labels"])
+def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, seed, monkeypatch):
+    # Words are independent in a class, which naive Bayes supposes, and rows are few for so many weights.
+    rng = np.random.default_rng(seed)
+    n_classes, n_rows = 150, 2400
+    of_classes = rng.dirichlet(np.full(400, 0.1), n_classes)
+    y = rng.integers(0, n_classes, n_rows)
+    X = sp.csr_array(np.array([rng.multinomial(6, of_classes[k]) for k in y]), dtype=np.float32)
+    X.data[:] = 1
+    labels = indicator([[k, (k + 1) % n_classes] for k in y], n_classes) if several else y
+    asked = []
+    joined = terms.join
+    monkeypatch.setattr(terms, "join", lambda *given, **more: asked.append(joined(*given, **more)) or asked[-1])
+    solver = solvers.Adagrad(reduction="decoupled")
+    model = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
+    monkeypatch.setattr(terms, "_closed_forms", lambda *_: terms.NO_FORMS)
+    without = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
+    assert asked[0].shape == (1,)
+    assert asked[0][0] > 0
+    losses = [one.evaluate(X[800:], labels[800:])["log_loss"] for one in (model, without)]
+    assert losses[0] < losses[1]
+    np.testing.assert_array_equal(model._weights.indptr, without._weights.indptr)
 
 
 def test_rows_held_out_of_rare_classes_are_counted_in_the_end(seed):

@@ -234,7 +234,7 @@ class _Runs:
         for n in range(1, n_models):
             if self.ended or (n > 1 and self._open and _gains_little(losses, n)):
                 break
-            losses += self._loss(weights, points) if n == 1 and n_models > 2 else []
+            losses += self._loss(weights, points, 1) if n == 1 and n_models > 2 else []
             if n == 1:
                 self._check_seeds_matter(chosen, n_models)
             try:
@@ -244,7 +244,7 @@ class _Runs:
                 break
             weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)
-            losses += self._loss(weights, points) if losses and n + 1 < n_models else []
+            losses += self._loss(weights, points, n + 1) if losses and n + 1 < n_models else []
         if len(curves) == 1:
             return first
         state = replace(first, weights=weights, curve=_mean_curve(curves))
@@ -255,12 +255,14 @@ class _Runs:
             squares = squares.of_more_pairs(first.weights, weights)
         return replace(state, squares=squares).with_told(params={**chosen, "n_models": len(curves)})
 
-    def _loss(self, weights: Weights, points: Points) -> list[float]:
-        """The log-loss on the rows that all runs have left out, in nats; nothing where there are none."""
+    def _loss(self, weights: Weights, points: Points, n_runs: int) -> list[float]:
+        """The log-loss of a mean of runs on the rows that all have left out, in nats; nothing where there are none."""
         shared = self._watch.shared
         if not self._open or shared is None or shared.pairs is None or shared.held is None or not shared.held.any():
             return []
         out, n_threads = points.some(np.flatnonzero(shared.held)), n_threads_from(self._parameters["n_jobs"])
+        if shared.of_held:
+            weights = replace(weights, values=weights.values - sum(shared.of_held) / np.float32(n_runs))
         return [loss_without_counts_of(weights, out.x, out.labels, n_threads, out.weights)]
 
     def _runs_after(self, first: State) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.weights.arrays import NO_OWN, Doubles, Ids, Matrix, Mixture
+from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
@@ -141,29 +141,31 @@ def best_scales(
 
 
 def best_scales_beside(
-    counts: Weights | None, first: Weights, second: Weights, *rows_held_out: Any
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The factors that `best_scales` finds, with those of what counts of classes add to the scores beside them.
+    log_shares: Floats | None, forms: tuple[Weights, ...], first: Weights, second: Weights, *rows_held_out: Any
+) -> tuple[tuple[float, float], float, Doubles]:
+    """The factors that `best_scales` finds, and those of what is added to the scores: shares and closed forms.
 
-    These are the intercepts of `counts`, the logarithms of the classes' shares, and its scores without them. Training
-    makes more steps for frequent classes, so that where most classes have one row these have too large scores; and of
-    so few rows counts know more than steps have learnt. Each of the two is 0 unless the rows lose GAIN nats without it.
+    These are the logarithms of the classes' shares, (n_classes,), and the scores of some weights, of which each is
+    taken where the rows gain more than GAIN nats by it, beside those before. Training makes more steps for frequent
+    classes, so that where most classes have one row these have too large scores; and of few rows counts know more than
+    steps have learnt.
     """
-    rows = _scaled_rows((first, second), *rows_held_out)
-    (of_first, of_second), loss = _best_scales(rows)
-    best, n = (of_first, of_second, 0.0, 0.0), len(rows["weights"])
-    if counts is None:
-        return best[:2], best[2:]
-    (scores,) = _scaled_rows((counts,), *rows_held_out)["terms"]
-    rows["terms"] += [np.tile(counts.bias, (n, 1)), scores - counts.bias]
-    low = [0.0, 0.0, -MOST_OF_SHARES, 0.0]
-    for of_counts in (0.0, np.inf):
-        high = [np.inf, np.inf, MOST_OF_SHARES, of_counts]
-        found, less = _core.best_scales(**rows, loss=DECOUPLED, start=list(best), low=low, high=high)
+    rows = _scaled_rows((first, second, *forms), *rows_held_out)
+    (of_first, of_second), loss = _best_scales(rows | {"terms": rows["terms"][:2]})
+    n, terms, best = len(rows["weights"]), rows["terms"][:2], [of_first, of_second]
+    low, high = [0.0, 0.0], [np.inf, np.inf]
+    shares = [] if log_shares is None else [(np.tile(log_shares, (n, 1)), -MOST_OF_SHARES, MOST_OF_SHARES)]
+    taken_at = list[int]()
+    for at, (term, least, most) in enumerate([*shares, *((form, 0.0, np.inf) for form in rows["terms"][2:])]):
+        bounds = {"low": [*low, least], "high": [*high, most]}
+        more = rows | {"terms": [*terms, term]} | bounds
+        found, less = _core.best_scales(**more, loss=DECOUPLED, start=[*best, 0.0])
         if (loss - less) * n > GAIN:
-            (a, b, c, d), loss = found, less
-            best = (a, b, c, d)
-    return best[:2], best[2:]
+            terms, best, loss, low, high = more["terms"], list(found), less, bounds["low"], bounds["high"]
+            taken_at.append(at)
+    factors = np.zeros(len(shares) + len(forms))
+    factors[taken_at] = best[2:]
+    return (best[0], best[1]), float(factors[: len(shares)].sum()), factors[len(shares) :]
 
 
 def _best_scales(rows: dict[str, Any]) -> tuple[tuple[float, float], float]:
@@ -178,42 +180,39 @@ def join(
     labels: Labels,
     n_threads: int,
     sample_weight: Doubles | None,
-    counted: tuple[Matrix, Labels, Doubles | None, Doubles] | None = None,
+    forms: Floats,
+    shares: Doubles | None,
     *,
     by_margins: bool = False,
-) -> float:
+) -> Doubles:
     """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
 
-    What shares of classes and saturated counts of rows, both of `counted` if it is given, add to the scores goes
-    into intercepts and weights on pairs, whose scale is that of the sum then: before it may be 0. Returned is the
-    factor of these counts.
+    What the shares of the classes, if they are given, and closed `forms` of the weights on pairs, (n_forms, n_pairs),
+    add to the scores goes into intercepts and weights on pairs, whose scale is that of the sum then: before it may be
+    0. Returned are the factors of the closed forms.
 
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
     """
-    held, of_counts = (x, labels, n_threads, sample_weight), 0.0
+    held, of_forms = (x, labels, n_threads, sample_weight), np.zeros(len(forms))
+    pairs, rows = weights.pairs_alone, weights.rows_alone
     if by_margins:
-        weights.multiply_parts(best_scales_of_margins(weights.pairs_alone, weights.rows_alone, *held))
+        weights.multiply_parts(best_scales_of_margins(pairs, rows, *held))
     else:
-        beside = None if counted is None else _by_counts(weights, *counted)
-        scales, (of_shares, of_counts) = best_scales_beside(beside, weights.pairs_alone, weights.rows_alone, *held)
+        log_shares = None if shares is None else np.log(shares).astype(np.float32)
+        made = tuple(replace(pairs, values=form, bias=np.zeros_like(pairs.bias)) for form in forms)
+        scales, of_shares, of_forms = best_scales_beside(log_shares, made, pairs, rows, *held)
         weights.multiply_parts(scales)
-        if beside is not None:
-            weights.bias[:] += np.float32(of_shares) * beside.bias
-            weights.values[:] += np.float32(of_counts) * beside.values
-            weights.scales[0] = 1 if of_counts > 0 else scales[0]
+        if log_shares is not None:
+            weights.bias[:] += np.float32(of_shares) * log_shares
+        if of_forms.any():
+            weights.values[:] += of_forms.astype(np.float32) @ forms
+            weights.scales[0] = 1
     if len(labels.ids) > len(labels):
         of_sum = best_factor(weights, *held)
         weights.multiply_scores(of_sum)
-        of_counts *= of_sum
-    return of_counts
-
-
-def _by_counts(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, shares: Doubles) -> Weights:
-    """Return saturated counts of rows as weights on the same pairs, and logarithms of the classes' shares beside."""
-    log_shares = np.log(shares).astype(np.float32)
-    values = weights.saturated_counts(x, labels.indptr, labels.ids, r)
-    return Weights.on_pairs(weights.indptr, weights.classes, values, log_shares)
+        of_forms *= of_sum
+    return of_forms
 
 
 def best_scales_of_margins(
@@ -306,7 +305,10 @@ def mean_log_loss(
 def loss_without_counts_of(
     weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
 ) -> float:
-    """The mean log-loss of some rows that were held out, in nats, without what all of them have added to the counts."""
+    """The mean log-loss of some rows that were held out, in nats, without what all of them have added to the counts.
+
+    What they have added to the weights on pairs is to be taken off before.
+    """
     if len(weights.counts):
         fewer = -np.ones(len(labels)) if sample_weight is None else -sample_weight / sample_weight.mean()
         weights = weights.counted(as_csr(x), labels.indptr, labels.ids, fewer)

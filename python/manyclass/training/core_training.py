@@ -135,10 +135,13 @@ class Shared:
         Rows that are left out of training; None: not yet drawn.
     pairs : Trained or None
         The weights on pairs, as they were trained, without the scale that they have in the sum.
+    of_held : list of ndarray of shape (n_pairs,), float32
+        What the rows left out have added to the weights on pairs of each run in the end, by closed forms.
     """
 
     held: NDArray[np.bool_] | None = None
     pairs: Trained | None = None
+    of_held: list[Floats] = field(default_factory=list)
 
     def rows(self, draw: Callable[[], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Return the rows that are left out, drawn by the first run."""

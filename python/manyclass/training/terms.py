@@ -52,7 +52,7 @@ from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_labels, taken
-from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Matrix, Mixture
+from manyclass.weights.arrays import UNMIXED, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
 # Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another
@@ -62,6 +62,7 @@ from manyclass.weights.weights import Weights
 # taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
 LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
+NO_FORMS = np.zeros((0, 0), dtype=np.float32)
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
 Term = PairsPlan | BatchesPlan
@@ -143,23 +144,25 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     if len(out) and (complete if terms.both else curve):
         if terms.both:
             # Where most classes have more rows, rows held out may gain by the shares and others lose.
-            are_rare = terms.plans[0].fit_intercept and 2 * len(known) < len(out)
-            own, by_counts = weights, are_rare and not by_margins
-            if by_counts and sp.issparse(x) and isinstance(plan, HybridPlan) and plan.pairs.prune == 0:
+            are_rare = terms.plans[0].fit_intercept and 2 * len(known) < len(out) and not by_margins
+            own, by_counts = weights, isinstance(x, sp.csr_array) and not by_margins
+            if are_rare and by_counts and isinstance(plan, HybridPlan) and plan.pairs.prune == 0:
                 weights = _with_all_pairs(own, points)
-            shares = shares_of_labels(labels.of(rows), points.n_classes, r)
-            counted = (kept, labels.of(rows), r, shares) if by_counts else None
-            of_counts = join(weights, *some, counted, by_margins=by_margins)
+            shares = shares_of_labels(labels.of(rows), points.n_classes, r) if are_rare else None
+            forms = _closed_forms(weights, kept, labels.of(rows), r, are_rare) if by_counts else NO_FORMS
+            of_forms = join(weights, *some, forms, shares, by_margins=by_margins)
             squares = squares if squares is None or weights is own else squares.of_more_pairs(own, weights)
             joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
             if points.several and joined.mixture.is_on and ranks_worse(joined, weights, *some):
                 joined = in_order_of(weights, joined, *some)
             joined = _counted(joined, points.some(out), joined.mixture)
             _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
-            if counted is not None and of_counts > 0:
-                before = joined.saturated_counts(kept, counted[1].indptr, counted[1].ids, r)
-                counts = joined.saturated_counts(x, labels.indptr, labels.ids, points.weights)
-                joined.values[:] += np.float32(of_counts) * (counts - before)
+            if by_counts and of_forms.any():
+                more = _closed_forms(joined, x, labels, points.weights, are_rare) - forms
+                of_held = of_forms.astype(np.float32) @ more
+                joined.values[:] += of_held
+                if watch.shared is not None:
+                    watch.shared.of_held.append(of_held)
             return Trained(joined, curve, rate, squares)
         weights.multiply_scores(best_factor(weights, *some))
         _warn_if_no_better_than_shares(weights, labels.of(rows), r, *some)
@@ -383,6 +386,12 @@ def _unless_it_spoils(
 
 
 # The scales
+
+
+def _closed_forms(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, are_rare: bool) -> Floats:
+    """Return the closed forms of weights on pairs that may be added: counts that saturate where classes are rare."""
+    found = weights.closed_forms(as_csr(x), labels.indptr, labels.ids, r)
+    return found if are_rare else found[:1]
 
 
 def _with_all_pairs(weights: Weights, points: Points) -> Weights:

@@ -32,10 +32,9 @@ from manyclass.weights.arrays import (
 )
 
 LARGEST = float(np.finfo(np.float32).max)
-# Of saturated counts. Beside pairs and embeddings .315 of the codes of diagnoses are right by 2, .301 to .308 by other
-# numbers, by b = .75, or by features weighted by idf once more (bench/decisions.md).
+# Of counts that saturate. Beside pairs and embeddings .315 of the codes of diagnoses are right by 2, .301 to .308 by
+# other numbers, by b = .75, or by features weighted by idf once more (bench/decisions.md).
 SATURATION = 2.0
-TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -302,21 +301,27 @@ class Weights(StoredWeights):
         )
         return replace(self, counts=counts, totals=totals)
 
-    def saturated_counts(self, x: Matrix, indptr: NDArray[np.int64], ids: Ids, sample_weight: Doubles | None) -> Floats:
-        """Return how much each of the pairs is what its class is about, by BM25: (n_pairs,).
+    def closed_forms(
+        self, x: sp.csr_array, indptr: NDArray[np.int64], ids: Ids, sample_weight: Doubles | None
+    ) -> Floats:
+        """Return what counts of rows make of each of the pairs, without training: (2, n_pairs), 0 where none has it.
 
-        That is n_jk / (n_jk + k L_k / L), n_jk being how many rows of class k have feature j, L_k their sum over j, L
-        the mean of all classes that have rows, and k SATURATION (Robertson and Zaragoza, Foundations and Trends in
-        Information Retrieval 2009, with b = 1). How rare a feature is, is left to the values of rows.
+        With n_jk rows of class k that have feature j, and sums of them n_k, n_j and n, they are naive Bayes,
+        log(n_jk n / (n_j n_k)), and counts that saturate, n_jk / (n_jk + s n_k / m), m being the mean of n_k over
+        classes that have rows and s SATURATION (BM25 with b = 1; Robertson and Zaragoza, Foundations and Trends in
+        Information Retrieval 2009). How rare a feature is, is left to the values of rows in the second one.
         """
-        nothing = replace(self, counts=NO_FLOATS, totals=NO_FLOATS)
-        counts = nothing.counted(as_csr(x), indptr, ids, sample_weight).counts
-        lengths: Doubles = np.bincount(self.classes, counts, minlength=self.n_classes).astype(np.float64)
-        n_there = int(np.count_nonzero(lengths))
-        of_length = SATURATION * n_there / max(float(lengths.sum()), TINY)
-        beside = of_length * lengths[self.classes]
-        found: Floats = np.divide(counts, counts + beside, where=counts > 0, out=np.zeros(len(counts)))
-        return found.astype(np.float32)
+        of_pairs = replace(self, counts=NO_FLOATS, totals=NO_FLOATS).counted(x, indptr, ids, sample_weight)
+        n_labels = np.diff(indptr)
+        of_rows = np.diff(np.concatenate(([0], np.cumsum(x.data != 0)))[x.indptr]).astype(np.float64)
+        of_rows = of_rows if sample_weight is None else of_rows * sample_weight
+        of_classes = np.bincount(ids, np.repeat(of_rows, n_labels), minlength=self.n_classes)
+        there, found = np.flatnonzero(of_pairs.counts), np.zeros((2, len(of_pairs.counts)), dtype=np.float32)
+        of_both, of_class = of_pairs.counts[there].astype(np.float64), of_classes[self.classes[there]]
+        of_feature = np.repeat(of_pairs.totals.astype(np.float64), np.diff(self.indptr))[there]
+        found[0, there] = np.log(of_both * of_classes.sum() / (of_feature * of_class))
+        found[1, there] = of_both / (of_both + SATURATION * of_class / of_classes[of_classes > 0].mean())
+        return found
 
     def new_pairs(
         self, n_classes: int, position: NDArray[np.intp], indptr: NDArray[np.int64], classes: Ids
