@@ -71,7 +71,8 @@ def test_they_help_where_held_out_rows_say_so(both, planted):
     gain = log_losses(without, new, y) - log_losses(model, new, y)
     counts = "texts count" in model.auto_report_.rules["class_text"]
     assert counts or model.model == "hybrid"  # whose counts know the words of classes, too
-    assert gain.mean() > 3 * gain.std() / np.sqrt(len(gain)) if counts else abs(gain.mean()) < 0.03
+    error = gain.std() / np.sqrt(len(gain))
+    assert gain.mean() > 3 * error if counts else abs(gain.mean()) < 3 * error
     first = model.predict_top_k(unseen, 5)[0]
     assert np.mean(first == of_unseen[:, np.newaxis]) * 5 > 0.5  # of 60 classes; by chance 0.08
 

@@ -63,7 +63,11 @@ def fitted_pair(seed, multilabel, storage, *, by_feature=False, **parameters):
     """A fit with a ridge, and its twin."""
     X, y, lists = some_problem(seed, multilabel=multilabel)
     model = model_of("cross_entropy", **parameters).set_params(alpha=ALPHA).fit(as_storage(X, storage), y)
-    slow = twin_of(options_of("cross_entropy", **parameters), "cross_entropy", X, lists, K)
+    options = options_of("cross_entropy", **parameters)
+    if storage == "dense" and not multilabel and parameters.get("activation") == "relu":  # a hidden layer
+        options["length"] = np.sqrt(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
+    slow = twin_of(options, "cross_entropy", X, lists, K)
+    slow.learning_rate = model.resolved_params_.get("learning_rate", slow.learning_rate)
     slow.alpha, slow.by_feature = ALPHA, by_feature
     return model, slow.train()
 

@@ -87,7 +87,7 @@ _REPEATS = Setting(
     "repeats", "learn", "Whether a share of repeats of what a row has is looked for.", choices=("learn", "ignore")
 )
 _COUNTS = Setting(
-    "counts", "learn", "Whether counts of what came with a row's features get a share.", choices=("learn", "ignore")
+    "counts", "learn", "Whether counts of what came with a row's features count.", choices=("learn", "ignore")
 )
 
 
@@ -119,9 +119,11 @@ class Hybrid(Model):
     (C_k + s), how often item k came next of the times that a row had it, and the odds of rho by the mean of v_k / mu
     over the row's items, mu being the rate of all items.
 
-    Where most of the rows left out have a class without other rows, multiples of the logarithms of the classes' shares
-    and of saturated counts (BM25) are added to b and to S
-    if these rows say so. Of sparse data, without `prune`, counts are those of all pairs, of one row as well.
+    Counts are added to the scores of sparse rows, too, but for margins: a multiple of naive Bayes,
+    log(n_jk n / (n_j n_k)), n_jk being how many rows have feature j and class k, to the weights of pairs. Where most of
+    the rows left out have a class without other rows, all pairs get it, of one row as well (without `prune`), and
+    multiples of counts that saturate, n_jk / (n_jk + 2 n_k / m), m being the mean of n_k, and of the logarithms of the
+    classes' shares may stand beside. Each multiple is 0 unless the rows left out gain 2 nats together by it.
 
     Nothing is mixed in unless the rows left out are less probable without it by 5 nats together. Where a mixture ranks
     several labels worse than the scores alone (P@1 to P@5 of the rows left out), the ten classes of the largest scores

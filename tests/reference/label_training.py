@@ -66,6 +66,7 @@ class LabelTwin:
     decay: float = 0.9
     max_iter: int = 2
     alpha: float = 0.0
+    length: float = 1.0  # of rows: embeddings, their steps and the root of their ridge are in units of it
     by_feature: bool = False  # the core has a row of W for each feature: of sparse points without embeddings
     W: Floats = field(init=False)  # intercepts are its last column
     curve: list[float] = field(init=False, default_factory=list)
@@ -75,6 +76,8 @@ class LabelTwin:
         self.W = np.zeros((self.n_classes, n_hidden + self.fit_intercept))
         self.class_squares = np.zeros(self.n_classes)
         self.embedding_squares = np.zeros(self.X.shape[1])
+        if self.embeddings is not None:
+            self.embeddings /= self.length
 
     @property
     def coef(self) -> Floats:
@@ -121,7 +124,8 @@ class LabelTwin:
         for k, gradient in of_class.items():
             self.descend(self.W[k], self.class_squares, k, gradient, eta)
         for j, gradient in of_feature.items():
-            self.descend(self.embeddings[j], self.embedding_squares, j, gradient, eta * EMBEDDING_SHARE[self.loss])
+            rate = eta * EMBEDDING_SHARE[self.loss] / self.length
+            self.descend(self.embeddings[j], self.embedding_squares, j, gradient, rate)
         return sum(seen.loss for seen in batch)
 
     def shrink(self, visits: range, eta: float) -> None:
@@ -139,8 +143,9 @@ class LabelTwin:
         if self.embeddings is None:
             return
         for rows, period in turns(self.X.shape[1], stored, n, visits):
-            step = self.step(self.embedding_squares, eta * EMBEDDING_SHARE[self.loss])
-            self.embeddings[list(rows)] /= 1 + step[list(rows), np.newaxis] * self.alpha * period
+            step = self.step(self.embedding_squares, eta * EMBEDDING_SHARE[self.loss] / self.length)
+            due = step[list(rows), np.newaxis] * self.alpha * self.length**2 * period
+            self.embeddings[list(rows)] /= 1 + due
 
     def step(self, squares: Floats, eta: float) -> Floats:
         """The present step size of each row; a row that has not moved has none."""

@@ -188,8 +188,7 @@ def join(
     """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
 
     What the shares of the classes, if they are given, and closed `forms` of the weights on pairs, (n_forms, n_pairs),
-    add to the scores goes into intercepts and weights on pairs, whose scale is that of the sum then: before it may be
-    0. Returned are the factors of the closed forms.
+    add to the scores goes into intercepts and weights on pairs. Returned are the factors of the closed forms.
 
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
@@ -207,7 +206,10 @@ def join(
             weights.bias[:] += np.float32(of_shares) * log_shares
         if of_forms.any():
             weights.values[:] += of_forms.astype(np.float32) @ forms
-            weights.scales[0] = 1
+            # What training goes on from has the scale that is best for pairs alone.
+            rows_alone = _scaled_rows((pairs,), *held)
+            (alone,), _ = _core.best_scales(**rows_alone, loss=DECOUPLED, start=[1.0], low=[LEAST_FACTOR])
+            weights.scales[0] = 1 / alone
     if len(labels.ids) > len(labels):
         of_sum = best_factor(weights, *held)
         weights.multiply_scores(of_sum)

@@ -145,8 +145,9 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
         if terms.both:
             # Where most classes have more rows, rows held out may gain by the shares and others lose.
             are_rare = terms.plans[0].fit_intercept and 2 * len(known) < len(out) and not by_margins
-            own, by_counts = weights, isinstance(x, sp.csr_array) and not by_margins
-            if are_rare and by_counts and isinstance(plan, HybridPlan) and plan.pairs.prune == 0:
+            assert isinstance(plan, HybridPlan)
+            own, by_counts = weights, plan.counts and isinstance(x, sp.csr_array) and not by_margins
+            if are_rare and by_counts and plan.pairs.prune == 0:
                 weights = _with_all_pairs(own, points)
             shares = shares_of_labels(labels.of(rows), points.n_classes, r) if are_rare else None
             forms = _closed_forms(weights, kept, labels.of(rows), r, are_rare) if by_counts else NO_FORMS
