@@ -106,6 +106,20 @@ def test_rows_that_nothing_can_be_held_out_of_are_no_sample(labels):
 # The walk
 
 
+def test_closed_forms_of_a_sample_are_told_by_their_losses(seed):
+    rng = np.random.default_rng(seed)
+    y = np.append(np.repeat(np.arange(6), 2), rng.integers(0, 6, 300)).astype(np.int32)
+    X = sp.csr_array((rng.random((len(y), 24)) < 0.1 + 0.5 * (np.arange(24) // 4 == y[:, np.newaxis])).astype("f"))
+    sample = Sample.of(X, y, None, np.arange(len(y)), np.random.RandomState(seed))
+    forms = sample.closed_forms()
+    losses = {name: sample.loss_of(form, 1) for name, form in forms.items()}
+    shares = np.bincount(sample.labels) / len(sample.labels)
+    assert losses["prior"] == pytest.approx(-np.log(shares[sample.labels_out]).mean(), rel=1e-5)
+    assert losses["naive Bayes"] < 0.7 * losses["prior"]  # seven of ten words of a row are its class's
+    dense = Sample.of(X.toarray(), y, None, np.arange(len(y)), np.random.RandomState(seed))
+    assert list(dense.closed_forms()) == ["prior"]
+
+
 def test_a_walk_goes_on_while_the_best_is_at_an_end_and_it_may():
     def tried(best, furthest=(-6, 6), steps=99, **losses):
         asked = []

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.checks import made_once
+from manyclass.checks import csr_parts, made_once
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts, Lengths
 from manyclass.parts import Parameters
-from manyclass.training.blend import decoupled_loss
+from manyclass.training.blend import best_scales, decoupled_loss
 from manyclass.training.closed_forms import begin_at_closed_form
 from manyclass.training.core_training import Watch
 from manyclass.training.pairs import OFFSET, fit_pairs
@@ -36,7 +36,7 @@ from manyclass.training.points import fit_points
 from manyclass.training.start import Start
 from manyclass.training.state import Features, Points, Told
 from manyclass.training.validation import fork, held_out
-from manyclass.training.weighting import normalized, some_of
+from manyclass.training.weighting import normalized, shares_of_classes, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -60,7 +60,8 @@ class Report(list[dict[str, Any]]):
     The keys of a dict are `parameter`, the one that was tried, and its `value`; `log_loss`, in nats, on rows held out,
     infinite where training diverged; `rows`, `classes` and `passes` of the trial; `predicted_seconds`, by the model of
     costs that decides, and `seconds` of the processor that were measured, which decide nothing; and whether it was
-    `chosen`.
+    `chosen`. Beside trials of models stand lines "closed form", which are never chosen: the shares of classes and, of
+    sparse rows, naive Bayes, without training.
     """
 
     def __init__(self, lines: Iterable[dict[str, Any]] = (), rules: Mapping[str, str] | None = None) -> None:
@@ -261,6 +262,24 @@ class Sample:
         if isinstance(self.x, sp.csr_array):
             return None
         return begin_at_closed_form(self.x, self.labels, self.n_classes, self.weights, 0, 1)
+
+    def closed_forms(self) -> dict[str, Weights]:
+        """Return what needs no training: the shares of classes and, of sparse rows, naive Bayes.
+
+        That has the scales that are best on the rows held out themselves, which favours it.
+        """
+        shares = shares_of_classes(self.labels, self.n_classes, len(self.labels), self.weights)
+        no_pairs = np.zeros(self.x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        prior = Weights.on_pairs(*no_pairs, np.log(shares).astype(np.float32))
+        if not isinstance(self.x, sp.csr_array):
+            return {"prior": prior}
+        given = (np.arange(len(self.labels) + 1), self.labels)
+        indptr, classes = _core.support(csr_parts(self.x), self.x.shape[1], *given, self.n_classes, 1)
+        pairs = Weights.on_pairs(indptr, classes, None, np.zeros(self.n_classes, np.float32))
+        found = replace(pairs, values=pairs.closed_forms(self.x, *given, self.weights)[0])
+        of_pairs, of_prior = best_scales(found, prior, self.x_out, Labels.single(self.labels_out), 1, self.weights_out)
+        scaled = replace(found, values=found.values * np.float32(of_pairs), bias=prior.bias * np.float32(of_prior))
+        return {"prior": prior, "naive Bayes": scaled}
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
         """Predict the seconds of `loss`, with the `facts` of all the data."""
