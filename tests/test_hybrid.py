@@ -144,7 +144,7 @@ def test_closed_forms_of_pairs_are_those_of_their_definitions(seed):
 
 @pytest.mark.parametrize("several", [False, True], ids=["one label", "several labels"])
 def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, seed, monkeypatch):
-    # Words are independent in a class, which naive Bayes supposes, and rows are few for so many weights.
+    # Words of a row are drawn independently, as naive Bayes supposes; five rows a class are too few to learn from.
     rng = np.random.default_rng(seed)
     n_classes, n_rows = 150, 2400
     of_classes = rng.dirichlet(np.full(400, 0.1), n_classes)
