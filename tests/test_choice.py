@@ -17,9 +17,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyclass
 from manyclass import ChoiceClassifier, SoftmaxClassifier
+from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, free_of
 from manyclass.classifiers.saving import load_classifier
 from manyclass.datasets import choice_sets
-from manyclass.training.choice import ChoiceForm, ChoiceObjective, free_of
 from manyclass.weights.tensor_file import open_tensors
 
 # The objective

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from choice_twins import NOISES, K, numerical, world
 
 from manyclass import ChoiceClassifier, _core
+from manyclass.choice.fitting import ChoiceForm, ChoiceObjective
 from manyclass.datasets import choice_sets
-from manyclass.training.choice import ChoiceForm, ChoiceObjective
 
 
 @pytest.mark.parametrize("lists", [False, True])

@@ -8,8 +8,8 @@ from choice_twins import NOISES, K, N, log_likelihoods, numerical, split, world
 from scipy import stats
 
 from manyclass import ChoiceClassifier
+from manyclass.choice.fitting import ChoiceObjective
 from manyclass.datasets import choice_sets
-from manyclass.training.choice import ChoiceObjective
 
 # Inference
 

@@ -19,7 +19,7 @@ from manyclass.version import __version__
 
 if TYPE_CHECKING:
     from manyclass import models, samplers, solvers
-    from manyclass.classifiers.choice import ChoiceClassifier
+    from manyclass.choice.model import ChoiceClassifier
     from manyclass.classifiers.margin import MarginClassifier
     from manyclass.classifiers.saving import load
     from manyclass.classifiers.softmax import SoftmaxClassifier
@@ -52,7 +52,7 @@ __all__ = [
 # scikit-learn and SciPy take most of a second to load, so a name is loaded where it is first used (PEP 562).
 _HOMES = {
     "AugmentReduceClassifier": "classifiers.utility",
-    "ChoiceClassifier": "classifiers.choice",
+    "ChoiceClassifier": "choice.model",
     "DecomposedIndex": "search.decomposed",
     "MarginClassifier": "classifiers.margin",
     "SkipGram": "words.skip_gram",

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from manyclass.classifiers.choice import ChoiceClassifier
-from manyclass.classifiers.choice_files import FORMAT as CHOICE_FORMAT
+from manyclass.choice.files import FORMAT as CHOICE_FORMAT
+from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.files import open_model, read_model
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier

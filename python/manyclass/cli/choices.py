@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.classifiers.choice import ChoiceClassifier
-from manyclass.classifiers.choice_answers import features_by_kind
-from manyclass.classifiers.choice_files import FORMAT
+from manyclass.choice.files import FORMAT
+from manyclass.choice.model import ChoiceClassifier
+from manyclass.choice.predictions import features_by_kind
 from manyclass.cli.messages import waiting
 from manyclass.cli.reading import Reading
 from manyclass.cli.sources import is_safetensors

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import metrics
-from manyclass.classifiers.choice import ChoiceClassifier
+from manyclass.choice.model import ChoiceClassifier
 from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
 from manyclass.cli.messages import print_table
 from manyclass.cli.models import OnMappedModel, SetOptions, as_text, coverage_of_sets, evaluated, expected_by

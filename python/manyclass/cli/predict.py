@@ -30,8 +30,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
+from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.answers import has_probabilities, ranked_set, vectorizer_of
-from manyclass.classifiers.choice import ChoiceClassifier
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
 from manyclass.cli.messages import note

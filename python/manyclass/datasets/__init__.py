@@ -1,8 +1,9 @@
 """Readers of data sets, a mapped binary cache, the papers' preprocessing, texts, and planted data."""
 
+import importlib
+from typing import TYPE_CHECKING
+
 from manyclass.datasets.binary_csr import load_csr, save_csr
-from manyclass.datasets.choice_tables import choice_sets, from_long, from_wide
-from manyclass.datasets.choices import ChoiceSets
 from manyclass.datasets.fetch import fetch
 from manyclass.datasets.multiclass import Multiclass, load_multiclass
 from manyclass.datasets.planted import Planted, make_planted
@@ -18,6 +19,10 @@ from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
+
+if TYPE_CHECKING:
+    from manyclass.choice.sets import ChoiceSets
+    from manyclass.choice.tables import choice_sets, from_long, from_wide
 
 __all__ = [
     "ChoiceSets",
@@ -42,3 +47,12 @@ __all__ = [
     "scale_by_max",
     "truncate_features",
 ]
+
+# The wing of choice stands above the readers here.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = "sets" if name == "ChoiceSets" else "tables"
+        return getattr(importlib.import_module(f"manyclass.choice.{home}"), name)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from manyclass.training.choice import ChoiceObjective, Free
+from manyclass.choice.fitting import ChoiceObjective, Free
 from manyclass.weights.arrays import Doubles
 
 # Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
-from manyclass.classifiers.choice_inference import COVARIANCES, Covariance
+from manyclass.choice.fitting import ChoiceFit, ChoiceForm
+from manyclass.choice.inference import COVARIANCES, Covariance
 from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
-from manyclass.training.choice import ChoiceFit, ChoiceForm
 from manyclass.version import __version__
 from manyclass.weights.tensor_file import (
     PathLike,

@@ -15,11 +15,11 @@ from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
-from manyclass.classifiers.choice_files import ChoiceState
-from manyclass.classifiers.choice_inference import ChoiceSummary, Test
-from manyclass.datasets.choice_tables import choice_sets
-from manyclass.datasets.choices import ChoiceSets, positions_among
-from manyclass.training.choice import problems_of
+from manyclass.choice.files import ChoiceState
+from manyclass.choice.fitting import problems_of
+from manyclass.choice.inference import ChoiceSummary, Test
+from manyclass.choice.sets import ChoiceSets, positions_among
+from manyclass.choice.tables import choice_sets
 from manyclass.weights.arrays import Doubles
 
 

@@ -12,21 +12,21 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
-from manyclass.classifiers.choice_answers import ChoiceAnswers
-from manyclass.classifiers.choice_files import FORMAT, ChoiceState, read_choice_model, write_choice_model
-from manyclass.classifiers.choice_inference import (
+from manyclass.choice.files import FORMAT, ChoiceState, read_choice_model, write_choice_model
+from manyclass.choice.fitting import PARTS, ChoiceForm, ChoiceObjective, Free, fit_drawn, fit_exactly, free_of, kept
+from manyclass.choice.inference import (
     AS_A_QUADRATURE,
     COVARIANCES,
     Covariance,
     certificate_of,
     covariance_of,
 )
-from manyclass.datasets.choice_tables import choice_sets
-from manyclass.datasets.choices import ChoiceSets
+from manyclass.choice.predictions import ChoiceAnswers
+from manyclass.choice.sets import ChoiceSets
+from manyclass.choice.tables import choice_sets
 from manyclass.help_lines import hinting
 from manyclass.labels import as_labels
 from manyclass.registry import names
-from manyclass.training.choice import PARTS, ChoiceForm, ChoiceObjective, Free, fit_drawn, fit_exactly, free_of, kept
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.tensor_file import PathLike, open_tensors, reading
 
@@ -304,8 +304,8 @@ class ChoiceClassifier(ChoiceAnswers):
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
-        For Gumbel noise without nests, with no or full interactions: see `help(choice_inference.certificate_of)` in
-        manyclass.classifiers. A gap of 0 to rounding proves a fit by either solver, constraints and ridge included.
+        For Gumbel noise without nests, with no or full interactions: see `manyclass.choice.inference.certificate_of`.
+        A gap of 0 to rounding proves a fit by either solver, constraints and ridge included.
 
         Parameters
         ----------

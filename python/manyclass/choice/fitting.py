@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.datasets.choices import ChoiceSets
+from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles, Ids
 
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.datasets.choices import (
+from manyclass.choice.sets import (
     MOST_TOGETHER,
     ChoiceSets,
     PairFunction,
