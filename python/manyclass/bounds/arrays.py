@@ -80,8 +80,8 @@ def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Array,
         raise ValueError(f"f spans [{F.min():g}, {F.max():g}]; the differences of a point's scores must be finite")
     n_classes = F.shape[-1]
     labels = class_array("k", k, n_classes)
-    given = {name: real_array(name, value) for name, value in parameters.items()}
-    shapes = {"f without its last axis": F.shape[:-1], "k": labels.shape} | {n: p.shape for n, p in given.items()}
+    arrays = {name: real_array(name, value) for name, value in parameters.items()}
+    shapes = {"f without its last axis": F.shape[:-1], "k": labels.shape} | {n: p.shape for n, p in arrays.items()}
     try:
         lead = np.broadcast_shapes(*shapes.values())
     except ValueError:
@@ -90,7 +90,7 @@ def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Array,
     return (
         np.broadcast_to(F, (*lead, n_classes)),
         np.broadcast_to(labels, lead),
-        [np.broadcast_to(p, lead) for p in given.values()],
+        [np.broadcast_to(p, lead) for p in arrays.values()],
     )
 
 

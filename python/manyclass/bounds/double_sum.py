@@ -131,5 +131,5 @@ def double_sum_constants(
     if max_norm is not None:
         check_number("max_norm", max_norm, low=0, open_low=True)
     n = np.ascontiguousarray(counts, dtype=np.float64)
-    found = _core.double_sum_constants(n, largest_x, alpha, max_norm)
-    return DoubleSumConstants(*found, n_samples=int(n.sum()))
+    constants = _core.double_sum_constants(n, largest_x, alpha, max_norm)
+    return DoubleSumConstants(*constants, n_samples=int(n.sum()))

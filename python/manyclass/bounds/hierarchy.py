@@ -162,8 +162,10 @@ def merge(blocks: Blocks, i: int, j: int) -> list[Classes]:
     ----------
     blocks : sequence of array_like of int
         Blocks of classes.
-    i, j : int
-        Two different positions in `blocks`.
+    i : int
+        Position in `blocks` of the block that grows.
+    j : int
+        Position of the block that joins it, another one.
 
     Returns
     -------

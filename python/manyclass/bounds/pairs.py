@@ -95,8 +95,8 @@ def bradley_terry_scores(wins: Wins, *, tol: float = 1e-10) -> Array:
 
 def _pairs_of(wins: Wins) -> tuple[int, tuple[Ids, Ids, Array]]:
     """Return the number of classes, and winners, losers and wins of the pairs that count."""
-    given: Any = wins if sp.issparse(wins) else real_array("wins", np.asarray(wins))
-    n: Any = sp.coo_array(given)
+    matrix: Any = wins if sp.issparse(wins) else real_array("wins", np.asarray(wins))
+    n: Any = sp.coo_array(matrix)
     if n.ndim != 2 or n.shape[0] != n.shape[1] or n.shape[0] < 2:
         raise ValueError(f"wins has shape {n.shape}; it must be square, of 2 classes or more")
     n.sum_duplicates()
@@ -104,5 +104,5 @@ def _pairs_of(wins: Wins) -> tuple[int, tuple[Ids, Ids, Array]]:
     values = real_array("wins", n.data)
     if (values < 0).any():
         raise ValueError(f"wins contains {values.min():g}; wins must be at least 0")
-    kept = (winner != loser) & (values > 0)
-    return int(n.shape[0]), (winner[kept].astype(np.int32), loser[kept].astype(np.int32), values[kept])
+    counts = (winner != loser) & (values > 0)
+    return int(n.shape[0]), (winner[counts].astype(np.int32), loser[counts].astype(np.int32), values[counts])

@@ -140,8 +140,8 @@ def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike
     """
     check_number("n_draws", n_draws, low=1, integer=True)
     F, labels, p = _with_proposal(f, k, proposal)
-    found = _core.one_vs_each_variances(*in_core(F, labels), p)
-    return SamplingVariance(*(of_one.reshape(labels.shape)[()] / n_draws for of_one in found))
+    variances = _core.one_vs_each_variances(*in_core(F, labels), p)
+    return SamplingVariance(*(variance.reshape(labels.shape)[()] / n_draws for variance in variances))
 
 
 def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[Array, Classes, Array]:

@@ -77,17 +77,17 @@ def expected_calibration_error(
     columns = np.asarray(predicted)
     if columns.ndim not in (1, 2):
         raise ValueError(f"predicted has shape {columns.shape}; it must have one axis, or two with labels of a row")
-    of_rows = (len(columns), 1) if columns.ndim == 1 else columns.shape
+    shape = (len(columns), 1) if columns.ndim == 1 else columns.shape
     lists = isinstance(y_true, list | tuple) and len(y_true) and not np.isscalar(y_true[0])
     truth = label_rows("y_true", y_true) if lists or hasattr(y_true, "tocsr") else single_labels("y_true", y_true, None)
-    best = best_predictions(columns.reshape(of_rows), truth, of_rows[1])
+    best = best_predictions(columns.reshape(shape), truth, shape[1])
     right = _core.label_hits(truth.indptr, truth.ids, best)
-    p = _checked("confidences", confidences, columns.shape, high=1).reshape(of_rows)
+    p = _checked("confidences", confidences, columns.shape, high=1).reshape(shape)
     surplus = surpluses(right, p, n_bins)
     if rest is None:
         return float(np.abs(surplus).sum() / right.size)
-    others = _checked("rest", rest, (truth.n_rows,), high=np.inf)
-    surplus[0] += len(truth.ids) - np.count_nonzero(right) - others.sum()
+    unpredicted = _checked("rest", rest, (truth.n_rows,), high=np.inf)
+    surplus[0] += len(truth.ids) - np.count_nonzero(right) - unpredicted.sum()
     return float(np.abs(surplus).sum() / truth.n_rows)
 
 
@@ -99,15 +99,15 @@ def surpluses(right: NDArray[np.bool_], p: NDArray[np.float64], n_bins: int) -> 
 
 
 def _checked(name: str, numbers: ArrayLike, shape: tuple[int, ...], high: float) -> NDArray[np.float64]:
-    given = np.asarray(numbers)
-    if given.dtype.kind not in "fiub":
-        raise TypeError(f"{name} has dtype {given.dtype}; it must be of real numbers")
-    if given.shape != shape:
-        raise ValueError(f"{name} has shape {given.shape}; it must be {shape}")
-    p: NDArray[np.float64] = given.astype(np.float64)
+    array = np.asarray(numbers)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} has dtype {array.dtype}; it must be of real numbers")
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
+    p: NDArray[np.float64] = array.astype(np.float64)
     bad = ~((p >= 0) & (p <= high) & np.isfinite(p))
     if bad.any():
-        at = tuple(int(i) for i in np.argwhere(bad)[0])
+        position = tuple(int(i) for i in np.argwhere(bad)[0])
         rule = "in [0, 1]" if high == 1 else "at least 0 and finite"
-        raise ValueError(f"{name}[{', '.join(map(str, at))}] is {p[at]}; it must be {rule}")
+        raise ValueError(f"{name}[{', '.join(map(str, position))}] is {p[position]}; it must be {rule}")
     return p

@@ -55,16 +55,16 @@ def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
     """
     if sp.issparse(predicted) or sp.issparse(truth):
         return truth, predicted
-    found = np.asarray(predicted)
-    if found.dtype.kind not in "OUMm" or found.ndim != 2:
+    names = np.asarray(predicted)
+    if names.dtype.kind not in "OUMm" or names.ndim != 2:
         return truth, predicted
     single = all(np.ndim(row) == 0 for row in truth)
     lists = [[label] for label in truth] if single else [list(row) for row in truth]
-    missing = np.isnat(found) if found.dtype.kind in "mM" else (found == "") | (found == None)  # noqa: E711
+    missing = np.isnat(names) if names.dtype.kind in "mM" else (names == "") | (names == None)  # noqa: E711
     right = as_labels(list(chain.from_iterable(lists)))
-    labels = sorted_classes(joined_labels([right, as_labels(found[~missing])]), what="predicted")[0]
-    numbers = np.full(found.shape, -1, dtype=np.int64)
-    numbers[~missing] = find_positions(found[~missing], labels, "predicted")
+    labels = sorted_classes(joined_labels([right, as_labels(names[~missing])]), what="predicted")[0]
+    numbers = np.full(names.shape, -1, dtype=np.int64)
+    numbers[~missing] = find_positions(names[~missing], labels, "predicted")
     ends = np.cumsum([0, *map(len, lists)])
     places_of = find_positions(right, labels, "the truth").tolist()
     rows = [places_of[begin:end] for begin, end in pairwise(ends.tolist())]
@@ -131,14 +131,14 @@ def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
 
 def single_labels(name: str, y: Any, predicted: Any) -> LabelRows:
     """Return rows of one label each; scores say how many labels there are."""
-    given = np.asarray(y)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {given.dtype}; it must be of integers")
-    if given.ndim != 1 or len(given) == 0:
-        raise ValueError(f"{name} has shape {given.shape}; it must have one axis and a row")
+    labels = np.asarray(y)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"{name} has dtype {labels.dtype}; it must be of integers")
+    if labels.ndim != 1 or len(labels) == 0:
+        raise ValueError(f"{name} has shape {labels.shape}; it must have one axis and a row")
     n_labels = predicted.shape[1] if isinstance(predicted, sp.csr_array | sp.csr_matrix) else None
-    _require_between(name, given, 0, MOST_LABELS if n_labels is None else n_labels)
-    return LabelRows(np.arange(len(given) + 1, dtype=np.int64), given.astype(np.int32), n_labels)
+    _require_between(name, labels, 0, MOST_LABELS if n_labels is None else n_labels)
+    return LabelRows(np.arange(len(labels) + 1, dtype=np.int64), labels.astype(np.int32), n_labels)
 
 
 def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | None = None) -> NDArray[np.int32]:
@@ -152,14 +152,14 @@ def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | N
         return _best_of_csr(predicted, k, n_labels)
     if sp.issparse(predicted):
         raise TypeError(f"predicted is a {type(predicted).__name__}; scores must be a SciPy CSR matrix or array")
-    given = np.asarray(predicted)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"predicted has dtype {given.dtype}; it must be of label positions, or CSR of scores")
-    if given.ndim != 2 or given.shape[1] < k:
-        raise ValueError(f"predicted has shape {given.shape}; it must have two axes, and {k} columns for k = {k}")
-    _require_rows(given.shape, truth)
-    _require_between("predicted", given, -1, MOST_LABELS if n_labels is None else n_labels)
-    first = np.ascontiguousarray(given[:, :k], dtype=np.int32)
+    labels = np.asarray(predicted)
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"predicted has dtype {labels.dtype}; it must be of label positions, or CSR of scores")
+    if labels.ndim != 2 or labels.shape[1] < k:
+        raise ValueError(f"predicted has shape {labels.shape}; it must have two axes, and {k} columns for k = {k}")
+    _require_rows(labels.shape, truth)
+    _require_between("predicted", labels, -1, MOST_LABELS if n_labels is None else n_labels)
+    first = np.ascontiguousarray(labels[:, :k], dtype=np.int32)
     label, row = _core.twice_predicted(first)
     if label >= 0:
         raise ValueError(f"predicted has the label {label} twice in row {row}; each counts once")
@@ -186,6 +186,6 @@ def _require_rows(shape: tuple[int, ...], truth: LabelRows) -> None:
 def _require_between(name: str, labels: NDArray[Any], low: int, high: int) -> None:
     outside = (labels < low) | (labels >= high)
     if outside.any():
-        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        position = tuple(int(i) for i in np.argwhere(outside)[0])
         none = " (-1: none)" if low < 0 else ""
-        raise ValueError(f"{name} is {labels[at]} at {at}; it must be in [{low}, {high}){none}")
+        raise ValueError(f"{name} is {labels[position]} at {position}; it must be in [{low}, {high}){none}")

@@ -75,8 +75,8 @@ def prequential(
     if not isinstance(model, Learning):
         raise TypeError(f"model is a {type(model).__name__}, which has no partial_fit")
     rows: list[dict[str, float]] = []
-    for X, given in parts:
-        y: Any = given if sp.issparse(given) else as_labels(given)
+    for X, labels in parts:
+        y: Any = labels if sp.issparse(labels) else as_labels(labels)
         if y.shape[0] == 0:
             raise ValueError(f"part {len(rows)} has no rows; leave it out")
         scores = _scores(model, X, y, unseen)
@@ -92,24 +92,24 @@ def prequential(
 def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
     """What a part scores before it is learnt."""
     n_rows, known = y.shape[0], _known(model)
-    found = {"log_loss": np.nan, "accuracy": np.nan, "n_rows": n_rows, "n_unseen": 0, "n_classes": len(known)}
+    scores = {"log_loss": np.nan, "accuracy": np.nan, "n_rows": n_rows, "n_unseen": 0, "n_classes": len(known)}
     if y.ndim > 1:
-        return {**found, **_evaluated(model, X, y)} if len(known) else found
-    seen = find_positions(y, known, "y") >= 0
-    n_unseen = n_rows - int(np.count_nonzero(seen))
-    found["n_unseen"] = n_unseen
+        return {**scores, **_evaluated(model, X, y)} if len(known) else scores
+    is_known = find_positions(y, known, "y") >= 0
+    n_unseen = n_rows - int(np.count_nonzero(is_known))
+    scores["n_unseen"] = n_unseen
     if n_unseen < n_rows:
-        some = np.flatnonzero(seen)
+        rows = np.flatnonzero(is_known)
         matrix = X.tocsr() if hasattr(X, "tocsr") else X if hasattr(X, "iloc") else np.asarray(X)
-        found |= _evaluated(model, rows_of(matrix, some) if n_unseen else X, y[some])
+        scores |= _evaluated(model, rows_of(matrix, rows) if n_unseen else X, y[rows])
     if unseen == "log_k" and n_unseen and len(known):
         # A model without probabilities has no loss to add to.
         charged = {"accuracy": 0.0} | ({"log_loss": np.log(len(known))} if has_probabilities(model) else {})
         for name, charge in charged.items():
             # 0 and not NaN where there is nothing to weigh in; NaN stays NaN where a model has no probabilities.
-            own = found[name] * (n_rows - n_unseen) if n_unseen < n_rows else 0.0
-            found[name] = (own + charge * n_unseen) / n_rows
-    return found
+            total = scores[name] * (n_rows - n_unseen) if n_unseen < n_rows else 0.0
+            scores[name] = (total + charge * n_unseen) / n_rows
+    return scores
 
 
 def _known(model: Classifier) -> NDArray[Any]:
@@ -122,9 +122,12 @@ def _known(model: Classifier) -> NDArray[Any]:
 def _evaluated(model: Classifier, X: Any, y: Any) -> dict[str, float]:
     """Log-loss and accuracy of rows whose labels are all known."""
     if isinstance(model, Evaluating):
-        found = model.evaluate(X, y)
-        return {"log_loss": found.get("log_loss", np.nan), "accuracy": 1 - found["error"]}
+        measures = model.evaluate(X, y)
+        return {"log_loss": measures.get("log_loss", np.nan), "accuracy": 1 - measures["error"]}
     p = np.asarray(model.predict_proba(X))
-    at = find_positions(y, np.asarray(model.classes_), "y")
-    own = np.maximum(p[np.arange(len(p)), at], np.finfo(p.dtype).eps)
-    return {"log_loss": float(-np.log(own).mean()), "accuracy": float(np.mean(p.argmax(axis=1) == at))}
+    labels = find_positions(y, np.asarray(model.classes_), "y")
+    label_probabilities = np.maximum(p[np.arange(len(p)), labels], np.finfo(p.dtype).eps)
+    return {
+        "log_loss": float(-np.log(label_probabilities).mean()),
+        "accuracy": float(np.mean(p.argmax(axis=1) == labels)),
+    }

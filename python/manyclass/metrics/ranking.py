@@ -13,10 +13,10 @@ from manyclass.checks import check_number
 from manyclass.metrics.inputs import LabelRows, best_predictions, label_rows, numbered, places, single_labels
 
 Places = int | Sequence[int]
-Result = float | NDArray[np.float64]
+Measured = float | NDArray[np.float64]
 
 
-def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
     r"""The share of right labels among the first k predictions, P@k.
 
     :math:`\frac{1}{n} \sum_i \frac{1}{k} \sum_{j \le k} y_{i, r_i(j)}`, where :math:`r_i(j)` is the label predicted
@@ -60,7 +60,7 @@ def precision_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result
     return _mean("precision", Y_true, predicted, k)
 
 
-def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
     r"""The share of a row's labels that are among its first k predictions, R@k.
 
     :math:`\frac{1}{n} \sum_i \frac{1}{|y_i|} \sum_{j \le k} y_{i, r_i(j)}`; a row without labels counts as 0.
@@ -93,7 +93,7 @@ def recall_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     return _mean("recall", Y_true, predicted, k)
 
 
-def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
     r"""Normalised discounted cumulative gain of the first k predictions, nDCG@k.
 
     :math:`\frac{1}{n} \sum_i \sum_{j \le k} \frac{y_{i, r_i(j)}}{\log_2(j + 1)} \Big/
@@ -131,7 +131,7 @@ def ndcg_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     return _mean("ndcg", Y_true, predicted, k)
 
 
-def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (1, 3, 5)) -> Result:
+def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (1, 3, 5)) -> Measured:
     r"""Propensity-scored precision of the first k predictions, PSP@k, as a share of the best attainable.
 
     .. math:: \sum_i \sum_{j \le k} \frac{y_{i, r_i(j)}}{p_{r_i(j)}} \Big/
@@ -181,7 +181,7 @@ def psp_at_k(Y_true: Any, predicted: Any, propensities: ArrayLike, k: Places = (
     if len(truth.ids) == 0:
         raise ValueError("Y_true has no label in any row, so that PSP is 0 / 0")
     best = best_predictions(predicted, truth, int(ks.max()), len(inverse))
-    return _result(_core.ranking_shares(truth.indptr, truth.ids, best, ks, inverse), k)
+    return _shaped_as(k, _core.ranking_shares(truth.indptr, truth.ids, best, ks, inverse))
 
 
 def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int | None = None) -> NDArray[np.float64]:
@@ -195,8 +195,10 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int
     ----------
     Y_train : SciPy CSR of shape (N, K), or list of N lists of int
         Labels of the training data, as in `precision_at_k`; N >= 3, so that C > 0.
-    a, b : float, default=0.55, 1.5
-        Both > 0.
+    a : float, default=0.55
+        Exponent of the curve, > 0.
+    b : float, default=1.5
+        Rows added to each label's, > 0.
     n_labels : int, optional
         K of lists; None is the largest label + 1. A CSR matrix says it itself.
 
@@ -239,7 +241,7 @@ def propensities(Y_train: Any, a: float = 0.55, b: float = 1.5, *, n_labels: int
     return p
 
 
-def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
     r"""The share of rows whose single label is among the first k predictions.
 
     Parameters
@@ -271,14 +273,10 @@ def top_k_accuracy(y_true: ArrayLike, predicted: Any, k: Places = (1, 3, 5)) -> 
     >>> top_k_accuracy([2, 0], [[1, 2, 0], [0, 1, 2]], k=(1, 2))
     array([0.5, 1. ])
     """
-    ks = places(k)
-    y_true, predicted = numbered(y_true, predicted)
-    truth = single_labels("y_true", y_true, predicted)
-    best = best_predictions(predicted, truth, int(ks.max()))
-    return _result(_core.ranking_means("recall", truth.indptr, truth.ids, best, ks), k)
+    return _mean("recall", y_true, predicted, k, single=True)
 
 
-def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
+def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Measured:
     r"""The mean reciprocal rank of the first right label among the first k predictions, MRR@k.
 
     :math:`\frac{1}{n} \sum_i 1 / j_i`, where :math:`j_i \le k` is the first place with a right label; a row without one
@@ -312,7 +310,7 @@ def mrr_at_k(Y_true: Any, predicted: Any, k: Places = (1, 3, 5)) -> Result:
     return _mean("reciprocal_rank", Y_true, predicted, k)
 
 
-def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) -> Result:
+def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) -> Measured:
     """The share of all labels that are among the first k predictions of some row.
 
     Parameters
@@ -351,34 +349,34 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
         wrong = rows[(rows < -1) | (rows >= n_labels)][0]
         raise ValueError(f"predicted holds {wrong}; labels must be in [0, {n_labels}), or -1 for none")
     n_found = _core.labels_covered(np.ascontiguousarray(rows, dtype=np.int32), ks, n_labels)
-    return _result(np.array(n_found) / n_labels, k)
+    return _shaped_as(k, np.array(n_found) / n_labels)
 
 
-def _mean(measure: str, Y_true: Any, predicted: Any, k: Places) -> Result:
-    """Return the mean over rows of a measure of the core."""
+def _mean(measure: str, Y_true: Any, predicted: Any, k: Places, *, single: bool = False) -> Measured:
+    """Return the mean over rows of a measure of the core; `single`: of rows with one label each."""
     ks = places(k)
     Y_true, predicted = numbered(Y_true, predicted)
-    truth = label_rows("Y_true", Y_true)
+    truth = single_labels("y_true", Y_true, predicted) if single else label_rows("Y_true", Y_true)
     best = best_predictions(predicted, truth, int(ks.max()))
-    return _result(_core.ranking_means(measure, truth.indptr, truth.ids, best, ks), k)
+    return _shaped_as(k, _core.ranking_means(measure, truth.indptr, truth.ids, best, ks))
 
 
-def _result(values: NDArray[np.float64], k: Places) -> Result:
+def _shaped_as(k: Places, values: NDArray[np.float64]) -> Measured:
     """Return a number where k is one."""
     return float(values[0]) if np.ndim(k) == 0 else values
 
 
 def _checked_propensities(propensities: ArrayLike, truth: LabelRows) -> NDArray[np.float64]:
-    given = np.asarray(propensities)
-    if given.dtype.kind not in "fiu":
-        raise TypeError(f"propensities has dtype {given.dtype}; it must be of real numbers")
-    if given.ndim != 1:
-        raise ValueError(f"propensities has shape {given.shape}; it must have one axis")
-    p = given.astype(np.float64)
+    array = np.asarray(propensities)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"propensities has dtype {array.dtype}; it must be of real numbers")
+    if array.ndim != 1:
+        raise ValueError(f"propensities has shape {array.shape}; it must have one axis")
+    p = array.astype(np.float64)
     bad = ~((p > 0) & (p <= 1))
     if bad.any():
-        at = int(np.argmax(bad))
-        raise ValueError(f"propensities[{at}] is {p[at]}; it must be in ]0, 1]")
+        position = int(np.argmax(bad))
+        raise ValueError(f"propensities[{position}] is {p[position]}; it must be in ]0, 1]")
     if truth.n_labels is not None and truth.n_labels != len(p):
         raise ValueError(f"propensities has length {len(p)}, Y_true has {truth.n_labels} columns")
     largest = int(truth.ids.max(initial=-1))

@@ -61,7 +61,9 @@ def learning_curve(model: Estimator) -> Picture:
     if isinstance(model, Validated):
         held_out, best = model.validation_curve_, model.best_iter_
     curves = {"training": curve, "held out": held_out}
-    series = [Series(name, range(1, len(some) + 1), list(some), "-o") for name, some in curves.items() if len(some)]
+    series = [
+        Series(name, range(1, len(losses) + 1), list(losses), "-o") for name, losses in curves.items() if len(losses)
+    ]
     picture = line_chart([Panel("Loss by pass", series)], "pass", unit)
     from matplotlib.ticker import MaxNLocator
 
@@ -170,8 +172,10 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     truth = labels_given(y, len(predicted))
     shown = _most_confused(truth, predicted, n_classes)
     counts = np.zeros((len(shown), len(shown) + 1))
-    own, guesses = (find_positions(labels, shown, "y") for labels in (truth, predicted))
-    np.add.at(counts, (own[own >= 0], np.where(guesses < 0, len(shown), guesses)[own >= 0]), 1)
+    labels_shown, guesses = (find_positions(labels, shown, "y") for labels in (truth, predicted))
+    np.add.at(
+        counts, (labels_shown[labels_shown >= 0], np.where(guesses < 0, len(shown), guesses)[labels_shown >= 0]), 1
+    )
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     texts = map(str, shown.tolist())
     names = [text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…" for text in texts]
@@ -218,9 +222,9 @@ def _right(model: Classifier, y: Any, predicted: NDArray[Any]) -> NDArray[np.boo
         )
     rows = np.arange(len(predicted))[:, np.newaxis]
     n_classes, true = np.int64(len(model.classes_)), sp.coo_array(indicator > 0)
-    at = find_positions(predicted, np.asarray(model.classes_), "y")
-    found = np.isin(rows * n_classes + at, true.row * n_classes + true.col)
-    return np.asarray(found, dtype=np.bool_)
+    positions = find_positions(predicted, np.asarray(model.classes_), "y")
+    is_right = np.isin(rows * n_classes + positions, true.row * n_classes + true.col)
+    return np.asarray(is_right, dtype=np.bool_)
 
 
 def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
@@ -230,5 +234,5 @@ def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int)
     chosen = _core.most_confused(labels, predictions, n_classes)
     if not len(chosen):
         raise ValueError("every row is predicted right, so that no classes are confused")
-    found: NDArray[Any] = ids[chosen]
-    return found
+    classes: NDArray[Any] = ids[chosen]
+    return classes

@@ -38,10 +38,12 @@ def recall_against_speed(records: Iterable[Mapping[str, Any]], *, way: str = "ba
     """
     check_choice("way", way, tuple(WAYS))
     panels = []
-    for data, some in _by_data(records, ("index", "recall", way)).items():
+    for data, points_of_data in _by_data(records, ("index", "recall", way)).items():
         series = []
-        for name in dict.fromkeys(str(record["index"]) for record in some):
-            points = sorted((float(r["recall"]), 1e6 / float(r[way])) for r in some if str(r["index"]) == name)
+        for name in dict.fromkeys(str(record["index"]) for record in points_of_data):
+            points = sorted(
+                (float(r["recall"]), 1e6 / float(r[way])) for r in points_of_data if str(r["index"]) == name
+            )
             series.append(Series(name, [x for x, _ in points], [y for _, y in points], "-o"))
         panels.append(Panel(data, series))
     picture = line_chart(panels, "recall@10 reached", f"queries per second ({WAYS[way]})", log_y=True)
@@ -79,11 +81,11 @@ def loss_against_seconds(records: Iterable[Mapping[str, Any]]) -> Picture:
         Without matplotlib.
     """
     groups = _by_data(records, ("method", "seconds", "loss"))
-    excess = all("best" in record for some in groups.values() for record in some)
+    excess = all("best" in record for curves in groups.values() for record in curves)
     panels = []
-    for data, some in groups.items():
+    for data, curves in groups.items():
         series = []
-        for record in some:
+        for record in curves:
             if len(record["seconds"]) != len(record["loss"]):
                 raise ValueError(
                     f"{data}, {record['method']}: {len(record['seconds'])} seconds and {len(record['loss'])} losses; "

@@ -99,9 +99,9 @@ class Picture:
         bytes
         """
         out = io.BytesIO()
-        told = {"Title": self.alt, "Date": None} if form == "svg" else {"Description": self.alt}
+        metadata = {"Title": self.alt, "Date": None} if form == "svg" else {"Description": self.alt}
         with drawing():
-            self.figure.savefig(out, format=form, dpi=PNG_DPI, metadata=told)
+            self.figure.savefig(out, format=form, dpi=PNG_DPI, metadata=metadata)
         return out.getvalue()
 
     def tag(self, svg: bytes | None = None) -> str:
@@ -168,10 +168,14 @@ def line_chart(
     ----------
     panels : sequence of Panel
         A series has the same looks in all of them. One of more than six series becomes several, in the order given.
-    x_label, y_label : str
-        With their units.
-    log_x, log_y : bool
-        Points that are not above zero are left out then.
+    x_label : str
+        With its unit.
+    y_label : str
+        With its unit.
+    log_x : bool
+        Draws x on a logarithmic axis, without points at or below zero.
+    log_y : bool
+        Draws y so.
 
     Returns
     -------
@@ -204,11 +208,11 @@ def figures(value: float) -> str:
 def _drawable(panel: Panel, log_x: bool, log_y: bool) -> Panel:
     """The series that have points to draw, with those alone."""
     series = []
-    for one in panel.series:
-        x, y = (np.array(values, dtype=np.float64) for values in (one.x, one.y))  # None becomes NaN
+    for line in panel.series:
+        x, y = (np.array(values, dtype=np.float64) for values in (line.x, line.y))  # None becomes NaN
         drawable = np.isfinite(x) & np.isfinite(y) & ((x > 0) | (not log_x)) & ((y > 0) | (not log_y))
         if drawable.any():
-            series.append(replace(one, x=x[drawable].tolist(), y=y[drawable].tolist()))
+            series.append(replace(line, x=x[drawable].tolist(), y=y[drawable].tolist()))
     return replace(panel, series=series)
 
 
@@ -224,11 +228,11 @@ def _split(panel: Panel) -> list[Panel]:
 
 def _looks(numbers: Sequence[int]) -> list[int]:
     """The colour of each line: that of its number among all names, another where two in a panel would be alike."""
-    taken: list[int] = []
+    looks: list[int] = []
     for number in numbers:
         free = [(number + step) % len(COLOURS) for step in range(len(COLOURS))]
-        taken.append(next(look for look in free if look not in taken))
-    return taken
+        looks.append(next(look for look in free if look not in looks))
+    return looks
 
 
 def _draw_panel(axes: Axes, panel: Panel, looks: Sequence[int], log_x: bool, log_y: bool) -> None:
