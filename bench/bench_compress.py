@@ -54,7 +54,7 @@ MODELS = {
     "eurlex57k-embedding": (xmc, "eurlex57k", False, "embedding", (0.5,)),
     "eurlex57k-hybrid": (xmc, "eurlex57k", True, "hybrid", PRUNED[1:]),
     "yso-en-embedding": (xmc, "yso-en", False, "embedding", (0.5,)),
-    "yso-en-sparse": (xmc, "yso-en", True, "sparse", (0.5, 0.8, 0.9)),
+    "yso-en-pairs": (xmc, "yso-en", True, "pairs", (0.5, 0.8, 0.9)),
 }
 
 

@@ -123,7 +123,7 @@ def test_a_visit_of_pairs(timed, small, n_classes):
     # Classes without a row are not among those of a fit: they are in the columns of an indicator.
     Y = sparse.csr_array((np.ones(N, dtype=np.int8), y, np.arange(N + 1)), (N, n_classes))
     ticks = []
-    one = SoftmaxClassifier(model="sparse", learning_rate=1.0, max_iter=ROUNDS + 1, random_state=0)
+    one = SoftmaxClassifier(model="pairs", learning_rate=1.0, max_iter=ROUNDS + 1, random_state=0)
     one.fit(X, Y, callback=lambda _: ticks.append(time.process_time()))
     timed.taken(np.diff(ticks), clock="processor")
     us = digits(1e6 * float(np.min(np.diff(ticks))) / N)

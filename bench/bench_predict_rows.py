@@ -28,7 +28,7 @@ MODELS = {
     "linear": {"model": "linear", "solver": "implicit", "n_negatives": 64},
     "embeddings of 128": {"model": "embedding", "dim": 128},
     "embeddings of 256": {"model": "embedding", "dim": 256},
-    "pairs": {"model": "sparse"},
+    "pairs": {"model": "pairs"},
 }
 # How it is asked, and what stands beside it.
 WAYS = {"exact": {}, "approximate": {"approximate": True, "recall": 0.99}}

@@ -47,7 +47,7 @@ FEATURES = {
 }
 MODELS = {
     "linear": {"model": "linear"},
-    "pairs of words and subjects": {"model": "sparse"},
+    "pairs of words and subjects": {"model": "pairs"},
     "embeddings": {"model": "embedding"},
     "hybrid": {"model": "hybrid", "n_models": 1},
     "hybrid, 3 runs": {"model": "hybrid", "n_models": 3},

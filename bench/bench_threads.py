@@ -36,7 +36,7 @@ CASES |= {
     "MinibatchImplicit": ("points", solvers.MinibatchImplicit),
     "embeddings, Adagrad, 1,024 drawn": ("embedding", solvers.Adagrad),
     "embeddings, Adagrad, all classes": ("embedding", solvers.Adagrad),
-    "pairs, Adagrad": ("sparse", solvers.Adagrad),
+    "pairs, Adagrad": ("pairs", solvers.Adagrad),
 }
 ON_DRAWN = ("Implicit, deterministic", "Implicit, hogwild", "UMax, hogwild", "embeddings, Adagrad, 1,024 drawn")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -46,7 +46,7 @@ MODELS = {
     "points": {"model": "linear", "n_negatives": 64, "alpha": 0.0},
     "exact": {"model": "linear", "alpha": 0.0},
     "embedding": {"model": "embedding", "dim": 128},
-    "sparse": {"model": "sparse"},
+    "pairs": {"model": "pairs"},
 }
 FASTEST = {}  # of one thread, by data and case
 

@@ -122,7 +122,7 @@ def cases(names: tuple[str, ...]) -> dict[str, Work]:
         found[f"A&R, {noise}"] = fits(AugmentReduceClassifier, 3_000, 1_000, noise=noise, max_iter=2)
     found["default, sparse rows"] = fits(SoftmaxClassifier, 1_000, 300)
     found["default, dense rows"] = fits(SoftmaxClassifier, 2_000, 300, width=64)
-    found["pairs"] = softmax(solvers.Adagrad, 500, 1, model="sparse")
+    found["pairs"] = softmax(solvers.Adagrad, 500, 1, model="pairs")
     for objective in ("softmax", "negative_sampling"):
         found[f"skip-gram, {objective}"] = skip_gram(objective, 20_000)
     found["top 5 of 1,200 rows, 8 times"] = predictions(1_200, 8)

@@ -26,7 +26,7 @@ def pairs(small, _):
     """A pass over weights of pairs of a feature and a class that occur together."""
     n, d, k = (2000, 300, 400) if small else (20_000, 3000, 4000)
     X, y = sparse(n, d, 20), labels(n, k)
-    given = {"model": "sparse", "learning_rate": 1.0, "n_jobs": 1, "random_state": 0}
+    given = {"model": "pairs", "learning_rate": 1.0, "n_jobs": 1, "random_state": 0}
     return Passes(passes_of(lambda max_iter: SoftmaxClassifier(max_iter=max_iter, **given), X, y), {})
 
 
@@ -34,7 +34,7 @@ def pairs_of_few_rows(small, _):
     """A pass over pairs whose features came with few rows, so that most classes are met by none of a row's features."""
     n, d, k = (2000, 4000, 500) if small else (20_000, 40_000, 5000)
     X, y = sparse(n, d, 10), labels(n, k)
-    given = {"model": "sparse", "learning_rate": 1.0, "n_jobs": 1, "random_state": 0}
+    given = {"model": "pairs", "learning_rate": 1.0, "n_jobs": 1, "random_state": 0}
     return Passes(passes_of(lambda max_iter: SoftmaxClassifier(max_iter=max_iter, **given), X, y), {})
 
 

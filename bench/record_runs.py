@@ -240,7 +240,7 @@ def runs() -> dict[str, Callable[[Path], dict[str, str]]]:
             evaluated(plain, data),
         )
         found[f"defaults warm {name}"], found[f"defaults resumed {name}"] = warm(plain, data), resumed(plain, data)
-    for name in ("linear", "embedding", "sparse", "hybrid"):
+    for name in ("linear", "embedding", "pairs", "hybrid"):
         for kind, data in (("sparse", SPARSE), ("lists", LISTS)):
             make = maker(softmax, model=name)
             found[f"model {name} {kind}"] = fit(make, data)
@@ -343,7 +343,7 @@ def runs() -> dict[str, Callable[[Path], dict[str, str]]]:
         max_memory="150MB",
         classes=np.arange(60),
     )
-    found["pruned"] = fit(maker(softmax, model=models.Sparse(prune=0.3)), SPARSE)
+    found["pruned"] = fit(maker(softmax, model=models.Pairs(prune=0.3)), SPARSE)
     found |= {"new features": wider, "new classes": new_classes, "skip-gram": skip_gram}
     return found
 

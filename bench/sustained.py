@@ -82,7 +82,7 @@ def trained(rng, folder):
             AugmentReduceClassifier(n_negatives=5, **EVERY_MODEL),
         ):
             found += [answers(model.fit(X, y), X)]
-        found.append(answers(SoftmaxClassifier(model="sparse", **EVERY_MODEL).fit(X, several), X))
+        found.append(answers(SoftmaxClassifier(model="pairs", **EVERY_MODEL).fit(X, several), X))
     return found
 
 

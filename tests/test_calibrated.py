@@ -170,11 +170,11 @@ def drawn(n, rng, several=False):
 MODELS = {
     "softmax": SoftmaxClassifier(solver="exact", max_iter=2, learning_rate=0.05, random_state=0),
     "embedding": SoftmaxClassifier(model="embedding", dim=6, max_iter=2, random_state=0),
-    "sparse": SoftmaxClassifier(model="sparse", max_iter=2, random_state=0),
+    "pairs": SoftmaxClassifier(model="pairs", max_iter=2, random_state=0),
     "margin": MarginClassifier(max_iter=3, random_state=0),
     "utility": AugmentReduceClassifier(max_iter=2, random_state=0, n_negatives=3),
 }
-SEVERAL = ("embedding", "sparse", "margin")
+SEVERAL = ("embedding", "pairs", "margin")
 CASES = [*((name, False) for name in MODELS), *((name, True) for name in SEVERAL)]
 
 
@@ -183,8 +183,8 @@ def calibrated_model(name, several, rng, n=1000):
     return clone(MODELS[name]).set_params(calibration="temperature").fit(X, y)
 
 
-# The sparse model of several labels trains decoupled losses, whose log-odds its normaliser is no part of: 0.11.
-@pytest.mark.parametrize(("name", "several"), [case for case in CASES if case != ("sparse", True)])
+# The model of pairs of several labels trains decoupled losses, whose log-odds its normaliser is no part of: 0.11.
+@pytest.mark.parametrize(("name", "several"), [case for case in CASES if case != ("pairs", True)])
 def test_probabilities_of_a_calibrated_model_are_right(name, several, seed):
     rng = np.random.default_rng(seed)
     model = calibrated_model(name, several, rng)
@@ -253,7 +253,7 @@ def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as
 @pytest.mark.parametrize(
     "plain",
     [
-        SoftmaxClassifier(model="sparse", max_iter=2, random_state=0),
+        SoftmaxClassifier(model="pairs", max_iter=2, random_state=0),
         MarginClassifier(max_iter=2, random_state=0),
     ],
     ids=lambda plain: type(plain).__name__,

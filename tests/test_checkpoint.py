@@ -65,7 +65,7 @@ CASES = {
         SPARSE,
         SEVERAL,
     ),
-    "pairs": (softmax(model="sparse", alpha="auto"), SPARSE, SEVERAL),
+    "pairs": (softmax(model="pairs", alpha="auto"), SPARSE, SEVERAL),
     "hybrid": (softmax(model=models.Hybrid(), dim=8, alpha="auto"), SPARSE, SEVERAL),
     "mean of models": (softmax(solver="implicit", n_models=2), X, Y),
     "calibration": (softmax(solver="implicit", calibration="temperature"), X, Y),

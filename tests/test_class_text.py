@@ -15,7 +15,7 @@ from manyclass.training.state import Features, Points
 
 WORDS = [f"word{i:02}" for i in range(80)]
 N_CLASSES, N_UNSEEN = 60, 10
-KINDS = ("linear", "sparse", "embedding", "hybrid")
+KINDS = ("linear", "pairs", "embedding", "hybrid")
 
 
 def world(seed, n=900):
@@ -133,7 +133,7 @@ def test_scales_have_the_least_loss(planted, seed):
 
 def test_a_row_that_is_the_text_of_its_class_tells_nothing(planted):
     names, (texts, y), *_ = planted
-    model = SoftmaxClassifier(model="sparse", max_iter=1, n_models=1, random_state=0).fit(texts, y)
+    model = SoftmaxClassifier(model="pairs", max_iter=1, n_models=1, random_state=0).fit(texts, y)
     rows = model.vectorizer_.transform([names[label] for label in model.classes_])
     labels = Labels.single(np.arange(len(model.classes_), dtype=np.int32))
     held = Points(rows, labels, model.classes_, Features(rows.shape[1], None))
@@ -159,7 +159,7 @@ def test_a_saved_model_has_them_and_learns_on(both, planted, tmp_path):
 def test_rows_of_texts_may_be_given_beside_rows(planted):
     names, (texts, y), (new, _), _ = planted
     vectorizer = TextVectorizer().fit([*texts, *names.values()])
-    how = {"model": "sparse", "random_state": 0}
+    how = {"model": "pairs", "random_state": 0}
     model = SoftmaxClassifier(**how).fit(texts, y, class_text=names)
     of_rows = vectorizer.transform([*names.values()])
     other = SoftmaxClassifier(**how).fit(vectorizer.transform(texts), y, class_text=([*names], of_rows))
@@ -228,8 +228,8 @@ def test_the_command_line_gives_what_python_gives(planted, tmp_path, capsys):
     (tmp_path / "d.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in zip(texts, y, strict=True)))
     (tmp_path / "names.tsv").write_text("".join(f"{label}\t{name}\n" for label, name in names.items()))
     fit = ("fit", tmp_path / "d.tsv", "--text", "--output", tmp_path / "m", "--random-state", 0)
-    run(*fit, "--model", "sparse", "--class-text", tmp_path / "names.tsv")
-    expected = SoftmaxClassifier(model="sparse", random_state=0).fit(texts, y, class_text=names)
+    run(*fit, "--model", "pairs", "--class-text", tmp_path / "names.tsv")
+    expected = SoftmaxClassifier(model="pairs", random_state=0).fit(texts, y, class_text=names)
     np.testing.assert_array_equal(load(tmp_path / "m").predict_proba(new), expected.predict_proba(new))
     run(*fit, "--labels", "all", "--class-text", tmp_path / "names.tsv")
     assert load(tmp_path / "m").classes_.tolist() == [*names]

@@ -88,11 +88,11 @@ def test_classes_beside_embeddings_and_pairs_have_the_vectors_of_the_embeddings(
 
 
 def test_classes_of_a_sparse_model_have_no_vectors(tmp_path, capsys):
-    run("fit", write_data(tmp_path / "d"), "--output", tmp_path / "m", *QUICK, "--model", "sparse")
+    run("fit", write_data(tmp_path / "d"), "--output", tmp_path / "m", *QUICK, "--model", "pairs")
     capsys.readouterr()
     for command in (("neighbours", tmp_path / "m", "7"), ("embed", tmp_path / "m", "--classes")):
         assert the_error(capsys, *command) == (
-            f"{tmp_path / 'm'}: a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'"
+            f"{tmp_path / 'm'}: a model of pairs has no vectors of classes; fit it with model='embedding' or 'hybrid'"
         )
 
 

@@ -41,7 +41,7 @@ MODELS = {
     "by class": (SoftmaxClassifier(model="linear", max_iter=3, random_state=0), False, False),
     "embedding": (SoftmaxClassifier(model="embedding", dim=12, max_iter=3, random_state=0), True, False),
     "linear, several": (SoftmaxClassifier(model="linear", max_iter=3, random_state=0), True, True),
-    "pairs": (SoftmaxClassifier(model="sparse", max_iter=3, random_state=0), True, True),
+    "pairs": (SoftmaxClassifier(model="pairs", max_iter=3, random_state=0), True, True),
     "hybrid": (SoftmaxClassifier(model="hybrid", dim=12, max_iter=3, random_state=0), True, True),
     "margin": (MarginClassifier(max_iter=3, random_state=0), True, False),
     "margin, embedding": (MarginClassifier(model="embedding", dim=17, max_iter=3, random_state=0), False, False),

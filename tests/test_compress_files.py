@@ -256,7 +256,7 @@ def test_calibrated_models_and_activations_keep_what_they_have():
     for model, target in (
         (SoftmaxClassifier(model="linear", calibration="temperature", max_iter=3, random_state=0), y),
         (SoftmaxClassifier(model=manyclass.models.Embedding(activation="relu"), dim=9, max_iter=3, random_state=0), y),
-        (SoftmaxClassifier(model="sparse", calibration="temperature", max_iter=3, random_state=0), Y),
+        (SoftmaxClassifier(model="pairs", calibration="temperature", max_iter=3, random_state=0), Y),
         (SoftmaxClassifier(model="linear", solver=solvers.LBFGS(), fit_intercept=False, random_state=0), y),
     ):
         model.fit(sp.csr_array(X), target)

@@ -156,7 +156,7 @@ def test_a_parameter_out_of_range_is_refused(options, message):
 def test_a_share_without_early_stopping_is_refused_but_patience_is_not():
     with pytest.raises(ValueError, match=r"validation_fraction is 0.3, which has no effect"):
         SoftmaxClassifier(validation_fraction=0.3).fit(np.eye(4), [0, 0, 1, 1])
-    for model in ("auto", "linear", "sparse", "embedding", "hybrid"):  # as scikit-learn's checks set it
+    for model in ("auto", "linear", "pairs", "embedding", "hybrid"):  # as scikit-learn's checks set it
         SoftmaxClassifier(model=model, n_iter_no_change=20, max_iter=2).fit(sp.eye_array(4, format="csr"), [0, 0, 1, 1])
 
 
@@ -211,7 +211,7 @@ def test_a_flag_that_is_no_flag_is_refused():
 
 SEVERAL = {
     "embedding": SoftmaxClassifier(model="embedding", dim=8),
-    "sparse": SoftmaxClassifier(model="sparse"),
+    "pairs": SoftmaxClassifier(model="pairs"),
     "hybrid": SoftmaxClassifier(model="hybrid", dim=8),
     "margin": MarginClassifier(),
     "margin of embeddings": MarginClassifier(model="embedding", dim=8, smoothing=0.0),
@@ -244,7 +244,7 @@ def test_every_model_stops_by_rows_of_ones_own_and_is_that_of_the_best_pass(kind
     rows = slice(1, None) if several else slice(None)
     scores = stopped.decision_function(new)[rows]
     positives = [row.indices for row in of_new[1:]] if several else of_new[:, np.newaxis]
-    if kind in ("sparse", "embedding") and not several:  # scores are those that training moved
+    if kind in ("pairs", "embedding") and not several:  # scores are those that training moved
         assert stopped.evaluate(new, of_new)["log_loss"] == pytest.approx(curve.min(), rel=1e-5)
     elif kind == "margin":
         assert losses.smoothed_margin(scores, positives, 1.0)[0].mean() == pytest.approx(curve.min(), rel=1e-5)

@@ -52,7 +52,7 @@ IN_USE = [
     (softmax, "sampler", samplers.Frequency(), {"solver": "adagrad", "n_negatives": 3}),
     (softmax, "sampler", samplers.Search(budget=5), {"n_negatives": 3}),
     (softmax, "model", models.Embedding(), {"dim": 4}),
-    (softmax, "model", models.Sparse(), {}),
+    (softmax, "model", models.Pairs(), {}),
     (softmax, "model", models.Hybrid(), {"dim": 4}),
     (softmax, "model", models.Linear(), {"solver": "implicit", "n_negatives": 3}),
     (softmax, "model", models.Linear(), {}),

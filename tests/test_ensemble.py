@@ -22,8 +22,8 @@ MODELS = {
     "auto": SoftmaxClassifier(solver="exact", learning_rate="grid", max_iter=2),
     "embedding": SoftmaxClassifier(model="embedding", dim=5, max_iter=2),
     "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=5, max_iter=2),
-    "sparse": SoftmaxClassifier(model="sparse", max_iter=2),
-    "pruned": SoftmaxClassifier(model=models.Sparse(prune=0.3), max_iter=2),
+    "pairs": SoftmaxClassifier(model="pairs", max_iter=2),
+    "pruned": SoftmaxClassifier(model=models.Pairs(prune=0.3), max_iter=2),
     "hybrid": SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=1),
     "margin": MarginClassifier(max_iter=2),
     "no intercept": MarginClassifier(max_iter=2, fit_intercept=False, model="embedding", dim=3),
@@ -129,7 +129,7 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
     assert model.embedding_.shape == (9, 3 * 64)
     for one in (clone(HYBRID).fit(X, y, max_seconds=100), clone(HYBRID).fit(X, y, callback=lambda state: True)):
         assert "n_models" not in one.resolved_params_
-    others = [clone(HYBRID).set_params(dim=5), *(clone(MODELS[name]) for name in ("linear", "embedding", "sparse"))]
+    others = [clone(HYBRID).set_params(dim=5), *(clone(MODELS[name]) for name in ("linear", "embedding", "pairs"))]
     for other in others:
         assert "n_models" not in other.fit(X, y).resolved_params_
     calibrated = clone(HYBRID).set_params(calibration="temperature").fit(X, y)

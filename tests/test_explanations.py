@@ -16,7 +16,7 @@ N, D, K = 240, 12, 4
 KINDS = {
     "linear": SoftmaxClassifier(model="linear", solver="implicit", max_iter=3, random_state=0),
     "optimum": SoftmaxClassifier(solver="lbfgs", alpha=1e-2),
-    "pairs": SoftmaxClassifier(model="sparse", max_iter=3, random_state=0),
+    "pairs": SoftmaxClassifier(model="pairs", max_iter=3, random_state=0),
     "embedding": SoftmaxClassifier(model="embedding", dim=5, max_iter=3, random_state=0),
     "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=16, max_iter=20, random_state=0),
     "hybrid": SoftmaxClassifier(model="hybrid", dim=5, max_iter=3, random_state=0),

@@ -107,7 +107,7 @@ def test_intercepts_of_new_classes_are_those_of_faded_counts(seed):
     [
         (SoftmaxClassifier(model="embedding", dim=4, max_iter=2, random_state=0), False),
         (SoftmaxClassifier(model="hybrid", dim=4, max_iter=2, random_state=0), True),
-        (SoftmaxClassifier(model="sparse", max_iter=2, random_state=0), True),
+        (SoftmaxClassifier(model="pairs", max_iter=2, random_state=0), True),
         (MarginClassifier(max_iter=2, random_state=0), False),
     ],
     ids=str,

@@ -22,7 +22,7 @@ MODELS = {
     "probit": (AugmentReduceClassifier(max_iter=3, random_state=0), False),
     "embedding": (SoftmaxClassifier(model="embedding", dim=4, max_iter=3, random_state=0), False),
     "embedding of several": (SoftmaxClassifier(model="embedding", dim=4, max_iter=3, random_state=0), True),
-    "sparse": (SoftmaxClassifier(model="sparse", max_iter=3, random_state=0), True),
+    "pairs": (SoftmaxClassifier(model="pairs", max_iter=3, random_state=0), True),
     "hybrid": (SoftmaxClassifier(model="hybrid", dim=4, max_iter=3, random_state=0), True),
     "margin": (MarginClassifier(max_iter=3, random_state=0), False),
     "embedded margin": (MarginClassifier(model="embedding", dim=4, max_iter=3, random_state=0), True),
@@ -65,7 +65,7 @@ def test_growth_changes_no_prediction_and_new_features_are_learnt(name, storage,
     assert right[1] >= right[0]
 
 
-@pytest.mark.parametrize("name", ["linear", "scaled", "embedding", "sparse", "hybrid"])
+@pytest.mark.parametrize("name", ["linear", "scaled", "embedding", "pairs", "hybrid"])
 def test_a_grown_model_is_saved_and_goes_on(name, tmp_path, seed):
     model, X, Y = fitted(name, "sparse", seed)
     model.partial_fit(sp.csr_array(X), Y, new_features="grow")
@@ -152,6 +152,6 @@ def test_wrong_starts_are_refused(seed):
     with pytest.raises(TypeError, match="new_classes is a str; it must be a mapping"):
         model.partial_fit(X, y, new_classes="mean")
     np.testing.assert_array_equal(model.coef_, coef)
-    several, X, Y = fitted("sparse", "sparse", seed)
-    with pytest.raises(ValueError, match="the classes of a model that is 'sparse' have no row of weights"):
+    several, X, Y = fitted("pairs", "sparse", seed)
+    with pytest.raises(ValueError, match="the classes of a model that is 'pairs' have no row of weights"):
         several.partial_fit(X[:, :N], Y, new_classes={3: np.ones(N)})

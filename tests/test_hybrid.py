@@ -63,7 +63,7 @@ def test_a_hybrid_is_the_two_trainings_on_the_rows_that_are_not_held_out(seed):
     kept = ~blend.rows_held_out(400, seed_of_draws)
     assert kept.sum() == 380
     rate = model.resolved_params_["learning_rate"]  # that of all rows, whose sums differ
-    sparse = SoftmaxClassifier(model="sparse", random_state=seed, learning_rate=rate).fit(X[kept], y[kept])
+    sparse = SoftmaxClassifier(model="pairs", random_state=seed, learning_rate=rate).fit(X[kept], y[kept])
     values = sparse.coef_.data
     scale = np.median(model._weights.values / values)
     # Lengths are 1 to an ulp, and so are the rates; 1,000 visits, each of which moves a weight by 2 at most.

@@ -173,7 +173,7 @@ FITS = {
     "adagrad": SoftmaxClassifier(solver="adagrad", model="embedding"),
     "hogwild": SoftmaxClassifier(solver=solvers.Implicit(parallel="hogwild"), n_negatives=5, n_jobs=3),
     "deterministic": SoftmaxClassifier(solver=solvers.Implicit(batch_size=20), n_negatives=5, n_jobs=3),
-    "sparse": SoftmaxClassifier(model="sparse"),
+    "pairs": SoftmaxClassifier(model="pairs"),
     "hybrid": SoftmaxClassifier(model="hybrid"),
     "margin": MarginClassifier(),
     "searched": MarginClassifier(sampler=samplers.Search(budget=4, warm_up=0)),
@@ -186,7 +186,7 @@ FITS = {
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("kind", ["ctrl-c", "max_seconds"])
 def test_every_training_ends_soon_and_keeps_the_model_reached(name, kind, tmp_path):
-    X, y = data("sparse" if name in ("sparse", "hybrid") else "dense")
+    X, y = data("sparse" if name in ("pairs", "hybrid") else "dense")
     if name == "lbfgs":  # it would reach the optimum
         X, y = rows(20_000, 100), np.arange(20_000) % 40
     model = FITS[name].set_params(max_iter=HUGE, random_state=0)

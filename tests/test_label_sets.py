@@ -109,7 +109,7 @@ def test_rules_go_with_the_model_and_are_gone_with_its_weights(planted, tmp_path
 def test_where_there_are_no_probabilities_of_one_label_there_are_no_sets(planted):
     X, y = planted.X[:400], planted.y[:400]
     margin = MarginClassifier(max_iter=1, random_state=0).fit(X, y)
-    several = SoftmaxClassifier(model="sparse", max_iter=1, random_state=0).fit(X, np.eye(K, dtype=int)[y])
+    several = SoftmaxClassifier(model="pairs", max_iter=1, random_state=0).fit(X, np.eye(K, dtype=int)[y])
     for model, why in ((margin, "has no probabilities"), (several, "was fitted on several")):
         with pytest.raises(ValueError, match=f"calibrate_sets is for probabilities of one label a row.*{why}"):
             model.calibrate_sets(X, y)

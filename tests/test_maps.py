@@ -20,7 +20,7 @@ KINDS = {
         ["weights", "embeddings"],
         ["coded.rows", "coded.embeddings"],
     ),
-    "postings": (SoftmaxClassifier(model="sparse", max_iter=2), ["postings.values"], ["coded.values"]),
+    "postings": (SoftmaxClassifier(model="pairs", max_iter=2), ["postings.values"], ["coded.values"]),
     "hybrid": (
         SoftmaxClassifier(model="hybrid", dim=4, max_iter=2),
         ["weights", "embeddings", "postings.values"],

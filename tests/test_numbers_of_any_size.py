@@ -55,7 +55,7 @@ def test_the_log_loss_of_huge_scores_is_that_of_their_log_probabilities(noise, s
     [
         SoftmaxClassifier(model="linear", solver="implicit"),
         SoftmaxClassifier(model="embedding", dim=4),
-        SoftmaxClassifier(model="sparse"),
+        SoftmaxClassifier(model="pairs"),
         SoftmaxClassifier(model="hybrid", dim=4),
         SoftmaxClassifier(calibration="temperature"),
         AugmentReduceClassifier(noise="gumbel"),
@@ -116,7 +116,7 @@ BY_CURVATURE = [
 
 @pytest.mark.parametrize("weight", [1e9, 1e20, 1e39, 1e60, 1e100])
 @pytest.mark.parametrize(
-    "model", [*(SoftmaxClassifier(model=model) for model in ("sparse", "hybrid", "linear", "embedding")), *BY_CURVATURE]
+    "model", [*(SoftmaxClassifier(model=model) for model in ("pairs", "hybrid", "linear", "embedding")), *BY_CURVATURE]
 )
 def test_a_row_of_any_weight_leaves_numbers_that_are_saved_and_learn_on(model, weight, seed, tmp_path):
     rng = np.random.default_rng(seed)
@@ -164,7 +164,7 @@ def test_steps_by_curvature_stay_numbers_after_rows_of_huge_weights(model, weigh
 
 @pytest.mark.parametrize("scale", [1e19, 3e38])
 @pytest.mark.parametrize("several", [False, True])
-@pytest.mark.parametrize("model", [SoftmaxClassifier(model="sparse"), SoftmaxClassifier(model="hybrid", dim=3)])
+@pytest.mark.parametrize("model", [SoftmaxClassifier(model="pairs"), SoftmaxClassifier(model="hybrid", dim=3)])
 def test_sums_of_squares_of_pairs_are_saved_whatever_the_features_and_the_weights(
     model, several, scale, seed, tmp_path
 ):

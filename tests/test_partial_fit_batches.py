@@ -99,7 +99,7 @@ def test_halves_give_what_the_whole_gives(name, several, batch_size, seed):
     np.testing.assert_array_equal(ours.embeddings, theirs.embeddings)
 
 
-@pytest.mark.parametrize("model", ["sparse", "hybrid"])
+@pytest.mark.parametrize("model", ["pairs", "hybrid"])
 @pytest.mark.parametrize("several", [False, True])
 def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequencies(
     model, several, seed, monkeypatch
@@ -172,7 +172,7 @@ def test_old_rows_and_pairs_keep_their_values_and_new_ones_begin_at_0(seed):
 KINDS = [
     SoftmaxClassifier(**EMBEDS, random_state=0),
     SoftmaxClassifier(solver="adagrad", random_state=0),
-    SoftmaxClassifier(model="sparse", random_state=0),
+    SoftmaxClassifier(model="pairs", random_state=0),
     SoftmaxClassifier(model="hybrid", random_state=0),
     SoftmaxClassifier(solver="adagrad", sampler=samplers.Search(), random_state=0),
     MarginClassifier(random_state=0),
@@ -347,7 +347,7 @@ class Scores:
     [
         (MarginClassifier(random_state=0), 8),
         (SoftmaxClassifier(model="hybrid", random_state=0), 2),
-        (SoftmaxClassifier(model="sparse", random_state=0), 2),
+        (SoftmaxClassifier(model="pairs", random_state=0), 2),
         (SoftmaxClassifier(model="embedding", random_state=0), 1),
         (SoftmaxClassifier(model="linear", random_state=0), 1),
         (AugmentReduceClassifier(random_state=0), 1),
@@ -366,7 +366,7 @@ def test_calls_of_a_stream_make_more_passes_where_one_is_too_few(model, n_passes
     np.testing.assert_array_equal(found.loss_curve_, asked.loss_curve_)
     fitted = clone(model).fit(X, y)
     n_before = len(fitted.loss_curve_)
-    n_more = 2 if getattr(model, "model", "linear") in ("hybrid", "sparse") else 1
+    n_more = 2 if getattr(model, "model", "linear") in ("hybrid", "pairs") else 1
     assert len(fitted.partial_fit(X, y).loss_curve_) == n_before + n_more
     with pytest.raises(ValueError, match="n_passes is 'more'; it must be a number or 'auto'"):
         found.partial_fit(X, y, n_passes="more")
@@ -459,18 +459,18 @@ def test_wrong_input_is_told(seed):
         one.set_params(dim=7).partial_fit(X, y)
     with pytest.raises(ValueError, match="activation is 'relu'; the model"):
         one.set_params(dim=6, model=models.Embedding(activation="relu")).partial_fit(X, y)
-    with pytest.raises(ValueError, match=r"model is 'sparse', .*; partial_fit goes on with the model that is there"):
-        one.set_params(dim="auto", model="sparse").partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"model is 'pairs', .*; partial_fit goes on with the model that is there"):
+        one.set_params(dim="auto", model="pairs").partial_fit(X, y)
     with pytest.raises(ValueError, match="2 classes are known by other names than their numbers"):
         SoftmaxClassifier(random_state=0).partial_fit(X, Y, classes=["a", "b"])
     with pytest.raises(ValueError, match="classes are not sorted or not distinct"):
         SoftmaxClassifier(random_state=0).partial_fit(X, Y, classes=[f"{k:02}" for k in range(K)][::-1])
-    pruned = SoftmaxClassifier(model=models.Sparse(prune=0.5), random_state=0)
+    pruned = SoftmaxClassifier(model=models.Pairs(prune=0.5), random_state=0)
     with pytest.raises(ValueError, match=r"prune is 0\.5; a stream has no end at which to prune"):
         pruned.partial_fit(X, Y)
     fewer = pruned.fit(X, Y)._weights.coef.nnz
     assert len(pruned._fitted.squares.values) == fewer
-    assert pruned.partial_fit(X, Y)._weights.coef.nnz == SoftmaxClassifier(model="sparse").fit(X, Y)._weights.coef.nnz
+    assert pruned.partial_fit(X, Y)._weights.coef.nnz == SoftmaxClassifier(model="pairs").fit(X, Y)._weights.coef.nnz
     margin = MarginClassifier(random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="fit_intercept is False; the model"):
         margin.set_params(fit_intercept=False).partial_fit(X, Y)

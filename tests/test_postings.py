@@ -89,7 +89,7 @@ def test_training_is_that_of_the_twin(reduction, batch, weighted, seed, monkeypa
     X, P = some_rows(seed)
     r = np.random.default_rng(seed + 1).random(N) + 0.5 if weighted else None
     solver = Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
-    model = SoftmaxClassifier(model="sparse", solver=solver, learning_rate=3.0, max_iter=2, random_state=seed)
+    model = SoftmaxClassifier(model="pairs", solver=solver, learning_rate=3.0, max_iter=2, random_state=seed)
     model.fit(sp.csr_array(X), indicator(P), sample_weight=r)
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
     twin = PostingsTwin(
@@ -119,7 +119,7 @@ def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, bat
     ]
     solver = Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
     given = {"learning_rate": rate, "max_iter": 2, "fit_intercept": fit_intercept, "random_state": seed}
-    model = SoftmaxClassifier(model="sparse", solver=solver, **given).fit(sp.csr_array(X), indicator(P, n_classes))
+    model = SoftmaxClassifier(model="pairs", solver=solver, **given).fit(sp.csr_array(X), indicator(P, n_classes))
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
     twin = PostingsTwin(
         X.astype(np.float64), [list(p) for p in P], n_classes, seed_from(seed), reduction, batch=batch, rate=rate,
@@ -164,7 +164,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads(several, seed):
     X, P = some_rows(seed, several, n=300, n_classes=70)
     y = indicator(P, 70) if several else np.array([p[0] for p in P])
     solver = Adagrad(batch_size=8)
-    fits = [SoftmaxClassifier(model="sparse", solver=solver, n_jobs=n, random_state=seed).fit(X, y) for n in (1, 2, 3)]
+    fits = [SoftmaxClassifier(model="pairs", solver=solver, n_jobs=n, random_state=seed).fit(X, y) for n in (1, 2, 3)]
     for other in fits[1:]:
         np.testing.assert_array_equal(other.coef_.data, fits[0].coef_.data)
         np.testing.assert_array_equal(other.intercept_, fits[0].intercept_)
@@ -172,7 +172,7 @@ def test_the_result_does_not_depend_on_the_number_of_threads(several, seed):
 
 def test_racing_threads_learn_as_much(seed):
     X, y = planted_rows(seed)
-    racing = SoftmaxClassifier(model="sparse", solver=Adagrad(parallel="hogwild"), n_jobs=2, random_state=0)
+    racing = SoftmaxClassifier(model="pairs", solver=Adagrad(parallel="hogwild"), n_jobs=2, random_state=0)
     assert racing.fit(X, y).score(X, y) > 0.95
 
 
@@ -190,7 +190,7 @@ def planted_rows(seed, n=600):
 def test_a_word_of_its_own_tells_the_class(seed):
     X, y = planted_rows(seed)
     Xt, yt = planted_rows(seed + 100)
-    model = SoftmaxClassifier(model="sparse", random_state=0).fit(X, y)
+    model = SoftmaxClassifier(model="pairs", random_state=0).fit(X, y)
     assert model.score(Xt, yt) > 0.95
     assert model.evaluate(Xt, yt)["log_loss"] < 0.5
     assert model.coef_.nnz < 20 * 60  # a class's own word never occurs with another class
@@ -199,7 +199,7 @@ def test_a_word_of_its_own_tells_the_class(seed):
 def test_a_callback_a_limit_and_what_is_resolved():
     X, y = planted_rows(0)
     seen = []
-    model = SoftmaxClassifier(model="sparse", max_iter=3, random_state=0)
+    model = SoftmaxClassifier(model="pairs", max_iter=3, random_state=0)
     model.fit(X, y, callback=lambda state: seen.append((state.evaluate(X, y)["log_loss"], state.squared_norm())))
     assert len(seen) == model.n_iter_ == 3
     assert seen[-1][0] == pytest.approx(model.evaluate(X, y)["log_loss"], rel=1e-6)
@@ -207,20 +207,20 @@ def test_a_callback_a_limit_and_what_is_resolved():
     assert model.n_iter_ == len(model.loss_curve_)
     again = SoftmaxClassifier(**{**model.get_params(deep=False), **model.resolved_params_}).fit(X, y)
     np.testing.assert_array_equal(again.coef_.data, model.coef_.data)
-    assert SoftmaxClassifier(model="sparse").fit(X, y, max_seconds=0.0).n_iter_ <= 1
+    assert SoftmaxClassifier(model="pairs").fit(X, y, max_seconds=0.0).n_iter_ <= 1
 
 
 def test_rows_of_another_scale_train_the_same_scores():
     X, y = planted_rows(0)
-    one = SoftmaxClassifier(model="sparse", random_state=0).fit(X, y)
-    other = SoftmaxClassifier(model="sparse", random_state=0).fit(X * np.float32(8), y)  # a power of two: no rounding
+    one = SoftmaxClassifier(model="pairs", random_state=0).fit(X, y)
+    other = SoftmaxClassifier(model="pairs", random_state=0).fit(X * np.float32(8), y)  # a power of two: no rounding
     np.testing.assert_allclose(other.decision_function(X * np.float32(8)), one.decision_function(X), atol=1e-4)
 
 
 def test_pruning_drops_the_smallest_weights():
     X, y = planted_rows(0)
-    whole = SoftmaxClassifier(model="sparse", random_state=0).fit(X, y)
-    half = SoftmaxClassifier(model=models.Sparse(prune=0.5), random_state=0).fit(X, y)
+    whole = SoftmaxClassifier(model="pairs", random_state=0).fit(X, y)
+    half = SoftmaxClassifier(model=models.Pairs(prune=0.5), random_state=0).fit(X, y)
     kept = np.sort(np.abs(whole.coef_.data))[whole.coef_.nnz // 2 :]
     np.testing.assert_array_equal(np.sort(np.abs(half.coef_.data)), kept)
     both = (whole.coef_ != half.coef_).toarray()
@@ -236,7 +236,7 @@ def test_every_answer_is_that_of_the_definition(several, dense, seed, monkeypatc
     monkeypatch.setattr("manyclass.weights.weights.BLOCK_NUMBERS", 3 * K)
     X, P = some_rows(seed, several)
     x = X if dense else sp.csr_array(X)
-    model = SoftmaxClassifier(model="sparse", random_state=seed).fit(x, target(P, several))
+    model = SoftmaxClassifier(model="pairs", random_state=seed).fit(x, target(P, several))
     z = X.astype(np.float64) @ dense_of(model) + model.intercept_
     atol = 64 * 2**-23 * np.abs(z).max()  # sums of ten products
     np.testing.assert_allclose(model.decision_function(x), z, rtol=0, atol=atol)
@@ -255,7 +255,7 @@ def test_every_answer_is_that_of_the_definition(several, dense, seed, monkeypatc
 @pytest.mark.parametrize("isa", ISAS)
 def test_every_instruction_set_gives_the_same_scores(isa, seed):
     X, P = some_rows(seed)
-    model = SoftmaxClassifier(model="sparse", random_state=seed).fit(X, indicator(P))
+    model = SoftmaxClassifier(model="pairs", random_state=seed).fit(X, indicator(P))
     weights, x = model._weights._in_core, csr_parts(sp.csr_array(X))
     expected = weights.scores(x, NO_FLOATS, 1, isa="baseline")
     # Fused multiply-adds: an ulp of a partial sum at each of ten features.
@@ -265,7 +265,7 @@ def test_every_instruction_set_gives_the_same_scores(isa, seed):
 
 def test_exclude_and_predictions_of_several_labels(seed):
     X, P = some_rows(seed)
-    model = SoftmaxClassifier(model="sparse", random_state=seed).fit(X, indicator(P))
+    model = SoftmaxClassifier(model="pairs", random_state=seed).fit(X, indicator(P))
     labels, _ = model.predict_top_k(X, K - 3, exclude=indicator(P))
     assert not any(set(row) & set(p) for row, p in zip(labels.tolist(), P, strict=True))
     np.testing.assert_array_equal(model.predict(X, k=2).sum(axis=1), 2)
@@ -276,7 +276,7 @@ def test_exclude_and_predictions_of_several_labels(seed):
 @pytest.mark.parametrize("several", [False, True])
 def test_files_pickles_and_copies_give_the_same_answers(several, seed, tmp_path):
     X, P = some_rows(seed, several)
-    model = SoftmaxClassifier(model=models.Sparse(min_count=2), random_state=seed).fit(X, target(P, several))
+    model = SoftmaxClassifier(model=models.Pairs(min_count=2), random_state=seed).fit(X, target(P, several))
     expected = model.decision_function(X)
     model.save(tmp_path / "a.model")
     loaded = [manyclass.load(tmp_path / "a.model", mmap=mmap) for mmap in (False, True)]
@@ -289,7 +289,7 @@ def test_files_pickles_and_copies_give_the_same_answers(several, seed, tmp_path)
 
 def test_a_damaged_file_is_refused(tmp_path):
     X, y = planted_rows(0)
-    model = SoftmaxClassifier(model="sparse", random_state=0).fit(X, y)
+    model = SoftmaxClassifier(model="pairs", random_state=0).fit(X, y)
     model._weights.classes[0] = 20
     model.save(tmp_path / "a.model")
     with pytest.raises(ValueError, match="is damaged: the supported classes"):
@@ -298,7 +298,7 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 def test_no_pair_at_all_leaves_the_frequencies():
     X, y = planted_rows(0)
-    model = SoftmaxClassifier(model=models.Sparse(min_count=10_000), max_iter=1, random_state=0).fit(X, y)
+    model = SoftmaxClassifier(model=models.Pairs(min_count=10_000), max_iter=1, random_state=0).fit(X, y)
     assert model.coef_.nnz == 0
     assert model.evaluate(X, y)["log_loss"] == pytest.approx(np.log(20), abs=0.1)
 
@@ -306,7 +306,7 @@ def test_no_pair_at_all_leaves_the_frequencies():
 def test_weights_of_two_classes():
     X, P = some_rows(1)
     y = np.array([p[0] % 2 for p in P])
-    model = SoftmaxClassifier(model="sparse", random_state=0).fit(X, y)
+    model = SoftmaxClassifier(model="pairs", random_state=0).fit(X, y)
     assert model.decision_function(X).shape == (N,)
     assert model.predict_proba(X).sum(axis=1) == pytest.approx(1)
 
@@ -317,38 +317,40 @@ def test_weights_of_two_classes():
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"sampler": "uniform"}, "sampler is 'uniform', which has no effect with model='sparse'"),
-        ({"n_negatives": 5}, "n_negatives is 5, which has no effect with model='sparse'"),
+        ({"sampler": "uniform"}, "sampler is 'uniform', which has no effect with model='pairs'"),
+        ({"n_negatives": 5}, "n_negatives is 5, which has no effect with model='pairs'"),
         ({"dim": 5}, "dim is 5, which has no effect"),
-        ({"solver": "umax"}, "solver is 'umax'; with model='sparse' it must be 'adagrad'"),
+        ({"solver": "umax"}, "solver is 'umax'; with model='pairs' it must be 'adagrad'"),
         ({"solver": solvers.Adagrad(log_q=False)}, "log_q is False, which has no effect"),
         ({"solver": solvers.Adagrad(share_classes=True)}, "share_classes is True, which has no effect"),
         ({"solver": solvers.Adagrad(parallel="hogwild", batch_size=4)}, "batch_size is 4; with parallel='hogwild'"),
         ({"solver": solvers.Adagrad(reduction="decuopled")}, "did you mean 'decoupled'"),
         ({"validation_fraction": 0.2}, "validation_fraction is 0.2, which has no effect"),
         ({"learning_rate": "grid"}, "learning_rate is 'grid'"),
-        ({"model": models.Sparse(prune=1.5)}, "prune is 1.5"),
-        ({"model": models.Sparse(min_count=0)}, "min_count is 0"),
+        ({"model": models.Pairs(prune=1.5)}, "prune is 1.5"),
+        ({"model": models.Pairs(min_count=0)}, "min_count is 0"),
     ],
 )
 def test_a_parameter_without_effect_is_refused(parameters, told):
     X, y = planted_rows(0, n=100)
     with pytest.raises(ValueError, match=told):
-        SoftmaxClassifier(**{"model": "sparse", **parameters}).fit(X, y)
+        SoftmaxClassifier(**{"model": "pairs", **parameters}).fit(X, y)
 
 
 def test_what_a_fit_or_a_question_cannot_have_is_refused():
     X, y = planted_rows(0)
     with pytest.raises(ValueError, match="coef_init"):
-        SoftmaxClassifier(model="sparse").fit(X, y, intercept_init=np.zeros(20))
+        SoftmaxClassifier(model="pairs").fit(X, y, intercept_init=np.zeros(20))
     with pytest.raises(ValueError, match="candidates"):
-        SoftmaxClassifier(model="sparse").fit(X, y, candidates=y[:, np.newaxis])
-    model = SoftmaxClassifier(model="sparse", random_state=0).fit(X, y)
+        SoftmaxClassifier(model="pairs").fit(X, y, candidates=y[:, np.newaxis])
+    model = SoftmaxClassifier(model="pairs", random_state=0).fit(X, y)
     assert model.certificate(X, y)["dual"] == 0  # without a ridge
     with pytest.raises(AttributeError, match="no embeddings"):
         model.embed(X)
-    with pytest.raises(ValueError, match="model is 'sparse'; it must be one of 'auto', 'linear', 'embedding'"):
-        MarginClassifier(model="sparse").fit(X, y)
+    with pytest.raises(ValueError, match="model is 'pairs'; it must be one of 'auto', 'linear', 'embedding'"):
+        MarginClassifier(model="pairs").fit(X, y)
+    with pytest.raises(ValueError, match=r"model is 'sparse'.* \(did you mean 'pairs'\?\)"):  # its name before 0.3
+        SoftmaxClassifier(model="sparse").fit(X, y)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -374,7 +376,7 @@ def test_the_core_checks_the_weights_once_while_they_are_the_same(monkeypatch):
     made, check = [], _core.Weights
     monkeypatch.setattr(_core, "Weights", lambda **arrays: made.append(arrays) or check(**arrays))
     X, P = some_rows(0, several=False)
-    model = SoftmaxClassifier(model="sparse", max_iter=2, random_state=0).fit(sp.csr_array(X), target(P, False))
+    model = SoftmaxClassifier(model="pairs", max_iter=2, random_state=0).fit(sp.csr_array(X), target(P, False))
     made.clear()
     expected = model.predict_top_k(X, 3)[1]
     np.testing.assert_array_equal(model.predict_top_k(X, 3)[1], expected)

@@ -88,7 +88,7 @@ def test_models_without_probabilities_have_accuracies(seed):
     assert of_new["accuracy"].tolist() == [0]
 
 
-@pytest.mark.parametrize("model", ["sparse", "embedding"])
+@pytest.mark.parametrize("model", ["pairs", "embedding"])
 def test_several_labels_are_scored_too(model, seed):
     parts = [(X, np.eye(21, dtype=int)[y]) for X, y in some_parts(seed)]
     classifier = SoftmaxClassifier(model=model, **({"dim": 4} if model == "embedding" else {}), random_state=0)

@@ -206,7 +206,7 @@ def test_a_smaller_step_stands_among_what_parameters_became(seed, monkeypatch):
 def test_of_several_labels_and_pairs_a_smaller_step_is_tried_too(seed):
     X, y = wide_steps_diverge(seed)
     Y = sp.csr_array((np.ones(2 * len(y)), (np.arange(2 * len(y)) // 2, np.column_stack([y, (y + 1) % 50]).ravel())))
-    for model, rate in (("embedding", 1000.0), ("sparse", 1e6)):
+    for model, rate in (("embedding", 1000.0), ("pairs", 1e6)):
         made = SoftmaxClassifier(model=model, solver="adagrad", learning_rate=rate, max_iter=4, random_state=0)
         with pytest.warns(ConvergenceWarning, match="instead of"):
             made.fit(sp.csr_array(X), Y)

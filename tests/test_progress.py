@@ -125,7 +125,7 @@ def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
     [
         ({"model": "hybrid", "dim": 8}, r"weights on pairs in \d+ passes, then embeddings of 8 in \d+"),
         ({"model": "embedding", "dim": 8, "max_iter": 3}, "embeddings of 8 in 3"),
-        ({"model": "sparse", "max_iter": 3}, "weights on pairs in 3"),
+        ({"model": "pairs", "max_iter": 3}, "weights on pairs in 3"),
         ({"solver": "implicit", "max_iter": 3}, "a linear model in 3"),
         ({"solver": "lbfgs", "max_iter": 3}, "a linear model by L-BFGS in at most 3"),
     ],
@@ -152,6 +152,6 @@ def test_what_is_said_of_weights_on_pairs_goes_by_those_that_rows_meet(capsys, m
     y = np.resize(np.arange(200), 1000)
     columns = (3 * y[:, np.newaxis] + np.arange(3)).ravel()
     X = sp.csr_array((np.ones(3000, np.float32), columns, np.arange(0, 3001, 3)), shape=(1000, 600))
-    SoftmaxClassifier(model="sparse", max_iter=4, verbose=1, random_state=0).fit(X, y)
+    SoftmaxClassifier(model="pairs", max_iter=4, verbose=1, random_state=0).fit(X, y)
     seconds = 4e-6 * len(y) * costs.pairs_cost(Facts(1000, 600, 200, 3.0, sparse=True, met=3.0))
     assert f"about {seconds:.2g} s of one thread" in capsys.readouterr().err

@@ -100,7 +100,7 @@ def test_training_on_pairs_equals_its_twin(reduction, batch, seed, monkeypatch):
     X, P = some_rows(seed)
     solver = solvers.Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
     given = {"learning_rate": 3.0, "max_iter": 2, "alpha": ALPHA, "random_state": seed}
-    model = SoftmaxClassifier(model="sparse", solver=solver, **given).fit(sp.csr_array(X), indicator(P))
+    model = SoftmaxClassifier(model="pairs", solver=solver, **given).fit(sp.csr_array(X), indicator(P))
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
     twin = PostingsTwin(
         X.astype(np.float64), [list(p) for p in P], PAIRS_K, seed_from(seed), reduction, batch=batch, alpha=ALPHA,
@@ -111,7 +111,7 @@ def test_training_on_pairs_equals_its_twin(reduction, batch, seed, monkeypatch):
     np.testing.assert_allclose(dense_of(model) / scale, twin.S, rtol=0, atol=80 * 3 * 8 * 2**-23)
 
 
-@pytest.mark.parametrize("kind", ["linear", "embedding", "sparse"])
+@pytest.mark.parametrize("kind", ["linear", "embedding", "pairs"])
 def test_the_result_does_not_depend_on_the_number_of_threads(kind, seed):
     X, Y, _ = some_problem(seed, multilabel=True)
     x = as_storage(X, "sparse")
@@ -181,11 +181,11 @@ def test_weights_on_pairs_end_at_the_ridged_optimum(reduction, seed, monkeypatch
     used = np.flatnonzero(Y.any(axis=0))
     Y, allowed = Y[:, used], allowed[:, used]
     best, value = convex_optimum(X.astype(np.float64), Y, 0.02, allowed, loss)
-    model = trained(sp.csr_array(X), Y, model="sparse", reduction=reduction)
+    model = trained(sp.csr_array(X), Y, model="pairs", reduction=reduction)
     S, b = dense_of(model), model.intercept_.astype(np.float64)
     assert not S[~allowed].any()
     assert best - 1e-6 < value(S, b) < best + 1e-3
-    plain = trained(sp.csr_array(X), Y, model="sparse", reduction=reduction, alpha=0.0, max_iter=60)
+    plain = trained(sp.csr_array(X), Y, model="pairs", reduction=reduction, alpha=0.0, max_iter=60)
     assert value(dense_of(plain), plain.intercept_.astype(np.float64)) > best + 0.05
     if reduction != "pick_all":
         return
@@ -200,7 +200,7 @@ def test_the_certificate_of_pairs_is_a_bound_for_any_weights(seed):
     y, rng = np.array([p[0] for p in P]), np.random.default_rng(seed)
     allowed = support(X, [list(p) for p in P], PAIRS_K)
     best, value = convex_optimum(X.astype(np.float64), indicator(P), 0.1, allowed)
-    model = SoftmaxClassifier(model="sparse", alpha=0.1, max_iter=1, random_state=0).fit(sp.csr_array(X), y)
+    model = SoftmaxClassifier(model="pairs", alpha=0.1, max_iter=1, random_state=0).fit(sp.csr_array(X), y)
     for scale in (0.0, 0.1, 1.0, 30.0):
         model._weights.values[:] = scale * rng.normal(size=len(model._weights.values))
         model._weights.bias[:] = scale * rng.normal(size=PAIRS_K)
@@ -233,7 +233,7 @@ def test_embeddings_end_where_the_ridged_objective_is_flat(seed):
     [
         ({"model": "hybrid"}, "alpha is 0.1, which has no effect with model='hybrid'"),
         ({"sampler": "search", "model": "embedding"}, "alpha is 0.1, which has no effect with sampler='search'"),
-        ({"model": "sparse", "alpha": -1.0}, "alpha is -1.0; it must be finite, at least 0"),
+        ({"model": "pairs", "alpha": -1.0}, "alpha is -1.0; it must be finite, at least 0"),
     ],
 )
 def test_where_there_is_no_ridge_it_is_refused(parameters, told):
@@ -251,5 +251,5 @@ def test_embeddings_have_no_certificate():
 
 def test_what_is_left_open_has_no_ridge(seed):
     X, Y, _ = some_problem(seed, multilabel=True)
-    fits = [SoftmaxClassifier(model=models.Sparse(), alpha=a, max_iter=2, random_state=0) for a in ("auto", 0.0)]
+    fits = [SoftmaxClassifier(model=models.Pairs(), alpha=a, max_iter=2, random_state=0) for a in ("auto", 0.0)]
     np.testing.assert_array_equal(*(m.fit(sp.csr_array(X), Y).decision_function(X) for m in fits))

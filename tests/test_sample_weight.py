@@ -291,7 +291,7 @@ FITS = {
     "balanced": SoftmaxClassifier(solver="exact", class_weight="balanced", random_state=0),
     "adagrad": SoftmaxClassifier(solver="adagrad", random_state=0),
     "embedding": SoftmaxClassifier(model="embedding", dim=4, random_state=0),
-    "sparse": SoftmaxClassifier(model="sparse", random_state=0),
+    "pairs": SoftmaxClassifier(model="pairs", random_state=0),
     "hybrid": SoftmaxClassifier(model="hybrid", dim=4, random_state=0),
     "margin": MarginClassifier(random_state=0),
     "triplet": MarginClassifier(loss="triplet", sampler="uniform", n_negatives=3, random_state=0),
@@ -300,7 +300,7 @@ FITS = {
     "utility": AugmentReduceClassifier(random_state=0),
     "posterior": AugmentReduceClassifier(posterior="gaussian", alpha=0.01, random_state=0),
 }
-SEVERAL = ("adagrad", "embedding", "sparse", "hybrid", "margin", "triplet", "margin, search")
+SEVERAL = ("adagrad", "embedding", "pairs", "hybrid", "margin", "triplet", "margin, search")
 
 
 def fits_problem(seed, several):

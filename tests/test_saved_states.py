@@ -17,7 +17,7 @@ from manyclass.datasets import TextVectorizer
 N_ROWS, N_FEATURES = 40, 6
 KINDS = [
     lambda **given: SoftmaxClassifier(model="linear", **given),
-    lambda **given: SoftmaxClassifier(model="sparse", **given),
+    lambda **given: SoftmaxClassifier(model="pairs", **given),
     lambda **given: SoftmaxClassifier(model="hybrid", dim=2, **given),
     lambda **given: SoftmaxClassifier(model="embedding", dim=2, **given),
     lambda **given: MarginClassifier(**given),
@@ -123,7 +123,7 @@ def test_parameters_that_were_set_since_the_fit_are_checked_before_anything_is_w
 
 def test_sums_that_are_not_finite_are_told_before_anything_is_written(tmp_path):
     X, y = sp.csr_array(np.eye(3, dtype=np.float32).repeat(5, axis=0)), np.arange(15) // 5
-    model = SoftmaxClassifier(model="sparse", max_iter=1, random_state=0).fit(X, y)
+    model = SoftmaxClassifier(model="pairs", max_iter=1, random_state=0).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.partial_fit(X, y, sample_weight=np.where(y == 0, 1e30, 1.0))

@@ -132,7 +132,7 @@ def rows_that_want_a_small_rate(n, seed):
     return X, indicator(P, 12)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "hybrid"])
+@pytest.mark.parametrize("kind", ["pairs", "hybrid"])
 def test_the_rate_is_tried_on_rows_held_out(kind, seed):
     X, Y = rows_that_want_a_small_rate(1200, seed)
     solver = Adagrad(reduction="decoupled")  # margins have a rate of their own, which is not tried
@@ -159,7 +159,7 @@ def test_no_rate_is_tried_of_few_rows_or_by_the_clock(seed):
 
 def test_a_trial_has_the_decoupled_loss_of_the_definition(seed):
     X, P = some_rows(seed)
-    model = SoftmaxClassifier(model="sparse", random_state=seed, learning_rate=1.0).fit(X, indicator(P))
+    model = SoftmaxClassifier(model="pairs", random_state=seed, learning_rate=1.0).fit(X, indicator(P))
     r = np.random.default_rng(seed).random(len(P)) + 0.5
     z = model.decision_function(sp.csr_array(X)).astype(np.float64)
     losses = [
@@ -173,7 +173,7 @@ def test_a_trial_has_the_decoupled_loss_of_the_definition(seed):
 def test_no_rate_is_tried_where_hardly_a_row_held_out_has_a_class_that_training_has(seed):
     X, _ = rows_that_want_a_small_rate(1200, seed)
     alone = np.arange(1200) // 2 * (np.arange(1200) % 20 < 2) + (np.arange(1200) % 20 >= 2) * (1200 + np.arange(1200))
-    model = SoftmaxClassifier(model="sparse", random_state=seed, max_iter=1).fit(X, alone)
+    model = SoftmaxClassifier(model="pairs", random_state=seed, max_iter=1).fit(X, alone)
     assert not len(model.auto_report_)
-    some = SoftmaxClassifier(model="sparse", random_state=seed, max_iter=1).fit(X, np.arange(1200) % 300)
+    some = SoftmaxClassifier(model="pairs", random_state=seed, max_iter=1).fit(X, np.arange(1200) % 300)
     assert len(some.auto_report_) >= 2

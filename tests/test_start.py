@@ -305,7 +305,7 @@ WARM = {
     "embedding": (SoftmaxClassifier(model="embedding", dim=4, max_iter=3), False),
     "search": (SoftmaxClassifier(sampler="search", solver="adagrad", max_iter=3), False),
     "several": (SoftmaxClassifier(max_iter=3), True),
-    "sparse": (SoftmaxClassifier(model="sparse", max_iter=3), True),
+    "pairs": (SoftmaxClassifier(model="pairs", max_iter=3), True),
     "hybrid": (SoftmaxClassifier(model="hybrid", dim=4, max_iter=3), True),
     "margin": (MarginClassifier(max_iter=3), False),
     "margin of several": (MarginClassifier(model="embedding", dim=4, max_iter=3), True),
@@ -376,7 +376,7 @@ def test_sums_of_squares_go_on_in_a_warm_fit(seed):
 
 
 def test_a_warm_fit_is_watched(seed):
-    for name in ("embedding", "sparse", "hybrid", "margin"):
+    for name in ("embedding", "pairs", "hybrid", "margin"):
         model, several = WARM[name]
         X, Y = warm_data(seed, several)
         model = clone(model).set_params(warm_start=True, random_state=0).fit(X, Y)
@@ -401,7 +401,7 @@ def test_where_there_is_no_warm_start_it_is_said(seed):
     several = np.eye(21, dtype=int)[y]
     with pytest.raises(ValueError, match="warm_start is True and y has several labels a row; the last fit had one"):
         SoftmaxClassifier(solver="implicit", max_iter=1, warm_start=True).fit(X, y).fit(X, several)
-    pruned = SoftmaxClassifier(model=models.Sparse(prune=0.5), warm_start=True, random_state=0).fit(X, several)
+    pruned = SoftmaxClassifier(model=models.Pairs(prune=0.5), warm_start=True, random_state=0).fit(X, several)
     with pytest.raises(ValueError, match=r"prune is 0\.5; a fit that begins warm drops no weights"):
         pruned.fit(X, several)
     with pytest.raises(ValueError, match="warm_start is True, which begins one run"):

@@ -31,7 +31,7 @@ def in_calls(model, X, y, *ends, **given):
     return model
 
 
-@pytest.mark.parametrize("model", ["hybrid", "sparse"])
+@pytest.mark.parametrize("model", ["hybrid", "pairs"])
 @pytest.mark.parametrize("several", [False, True])
 def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several, seed, fits_are_better):
     """To all of them, with the classes and the columns that came late, whatever becomes of the caller's memory."""

@@ -231,7 +231,7 @@ def test_what_cannot_be_bounded_is_refused(rows):
     with pytest.raises(ValueError, match=r"part \d of the stream: y has the label 39"):
         model.fit(stream, classes=np.arange(K - 1), max_memory="1GiB")
     Y = sp.csr_array((np.ones(N), (np.arange(N), y)), shape=(N, K))
-    for params in ({}, {"model": "sparse"}):
+    for params in ({}, {"model": "pairs"}):
         with pytest.raises(ValueError, match="max_memory needs a model whose size is known"):
             SoftmaxClassifier(**params).fit(Stream(X, Y), max_memory="1GiB")
     model.fit(stream)

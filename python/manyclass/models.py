@@ -60,7 +60,7 @@ _FEW_CLASSES = Setting(
 _PRUNE = Setting("prune", 0.0, "Share of the weights that are dropped after training, the smallest.", low=0, high=1)
 
 
-class Sparse(Model):
+class Pairs(Model):
     """Scores are S x + b, S having a weight for each pair of a feature and a class that occur together in training.
 
     The other pairs, most of all by far where texts are short, have weight 0. A row costs the number of classes that its
@@ -79,7 +79,7 @@ class Sparse(Model):
         Share of the weights that are dropped after training, the smallest, in [0, 1].
     """
 
-    name = "sparse"
+    name = "pairs"
     settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE)
 
 
@@ -92,7 +92,7 @@ _COUNTS = Setting(
 
 
 class Hybrid(Model):
-    """Scores are those of `Sparse` and of `Embedding`, added: weights of pairs that occur together, and what is shared.
+    """Scores are those of `Pairs` and of `Embedding`, added: weights of pairs that occur together, and what is shared.
 
     The two are trained one after the other on the same rows, by the parameters of the estimator as follows: solver,
     learning_rate and max_iter are those of the weights; dim, sampler and n_negatives those of the embeddings, which are
@@ -150,11 +150,11 @@ class Hybrid(Model):
     settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE, _ACTIVATION, _REPEATS, _COUNTS)
 
 
-MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Sparse, Hybrid)}
+MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Pairs, Hybrid)}
 
 if TYPE_CHECKING:  # as `solvers.SolverName`
     ModelName = str
 else:
     ModelName = Literal["auto", *MODELS]
 
-__all__ = ["Embedding", "Hybrid", "Linear", "Sparse"]
+__all__ = ["Embedding", "Hybrid", "Linear", "Pairs"]

@@ -34,7 +34,7 @@ CLASSIFIERS: dict[str, tuple[Any, bool]] = {
     "steps": (SoftmaxClassifier(solver="implicit", learning_rate=0.1, max_iter=2), False),
     "adaptive": (SoftmaxClassifier(solver=solvers.SGD(schedule="adaptive"), max_iter=2), False),
     "batches": (SoftmaxClassifier(solver=solvers.SGD(batch_size=5), max_iter=2), False),
-    "sparse": (SoftmaxClassifier(model="sparse", max_iter=2), True),
+    "pairs": (SoftmaxClassifier(model="pairs", max_iter=2), True),
     "hybrid": (SoftmaxClassifier(model="hybrid", dim=3, max_iter=2), True),
     "embedding": (SoftmaxClassifier(model="embedding", dim=3, max_iter=2), True),
     "calibrated": (SoftmaxClassifier(calibration="temperature", max_iter=2), True),

@@ -157,7 +157,7 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     if (least := model_bytes(facts, rows)) > FITS_ANYWHERE and least > (there := memory_available()):
         raise MemoryError(
             f"{size} take {least / 1e6:,.0f} MB by this model, as predicted, and {there / 1e6:,.0f} MB are available. "
-            "Set model to 'embedding' with a dim that fits, or to 'sparse', which has weights on pairs of features "
+            "Set model to 'embedding' with a dim that fits, or to 'pairs', which has weights on pairs of features "
             "and classes that occur together; or leave model and solver 'auto' and set max_memory, by which they are "
             "chosen. With max_memory no more is asked of the machine than that"
         )

@@ -381,7 +381,7 @@ def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
 
 def plan_with_one_model(choice: Choice, points: Points) -> Planned:
     """The plan of a model that is no linear one of one label a row."""
-    if choice["model"].name in ("sparse", "hybrid"):
+    if choice["model"].name in ("pairs", "hybrid"):
         return plan_pairs(choice, points)
     return softmax_batches_plan(choice)
 
@@ -394,7 +394,7 @@ def plan_of_winner(
     Where the rule has the linear model its ridge is tried first, unless a small draw shows that it loses whatever its
     ridge; where the rule has another model, once the linear one has won.
 
-    "sparse" takes no part: its log-loss lies above that of the hybrid on each set of first labels that was tried
+    "pairs" takes no part: its log-loss lies above that of the hybrid on each set of first labels that was tried
     (bench/decisions.md). The hybrid's step size is tried before: by the rule's alone it loses to the linear model on
     8,000 rows of delicious (3.733 nats for 3.726), and wins by a fifth of it (3.701).
     """

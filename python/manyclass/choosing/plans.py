@@ -463,8 +463,8 @@ def _budget(given: int | None, loss: str, n_classes: int) -> int:
 
 
 def pairs_plan(choice: Choice) -> Planned:
-    """Return the plan for model="sparse"."""
-    where = "with model='sparse'"
+    """Return the plan for model="pairs"."""
+    where = "with model='pairs'"
     if not choice.is_open("sampler"):
         raise ValueError(
             f"sampler is {choice.parameters['sampler']!r}, which has no effect {where}: its gradients are those of all "

@@ -62,7 +62,7 @@ def training(q: Question) -> str:
     model = q["model"].name
     if q.kind == "MarginClassifier":
         return "margin"
-    if model in ("sparse", "hybrid"):
+    if model in ("pairs", "hybrid"):
         return "pairs"
     named = [q.asked(name).name for name in ("solver", "sampler") if not q.is_open(name)]
     # Full passes take several labels, too, but not in a call that goes on.

@@ -155,7 +155,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Any:
-        """Weights, (n_classes, n_features), float32; a view, of a sparse model a `scipy.sparse.csc_array`."""
+        """Weights, (n_classes, n_features), float32; a view, of a model of pairs a `scipy.sparse.csc_array`."""
         return self._weights.coef
 
     @property

@@ -13,7 +13,7 @@ dtype : {"auto", "float32", "float16", "int8"}
     and over embeddings, that of a feature in a table of embeddings. "float32" leaves weights as they are, for pruning
     alone. "auto" is "float16", or with `max_bytes` the first of float16, int8 and int8 with pruning that fits.
 prune : float in [0, 1[
-    The share of the weights that is dropped, those of least magnitude: of the pairs of a sparse or hybrid model; of all
+    The share of the weights that is dropped, those of least magnitude: of the weights on pairs, in hybrids too; of all
     weights of a linear model of sparse data, which then are pairs, too; or of the embeddings, those of least norm, as
     fastText's quantize does. A linear model of dense data has nothing that could be left out of memory: a ValueError.
 max_bytes : int, or text such as "10MB" or "1GiB"

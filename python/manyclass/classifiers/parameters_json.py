@@ -17,6 +17,8 @@ PARTS: dict[str, type[Part]] = {
     part.__name__: part for kind in (SOLVERS, SAMPLERS, MODELS, LOCAL_STEPS, POSTERIORS) for part in kind.values()
 }
 
+FORMER_NAMES = {"sparse": "pairs", "Sparse": "Pairs"}  # of models in files written before version 0.3
+
 
 def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return parameters as None, booleans, numbers, strings and dicts of them; a generator of random numbers is None.
@@ -66,7 +68,10 @@ def decode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     ValueError
         For a part that does not exist.
     """
-    return {name: _decoded(value) for name, value in parameters.items()}
+    decoded = {name: _decoded(value) for name, value in parameters.items()}
+    if isinstance(model := decoded.get("model"), str):
+        decoded["model"] = FORMER_NAMES.get(model, model)
+    return decoded
 
 
 def _decoded(value: Any) -> Any:
@@ -74,7 +79,7 @@ def _decoded(value: Any) -> Any:
         return value
     if isinstance(value.get("pairs"), list):
         return {_label(key): weight for key, weight in value["pairs"]}
-    name = value.get("part")
+    name = FORMER_NAMES.get(value.get("part", ""), value.get("part"))
     if name not in PARTS or not isinstance(value.get("parameters"), dict):
         raise ValueError(f"{name!r} is no solver, sampler or model of this manyclass")
     return PARTS[name](**decode_parameters(value["parameters"]))

@@ -203,11 +203,11 @@ def class_vectors(model: Answers) -> Floats:
     Raises
     ------
     ValueError
-        If the model is sparse: its classes have few weights each, and no vectors to compare.
+        If the model has weights on pairs: its classes have few weights each, and no vectors to compare.
     """
     weights = model._weights
     if weights.kind == "pairs":
-        raise ValueError("a sparse model has no vectors of classes; fit it with model='embedding' or 'hybrid'")
+        raise ValueError("a model of pairs has no vectors of classes; fit it with model='embedding' or 'hybrid'")
     return np.asarray(weights.class_rows if weights.has_phi else weights.coef)
 
 

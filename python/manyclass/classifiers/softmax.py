@@ -82,7 +82,7 @@ def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: W
     tries = choice.tries("model")
     if tries or training(choice) == "points":
         return _fit_linear(choice, points, watch, asked, rival=tries)
-    pairs = choice["model"].name in ("sparse", "hybrid")
+    pairs = choice["model"].name in ("pairs", "hybrid")
     where = f"model={choice['model'].name!r}" if pairs else "several labels or embeddings"
     if asked.start is not None:
         raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
@@ -130,7 +130,7 @@ class SoftmaxPlanner(Planner):
             )
         if kind == "points":
             return own._plan_linear(self.parameters, state, points, call, facts)
-        if kind in ("sparse", "hybrid"):
+        if kind in ("pairs", "hybrid"):
             refuse_starts(call.new_classes, kind)
         if kind == "hybrid" and state is not None and state.history.n_labels:
             facts = replace(facts, n_labels=state.history.n_labels)
@@ -148,7 +148,7 @@ class SoftmaxPlanner(Planner):
         asked = choice["model"].name if training(choice) == "pairs" else training(choice)
         if state is None:
             return asked
-        kinds = {"hybrid": "hybrid", "pairs": "sparse", "phi": "minibatches"}
+        kinds = {"hybrid": "hybrid", "pairs": "pairs", "phi": "minibatches"}
         there, own = kinds.get(state.weights.kind, "points"), self.parameters
         if state.weights.by_minibatches:
             there = "minibatches"
@@ -296,7 +296,7 @@ class SoftmaxClassifier(LabelClassifier):
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
         Classes per step, "frequency_block" rounds up to sixteens; above n_classes, every class. "auto": 64 to 1,024.
-    model : {"auto", "linear", "embedding", "sparse", "hybrid"} or object of manyclass.models, default="auto"
+    model : {"auto", "linear", "embedding", "pairs", "hybrid"} or object of manyclass.models, default="auto"
         Scores are W phi(x) + b, phi(x) being x or a sum of embeddings, or both, added; see `help(manyclass.models)`.
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 64 to 384, of each run.

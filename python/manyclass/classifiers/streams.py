@@ -310,7 +310,7 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
     named = part_name(parameters.get("model", "linear"))
     if weights is None and named == "auto" and several and "smoothing" not in parameters:
         named = "hybrid"  # of a softmax: margins of rows that come part by part are linear
-    if named in ("sparse", "hybrid") or (weights is not None and weights.has_pairs):
+    if named in ("pairs", "hybrid") or (weights is not None and weights.has_pairs):
         raise ValueError(
             f"max_memory needs a model whose size is known before its rows are read; it is {named!r}: set model to "
             "'linear' or 'embedding'"

@@ -340,7 +340,7 @@ class DaskMarginClassifier(DaskClassifier):
 # What a fit refuses
 
 
-NOT_THERE = {"model": ("embedding", "sparse", "hybrid"), "sampler": ("head_tail", "search"), "solver": ("lbfgs",)}
+NOT_THERE = {"model": ("embedding", "pairs", "hybrid"), "sampler": ("head_tail", "search"), "solver": ("lbfgs",)}
 NEEDED: dict[str, tuple[Any, ...]] = {"calibration": (None,), "n_models": (1, "auto"), "warm_start": (False,)}
 
 

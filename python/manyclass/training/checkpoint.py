@@ -61,14 +61,16 @@ OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a 
 _FLOAT, _ROUNDING = re.compile(r"\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)"), 1e-6
 
 
-_RENAMED = ("PostingsPlan(", "PairsPlan(")  # a plan that files written before version 0.3 call by its old name
+# What files written before version 0.3 call otherwise: a plan, a model by its name and as an object.
+_RENAMED = {"PostingsPlan(": "PairsPlan(", "'sparse'": "'pairs'", "Sparse(": "Pairs("}
 
 
 def _alike(was: Any, now: Any) -> bool:
     """Whether values of a fit are equal, texts but for the rounding of the numbers in them."""
     if not isinstance(was, str) or not isinstance(now, str):
         return bool(was == now)
-    was = was.replace(*_RENAMED)
+    for former_name, name in _RENAMED.items():
+        was = was.replace(former_name, name)
     pairs = zip(_FLOAT.findall(was), _FLOAT.findall(now), strict=False)
     same = all(math.isclose(float(a), float(b), rel_tol=_ROUNDING) for a, b in pairs)
     return _FLOAT.sub("", was) == _FLOAT.sub("", now) and same

@@ -51,7 +51,7 @@ def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     except MemoryError as error:
         raise MemoryError(
             f"weights of {n_rows} by {n_columns} take {4 * n_rows * n_columns / 1e9:.1f} GB, more than there is; "
-            "model='embedding' or 'sparse' takes less, and a manyclass.datasets.Stream fitted with max_memory hashes "
+            "model='embedding' or 'pairs' takes less, and a manyclass.datasets.Stream fitted with max_memory hashes "
             "features"
         ) from error
     start = -(flat.ctypes.data // 4) % LINE

@@ -69,7 +69,7 @@ def fitted() -> Iterator[tuple[str, Any]]:
         learning_rate=0.2, class_weight={"class 1": 2.0, **{f"class {k}": 1.0 for k in range(K) if k != 1}}, **COMMON,
     ).fit(X, names)  # fmt: skip
     embedding = SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=4, **COMMON).fit(X, y)
-    pairs = SoftmaxClassifier(model="sparse", **COMMON).fit(X, Y)
+    pairs = SoftmaxClassifier(model="pairs", **COMMON).fit(X, Y)
     hybrid = SoftmaxClassifier(model="hybrid", dim=4, **COMMON).fit(X, Y)
     margin = MarginClassifier(calibration="temperature", **COMMON).fit(X, Y)
     yield "by_feature", by_feature
@@ -152,7 +152,7 @@ CHECKPOINTS: dict[str, tuple[Callable[[], Any], bool]] = {
         False,
     ),
     "checkpoint_pairs": (
-        lambda: SoftmaxClassifier(model="sparse", learning_rate=0.3, max_iter=3, random_state=5, n_models=1),
+        lambda: SoftmaxClassifier(model="pairs", learning_rate=0.3, max_iter=3, random_state=5, n_models=1),
         True,
     ),
 }
