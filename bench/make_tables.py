@@ -428,7 +428,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         "cost_pairs",
         {
             "K": "{n_classes:,}",
-            "postings a row": "{met:,}",
+            "pairs a row": "{met:,}",
             "microseconds a visit": "{us}",
             "training log-loss of the last pass": "{log_loss}",
         },

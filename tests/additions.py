@@ -10,7 +10,7 @@ from pathlib import Path
 Edits = str | list[tuple[str, str]]
 
 STEPS = "tests/reference/steps.py"
-SOLVERS = "cpp/manyclass/train/solvers.hpp"
+SOLVERS = "cpp/manyclass/train/common/solvers.hpp"
 LAST_HEADER = '#include "manyclass/objective/u_rules.hpp"\n'
 LAST_SELECTION = '#include "manyclass/select/uniform.hpp"\n'
 LAST_SOLVER = "                      MinibatchProx>;"

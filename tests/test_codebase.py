@@ -22,9 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 #   file ─▶ CSR ─▶ scalar maths ─▶ W ─▶ classes ─▶ loss of a point ─▶ its step ─▶ scores ─▶ best ─▶ passes ─▶ answers
 #   core    io     math            weights select   objective          step       model      search  train     evaluate
 STAGES = (
-    *("core", "io", "math", "weights", "select", "objective", "step", "text", "model", "search", "train", "evaluate"),
-    *("exact", "utility", "choice"),
+    *("core", "io", "math", "weights", "select", "objective", "step", "model", "search", "train", "evaluate"),
+    *("exact", "text", "words", "utility", "choice"),
 )
+# In train/, a room for each form of what is visited: each includes itself and this one.
+SHARED_ROOM = "common"
 
 TOP_LEVEL = {"pyproject.toml", "CMakeLists.txt", "README.md", "LICENSE", "cpp", "python", "tests", "bench"}
 # The modules whose `__all__` is what users call.
@@ -98,6 +100,10 @@ def cpp_comments_removed(text: str) -> str:
 def includes_from_the_right(stage: str, text: str) -> list[str]:
     seen = set(STAGES[: STAGES.index(stage) + 1])
     return [s for s in re.findall(r'#include "manyclass/(\w+)/', text) if s not in seen]
+
+
+def other_rooms(room: str, text: str) -> list[str]:
+    return [r for r in re.findall(r'#include "manyclass/train/(\w+)/', text) if r not in (room, SHARED_ROOM)]
 
 
 def threads_begun(text: str) -> list[str]:
@@ -225,7 +231,7 @@ SIGNED = (
     [
         (
             lambda text: includes_from_the_right("select", text),
-            '#include "manyclass/train/points.hpp"',
+            '#include "manyclass/train/points/points.hpp"',
             '#include "manyclass/core/rng.hpp"',
         ),
         (threads_begun, "#pragma omp parallel", "std::this_thread::yield();  // no omp_get_thread_num here"),
@@ -264,6 +270,13 @@ def test_a_stage_includes_only_stages_to_its_left():
         stage = path.relative_to(ROOT / "cpp/manyclass").parts[0]
         assert stage in STAGES, f"{stage} has no place in the flow"
         assert broken(lambda text, stage=stage: includes_from_the_right(stage, text), [path]) == []
+
+
+def test_a_room_of_training_includes_itself_and_what_is_common():
+    train = ROOT / "cpp/manyclass/train"
+    for path in files(".hpp", ".cpp", under="cpp/manyclass/train"):
+        room = path.relative_to(train).parts[0]
+        assert broken(lambda text, room=room: other_rooms(room, text), [path]) == []
 
 
 @pytest.mark.parametrize(("rule", "place"), [(threads_begun, "teams workers"), (clocks, "interrupt")])

@@ -1,4 +1,4 @@
-"""What a training that goes on begins at, by the core's train/continuing.hpp, against its definition in NumPy."""
+"""What a training that goes on begins at, by the core's train/common/continuing.hpp, against its definition."""
 
 import numpy as np
 import pytest

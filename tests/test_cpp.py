@@ -195,5 +195,5 @@ def test_threads_race_only_in_hogwild_and_only_on_the_weights(tmp_path):
         assert any(f" manyclass::{storage}" in race for race in found)
 
     # Deterministic mode without the barrier between scoring and updating.
-    build.plant("train/loop.hpp", "me.barrier();\n    if (run.watch.stopped())", "if (run.watch.stopped())")
+    build.plant("train/common/loop.hpp", "me.barrier();\n    if (run.watch.stopped())", "if (run.watch.stopped())")
     assert "ThreadSanitizer: data race" in build.run("test_train", TSAN_OPTIONS="halt_on_error=1").stderr

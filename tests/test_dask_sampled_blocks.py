@@ -83,7 +83,7 @@ def proximal(x, label, W, b, *, elsewhere, v, eta, eta_u, alpha, weight):
             value -= z[label]
             slope_z[label] -= 1
         ways = np.sum((w - W) ** 2) + np.sum((c - b) ** 2) + eta * alpha * np.sum(w**2)
-        # u moves as with weight 1: see the core's train/trainer.hpp.
+        # u moves as with weight 1: see the core's train/common/trainer.hpp.
         total = eta * weight * value + ways / 2 + eta * weight * (at - v) ** 2 / (2 * eta_u)
         g_w = eta * weight * slope_z[:, np.newaxis] * x + (w - W) + eta * alpha * w
         g_c = eta * weight * slope_z + (c - b)

@@ -12,7 +12,7 @@ import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.training import forgetting
 
-OF_ONE = 10.0  # what says that intercepts have a slope of 1, as in the core's train/continuing.cpp
+OF_ONE = 10.0  # what says that intercepts have a slope of 1, as in the core's train/common/continuing.cpp
 
 N_ROWS, N_PARTS, N_FIRST, N_CLASSES, N_FEATURES = 300, 20, 6, 8, 4
 

@@ -191,7 +191,7 @@ def test_bayesian_one_vs_each_ends_at_the_best_gaussian_by_definition(storage, s
 
 @pytest.mark.parametrize(("deviation", "error"), [(0.1, 1e-3), (1.0, 1e-3), (5.0, 1e-3), (10.0, 6e-3)])
 def test_expectations_of_one_vs_each_are_as_right_as_the_core_says(deviation, error):
-    """OneVsEachTerms in train/gaussian_posterior.cpp has the same rule."""
+    """OneVsEachTerms in train/points/gaussian_posterior.cpp has the same rule."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(64)
     d = np.linspace(-30, 30, 121)
     at = d[:, np.newaxis] + deviation * nodes

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference.postings import LOSSES, PostingsTwin, rounded, support
+from reference.pairs import LOSSES, PairsTwin, rounded, support
 from reference.rng import Rng
 from scipy.special import log_softmax, logsumexp
 
@@ -92,7 +92,7 @@ def test_training_is_that_of_the_twin(reduction, batch, weighted, seed, monkeypa
     model = SoftmaxClassifier(model="pairs", solver=solver, learning_rate=3.0, max_iter=2, random_state=seed)
     model.fit(sp.csr_array(X), indicator(P), sample_weight=r)
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
-    twin = PostingsTwin(
+    twin = PairsTwin(
         X.astype(np.float64), [list(p) for p in P], K, seed_from(seed), reduction, batch=batch, sample_weight=r,
         intercept_rate=0.05 * 3 * square**0.5, offset=0.1 * square,
     ).train()  # fmt: skip
@@ -121,7 +121,7 @@ def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, bat
     given = {"learning_rate": rate, "max_iter": 2, "fit_intercept": fit_intercept, "random_state": seed}
     model = SoftmaxClassifier(model="pairs", solver=solver, **given).fit(sp.csr_array(X), indicator(P, n_classes))
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
-    twin = PostingsTwin(
+    twin = PairsTwin(
         X.astype(np.float64), [list(p) for p in P], n_classes, seed_from(seed), reduction, batch=batch, rate=rate,
         intercept_rate=0.05 * rate * square**0.5, offset=0.1 * square, fit_intercept=fit_intercept,
     ).train()  # fmt: skip
@@ -144,7 +144,7 @@ def test_intercepts_move_by_all_of_their_gradients_though_late(loss, n_threads, 
     start = rng.uniform(-2, 0, n_classes).astype(np.float32)
     b, rate, offset = start.copy(), 2.0**-13, 2.0**20
     values, squares = np.zeros((2, len(classes)), dtype=np.float32)
-    trainer = _core.postings_trainer(
+    trainer = _core.pairs_trainer(
         x=csr_parts(X), n_features=50, labels_indptr=labels[0], labels=labels[1], indptr=indptr, classes=classes,
         values=values, squares=squares, intercept=b, intercept_squares=np.zeros(n_classes, np.float32), offset=1.0,
         intercept_offset=offset, sample_weight=NO_DOUBLES, loss=loss, rounding=0.0, seed=seed, n_threads=n_threads,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference import losses
-from reference.postings import PostingsTwin, support
+from reference.pairs import PairsTwin, support
 from reference.problems import as_storage
 from reference.ridge_turns import turns
 from scipy.optimize import minimize
@@ -102,7 +102,7 @@ def test_training_on_pairs_equals_its_twin(reduction, batch, seed, monkeypatch):
     given = {"learning_rate": 3.0, "max_iter": 2, "alpha": ALPHA, "random_state": seed}
     model = SoftmaxClassifier(model="pairs", solver=solver, **given).fit(sp.csr_array(X), indicator(P))
     square = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
-    twin = PostingsTwin(
+    twin = PairsTwin(
         X.astype(np.float64), [list(p) for p in P], PAIRS_K, seed_from(seed), reduction, batch=batch, alpha=ALPHA,
         intercept_rate=0.05 * 3 * square**0.5, offset=0.1 * square,
     ).train()  # fmt: skip

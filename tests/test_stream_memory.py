@@ -22,7 +22,7 @@ from manyclass.datasets import Stream
 from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
-# What cpp/manyclass/train/footprint.cpp has.
+# What cpp/manyclass/train/common/footprint.cpp has.
 BESIDE, LEAST_FEATURES, LEAST_ROWS, ENOUGH_ROWS = 128 << 20, 64, 256, 16_384
 FEW = BESIDE + (1 << 19)  # bytes for which D features of K classes are too many
 

@@ -79,8 +79,8 @@ auto variances_of(const Matrix<const double>& f, std::span<const Index> labels, 
   return std::pair(arrays.values, arrays.slopes);
 }
 
-PairedWins pairs_of(std::span<const Index> winner, std::span<const Index> loser, std::span<const double> wins,
-                    std::size_t n_classes) {
+PairedWins paired_wins(std::span<const Index> winner, std::span<const Index> loser, std::span<const double> wins,
+                       std::size_t n_classes) {
   const PairedWins pairs{winner, loser, wins, n_classes};
   check(pairs);
   return pairs;
@@ -88,7 +88,7 @@ PairedWins pairs_of(std::span<const Index> winner, std::span<const Index> loser,
 
 auto likelihood_of(std::span<const Index> winner, std::span<const Index> loser, std::span<const double> wins,
                    std::span<const double> f) {
-  const PairedWins pairs = pairs_of(winner, loser, wins, f.size());
+  const PairedWins pairs = paired_wins(winner, loser, wins, f.size());
   auto gradient = empty_array<double>(f.size());
   const double value = log_likelihood(pairs, f, mutable_view(gradient));
   return std::pair(value, gradient);
@@ -97,7 +97,7 @@ auto likelihood_of(std::span<const Index> winner, std::span<const Index> loser, 
 // (scores, strong components of the wins, classes in that of class 0); there are scores where it is the only one.
 auto scores_of(std::span<const Index> winner, std::span<const Index> loser, std::span<const double> wins,
                std::size_t n_classes, double tol) {
-  const PairedWins pairs = pairs_of(winner, loser, wins, n_classes);
+  const PairedWins pairs = paired_wins(winner, loser, wins, n_classes);
   const GroupsOfWins groups = groups_of_wins(pairs);
   std::vector<double> scores;
   if (groups.n_groups == 1) scores = released([&] { return maximum_likelihood_scores(pairs, tol); });

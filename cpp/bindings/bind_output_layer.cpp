@@ -1,7 +1,7 @@
 // Gradients of a last layer, by sampled and by all classes.
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/train/output_layer.hpp"
+#include "manyclass/train/minibatches/output_layer.hpp"
 
 namespace manyclass {
 

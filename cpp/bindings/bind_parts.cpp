@@ -11,8 +11,8 @@
 #include "manyclass/core/rng.hpp"
 #include "manyclass/math/root.hpp"
 #include "manyclass/step/minibatch_prox.hpp"
-#include "manyclass/train/label_steps.hpp"
-#include "manyclass/train/plan.hpp"
+#include "manyclass/train/minibatches/label_steps.hpp"
+#include "manyclass/train/points/plan.hpp"
 
 namespace manyclass {
 

@@ -2,7 +2,7 @@
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/step/sum_of_steps.hpp"
-#include "manyclass/train/footprint.hpp"
+#include "manyclass/train/common/footprint.hpp"
 
 namespace manyclass {
 

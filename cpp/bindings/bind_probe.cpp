@@ -6,12 +6,12 @@
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/exact/shrinking.hpp"
-#include "manyclass/train/class_means.hpp"
-#include "manyclass/train/class_weights.hpp"
-#include "manyclass/train/continuing.hpp"
-#include "manyclass/train/iterate_average.hpp"
-#include "manyclass/train/probe.hpp"
-#include "manyclass/train/trials.hpp"
+#include "manyclass/train/common/class_means.hpp"
+#include "manyclass/train/common/class_weights.hpp"
+#include "manyclass/train/common/continuing.hpp"
+#include "manyclass/train/common/iterate_average.hpp"
+#include "manyclass/train/common/probe.hpp"
+#include "manyclass/train/common/trials.hpp"
 
 namespace manyclass {
 

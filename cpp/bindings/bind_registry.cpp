@@ -10,11 +10,11 @@
 #include "manyclass/objective/double_sum.hpp"
 #include "manyclass/objective/label_loss.hpp"
 #include "manyclass/step/schedule.hpp"
-#include "manyclass/train/batch_prox.hpp"
-#include "manyclass/train/class_source.hpp"
-#include "manyclass/train/label_steps.hpp"
-#include "manyclass/train/plan.hpp"
-#include "manyclass/train/settings.hpp"
+#include "manyclass/train/common/setting_facts.hpp"
+#include "manyclass/train/minibatches/class_source.hpp"
+#include "manyclass/train/minibatches/label_steps.hpp"
+#include "manyclass/train/points/batch_prox.hpp"
+#include "manyclass/train/points/plan.hpp"
 
 namespace manyclass {
 

@@ -4,14 +4,14 @@
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/exact/row_groups.hpp"
-#include "manyclass/exact/row_softmax.hpp"
 #include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/vocabulary.hpp"
-#include "manyclass/text/word2vec.hpp"
-#include "manyclass/text/word_queries.hpp"
-#include "manyclass/train/sentences.hpp"
-#include "manyclass/train/word_passes.hpp"
+#include "manyclass/words/row_groups.hpp"
+#include "manyclass/words/row_softmax.hpp"
+#include "manyclass/words/sentences.hpp"
+#include "manyclass/words/word2vec.hpp"
+#include "manyclass/words/word_passes.hpp"
+#include "manyclass/words/word_queries.hpp"
 
 namespace manyclass {
 

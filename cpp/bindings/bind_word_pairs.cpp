@@ -5,7 +5,7 @@
 
 #include "bindings/arrays.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/exact/table_descent.hpp"
+#include "manyclass/words/table_descent.hpp"
 
 namespace manyclass {
 

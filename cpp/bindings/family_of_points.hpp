@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "manyclass/exact/local_family.hpp"
-#include "manyclass/train/problem.hpp"
+#include "manyclass/train/points/problem_checks.hpp"
 
 namespace manyclass {
 

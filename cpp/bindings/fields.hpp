@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bindings/arrays.hpp"
-#include "manyclass/train/label_steps.hpp"
+#include "manyclass/train/minibatches/label_steps.hpp"
 
 namespace manyclass {
 

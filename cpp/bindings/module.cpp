@@ -40,7 +40,7 @@ PYBIND11_MODULE(_core, m) {
   bind_math(m);
   bind_parts(m);
   bind_plans(m);
-  bind_postings(m);
+  bind_pairs(m);
   bind_probe(m);
   bind_search(m);
   bind_skip_gram(m);

@@ -20,7 +20,7 @@ void bind_utilities(pybind11::module_& m);
 void bind_gradient(pybind11::module_& m);
 void bind_math(pybind11::module_& m);
 void bind_plans(pybind11::module_& m);
-void bind_postings(pybind11::module_& m);
+void bind_pairs(pybind11::module_& m);
 void bind_probe(pybind11::module_& m);
 void bind_parts(pybind11::module_& m);
 void bind_registry(pybind11::module_& m);

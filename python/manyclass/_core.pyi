@@ -1684,7 +1684,7 @@ def shrinking_gains(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def mean_and_error(values: NDArray[np.float64], weights: NDArray[np.float64]) -> tuple[float, float]: ...
 
-# bind_postings
+# bind_pairs
 
 def support(
     x: _Csr,
@@ -1745,7 +1745,7 @@ def count_pairs(
     counts: NDArray[np.float32],
     totals: NDArray[np.float32],
 ) -> None: ...
-def postings_trainer(
+def pairs_trainer(
     *,
     x: _Csr,
     n_features: int,

@@ -7,7 +7,7 @@
 
 #include "manyclass/core/rng.hpp"
 #include "manyclass/evaluate/log_loss.hpp"
-#include "manyclass/train/plan.hpp"
+#include "manyclass/train/points/plan.hpp"
 
 namespace manyclass::testing {
 

@@ -17,7 +17,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/math/box_minimum.hpp"
 #include "manyclass/math/root.hpp"
-#include "manyclass/train/row_steps.hpp"
+#include "manyclass/train/minibatches/row_steps.hpp"
 #include "manyclass/weights/reorder.hpp"
 
 namespace manyclass::testing {

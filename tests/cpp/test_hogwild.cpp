@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "manyclass/train/sentences.hpp"
+#include "manyclass/words/sentences.hpp"
 #include "planted.hpp"
 
 namespace manyclass::testing {

@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 #include "manyclass/core/rng.hpp"
-#include "manyclass/train/labels.hpp"
+#include "manyclass/train/minibatches/labels.hpp"
 
 using namespace manyclass;
 

@@ -23,12 +23,12 @@
 #include "manyclass/objective/smoothed_margin.hpp"
 #include "manyclass/search/float_block.hpp"
 #include "manyclass/step/implicit.hpp"
-#include "manyclass/train/pair_targets.hpp"
 #include "manyclass/weights/coded_rows.hpp"
 #include "manyclass/weights/embedding_rows.hpp"
 #include "manyclass/weights/feature_rows.hpp"
-#include "manyclass/weights/posting_rows.hpp"
+#include "manyclass/weights/pair_rows.hpp"
 #include "manyclass/weights/row_products.hpp"
+#include "manyclass/words/pair_targets.hpp"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define MANYCLASS_SANITIZED
@@ -207,7 +207,7 @@ void sparse_rows() {
   wider_is_no_longer("sums in double", [&](Isa isa) { FeatureMajor<double>::add(points, b, isa, sums); });
 }
 
-void postings() {
+void pairs() {
   constexpr Index n_features = 20, n_classes = 100;
   constexpr std::size_t each = 37;
   std::vector<Offset> indptr;
@@ -218,7 +218,7 @@ void postings() {
     ids.insert(ids.end(), some.begin(), some.end());
   }
   auto s = numbers(ids.size(), 10), squares = std::vector<float>(ids.size(), 1.0F), g = numbers(n_classes, 11);
-  const PostingRows<float> rows({indptr, ids}, s, n_classes);
+  const PairRows<float> rows({indptr, ids}, s, n_classes);
   const auto indices = ascending(n_features, 1);
   const auto values = numbers(n_features, 12);
   const SparseRow x{indices, values};
@@ -260,7 +260,7 @@ void coded(const char* sparse, const char* dense, const char* pairs) {
     for (Index k = 0; k < static_cast<Index>(stride); ++k) ids.push_back(k);
   }
   const AnyIds any_ids = std::span<const Index>(ids);
-  kernel(pairs, [&](Isa isa) { return coded_postings(indptr, any_ids, all, static_cast<Index>(stride), isa); }, x,
+  kernel(pairs, [&](Isa isa) { return coded_pairs(indptr, any_ids, all, static_cast<Index>(stride), isa); }, x,
          {0, static_cast<Index>(stride)});
 }
 
@@ -326,7 +326,7 @@ int main() {
   dense_products<float>();
   dense_products<double>();
   sparse_rows();
-  postings();
+  pairs();
   coded<float>("floats, sparse rows", "floats, dense rows", "floats, pairs");
   coded<std::uint16_t>("halves, sparse rows", "halves, dense rows", "halves, pairs");
   coded<std::int8_t>("bytes, sparse rows", "bytes, dense rows", "bytes, pairs");

@@ -1,4 +1,4 @@
-"""Twin of train/points.hpp and of what SoftmaxClassifier.fit does around it."""
+"""Twin of train/points/points.hpp and of what SoftmaxClassifier.fit does around it."""
 
 from __future__ import annotations
 

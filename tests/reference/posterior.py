@@ -1,4 +1,4 @@
-"""Twin of train/gaussian_posterior.cpp in float64, a batch at a time."""
+"""Twin of train/points/gaussian_posterior.cpp in float64, a batch at a time."""
 
 from __future__ import annotations
 

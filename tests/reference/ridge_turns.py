@@ -1,4 +1,4 @@
-"""Twin of train/ridge_turns.hpp: which rows shrink behind a visit, and by how much."""
+"""Twin of train/common/ridge_turns.hpp: which rows shrink behind a visit, and by how much."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@
 #include "manyclass/math/elementary.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
 #include "manyclass/weights/coded_rows.hpp"
-#include "manyclass/weights/posting_rows.hpp"
+#include "manyclass/weights/pair_rows.hpp"
 
 namespace manyclass {
 

@@ -46,7 +46,7 @@ template void log_losses(const CsrView&, std::span<const Index>, const SparseMod
                          std::span<Index>);
 template void log_losses(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa, std::span<double>,
                          std::span<Index>);
-template void log_losses(const CsrView&, std::span<const Index>, const PostingsModel&, int, Isa, std::span<double>,
+template void log_losses(const CsrView&, std::span<const Index>, const PairsModel&, int, Isa, std::span<double>,
                          std::span<Index>);
 template void log_losses(const PairedView&, std::span<const Index>, const PairedModel&, int, Isa, std::span<double>,
                          std::span<Index>);
@@ -58,7 +58,7 @@ template void log_losses(const PairedView&, std::span<const Index>, const CodedM
                          std::span<double>, std::span<Index>);
 template void log_normalizers(const CsrView&, const SparseModel&, int, Isa, std::span<double>);
 template void log_normalizers(const DenseView&, const DenseModel&, int, Isa, std::span<double>);
-template void log_normalizers(const CsrView&, const PostingsModel&, int, Isa, std::span<double>);
+template void log_normalizers(const CsrView&, const PairsModel&, int, Isa, std::span<double>);
 template void log_normalizers(const PairedView&, const PairedModel&, int, Isa, std::span<double>);
 template void log_normalizers(const CsrView&, const CodedModel<CsrView>&, int, Isa, std::span<double>);
 template void log_normalizers(const DenseView&, const CodedModel<DenseView>&, int, Isa, std::span<double>);

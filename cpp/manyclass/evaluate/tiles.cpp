@@ -159,14 +159,14 @@ void label_scores(const Data& x, std::span<const Index> labels, const Model<Rows
 
 template void for_each_tile(const CsrView&, const SparseModel&, int, Isa, const TileFold&);
 template void for_each_tile(const DenseView&, const DenseModel&, int, Isa, const TileFold&);
-template void for_each_tile(const CsrView&, const PostingsModel&, int, Isa, const TileFold&);
+template void for_each_tile(const CsrView&, const PairsModel&, int, Isa, const TileFold&);
 template void for_each_tile(const PairedView&, const PairedModel&, int, Isa, const TileFold&);
 template void for_each_tile(const CsrView&, const CodedModel<CsrView>&, int, Isa, const TileFold&);
 template void for_each_tile(const DenseView&, const CodedModel<DenseView>&, int, Isa, const TileFold&);
 template void for_each_tile(const PairedView&, const CodedModel<PairedView>&, int, Isa, const TileFold&);
 template void label_scores(const CsrView&, std::span<const Index>, const SparseModel&, Isa, std::span<float>);
 template void label_scores(const DenseView&, std::span<const Index>, const DenseModel&, Isa, std::span<float>);
-template void label_scores(const CsrView&, std::span<const Index>, const PostingsModel&, Isa, std::span<float>);
+template void label_scores(const CsrView&, std::span<const Index>, const PairsModel&, Isa, std::span<float>);
 template void label_scores(const PairedView&, std::span<const Index>, const PairedModel&, Isa, std::span<float>);
 template void label_scores(const CsrView&, std::span<const Index>, const CodedModel<CsrView>&, Isa, std::span<float>);
 template void label_scores(const DenseView&, std::span<const Index>, const CodedModel<DenseView>&, Isa,

@@ -14,7 +14,7 @@
 #include "manyclass/weights/class_rows.hpp"
 #include "manyclass/weights/coded_rows.hpp"
 #include "manyclass/weights/feature_rows.hpp"
-#include "manyclass/weights/posting_rows.hpp"
+#include "manyclass/weights/pair_rows.hpp"
 
 namespace manyclass {
 
@@ -27,7 +27,7 @@ struct Model {
 
 using SparseModel = Model<FeatureRows<const float>>;
 using DenseModel = Model<ClassRows<const float>>;
-using PostingsModel = Model<PostingRows<const float>>;
+using PairsModel = Model<PairRows<const float>>;
 using PairedModel = Model<PairedRows>;
 template <class Data>
 using CodedModel = Model<CodedRows<Data>>;
@@ -52,13 +52,13 @@ Index chunk_of(const ClassRows<Float>&, Index n_features, std::size_t) {
   return std::clamp(cache_floats / std::max(n_features, 1) / line * line, 4 * line, 2048);
 }
 
-// The first class of a chunk is searched for in every posting: chunks are as long as the second-level cache allows.
+// The first class of a chunk is searched for in every pair: chunks are as long as the second-level cache allows.
 template <class Float>
-Index chunk_of(const PostingRows<Float>&, Index, std::size_t) {
+Index chunk_of(const PairRows<Float>&, Index, std::size_t) {
   return 1 << 16;
 }
 
-// To find a chunk in the postings of a point takes as long as to score some hundred classes.
+// To find a chunk in the pairs of a point takes as long as to score some hundred classes.
 inline Index chunk_of(const PairedRows& rows, Index, std::size_t n_points) {
   return 2 * chunk_of(rows.classes, rows.classes.n_features(), n_points);
 }

@@ -90,11 +90,11 @@ void all_scores(const Data& x, const Model<Rows>& model, int n_threads, Isa isa,
 
 template void top_k(const CsrView&, const SparseModel&, Index, int, Isa, std::span<Index>, std::span<float>);
 template void top_k(const DenseView&, const DenseModel&, Index, int, Isa, std::span<Index>, std::span<float>);
-template void top_k(const CsrView&, const PostingsModel&, Index, int, Isa, std::span<Index>, std::span<float>);
+template void top_k(const CsrView&, const PairsModel&, Index, int, Isa, std::span<Index>, std::span<float>);
 template void top_k(const PairedView&, const PairedModel&, Index, int, Isa, std::span<Index>, std::span<float>);
 template void top_wrong(const CsrView&, std::span<const Index>, const SparseModel&, int, Isa, std::span<Index>);
 template void top_wrong(const DenseView&, std::span<const Index>, const DenseModel&, int, Isa, std::span<Index>);
-template void top_wrong(const CsrView&, std::span<const Index>, const PostingsModel&, int, Isa, std::span<Index>);
+template void top_wrong(const CsrView&, std::span<const Index>, const PairsModel&, int, Isa, std::span<Index>);
 template void top_wrong(const PairedView&, std::span<const Index>, const PairedModel&, int, Isa, std::span<Index>);
 template void top_wrong(const CsrView&, std::span<const Index>, const CodedModel<CsrView>&, int, Isa, std::span<Index>);
 template void top_wrong(const DenseView&, std::span<const Index>, const CodedModel<DenseView>&, int, Isa,
@@ -103,7 +103,7 @@ template void top_wrong(const PairedView&, std::span<const Index>, const CodedMo
                         std::span<Index>);
 template void all_scores(const CsrView&, const SparseModel&, int, Isa, std::span<float>);
 template void all_scores(const DenseView&, const DenseModel&, int, Isa, std::span<float>);
-template void all_scores(const CsrView&, const PostingsModel&, int, Isa, std::span<float>);
+template void all_scores(const CsrView&, const PairsModel&, int, Isa, std::span<float>);
 template void all_scores(const PairedView&, const PairedModel&, int, Isa, std::span<float>);
 template void top_k(const CsrView&, const CodedModel<CsrView>&, Index, int, Isa, std::span<Index>, std::span<float>);
 template void top_k(const DenseView&, const CodedModel<DenseView>&, Index, int, Isa, std::span<Index>,

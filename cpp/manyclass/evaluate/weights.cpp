@@ -75,7 +75,7 @@ Weights::Weights(const AnyCodes& rows, bool by_feature, std::span<const Offset> 
     }
   }
   if (!indptr.empty()) {
-    check_postings(indptr, classes, static_cast<std::size_t>(n_features), intercept.size(), "supported classes");
+    check_pairs(indptr, classes, static_cast<std::size_t>(n_features), intercept.size(), "supported classes");
   }
   if (n_ids != size_of(values) || (n_scales(values) != 0 && n_scales(values) + 1 != indptr.size())) {
     throw std::invalid_argument("the weights do not fit their support or its scales");
@@ -131,11 +131,11 @@ void Weights::ask(const AnyPoints& points, const Asked& asked, const F& f) const
   };
   const auto coded_x = [&] {
     return indptr_.empty() ? coded_features(rows_, n_features_, asked.isa)
-                           : coded_postings(indptr_, classes_, values_, n_classes(), asked.isa);
+                           : coded_pairs(indptr_, classes_, values_, n_classes(), asked.isa);
   };
   const auto pairs = [&] {
-    return PostingRows<const float>({indptr_, std::get<std::span<const Index>>(classes_)}, floats_of(values_),
-                                    n_classes());
+    return PairRows<const float>({indptr_, std::get<std::span<const Index>>(classes_)}, floats_of(values_),
+                                 n_classes());
   };
   if (!reads_phi()) {
     const CsrView& x = sparse(as<CsrView>(points));
@@ -152,7 +152,7 @@ void Weights::ask(const AnyPoints& points, const Asked& asked, const F& f) const
   sparse(both.x);
   dense(both.phi);
   if (both.x.n_rows() != both.phi.n_rows()) throw std::invalid_argument("phi does not fit the points");
-  if (coded_) return answer(both, coded_pairs(coded_x(), coded_classes(rows_, width, asked.isa)));
+  if (coded_) return answer(both, coded_sums(coded_x(), coded_classes(rows_, width, asked.isa)));
   answer(both, PairedRows{pairs(), ClassRows<const float>(floats_of(rows_), width)});
 }
 

@@ -15,7 +15,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/evaluate/count_mixture.hpp"
 #include "manyclass/weights/coded_rows.hpp"
-#include "manyclass/weights/posting_rows.hpp"
+#include "manyclass/weights/pair_rows.hpp"
 
 namespace manyclass {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "manyclass/exact/double_scores.hpp"
-#include "manyclass/weights/posting_rows.hpp"
+#include "manyclass/weights/pair_rows.hpp"
 
 namespace manyclass {
 
@@ -27,7 +27,7 @@ struct PairMajor {
       const std::span<double> of_point(z + i * width, classes.size());
       std::ranges::fill(of_point, 0.0);
       for (std::size_t n = 0; n < x.indices.size(); ++n) {
-        const auto [first, last] = postings_of(support, x.indices[n], classes, n_classes);
+        const auto [first, last] = pairs_of(support, x.indices[n], classes, n_classes);
         const auto value = static_cast<double>(x.values[n]);
         for (std::size_t p = first; p < last; ++p) {
           of_point[place(p, classes)] += value * static_cast<double>(values[p]);
@@ -44,7 +44,7 @@ struct PairMajor {
   double squared(ClassRange classes, std::span<const double> sums) const {
     double total = 0;
     for (std::size_t j = 0; j + 1 < support.indptr.size(); ++j) {
-      const auto [first, last] = postings_of(support, static_cast<Index>(j), classes, n_classes);
+      const auto [first, last] = pairs_of(support, static_cast<Index>(j), classes, n_classes);
       for (std::size_t p = first; p < last; ++p) {
         const double sum = sums[j * classes.size() + place(p, classes)];
         total += sum * sum;

@@ -178,9 +178,9 @@ class Classes {
 };
 
 template <class Value, class Id>
-class CodedPostings {
+class CodedPairRows {
  public:
-  CodedPostings(std::span<const Offset> indptr, std::span<const Id> ids, const Codes<Value>& codes, Index n_classes)
+  CodedPairRows(std::span<const Offset> indptr, std::span<const Id> ids, const Codes<Value>& codes, Index n_classes)
       : indptr_(indptr), ids_(ids), codes_(codes), n_classes_(n_classes) {}
 
   void scores(SparseRow x, ClassRange classes, Isa isa, std::span<float> z) const {
@@ -197,7 +197,7 @@ class CodedPostings {
         for (; p + line_floats <= last; p += line_floats) {
           Floats<Bytes> line;
           read_line<Bytes>(s + p, line);
-          // Multiplied one by one as those of the rest are: which postings are the rest depends on the classes that are
+          // Multiplied one by one as those of the rest are: which pairs are the rest depends on the classes that are
           // asked for, and a compiler may fuse these products.
           float w[line_floats];
           std::memcpy(w, line, sizeof w);
@@ -283,36 +283,36 @@ CodedRows<DenseView> coded_classes(const AnyCodes& codes, Index n_features, Isa 
       codes);
 }
 
-CodedRows<CsrView> coded_postings(std::span<const Offset> indptr, const AnyIds& ids, const AnyCodes& codes,
-                                  Index n_classes, Isa isa) {
+CodedRows<CsrView> coded_pairs(std::span<const Offset> indptr, const AnyIds& ids, const AnyCodes& codes,
+                               Index n_classes, Isa isa) {
   return std::visit(
       [&](const auto& some_ids, const auto& some) {
-        const CodedPostings rows(indptr, some_ids, some, n_classes);
+        const CodedPairRows rows(indptr, some_ids, some, n_classes);
         return CodedRows<CsrView>{sparse_kernel(rows, isa), rows.chunk};
       },
       ids, codes);
 }
 
-CodedRows<PairedView> coded_pairs(const CodedRows<CsrView>& postings, const CodedRows<DenseView>& classes) {
+CodedRows<PairedView> coded_sums(const CodedRows<CsrView>& pairs, const CodedRows<DenseView>& classes) {
   CodedRows<PairedView> made{
-      [postings, classes](std::span<const PairedView::Row> rows, ClassRange range, std::span<float> z) {
+      [pairs, classes](std::span<const PairedView::Row> rows, ClassRange range, std::span<float> z) {
         const std::size_t n = range.size();
         std::vector<float> of_classes(z.size());
         classes.kernel(PhiOf(rows).rows(), range, of_classes);
-        for (std::size_t i = 0; i < rows.size(); ++i) postings.scores(rows[i].x, range, z.subspan(i * n, n));
+        for (std::size_t i = 0; i < rows.size(); ++i) pairs.scores(rows[i].x, range, z.subspan(i * n, n));
         for (std::size_t c = 0; c < z.size(); ++c) z[c] += of_classes[c];
       },
       classes.chunk};
   if (classes.of_many) {
-    made.of_many = [postings, classes](ClassRange chunk) {
-      return coded_pairs(postings, {classes.of_many(chunk), classes.chunk}).kernel;
+    made.of_many = [pairs, classes](ClassRange chunk) {
+      return coded_sums(pairs, {classes.of_many(chunk), classes.chunk}).kernel;
     };
   }
   return made;
 }
 
-void check_postings(std::span<const Offset> indptr, const AnyIds& ids, std::size_t n_features, std::size_t n_classes,
-                    const char* what) {
+void check_pairs(std::span<const Offset> indptr, const AnyIds& ids, std::size_t n_features, std::size_t n_classes,
+                 const char* what) {
   std::visit(
       [&](const auto& some) {
         if (indptr.size() != n_features + 1 || indptr.front() != 0 ||

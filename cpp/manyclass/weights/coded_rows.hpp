@@ -16,7 +16,7 @@
 #include "manyclass/core/simd.hpp"
 #include "manyclass/weights/class_range.hpp"
 #include "manyclass/weights/dense_products.hpp"
-#include "manyclass/weights/posting_rows.hpp"
+#include "manyclass/weights/pair_rows.hpp"
 
 namespace manyclass {
 
@@ -28,7 +28,7 @@ struct Codes {
 
 using AnyCodes = std::variant<Codes<float>, Codes<std::uint16_t>, Codes<std::int8_t>>;
 
-// Classes of postings: where there are at most 65,536 of them two bytes will do.
+// Classes of pairs: where there are at most 65,536 of them two bytes will do.
 using AnyIds = std::variant<std::span<const Index>, std::span<const std::uint16_t>>;
 
 inline constexpr Index most_short_ids = 1 << 16;
@@ -60,14 +60,14 @@ CodedRows<CsrView> coded_features(const AnyCodes& codes, Index n_features, Isa i
 CodedRows<DenseView> coded_classes(const AnyCodes& codes, Index n_features, Isa isa);
 
 // Weights on pairs; one scale for each feature.
-CodedRows<CsrView> coded_postings(std::span<const Offset> indptr, const AnyIds& ids, const AnyCodes& codes,
-                                  Index n_classes, Isa isa);
+CodedRows<CsrView> coded_pairs(std::span<const Offset> indptr, const AnyIds& ids, const AnyCodes& codes,
+                               Index n_classes, Isa isa);
 
 // The sum of both, over phi beside x.
-CodedRows<PairedView> coded_pairs(const CodedRows<CsrView>& postings, const CodedRows<DenseView>& classes);
+CodedRows<PairedView> coded_sums(const CodedRows<CsrView>& pairs, const CodedRows<DenseView>& classes);
 
 // Throws as check(Excluded) does.
-void check_postings(std::span<const Offset> indptr, const AnyIds& ids, std::size_t n_features, std::size_t n_classes,
-                    const char* what);
+void check_pairs(std::span<const Offset> indptr, const AnyIds& ids, std::size_t n_features, std::size_t n_classes,
+                 const char* what);
 
 }  // namespace manyclass

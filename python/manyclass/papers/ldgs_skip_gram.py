@@ -51,7 +51,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "Word2vec-Neg": {"name": "negative_sampling"},
     "Word2vec-HS": {"name": "hierarchical"},
 }
-# What a masked search does with the finds of its blocks: the options of exact/table_gradients.cpp, for the report.
+# What a masked search does with the finds of its blocks: the options of words/table_gradients.cpp, for the report.
 RULES: dict[str, dict[str, Any]] = {
     "mips": {},
     "decomposed": {"tolerance": 0.0, "answer": "active"},
