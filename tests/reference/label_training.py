@@ -1,4 +1,4 @@
-"""Slow twin of train/minibatches/labels.cpp: float64, point by point, class by class, with the draws that the core makes.
+"""Slow twin of train/minibatches/labels.cpp: float64, class by class, with the draws that the core makes.
 
 Scores of a point's labels come before those of its wrong classes, in the order in which the source lists them.
 """
