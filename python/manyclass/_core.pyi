@@ -1745,7 +1745,7 @@ def count_pairs(
     counts: NDArray[np.float32],
     totals: NDArray[np.float32],
 ) -> None: ...
-def pairs_trainer(
+def postings_trainer(
     *,
     x: _Csr,
     n_features: int,
