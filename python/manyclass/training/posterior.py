@@ -1,4 +1,4 @@
-"""The Gaussian posterior of augment and reduce: passes of the core's train/points/gaussian_posterior.hpp, and predictions."""
+"""The Gaussian posterior of augment and reduce: passes by train/points/gaussian_posterior.hpp, predictions."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Seen:
         Points before it. Draws are named by a point's number among all, so that none are made twice.
     goes_on : bool
         Whether the weights know other points already. Then u of the double sum begins at its exact value or at what the
-        visit's own draw makes of it, since these points may never be visited again (train/points/first_u.hpp of the core).
+        visit's own draw makes of it, since these points may never be visited again (train/points/first_u.hpp).
         Otherwise it begins as in a first training, whose later passes mend it.
     squares : Squares or None
         What steps by curvature go by: the features and the curvatures of earlier points. Training adds to the

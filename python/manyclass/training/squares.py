@@ -1,7 +1,7 @@
 """What step sizes go by beside weights: sums that grow with the model as training goes on.
 
 Adagrad's are sums of squared gradients. Steps by curvature have a model's online Laplace approximation, see
-train/common/curvature.hpp of the core: sums of squared features and sums of p (1 - p), p being the probabilities of a class.
+train/common/curvature.hpp: sums of squared features and sums of p (1 - p), p being the probabilities of a class.
 """
 
 from __future__ import annotations
