@@ -218,7 +218,7 @@ UNBIASED = [name for name, facts in parts("solver").items() if not facts.biased]
 @pytest.mark.parametrize("what", UNBIASED)
 @pytest.mark.parametrize("name", ["tiny", "bibtex"])
 def test_excess_by_calls(timed, data_folder, name, what):
-    if name == "tiny":  # as tests/test_partial_fit.py has it
+    if name == "tiny":  # as tests/estimators/test_partial_fit.py has it
         rng = np.random.default_rng(0)
         X, alpha, n_drawn = rng.normal(size=(60, 4)).astype(np.float32), 0.03, 2
         y = np.concatenate([np.arange(9), rng.integers(9, size=51)])

@@ -1,4 +1,4 @@
-"""Kernels of bench_isa.py and of tests/test_instructions.py: those of roofline_kernels.py, and others without a bound.
+"""Kernels of bench_isa.py and house/test_instructions.py: those of roofline_kernels.py, and others without a bound.
 
 As a program it times one of them in turns, for another program that starts several of them and gives the turns:
 

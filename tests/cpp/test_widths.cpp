@@ -2,7 +2,7 @@
 //
 // Counted are the instructions of small calls, one trap of the processor for each: of AVX-512, too, which valgrind and
 // QEMU do not know. It takes some 20 us an instruction, so that whole passes are counted by valgrind instead
-// (tests/test_instructions.py). The program counts nothing on other processors than x86-64's, on other systems than
+// (house/test_instructions.py). The program counts nothing on other processors than x86-64's, on other systems than
 // Linux, under sanitizers, which trap themselves, and without optimisation.
 #include <array>
 #include <cstdint>

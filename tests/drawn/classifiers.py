@@ -19,7 +19,7 @@ from manyclass.classifiers.files import weight_tensors
 ESTIMATORS = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
 FEW = 50  # rows that are predicted
 # Rows of probabilities sum to 1: those of the softmax to the rounding of K terms in double precision; those of random
-# utilities to the error of a quadrature in double precision, as tests/test_utilities.py has it.
+# utilities to the error of a quadrature in double precision, as tests/weights/test_utilities.py has it.
 SUM_OF_SOFTMAX, SUM_OF_UTILITIES = 1e-9, 1e-6
 
 

@@ -350,7 +350,7 @@ def bouchards_bound(p, z, z_y, a):
 
 
 # Formulas of the objectives, name -> f(point, z, z_y, u) whose gradient in (z, z_y) a step of size 1 subtracts. u is
-# the value after the step's own rule, which the W-gradient is taken at; tests/test_objectives.py tests u by itself.
+# the value after the step's own rule, at which the W-gradient is taken; core/test_objectives.py tests u by itself.
 OBJECTIVES = {
     "css": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),
     "exact": lambda p, z, z_y, u: np.log(sampled_sum(p, z, z_y)),

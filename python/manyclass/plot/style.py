@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Each has a contrast of 4.5 on white, so that text may have it too, and no two are alike for readers without red,
-# green or blue cones (tests/test_plot.py measures both).
+# green or blue cones (tests/metrics/test_plot.py measures both).
 COLOURS = ("#0072B2", "#C04F00", "#222222", "#4B0FC8", "#B54B82", "#701C00")
 DASHES: tuple[Any, ...] = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1.5, 2)), (0, (10, 3)), (0, (1, 1)))
 MOST_LINES = 6

@@ -82,7 +82,7 @@ struct NoiseTerms final : PointTerms {
 // Titsias (NIPS 2016, eq. 15) for Bayesian estimation, which its section 5 leaves to future work. Nothing is carried
 // from visit to visit, and the expectations of log(1 + e^d), of its slope F(d) and of its curvature F(d) F(-d) are by a
 // Gauss-Hermite rule. With 64 nodes they are right to 10^-3 where d has a standard deviation of up to 5, and to 5 10^-3
-// of up to 10, by comparison with the trapezoidal rule (tests/test_posterior.py).
+// of up to 10, by comparison with the trapezoidal rule (tests/core/test_posterior.py).
 struct OneVsEachTerms final : PointTerms {
   static constexpr std::size_t n_nodes = 64;
   GaussRule rule = gauss_hermite(n_nodes);

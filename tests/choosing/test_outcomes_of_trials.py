@@ -1,0 +1,249 @@
+"""What trials choose: ridges, learning rates and numbers of probes, with trials whose outcomes are told."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from planned import question
+from sklearn.linear_model import LogisticRegression
+from test_plans_of_points import BASE as PLAN
+
+from manyclass import SoftmaxClassifier
+from manyclass.choosing import figures, trials
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.trials import Trials, best_ridge
+from manyclass.classifiers import tuning
+from manyclass.classifiers.tuning import search_grid, tune_learning_rate
+from manyclass.search.class_index import ClassIndex, recall_error
+from manyclass.search.inputs import class_rows, queries
+from manyclass.search.spherical import SphericalClusterIndex
+from manyclass.training.points import HeadSearch
+from manyclass.weights.weights import Weights
+
+# Ridges
+
+
+@pytest.mark.parametrize(
+    ("losses", "best", "n_tried"),
+    [
+        ([3.0, 2.0, 1.0, 0.5, 0.25], 4, 5),
+        ([1.0, 1.1, 0.5, 0.5, 0.5], 0, 2),  # past the valley
+        ([1.0, 1.01, 0.5, 0.6, 0.1], 2, 4),  # 1 % more is not past it
+        ([1.0, 1.01, 1.015, 0.5, 0.5], 0, 3),  # but twice in a row is
+        ([1.0, 1.0, 1.0, 1.0, 1.0], 0, 5),  # of equals the smallest
+        ([math.inf, 2.0, 1.0, 3.0, 0.0], 2, 4),  # one that diverged tells nothing
+        ([math.nan, 2.0, 2.0, 1.0, 1.0], 3, 5),
+        ([5.0, math.inf, 4.0, 4.0, 4.0], 2, 5),
+    ],
+    ids=str,
+)
+def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, monkeypatch, seed):
+    plans = []
+
+    def fit_points(plan, x, labels, n_classes, watch, start, weights):
+        assert start is weights is None
+        assert len(x) == len(labels) == 90  # a tenth is held out
+        plans.append(plan)
+        told = np.array([losses[len(plans) - 1]])
+        return SimpleNamespace(log_losses=lambda x, y, n: (told, None)), [0.0] * plan.max_iter
+
+    monkeypatch.setattr(trials, "fit_points", fit_points)
+    X, y = np.full((100, 4), 1.5, dtype=np.float32), (np.arange(100) % 5).astype(np.int32)
+    alpha, tried = best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)
+    unit = 9.0  # the mean of |x|^2
+    assert [plan.alpha for plan in plans] == [ridge * unit for ridge in figures.RIDGES[:n_tried]]
+    assert alpha == figures.RIDGES[best] * unit
+    assert list(tried) == [plan.alpha for plan in plans]
+    assert list(tried.values()) == [loss if math.isfinite(loss) else math.inf for loss in losses[:n_tried]]
+
+
+def test_a_ridge_whose_training_ended_early_is_none(monkeypatch, seed):
+    n_passes = iter([PLAN.max_iter, PLAN.max_iter - 1, *[PLAN.max_iter] * 3])
+    told = iter([2.0, 0.5, 1.0, 1.5, 1.5])
+
+    def fit_points(plan, *_, **__):
+        loss = next(told)
+        return SimpleNamespace(log_losses=lambda *_: (np.array([loss]), None)), [0.0] * next(n_passes)
+
+    monkeypatch.setattr(trials, "fit_points", fit_points)
+    X, y = np.ones((50, 1), dtype=np.float32), (np.arange(50) % 5).astype(np.int32)
+    assert best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)[0] == figures.RIDGES[2]
+
+
+@pytest.mark.parametrize("solver", ["exact", "implicit"])
+@pytest.mark.parametrize(("n_features", "averaging"), [(2**29 // 1000, "suffix"), (2**29 // 1000 + 1, "none")])
+def test_iterates_are_averaged_unless_that_takes_more_than_two_gigabytes(n_features, averaging, solver):
+    shape = Facts(1000, n_features, 1000, 1.0 if solver == "exact" else 2000.0, True)
+    found = question(SoftmaxClassifier(model="linear", **{"n_negatives": 8} if solver == "implicit" else {}), shape)
+    assert (found["solver"].name, found["averaging"]) == (solver, averaging)
+
+
+# Learning rates
+
+
+@pytest.mark.parametrize(("fit_intercept", "more"), [(True, 1.0), (False, 0.0)])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rates_are_in_units_of_the_mean_square_of_what_is_tried(fit_intercept, more, sparse, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tuning, "search_grid", lambda log_loss, scale: asked.append(scale))
+    X = np.full((40, 3), 2.0, dtype=np.float32)
+    model = SoftmaxClassifier(solver="exact", fit_intercept=fit_intercept)
+    tune_learning_rate(model, sp.csr_array(X) if sparse else X, np.arange(40) % 4)
+    assert asked == [12.0 + more]
+
+
+@pytest.mark.parametrize(
+    ("n", "fraction", "min_points", "expected"),
+    [(40, 0.5, 0, 20), (40, 0.44, 0, 18), (40, 0.1, 30, 30), (40, 0.1, 1000, 40), (40, 1.0, 0, 40), (41, 0.5, 0, 20)],
+)
+def test_so_many_points_are_tried_with(n, fraction, min_points, expected, monkeypatch, seed):
+    seen = []
+    monkeypatch.setattr(tuning, "search_grid", lambda log_loss, scale: log_loss(0))
+    monkeypatch.setattr(SoftmaxClassifier, "fit", lambda self, X, y, callback: seen.append(X) or self)
+    monkeypatch.setattr(SoftmaxClassifier, "n_iter_", 3, raising=False)
+    monkeypatch.setattr(SoftmaxClassifier, "evaluate", lambda self, X, y: {"log_loss": 1.0})
+    X = np.random.default_rng(seed).normal(size=(n, 3))
+    given = {"fraction": fraction, "min_points": min_points, "criterion": "training", "random_state": seed}
+    assert tune_learning_rate(SoftmaxClassifier(solver="exact", max_iter=3), X, np.arange(n) % 2, **given) == 1.0
+    rows = {row.tobytes() for row in X.astype(np.float32)}
+    assert len(seen[0]) == expected
+    assert len({row.tobytes() for row in seen[0]} & rows) == expected  # each once
+
+
+@pytest.mark.parametrize("best", [-6, -5, -3, 0, 2, 3, 5, 6])
+def test_the_grid_goes_on_where_the_best_is_at_its_end(best):
+    asked = []
+
+    def log_loss(exponent):
+        asked.append(exponent)
+        return float(abs(exponent - best))
+
+    if abs(best) == 6:
+        with pytest.warns(UserWarning, match="is the last one tried"):
+            found = search_grid(log_loss, 4.0)
+    else:
+        found = search_grid(log_loss, 4.0)
+    assert found.best == 10.0**best / 4
+    assert sorted(asked) == list(range(min(-3, max(best - 1, -6)), max(3, min(best + 1, 6)) + 1))
+    assert len(set(asked)) == len(asked)
+
+
+# Numbers of probes
+
+
+def class_index(seed, n_classes=600, n_features=6):
+    rng = np.random.default_rng(seed)
+    weights = Weights.zeros(n_classes, n_features, by_feature=False)
+    weights.coef[...] = rng.normal(size=(n_classes, n_features))
+    return ClassIndex(weights, seed, 1), rng.normal(size=(512, n_features)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("curve", "recall", "n_rows", "expected"),
+    [
+        ([0.5, 0.9, 0.99, 1.0], 0.9, 512, 3),  # 0.9 and a standard deviation of 0.019
+        ([0.5, 0.92, 0.99, 1.0], 0.9, 512, 2),
+        ([0.9, 0.9, 0.9, 0.9], 0.95, 512, 1),  # no more is to be had
+        ([1.0, 1.0, 1.0, 1.0], 1.0, 512, None),  # all of them, without trying
+        ([1.0, 1.0, 1.0, 1.0], 0.5, 127, None),  # too few rows to try with
+        ([1.0, 1.0, 1.0, 1.0], 0.5, 128, 1),
+    ],
+    ids=str,
+)
+def test_as_few_clusters_are_probed_as_the_recall_needs(curve, recall, n_rows, expected, monkeypatch, seed):
+    index, Q = class_index(seed)
+    n_clusters = index._index.n_clusters_
+    whole = np.append(curve, np.full(n_clusters - len(curve), curve[-1]))
+    monkeypatch.setattr(SphericalClusterIndex, "recall_curve", lambda self, Q, k: whole)
+    # The check finds what all clusters find.
+    monkeypatch.setattr(
+        SphericalClusterIndex, "query", lambda self, Q, k, n_probe: (None, np.zeros((Q.shape[0], k), dtype=np.int64))
+    )
+    found = index._probes_for(Q[:n_rows], 5, recall)
+    least = n_clusters // 64  # of the clusters, whatever the recall
+    assert found == (n_clusters if expected is None else max(expected, least))
+
+
+def test_at_least_a_64th_of_the_clusters_is_probed(monkeypatch, seed):
+    index, Q = class_index(seed, n_classes=5000)
+    assert index._index.n_clusters_ > 128
+    monkeypatch.setattr(SphericalClusterIndex, "recall_curve", lambda self, Q, k: np.ones(self.n_clusters_))
+    assert index._probes_for(Q, 5, 0.05) == index._index.n_clusters_ // 64 >= 2
+
+
+def test_a_recall_below_the_one_asked_for_is_told(monkeypatch, seed):
+    index, Q = class_index(seed)
+    monkeypatch.setattr(SphericalClusterIndex, "recall_curve", lambda self, Q, k: np.ones(self.n_clusters_))
+    monkeypatch.setattr(
+        SphericalClusterIndex,
+        "query",
+        lambda self, Q, k, n_probe: (None, np.full((Q.shape[0], k), n_probe == self.n_clusters_, dtype=np.int64)),
+    )
+    with pytest.warns(UserWarning, match=r"the recall of 256 of these rows is 0.000; it was to be 0.9"):
+        index._probes_for(Q, 5, 0.9)
+
+
+def test_the_error_of_a_recall_is_the_largest_that_it_can_have():
+    # A recall of each query is in [0, 1] with mean r: its variance is at most r (1 - r).
+    for recall, n in ((0.9, 256), (0.5, 64), (1.0, 10)):
+        assert recall_error(recall, n) == pytest.approx(math.sqrt(recall * (1 - recall) / n), rel=1e-15)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_rows_of_classes_less_their_mean_give_the_same_differences_of_scores(intercept, scaled, seed):
+    rng = np.random.default_rng(seed)
+    weights = Weights.zeros(9, 4, by_feature=False)
+    weights.coef[...] = rng.normal(size=(9, 4))
+    weights.intercept[...] = rng.normal(size=9) * intercept
+    scale = rng.random(9).astype(np.float32) if scaled else None
+    rows = class_rows(weights.coef, weights.intercept if intercept else None, scale)
+    assert rows.shape == (9, 4 + intercept)
+    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=2**-20)
+    X = rng.normal(size=(5, 4)).astype(np.float32)
+    z = X @ (weights.coef * (1 if scale is None else scale[:, np.newaxis])).T + weights.intercept
+    for x in (X, sp.csr_array(X)):
+        q = queries(x, rows.shape[1])
+        found = (q.toarray() if sp.issparse(q) else q) @ rows.T
+        np.testing.assert_allclose(found - found[:, :1], z - z[:, :1], rtol=0, atol=2**-18)
+
+
+def test_probes_for_heads_are_chosen_without_the_points_own_classes(monkeypatch, seed):
+    rng = np.random.default_rng(seed)
+    X, labels = rng.normal(size=(300, 4)).astype(np.float32), rng.integers(0, 5000, 300).astype(np.int32)
+    weights = Weights.zeros(5000, 4, by_feature=False)
+    weights.coef[...] = rng.normal(size=(5000, 4))
+    heads = np.full((300, 3), -1, dtype=np.int32)
+    told = {}
+
+    def tune(self, Q, *, k, recall, exclude):
+        told.update(Q=Q, k=k, exclude=sp.csr_array(exclude))
+        self.n_probe_ = self.n_clusters_
+        return self.n_clusters_
+
+    monkeypatch.setattr(SphericalClusterIndex, "tune", tune)
+    HeadSearch(X, labels, heads, False, seed, 1).refresh(weights, np.zeros(0, dtype=np.float32))
+    assert told["k"] == 3
+    some = [np.flatnonzero((q == X).all(axis=1))[0] for q in np.asarray(told["Q"])]
+    assert len(set(some)) == 256
+    np.testing.assert_array_equal(told["exclude"].indices, labels[some])
+    np.testing.assert_array_equal(np.diff(told["exclude"].indptr), np.ones(256))
+    z = X @ weights.coef.T
+    z[np.arange(300), labels] = -np.inf
+    np.testing.assert_array_equal(np.sort(heads, axis=1), np.sort(np.argsort(-z, axis=1)[:, :3], axis=1))
+
+
+# An optimum that another library finds
+
+
+def test_the_ridge_means_what_scikit_learns_c_means(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(60, 3)), np.append(np.arange(4), rng.integers(0, 4, 56))
+    alpha = 0.05
+    ours = SoftmaxClassifier(solver="lbfgs", alpha=alpha, max_iter=500).fit(X, y)
+    theirs = LogisticRegression(C=1 / (alpha * len(X)), tol=1e-10, max_iter=1000).fit(X, y)
+    # Ours stops where no entry of the gradient is above 1e-6, over the curvature alpha; weights are then rounded.
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=0, atol=1e-5 / alpha)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=0, atol=1e-4)

@@ -1,0 +1,20 @@
+"""The core's waiting threads by themselves: no lock and no handler of forks of theirs can go without being missed."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from house import ROOT
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system knows no fork")
+def test_crews_are_taken_and_given_back_by_many_threads_and_around_forks(tmp_path):
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        pytest.skip("no C++ compiler is installed")
+    sources = [ROOT / "tests/cpp/crews.cpp", ROOT / "cpp/manyclass/core/workers.cpp"]
+    options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT / 'cpp'}"]
+    subprocess.run([compiler, *options, *sources, "-o", tmp_path / "crews"], check=True)
+    done = subprocess.run([tmp_path / "crews"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
