@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyclass
 from manyclass import ChoiceClassifier, SoftmaxClassifier
-from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, free_of
+from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, find_free_coefficients
 from manyclass.classifiers.saving import load_classifier
 from manyclass.datasets import choice_sets
 from manyclass.weights.tensor_file import open_tensors
@@ -218,22 +218,22 @@ def test_the_estimator_is_cloned_and_predicts_the_best(seed):
 
 def test_free_coefficients_are_put_back(seed):
     form = ChoiceForm("gumbel", (), ("a", "b", "c", "d"), (), 3, has_features=True)
-    free = free_of(form, {"b": 2.0, "c": "a", "d": "b"})
+    free = find_free_coefficients(form, {"b": 2.0, "c": "a", "d": "b"})
     assert free.n == 1
-    assert free.whole(np.array([7.0])).tolist() == [7, 2, 7, 2]
+    assert free.expand(np.array([7.0])).tolist() == [7, 2, 7, 2]
     gradient = np.random.default_rng(seed).normal(size=4)
-    assert free.reduced(gradient).tolist() == [gradient[0] + gradient[2]]
+    assert free.reduce(gradient).tolist() == [gradient[0] + gradient[2]]
 
 
 def test_constraints_that_contradict_each_other_are_refused():
     form = ChoiceForm("gumbel", (), ("a", "b", "c"), (), 3, has_features=True)
     with pytest.raises(ValueError, match="constraints says twice that a and another coefficient are equal"):
-        free_of(form, {"a": "b", "b": "a"})
+        find_free_coefficients(form, {"a": "b", "b": "a"})
     with pytest.raises(ValueError, match="'b' is 'd'; it must be 'positive', 'negative', a number or another"):
-        free_of(form, {"b": "d"})
+        find_free_coefficients(form, {"b": "d"})
     with pytest.raises(ValueError, match="constraints has 'd', which is no coefficient; there are a, b, c"):
-        free_of(form, {"d": 1})
-    chained = free_of(form, {"a": "b", "b": "c", "c": "negative"})
+        find_free_coefficients(form, {"d": 1})
+    chained = find_free_coefficients(form, {"a": "b", "b": "c", "c": "negative"})
     assert (chained.n, chained.place.tolist(), chained.bounds.tolist()) == (1, [0, 0, 0], [[-np.inf, 0]])
 
 
@@ -354,8 +354,8 @@ def test_a_certificate_bounds_the_distance_from_the_optimum(seed, kind):
     for size in (0.3, 0.03, 0.003):
         model._fitted.fit.theta[:] = theta + size * np.random.default_rng(seed).normal(size=theta.size)
         if kind in ("bound", "equal"):
-            free = free_of(model._fitted.form, given["constraints"])
-            model._fitted.fit.theta[:] = free.whole(np.clip(free.of(model._fitted.fit.theta), *free.bounds.T))
+            free = find_free_coefficients(model._fitted.form, given["constraints"])
+            model._fitted.fit.theta[:] = free.expand(np.clip(free.select(model._fitted.fit.theta), *free.bounds.T))
         away = model.certificate(*data)
         lost = away["primal"] - best["primal"]
         assert lost - 1e-12 <= away["gap"] <= away["primal"]

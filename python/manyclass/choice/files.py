@@ -85,114 +85,84 @@ def write_choice_model(
     TypeError
         If alternatives are neither integers nor text, or a parameter is nothing that JSON holds.
     """
-    form, fit = state.form, state.fit
-    if not np.isfinite(fit.theta).all():
+    if not np.isfinite(state.fit.theta).all():
         raise ValueError("coefficients are not finite; such a model cannot be saved")
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "package_version": __version__,
+        "model": json.dumps(_description(state, parameters)),
+        "notes": json.dumps(dict(notes or {})),
+    }
+    write_tensors(path, _tensors(state), metadata)
+
+
+def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
     tensors: dict[str, NDArray[Any]] = {
-        "theta": fit.theta,
-        "losses": fit.losses,
-        "draw_errors": fit.draw_errors,
+        "theta": state.fit.theta,
+        "losses": state.fit.losses,
+        "draw_errors": state.fit.draw_errors,
         "covariance": np.ascontiguousarray(state.covariance.matrix),
         "covariance_error": state.covariance.error,
-        "groups": form.groups,
-        "nests": form.nests,
+        "groups": state.form.groups,
+        "nests": state.form.nests,
     }
-    kind = state.alternatives.dtype.kind
-    if kind in "iu":
-        tensors["alternatives"] = state.alternatives.astype(np.int64)
-    elif kind in "UO" and all(isinstance(label, str) for label in state.alternatives.tolist()):
-        kind = "U"
+    if _kind_of_labels(state.alternatives) == "U":
         tensors |= {f"alternatives.{part}": array for part, array in encode_text(state.alternatives).items()}
     else:
-        raise TypeError(f"alternatives are {state.alternatives.dtype}; only integers and text can be saved")
+        tensors["alternatives"] = state.alternatives.astype(np.int64)
     if is_sparse(state.Z):
         Z = sp.csr_array(state.Z)
         tensors |= {"Z.data": Z.data, "Z.indices": Z.indices.astype(np.int64), "Z.indptr": Z.indptr.astype(np.int64)}
     elif state.Z is not None:
         tensors["Z"] = np.ascontiguousarray(state.Z)
-    kept = {name: value for name, value in parameters.items() if name not in BY_ALTERNATIVE}
-    kept |= {"constants": parameters["constants"] if isinstance(parameters["constants"], str) else None}
-    seed = kept["random_state"]
-    kept["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
-    description = {
-        "parameters": kept,
-        **{name: list(getattr(form, name)) for name in NAMES},
-        "noise": form.noise,
-        "rank": form.rank,
-        "has_features": form.has_features,
-        "n_alternatives": form.n_alternatives,
-        "alternatives": kind,
+    return tensors
+
+
+def _kind_of_labels(labels: NDArray[Any]) -> str:
+    """NumPy's letter for integers or text; raises TypeError for others."""
+    if labels.dtype.kind in "iu":
+        return labels.dtype.kind
+    if labels.dtype.kind in "UO" and all(isinstance(label, str) for label in labels.tolist()):
+        return "U"
+    raise TypeError(f"alternatives are {labels.dtype}; only integers and text can be saved")
+
+
+def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: value for name, value in parameters.items() if name not in BY_ALTERNATIVE}
+    values["constants"] = parameters["constants"] if isinstance(parameters["constants"], str) else None
+    seed = values["random_state"]
+    values["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
+    return {
+        "parameters": values,
+        **{name: list(getattr(state.form, name)) for name in NAMES},
+        **{name: getattr(state.form, name) for name in ("noise", "rank", "has_features", "n_alternatives")},
+        "alternatives": _kind_of_labels(state.alternatives),
         "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
         "n_rows": state.n_rows,
         "n_free": state.n_free,
         "covariance_rows": state.covariance.n_rows,
         "covariance_kind": state.covariance.kind,
         "solver": state.solver,
-        "converged": fit.converged,
+        "converged": state.fit.converged,
         **{name: getattr(state, name) if np.isfinite(getattr(state, name)) else None for name in NUMBERS},
     }
-    write_tensors(
-        path,
-        tensors,
-        {
-            "format": FORMAT,
-            "format_version": str(FORMAT_VERSION),
-            "package_version": __version__,
-            "model": json.dumps(description),
-            "notes": json.dumps(dict(notes or {})),
-        },
-    )
 
 
 def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     """Return the parameters and the state of a file; what is wrong raises what `reading` makes a ValueError."""
     check_version(file, FORMAT_VERSION)
     about = json.loads(file.metadata["model"])
-    k = count(file, about, "n_alternatives", 1)
-    text = {name: tuple(map(_text, about[name])) for name in NAMES}
-    check_choice("noise", about["noise"], names("noise"))
     check_choice("solver", about["solver"], ("lbfgs", "double_sum"))
-    check_choice("covariance_kind", about["covariance_kind"], COVARIANCES[1:])
-    groups = _positions(file, "groups", np.int64, k, len(text["group_labels"]))
-    nests = _positions(file, "nests", np.int32, k, len(text["nest_labels"]))
-    form = ChoiceForm(
-        noise=about["noise"],
-        n_alternatives=k,
-        has_features=_flag(about, "has_features"),
-        rank=count(file, about, "rank", -1),
-        groups=groups,
-        nests=nests,
-        **text,
-    )
-    q, n = len(form.alternative_names), form.n
-    if (
-        (form.has_features and q == 0)
-        or (form.own_tastes and len(form.labels) != k)
-        or (len(nests) and form.noise != "gumbel")
-    ):
-        raise ValueError("parts of the model do not fit each other")
-    shapes = {"theta": (n,), "draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}
-    shapes["losses"] = file.entries["losses"][1][:1]
-    found = {name: file.read(checked(file, name, np.float64, shape)) for name, shape in shapes.items()}
-    finite(file, "losses", found["losses"])
-    if np.any(finite(file, "theta", found["theta"])[form.slices["dissimilarity"]] <= 0):
-        raise ValueError("a dissimilarity is not more than 0")
-    if np.isinf(found["covariance"]).any() or np.any(np.diag(found["covariance"]) < 0):
-        raise ValueError("the covariance has numbers that it cannot have")
-    if about["alternatives"] == "U":
-        alternatives = np.array(decode_text(file, "alternatives", k).tolist())
-    else:
-        alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
-    if len(np.unique(alternatives)) < k:
-        raise ValueError("an alternative is there twice")
-    rows = count(file, about, "covariance_rows", 0)
+    form = _read_form(file, about)
+    estimates, covariance = _read_estimates(file, about, form)
     likelihood, null = (float("nan") if about[name] is None else float(about[name]) for name in NUMBERS)
     state = ChoiceState(
         form,
-        alternatives,
-        _features(file, about["Z"], (k, q)),
-        ChoiceFit(found["theta"], found["losses"], _flag(about, "converged"), found["draw_errors"]),
-        Covariance(about["covariance_kind"], found["covariance"], found["covariance_error"], rows),
+        _read_alternatives(file, about["alternatives"], form.n_alternatives),
+        _read_features(file, about["Z"], (form.n_alternatives, len(form.alternative_names))),
+        estimates,
+        covariance,
         count(file, about, "n_rows", 1),
         count(file, about, "n_free", 0),
         likelihood,
@@ -201,10 +171,60 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     )
     parameters = dict(about["parameters"])
     if parameters.get("constants") is None:
-        parameters["constants"] = np.array(form.group_labels)[groups] if len(groups) else "none"
-    parameters["nests"] = np.array(form.nest_labels)[nests] if len(nests) else None
+        parameters["constants"] = np.array(form.group_labels)[form.groups] if len(form.groups) else "none"
+    parameters["nests"] = np.array(form.nest_labels)[form.nests] if len(form.nests) else None
     warn_of_unread(file)
     return parameters, state
+
+
+def _read_form(file: TensorFile, about: Mapping[str, Any]) -> ChoiceForm:
+    check_choice("noise", about["noise"], names("noise"))
+    k = count(file, about, "n_alternatives", 1)
+    text = {name: tuple(map(_text, about[name])) for name in NAMES}
+    form = ChoiceForm(
+        noise=about["noise"],
+        n_alternatives=k,
+        has_features=_flag(about, "has_features"),
+        rank=count(file, about, "rank", -1),
+        groups=_positions(file, "groups", np.int64, k, len(text["group_labels"])),
+        nests=_positions(file, "nests", np.int32, k, len(text["nest_labels"])),
+        **text,
+    )
+    if (
+        (form.has_features and not form.alternative_names)
+        or (form.own_tastes and len(form.labels) != k)
+        or (len(form.nests) and form.noise != "gumbel")
+    ):
+        raise ValueError("parts of the model do not fit each other")
+    return form
+
+
+def _read_estimates(file: TensorFile, about: Mapping[str, Any], form: ChoiceForm) -> tuple[ChoiceFit, Covariance]:
+    check_choice("covariance_kind", about["covariance_kind"], COVARIANCES[1:])
+    n = form.n
+    shapes = {"theta": (n,), "draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}
+    shapes["losses"] = file.entries["losses"][1][:1]
+    arrays = {name: file.read(checked(file, name, np.float64, shape)) for name, shape in shapes.items()}
+    finite(file, "losses", arrays["losses"])
+    if np.any(finite(file, "theta", arrays["theta"])[form.slices["dissimilarity"]] <= 0):
+        raise ValueError("a dissimilarity is not more than 0")
+    if np.isinf(arrays["covariance"]).any() or np.any(np.diag(arrays["covariance"]) < 0):
+        raise ValueError("the covariance has numbers that it cannot have")
+    n_rows = count(file, about, "covariance_rows", 0)
+    return (
+        ChoiceFit(arrays["theta"], arrays["losses"], _flag(about, "converged"), arrays["draw_errors"]),
+        Covariance(about["covariance_kind"], arrays["covariance"], arrays["covariance_error"], n_rows),
+    )
+
+
+def _read_alternatives(file: TensorFile, kind: str, k: int) -> NDArray[Any]:
+    if kind == "U":
+        alternatives = np.array(decode_text(file, "alternatives", k).tolist())
+    else:
+        alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
+    if len(np.unique(alternatives)) < k:
+        raise ValueError("an alternative is there twice")
+    return alternatives
 
 
 def _text(value: Any) -> str:
@@ -220,13 +240,13 @@ def _flag(about: Mapping[str, Any], name: str) -> bool:
 
 
 def _positions(file: TensorFile, name: str, dtype: Any, k: int, n: int) -> NDArray[Any]:
-    found = file.read(checked(file, name, dtype, (k if n else 0,)))
-    if len(found) and (found.min() < 0 or found.max() >= n or (found[0] != 0 and name == "groups")):
+    positions = file.read(checked(file, name, dtype, (k if n else 0,)))
+    if len(positions) and (positions.min() < 0 or positions.max() >= n or (positions[0] != 0 and name == "groups")):
         raise ValueError(f"{name!r} has numbers outside [0, {n})")
-    return found
+    return positions
 
 
-def _features(file: TensorFile, kind: str, shape: tuple[int, int]) -> Any:
+def _read_features(file: TensorFile, kind: str, shape: tuple[int, int]) -> Any:
     check_choice("Z", kind, ("none", "dense", "sparse"))
     if kind == "none":
         return None

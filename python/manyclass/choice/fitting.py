@@ -111,14 +111,14 @@ class ChoiceForm:
         """Return coefficients to begin with: zeros, but small numbers by chance for a W of low rank."""
         theta = np.zeros(self.n)
         if self.rank > 0:
-            own = theta[self.slices["interactions"]]
-            own[:] = 0.1 * np.random.RandomState(seed).standard_normal(len(own))
+            factors = theta[self.slices["interactions"]]
+            factors[:] = 0.1 * np.random.RandomState(seed).standard_normal(len(factors))
         theta[self.slices["dissimilarity"]] = 1.0
         return theta
 
 
-def kept(sets: ChoiceSets) -> ChoiceSets:
-    """Return data whose function of pairs was called once, where what it gives takes little memory."""
+def list_features(sets: ChoiceSets) -> ChoiceSets:
+    """Return data whose function of pairs was called once, where its features take little memory."""
     if sets.function is None or sets.n_pairs * len(sets.pair_names) > MOST_KEPT:
         return sets
     return next(sets.parts(MOST_KEPT))
@@ -152,8 +152,7 @@ class ChoiceObjective:
     @cached_property
     def weights(self) -> Doubles:
         """Weights of the rows, whose sum is 1."""
-        own, n = self.sets.sample_weight, self.sets.n_rows
-        return np.full(n, 1 / n) if own is None else own / own.sum()
+        return np.asarray(self.sets.weights / self.sets.weights.sum())
 
     @cached_property
     def weighted(self) -> ChoiceSets:
@@ -174,9 +173,9 @@ class ChoiceObjective:
         """Return the value and the gradient."""
         value, gradient = 0.5 * float(self.ridge @ theta**2), self.ridge * theta
         for problem in self.problems:
-            loss, own = problem.objective(theta)
+            loss, slope = problem.objective(theta)
             value += loss
-            gradient += own
+            gradient += slope
         return value, gradient
 
     def losses(self, theta: Doubles) -> Doubles:
@@ -207,7 +206,7 @@ class ChoiceObjective:
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeCoefficients:
     """Coefficients that are free among all, the others being fixed or equal to others.
 
     Attributes
@@ -236,20 +235,20 @@ class Free:
         """Whether any has a bound."""
         return bool(np.isfinite(self.bounds).any())
 
-    def whole(self, free: Doubles) -> Doubles:
+    def expand(self, free: Doubles) -> Doubles:
         """Return all coefficients of the free ones."""
         return np.asarray(self.fixed + self.matrix @ free)
 
-    def reduced(self, gradient: Doubles) -> Doubles:
+    def reduce(self, gradient: Doubles) -> Doubles:
         """Return the gradient by the free ones of that by all."""
         return np.asarray(self.matrix.T @ gradient)
 
-    def of(self, theta: Doubles) -> Doubles:
+    def select(self, theta: Doubles) -> Doubles:
         """Return the free ones among all, equal ones by their mean."""
-        return np.asarray(self.reduced(theta) / np.maximum(self.matrix.sum(axis=0), 1))
+        return np.asarray(self.reduce(theta) / np.maximum(self.matrix.sum(axis=0), 1))
 
 
-def free_of(form: ChoiceForm, constraints: Mapping[str, Any]) -> Free:
+def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> FreeCoefficients:
     """Return the free coefficients of a form, given constraints by name.
 
     Parameters
@@ -260,7 +259,7 @@ def free_of(form: ChoiceForm, constraints: Mapping[str, Any]) -> Free:
 
     Returns
     -------
-    Free
+    FreeCoefficients
 
     Raises
     ------
@@ -268,14 +267,14 @@ def free_of(form: ChoiceForm, constraints: Mapping[str, Any]) -> Free:
         If there is no such coefficient.
     """
     place, fixed, low, high = _core.free_coefficients(form.core, form.names, [*constraints.items()])
-    mine = np.flatnonzero(place >= 0)
-    matrix = sp.csr_array((np.ones(len(mine)), (mine, place[mine])), shape=(form.n, len(low)))
-    return Free(matrix, fixed, np.stack([low, high], axis=1), place)
+    movable = np.flatnonzero(place >= 0)
+    matrix = sp.csr_array((np.ones(len(movable)), (movable, place[movable])), shape=(form.n, len(low)))
+    return FreeCoefficients(matrix, fixed, np.stack([low, high], axis=1), place)
 
 
 @dataclass(frozen=True)
 class ChoiceFit:
-    """Coefficients that were found.
+    """Coefficients at the end of a training.
 
     Attributes
     ----------
@@ -293,7 +292,7 @@ class ChoiceFit:
 
 
 def _preconditioner(
-    objective: ChoiceObjective, free: Free, theta: Doubles, seed: int, n_rows: int, near: bool = False
+    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int, n_rows: int, near: bool = False
 ) -> Doubles:
     """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has.
 
@@ -305,20 +304,20 @@ def _preconditioner(
     evaluation = sets.n_pairs * (1 + len(sets.pair_names)) + sets.n_rows * free.n
     pays = 0 < metric <= max(EVALUATIONS_SAVED * evaluation, A_MOMENT)
     form = objective.form
-    asked = form.core.has_metric() if near else form.model == "gumbel" and form.core.has_scores()
-    if asked and pays:
+    has_metric = form.core.has_metric() if near else form.model == "gumbel" and form.core.has_scores()
+    if has_metric and pays:
         rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
-        found = replace(objective, sets=objective.sets.take(rows)).metric(theta)
-        own = free.matrix.T @ found @ free.matrix
-        scale = np.sqrt(np.maximum(np.diag(own), 1e-12 * max(np.max(np.diag(own)), 1e-300)))
+        second_derivatives = replace(objective, sets=objective.sets.take(rows)).metric(theta)
+        free_derivatives = free.matrix.T @ second_derivatives @ free.matrix
+        scale = np.sqrt(np.maximum(np.diag(free_derivatives), 1e-12 * max(np.max(np.diag(free_derivatives)), 1e-300)))
         if free.bounded:
             return np.asarray(1 / scale)
-        values, vectors = np.linalg.eigh(own / np.outer(scale, scale))
+        values, vectors = np.linalg.eigh(free_derivatives / np.outer(scale, scale))
         roots = 1 / np.sqrt(np.maximum(values, 1e-6))
         if form.rank > 0:  # directions in which factors move and W does not: steps across them reach every W
             roots[values < 1e-6] = 0
         return np.asarray((vectors * roots) / scale[:, None])
-    return free.of(1 / next(objective.problems).scales())
+    return free.select(1 / next(objective.problems).scales())
 
 
 def _times(T: Doubles, vector: Doubles) -> Doubles:
@@ -328,7 +327,7 @@ def _times(T: Doubles, vector: Doubles) -> Doubles:
 
 def fit_exactly(
     objective: ChoiceObjective,
-    free: Free,
+    free: FreeCoefficients,
     start: Doubles,
     *,
     tol: float,
@@ -341,7 +340,7 @@ def fit_exactly(
     Parameters
     ----------
     objective : ChoiceObjective
-    free : Free
+    free : FreeCoefficients
     start : ndarray of shape (n,), float64
     tol : float
         The largest derivative in these coordinates, which is about the distance from the minimum in units of
@@ -353,54 +352,82 @@ def fit_exactly(
     -------
     ChoiceFit
     """
-    n_rows = objective.sets.n_rows
-    if n_rows > MANY_ROWS * START_ROWS and objective.form.rank <= 0:
-        rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS])
-        first = replace(objective, sets=objective.sets.take(rows))
-        start = fit_exactly(first, free, start, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None).theta
-        T = _preconditioner(objective, free, start, seed, START_ROWS)
-    else:
-        T = _preconditioner(objective, free, start, seed, 2000)
+    start, n_metric_rows = _start_from_few_rows(objective, free, start, seed)
+    T = _preconditioner(objective, free, start, seed, n_metric_rows)
+    begin = free.select(start)
     losses: list[float] = []
-    begin = free.of(start)
-    back = np.linalg.solve(T, begin) if T.ndim == 2 else begin / T
-
-    def value(own: Doubles) -> tuple[float, Doubles]:
-        loss, gradient = objective(free.whole(_times(T, own)))
-        losses.append(loss)
-        return loss, _times(T.T, free.reduced(gradient))
-
-    bounds = free.bounds / T[:, None] if free.bounded else None  # T is then a diagonal
     curve: list[float] = []
 
-    def told(_: Any) -> None:
+    def value(coordinates: Doubles) -> tuple[float, Doubles]:
+        loss, gradient = objective(free.expand(_times(T, coordinates)))
+        losses.append(loss)
+        return loss, _times(T.T, free.reduce(gradient))
+
+    def end_iteration(_: Any) -> None:
         curve.append(losses[-1])
         watch(losses[-1])
 
-    options: dict[str, Any] = {
-        "maxiter": max_iter,
-        "maxfun": 3 * max_iter,
-        "gtol": tol,
-        "ftol": 0.0,
-        "maxcor": 20,
-        "maxls": 40,
-    }
-    how: dict[str, Any] = {"jac": True, "method": "L-BFGS-B", "bounds": bounds, "options": options, "callback": told}
-    found = scipy.optimize.minimize(value, back, **how)
-    slope = found.jac
-    if bounds is not None:
-        low, high = bounds.T
-        slope = np.where((found.x <= low) & (slope > 0) | (found.x >= high) & (slope < 0), 0.0, slope)
+    bounds = free.bounds / T[:, None] if free.bounded else None  # T is then a diagonal
+    ends = {"maxiter": max_iter, "maxfun": 3 * max_iter, "gtol": tol, "ftol": 0.0}
+    options = {**ends, "maxcor": 20, "maxls": 40}
+    how: dict[str, Any] = {"method": "L-BFGS-B", "bounds": bounds, "callback": end_iteration, "options": options}
+    coordinates = np.linalg.solve(T, begin) if T.ndim == 2 else begin / T
+    minimum = scipy.optimize.minimize(value, coordinates, jac=True, **how)
+    slope = minimum.jac if bounds is None else slope_within_bounds(minimum.jac, minimum.x, bounds)
     # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
-    settled = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
-    return ChoiceFit(
-        free.whole(_times(T, found.x)), np.array(curve or [found.fun]), settled, np.zeros(objective.form.n)
-    )
+    converged = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
+    theta = free.expand(_times(T, minimum.x))
+    return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(objective.form.n))
+
+
+def slope_within_bounds(slope: Doubles, values: Doubles, bounds: Doubles) -> Doubles:
+    """Return a gradient that is 0 where it points out of bounds that values have reached.
+
+    Parameters
+    ----------
+    slope : ndarray of shape (n,), float64
+    values : ndarray of shape (n,), float64
+    bounds : ndarray of shape (n, 2), float64
+    """
+    low, high = bounds.T
+    return np.where((values <= low) & (slope > 0) | (values >= high) & (slope < 0), 0.0, slope)
+
+
+def _start_from_few_rows(
+    objective: ChoiceObjective, free: FreeCoefficients, start: Doubles, seed: int
+) -> tuple[Doubles, int]:
+    """Coefficients fitted on a part of very many rows, and how many rows the metric there is to have."""
+    n_rows = objective.sets.n_rows
+    if n_rows <= MANY_ROWS * START_ROWS or objective.form.rank > 0:
+        return start, 2000
+    rows = np.sort(np.random.RandomState(seed).permutation(n_rows)[:START_ROWS])
+    first = replace(objective, sets=objective.sets.take(rows))
+    fit = fit_exactly(first, free, start, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None)
+    return fit.theta, START_ROWS
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Draws of alternatives for the rows of an objective, named by an epoch."""
+
+    objective: ChoiceObjective
+    n_draws: int
+    seed: int
+
+    def sets(self, rows: NDArray[np.int64], epoch: int) -> ChoiceSets:
+        """Rows with alternatives drawn for them, half of them popular ones where all are available."""
+        sets = self.objective.weighted
+        share, n_threads = 0.0 if sets.lists.only else 0.5, self.objective.n_threads
+        return sets.draw(rows, self.n_draws, share=share, seed=self.seed, epoch=epoch, n_threads=n_threads)
+
+    def problem(self, rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
+        """The same as the core takes them."""
+        return next(problems_of(self.objective.form, self.sets(rows, epoch), self.objective.n_threads))
 
 
 def fit_drawn(
     objective: ChoiceObjective,
-    free: Free,
+    free: FreeCoefficients,
     start: Doubles,
     *,
     n_draws: int,
@@ -417,7 +444,7 @@ def fit_drawn(
     Parameters
     ----------
     objective : ChoiceObjective
-    free : Free
+    free : FreeCoefficients
     start : ndarray of shape (n,), float64
     n_draws : int, alternatives by row and pass
     n_passes, seed : int
@@ -427,60 +454,63 @@ def fit_drawn(
     -------
     ChoiceFit
     """
-    sets, n = objective.weighted, objective.sets.n_rows
-    batch_size = int(np.clip(n // 50, 64, 8192))
-    share = 0.0 if sets.lists.only else 0.5  # of draws that are popular alternatives
+    draws, noise, n = _Draws(objective, n_draws, seed), objective.form.model, objective.sets.n_rows
     random = np.random.RandomState(seed)
-
-    def drawn(rows: NDArray[np.int64], epoch: int) -> ChoiceSets:
-        return sets.draw(rows, n_draws, share=share, seed=seed, epoch=epoch, n_threads=objective.n_threads)
-
-    def problem(rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
-        return next(problems_of(objective.form, drawn(rows, epoch), objective.n_threads))
-
-    noise = objective.form.model
     first_rows = np.sort(random.permutation(n)[: START_ROWS if noise == "gumbel" else START_ROWS // 4])
-    first = replace(objective, sets=drawn(first_rows, 0))
+    first = replace(objective, sets=draws.sets(first_rows, 0))
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
     T = _preconditioner(first, free, near.theta, seed, len(first_rows), near=True)
-    low, high = map(np.ascontiguousarray, free.bounds.T)
-    descent = _core.DrawnDescent(
-        place=free.place,
-        fixed=free.fixed,
-        low=low,
-        high=high,
-        own=free.of(near.theta),
-        metric=np.ascontiguousarray(T),
-        ridge=objective.ridge,
-        n_rows=n,
-        n_steps=len(first_rows) / batch_size,  # as if the rows of the start had been steps before
-        noise=noise,
-    )
+    batch_size = int(np.clip(n // 50, 64, 8192))
+    n_steps = len(first_rows) / batch_size  # as if the rows of the start had been steps before
+    descent = _begin_descent(objective, free, near.theta, T, n_steps)
     losses: list[float] = []
     begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
     for epoch in range(1, n_passes + 1):
         order = random.permutation(n)
         visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
-        for at in range(0, n, batch_size):
-            rows = np.sort(order[at : at + batch_size])
+        for first_position in range(0, n, batch_size):
+            rows = np.sort(order[first_position : first_position + batch_size])
             ids = rows.astype(np.int32)
             for visit in range(FIRST_VISITS if epoch in begins else 0):
-                descent.look(ids, problem(rows, n_passes + 10 * epoch + visit), visit)
-            descent.step(ids, problem(rows, epoch), visits)
+                descent.look(ids, draws.problem(rows, n_passes + 10 * epoch + visit), visit)
+            descent.step(ids, draws.problem(rows, epoch), visits)
         losses.append(descent.end_pass())
         watch(losses[-1])
     spread = descent.settle()
-    epoch = 10 * (n_passes + 9) + FIRST_VISITS
-    if noise == "gumbel":
+    row_variance = _row_variance(descent, draws, first_rows, T, 10 * (n_passes + 9) + FIRST_VISITS, visits)
+    errors = np.sqrt(spread + row_variance / n)
+    return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))
+
+
+def _begin_descent(
+    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, T: Doubles, n_steps: float
+) -> _core.DrawnDescent:
+    low, high = map(np.ascontiguousarray, free.bounds.T)
+    return _core.DrawnDescent(
+        place=free.place,
+        fixed=free.fixed,
+        low=low,
+        high=high,
+        own=free.select(theta),
+        metric=np.ascontiguousarray(T),
+        ridge=objective.ridge,
+        n_rows=objective.sets.n_rows,
+        n_steps=n_steps,
+        noise=objective.form.model,
+    )
+
+
+def _row_variance(
+    descent: _core.DrawnDescent, draws: _Draws, rows: NDArray[np.int64], T: Doubles, epoch: int, visits: int
+) -> Doubles:
+    """The variance that draws leave in coefficients by what one row carries, times the number of rows."""
+    if draws.objective.form.model == "gumbel":
         # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay
         # consistent, and are off by their standard errors times its standard deviation. Its square is the mean of a
         # product of two estimates that are independent of each other.
-        one, other = (problem(first_rows, epoch + visit) for visit in range(2))
-        of_weights = descent.variance_of_weights(first_rows.astype(np.int32), one, other, visits)
-        of_rows = of_weights * (np.sum(T**2, axis=1) if T.ndim == 2 else T**2)  # by the diagonal of T T'
-    else:
-        groups = np.array_split(first_rows, min(len(first_rows), ERROR_GROUPS))
-        moved = [descent.difference(some.astype(np.int32), problem(some, epoch)) for some in groups]
-        of_rows = np.sum(np.square(moved), axis=0) / len(first_rows)
-    errors = np.sqrt(spread + of_rows / n)
-    return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))
+        first_draw, second_draw = (draws.problem(rows, epoch + visit) for visit in range(2))
+        weight_variance = descent.variance_of_weights(rows.astype(np.int32), first_draw, second_draw, visits)
+        return np.asarray(weight_variance * (np.sum(T**2, axis=1) if T.ndim == 2 else T**2))  # by the diagonal of T T'
+    groups = np.array_split(rows, min(len(rows), ERROR_GROUPS))
+    moves = [descent.difference(group.astype(np.int32), draws.problem(group, epoch)) for group in groups]
+    return np.asarray(np.sum(np.square(moves), axis=0) / len(rows))

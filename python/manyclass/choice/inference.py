@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from manyclass.choice.fitting import ChoiceObjective, Free
+from manyclass.choice.fitting import ChoiceObjective, FreeCoefficients, slope_within_bounds
 from manyclass.weights.arrays import Doubles
 
 # Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
@@ -40,7 +40,9 @@ class Covariance:
     n_rows: int
 
 
-def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: str, seed: int) -> Covariance:
+def covariance_of(
+    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, kind: str, seed: int
+) -> Covariance:
     """Return the covariance of estimates at the minimum.
 
     "hessian" is the inverse of the second derivatives of the log-likelihood, "robust" the sandwich of these and of the
@@ -50,7 +52,7 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     Parameters
     ----------
     objective : ChoiceObjective
-    free : Free
+    free : FreeCoefficients
     theta : ndarray of shape (n,), float64
     kind : {"hessian", "robust", "clustered"}
     seed : int, of rows or persons drawn where all would take too long
@@ -67,10 +69,10 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
     sets = objective.sets
     if kind == "clustered" and sets.persons is None:
         raise ValueError("covariance is 'clustered'; the data have no persons")
-    total = sets.n_rows if sets.sample_weight is None else float(sets.sample_weight.sum())
+    total = float(sets.weights.sum())
     low, high = free.bounds.T
-    own = free.of(theta)
-    M = free.matrix[:, np.flatnonzero((own > low) & (own < high))].toarray()
+    free_values = free.select(theta)
+    M = free.matrix[:, np.flatnonzero((free_values > low) & (free_values < high))].toarray()
     slower = 1 if objective.form.model == "gumbel" else AS_A_QUADRATURE
     most, drawn = (pairs[sets.function is not None] // slower for pairs in (MOST_PAIRS, DRAWN_PAIRS))
     names = objective.form.names
@@ -85,13 +87,13 @@ def covariance_of(objective: ChoiceObjective, free: Free, theta: Doubles, kind: 
         fold = place * FOLDS * sets.n_rows // (n_rows * n_persons)
         parts = []
         for f in range(FOLDS):
-            some = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
-            parts.append(_information(some, theta, M, kind, total))
+            drawn_objective = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
+            parts.append(_information(drawn_objective, theta, M, kind, total))
         matrix = _sandwich(M, *_mean(parts), names)
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).
         without = [_sandwich(M, *_mean([*parts[:f], *parts[f + 1 :]]), names) for f in range(FOLDS)]
-        spread = np.std(np.sqrt([np.diag(one) for one in without]), axis=0) * np.sqrt(FOLDS - 1)
+        spread = np.std(np.sqrt([np.diag(jackknifed) for jackknifed in without]), axis=0) * np.sqrt(FOLDS - 1)
         error = np.divide(spread, middle, out=np.zeros(len(theta)), where=middle > 0)
         n_rows = int(np.sum(fold < FOLDS))
     bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
@@ -111,19 +113,19 @@ def _information(
         _, person = np.unique(objective.sets.persons, return_inverse=True)
         gradients = np.stack([np.bincount(person, column) for column in gradients.T], axis=1)
     # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
-    weight = 1.0 if objective.sets.sample_weight is None else float(objective.sets.sample_weight.mean())
+    weight = float(objective.sets.weights.mean())
     return information, gradients.T @ gradients * (objective.sets.n_rows * weight / total)
 
 
 def _mean(parts: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
-    information, of_gradient = np.mean(parts, axis=0)
-    return information, of_gradient
+    information, gradient_covariance = np.mean(parts, axis=0)
+    return information, gradient_covariance
 
 
-def _sandwich(M: Doubles, information: Doubles, of_gradient: Doubles, names: list[str]) -> Doubles:
+def _sandwich(M: Doubles, information: Doubles, gradient_covariance: Doubles, names: list[str]) -> Doubles:
     root = _root_of_inverse(information, M, names)
     inverse = root @ root.T
-    return np.asarray(M @ inverse @ of_gradient @ inverse @ M.T)
+    return np.asarray(M @ inverse @ gradient_covariance @ inverse @ M.T)
 
 
 def _root_of_inverse(information: Doubles, M: Doubles, names: list[str]) -> Doubles:
@@ -131,15 +133,15 @@ def _root_of_inverse(information: Doubles, M: Doubles, names: list[str]) -> Doub
     scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
     values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
     if len(values) and values[0] < 1e-10:
-        at = int(np.argmax(np.abs(M[:, int(np.argmax(np.abs(vectors[:, 0])))])))
+        position = int(np.argmax(np.abs(M[:, int(np.argmax(np.abs(vectors[:, 0])))])))
         raise ValueError(
-            f"the coefficient {names[at]!r} is not identified: it can be made up for by others; leave "
+            f"the coefficient {names[position]!r} is not identified: it can be made up for by others; leave "
             "some out, or set alpha or covariance='none'"
         )
     return np.asarray((vectors / np.sqrt(values)) / scale[:, None])
 
 
-def certificate_of(objective: ChoiceObjective, free: Free, theta: Doubles) -> dict[str, float]:
+def certificate_of(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) -> dict[str, float]:
     r"""Return the objective at theta, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
     Along a direction v the third derivative of a logit's log-loss is at most c |v| times the second, where |v| is the
@@ -154,7 +156,7 @@ def certificate_of(objective: ChoiceObjective, free: Free, theta: Doubles) -> di
     Parameters
     ----------
     objective : ChoiceObjective
-    free : Free
+    free : FreeCoefficients
     theta : ndarray of shape (n,), float64
 
     Returns
@@ -172,14 +174,13 @@ def certificate_of(objective: ChoiceObjective, free: Free, theta: Doubles) -> di
             f"noise is {form.noise!r}, interactions have rank {form.rank} and there are {len(form.nest_labels)} nests; "
             "a certificate needs noise='gumbel' without nests and interactions that are 'none' or 'full'"
         )
-    M, own, (low, high) = free.matrix.toarray(), free.of(theta), free.bounds.T
+    M = free.matrix.toarray()
     primal, gradient = objective(theta)
-    slope = free.reduced(gradient)
-    slope = np.where((own <= low) & (slope > 0) | (own >= high) & (slope < 0), 0.0, slope)
+    slope = slope_within_bounds(free.reduce(gradient), free.select(theta), free.bounds)
     root = _root_of_inverse(M.T @ objective.hessian(theta) @ M, M, form.names)
     decrement = float(np.linalg.norm(root.T @ slope))
-    left = 1 - decrement * float(np.sqrt(objective.squared_spread(np.ascontiguousarray((M @ root).T))))
-    gap = min(primal, decrement**2 / (2 * left)) if left > 0 else primal
+    margin = 1 - decrement * float(np.sqrt(objective.squared_spread(np.ascontiguousarray((M @ root).T))))
+    gap = min(primal, decrement**2 / (2 * margin)) if margin > 0 else primal
     return {"primal": primal, "dual": primal - gap, "gap": gap}
 
 

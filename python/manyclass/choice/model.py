@@ -13,7 +13,16 @@ from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.choice.files import FORMAT, ChoiceState, read_choice_model, write_choice_model
-from manyclass.choice.fitting import PARTS, ChoiceForm, ChoiceObjective, Free, fit_drawn, fit_exactly, free_of, kept
+from manyclass.choice.fitting import (
+    PARTS,
+    ChoiceForm,
+    ChoiceObjective,
+    FreeCoefficients,
+    find_free_coefficients,
+    fit_drawn,
+    fit_exactly,
+    list_features,
+)
 from manyclass.choice.inference import (
     AS_A_QUADRATURE,
     COVARIANCES,
@@ -21,7 +30,7 @@ from manyclass.choice.inference import (
     certificate_of,
     covariance_of,
 )
-from manyclass.choice.predictions import ChoiceAnswers
+from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets
 from manyclass.choice.tables import choice_sets
 from manyclass.help_lines import hinting
@@ -36,7 +45,7 @@ MANY_PAIRS = 100_000_000
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
-class ChoiceClassifier(ChoiceAnswers):
+class ChoiceClassifier(FittedChoiceModel):
     r"""Discrete choice among few or very many alternatives: multinomial logit, probit, logistic and nested logit.
 
     Chooser i takes the alternative of the largest utility among those available,
@@ -266,15 +275,15 @@ class ChoiceClassifier(ChoiceAnswers):
             If parameters or data are not allowed, or coefficients that are to have standard errors are not identified.
         """
         self.check_parameters()
-        sets = self._given(X, y, sample_weight)
+        sets = self._sets(X, y, sample_weight)
         form = self._form(sets)
-        free = free_of(form, dict(self.constraints or {}))
+        free = find_free_coefficients(form, dict(self.constraints or {}))
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
         solver = self._solver(sets, form)
-        whole = kept(sets) if solver == "lbfgs" else sets
+        whole = list_features(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
-        start = free.whole(np.clip(free.of(form.start(seed)), *free.bounds.T))
+        start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         turn = [0]
 
         def watch(loss: float) -> None:
@@ -287,16 +296,16 @@ class ChoiceClassifier(ChoiceAnswers):
             # Where much is to be looked at, a ten-thousandth of a standard error.
             auto = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
             tol = auto if self.tol == "auto" else float(self.tol)
-            found = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
-            likelihood, null = self._log_likelihoods(objective, found.theta)
+            fitted = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
+            likelihood, null = self._log_likelihoods(objective, fitted.theta)
         else:
             passes = 16 if self.max_iter == "auto" else int(self.max_iter)
             drawn = {"n_draws": self.n_negatives, "n_passes": passes, "seed": seed}
-            found = fit_drawn(objective, free, start, **drawn, watch=watch)
+            fitted = fit_drawn(objective, free, start, **drawn, watch=watch)
             likelihood, null = np.nan, np.nan
-        covariance = self._covariance(objective, free, found.theta, seed)
+        covariance = self._covariance(objective, free, fitted.theta, seed)
         self._state = ChoiceState(
-            form, sets.alternatives, sets.Z, found, covariance, sets.n_rows, free.n, likelihood, null, solver
+            form, sets.alternatives, sets.Z, fitted, covariance, sets.n_rows, free.n, likelihood, null, solver
         )
         self.n_features_in_ = sets.X.shape[1]
         return self
@@ -322,10 +331,10 @@ class ChoiceClassifier(ChoiceAnswers):
         """
         form = self._fitted.form
         sets = self._chosen(X, y, sample_weight)
-        objective = ChoiceObjective(form, kept(sets), self._ridge(form), n_threads_from(self.n_jobs))
-        return certificate_of(objective, free_of(form, dict(self.constraints or {})), self.coef_)
+        objective = ChoiceObjective(form, list_features(sets), self._ridge(form), n_threads_from(self.n_jobs))
+        return certificate_of(objective, find_free_coefficients(form, dict(self.constraints or {})), self.coef_)
 
-    def _given(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
+    def _sets(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
         if isinstance(X, ChoiceSets):
             if y is not None or sample_weight is not None:
                 raise ValueError("y or sample_weight is given beside ChoiceSets, which have them")
@@ -336,9 +345,10 @@ class ChoiceClassifier(ChoiceAnswers):
         alternatives = np.unique(labels)
         if len(alternatives) < 2:
             raise ValueError(f"y has one class, {alternatives[0]!r}; it must have at least two")
-        own = getattr(self, "feature_names_in_", None)
-        weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        return choice_sets(alternatives=alternatives, X=X, chosen=labels, sample_weight=weight, chooser_names=own)
+        names = getattr(self, "feature_names_in_", None)
+        return choice_sets(
+            alternatives=alternatives, X=X, chosen=labels, sample_weight=sample_weight, chooser_names=names
+        )
 
     def _form(self, sets: ChoiceSets) -> ChoiceForm:
         k, has = sets.n_alternatives, sets.Z is not None and sets.Z.shape[1] > 0
@@ -349,13 +359,13 @@ class ChoiceClassifier(ChoiceAnswers):
             raise ValueError(f"interactions is {rank!r}; the data have no features of choosers")
         groups: Any = self.constants
         if isinstance(groups, str):
-            own = groups == "alternative" or (groups == "auto" and not has and k <= MOST_CONSTANTS)
-            groups, of_groups = (np.arange(k), sets.alternatives) if own else (np.zeros(0, np.int64), ())
+            by_alternative = groups == "alternative" or (groups == "auto" and not has and k <= MOST_CONSTANTS)
+            groups, group_labels = (np.arange(k), sets.alternatives) if by_alternative else (np.zeros(0, np.int64), ())
         else:
-            groups, of_groups = self._by_alternative("constants", groups, k)
-        nests, of_nests = (np.zeros(0, np.int64), ())
+            groups, group_labels = self._by_alternative("constants", groups, k)
+        nests, nest_labels = (np.zeros(0, np.int64), ())
         if self.nests is not None:
-            nests, of_nests = self._by_alternative("nests", self.nests, k)
+            nests, nest_labels = self._by_alternative("nests", self.nests, k)
         return ChoiceForm(
             noise=self.noise,
             chooser_names=sets.chooser_names,
@@ -365,9 +375,9 @@ class ChoiceClassifier(ChoiceAnswers):
             has_features=bool(has),
             rank=int(rank),
             groups=groups.astype(np.int64),
-            group_labels=tuple(map(str, of_groups)),
+            group_labels=tuple(map(str, group_labels)),
             nests=nests.astype(np.int32),
-            nest_labels=tuple(map(str, of_nests)),
+            nest_labels=tuple(map(str, nest_labels)),
             labels=tuple(map(str, sets.alternatives)) if rank and not has else (),
         )
 
@@ -404,12 +414,11 @@ class ChoiceClassifier(ChoiceAnswers):
     @staticmethod
     def _log_likelihoods(objective: ChoiceObjective, theta: Doubles) -> tuple[float, float]:
         """The log-likelihood, and that of equal probabilities of what is available."""
-        own = objective.sets.sample_weight
-        weights = 1.0 if own is None else own
+        weights = objective.sets.weights
         sizes = np.concatenate([problem.log_set_sizes() for problem in objective.problems])
         return -float(np.sum(weights * objective.losses(theta))), -float(np.sum(weights * sizes))
 
-    def _covariance(self, objective: ChoiceObjective, free: Free, theta: Doubles, seed: int) -> Covariance:
+    def _covariance(self, objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int) -> Covariance:
         n = len(theta)
         missing = Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
         if self.covariance == "none":

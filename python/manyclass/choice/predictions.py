@@ -23,7 +23,7 @@ from manyclass.choice.tables import choice_sets
 from manyclass.weights.arrays import Doubles
 
 
-def features_by_kind(model: ChoiceAnswers) -> dict[str, tuple[str, ...]]:
+def features_by_kind(model: FittedChoiceModel) -> dict[str, tuple[str, ...]]:
     """Return the names of the features of "choosers", "alternatives" and "pairs" that a model was fitted on.
 
     Parameters
@@ -34,7 +34,7 @@ def features_by_kind(model: ChoiceAnswers) -> dict[str, tuple[str, ...]]:
     return {"choosers": form.chooser_names, "alternatives": form.alternative_names, "pairs": form.pair_names}
 
 
-class ChoiceAnswers(ClassifierMixin, BaseEstimator):
+class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
 
     n_jobs: int | None
@@ -122,10 +122,10 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
     def _rows(self, X: Any) -> ChoiceSets:
         state = self._fitted
         if isinstance(X, ChoiceSets):
-            own, form = (X.chooser_names, X.alternative_names, X.pair_names), state.form
-            if own != (form.chooser_names, form.alternative_names, form.pair_names):
+            feature_names, form = (X.chooser_names, X.alternative_names, X.pair_names), state.form
+            if feature_names != (form.chooser_names, form.alternative_names, form.pair_names):
                 raise ValueError(
-                    f"the data have features {own}; the model was fitted on "
+                    f"the data have features {feature_names}; the model was fitted on "
                     f"{(form.chooser_names, form.alternative_names, form.pair_names)}"
                 )
             bound = form.own_tastes or len(form.group_labels) or len(form.nest_labels)
@@ -258,8 +258,7 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
         X : ChoiceSets with choices
         """
         sets = self._rows(X)
-        weights = 1.0 if sets.sample_weight is None else sets.sample_weight
-        return -float(np.sum(weights * self._losses(sets)))
+        return -float(np.sum(sets.weights * self._losses(sets)))
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of rows that are predicted right.
@@ -438,15 +437,17 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
     @staticmethod
     def _moved(sets: ChoiceSets, feature: str, alternative: Any) -> tuple[str, int, int]:
         """What has a feature, its column, and the position of the alternative, -1 for all."""
-        at = -1 if alternative is None else int(positions_among([alternative], sets.alternatives, "alternative")[0])
+        position = -1
+        if alternative is not None:
+            position = int(positions_among([alternative], sets.alternatives, "alternative")[0])
         kinds = {"chooser": sets.chooser_names, "alternative": sets.alternative_names, "pair": sets.pair_names}
         for kind, names in kinds.items():
             if feature in names:
-                if kind == "chooser" and at >= 0:
+                if kind == "chooser" and position >= 0:
                     raise ValueError(
                         f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out"
                     )
-                return kind, names.index(feature), at
+                return kind, names.index(feature), position
         known = ", ".join(repr(name) for names in kinds.values() for name in names)
         raise ValueError(f"feature is {feature!r}; it must be one of {known}")
 
@@ -493,12 +494,12 @@ class ChoiceAnswers(ClassifierMixin, BaseEstimator):
                 f"before has {before.n_rows} rows and after {after.n_rows}; they must be the same choosers"
             )
         weights = before.sample_weight
-        found: dict[str, Any] = {
+        changes: dict[str, Any] = {
             f"share_{name}": np.average(self.predict_proba(sets), axis=0, weights=weights)
             for name, sets in (("before", before), ("after", after))
         }
         if self._fitted.form.noise == "gumbel":
-            found["inclusive_value_change"] = self.inclusive_values(after) - self.inclusive_values(before)
+            changes["inclusive_value_change"] = self.inclusive_values(after) - self.inclusive_values(before)
             if price is not None:
-                found["surplus_change"] = found["inclusive_value_change"] / -self.coef_[self._column(price)]
-        return found
+                changes["surplus_change"] = changes["inclusive_value_change"] / -self.coef_[self._column(price)]
+        return changes

@@ -84,6 +84,11 @@ class ChoiceSets:
             raise ValueError("the data do not tell what was chosen; give `chosen`")
         return self.chosen
 
+    @property
+    def weights(self) -> Doubles:
+        """Weights of the rows, 1 where none are given."""
+        return np.ones(self.n_rows) if self.sample_weight is None else self.sample_weight
+
     def take(self, rows: ArrayLike) -> ChoiceSets:
         """Return some rows.
 
@@ -92,18 +97,18 @@ class ChoiceSets:
         rows : array-like of int or bool
             Their positions, or a mask of all.
         """
-        at = np.arange(self.n_rows)[np.asarray(rows)]
-        return self._rows(at, self.lists.take(at))
+        positions = np.arange(self.n_rows)[np.asarray(rows)]
+        return self._rows(positions, self.lists.take(positions))
 
-    def _rows(self, at: NDArray[np.int64], lists: _core.ChoiceLists) -> ChoiceSets:
+    def _rows(self, positions: NDArray[np.int64], lists: _core.ChoiceLists) -> ChoiceSets:
         return replace(
             self,
-            X=self.X[at],
+            X=self.X[positions],
             lists=lists,
-            chosen=None if self.chosen is None else self.chosen[at],
-            persons=None if self.persons is None else self.persons[at],
-            sample_weight=None if self.sample_weight is None else self.sample_weight[at],
-            origin=self._numbers[at],
+            chosen=None if self.chosen is None else self.chosen[positions],
+            persons=None if self.persons is None else self.persons[positions],
+            sample_weight=None if self.sample_weight is None else self.sample_weight[positions],
+            origin=self._numbers[positions],
         )
 
     @cached_property
@@ -128,8 +133,8 @@ class ChoiceSets:
         gone = positions_among(np.atleast_1d(np.asarray(removed)), self.alternatives, "removed")
         offsets = self.offsets.copy()
         offsets[gone] = -np.inf
-        left = np.isfinite(offsets)[self.lists.alternatives]
-        if self.lists.only and not np.logical_or.reduceat(left, self.lists.indptr[:-1]).all():
+        available = np.isfinite(offsets)[self.lists.alternatives]
+        if self.lists.only and not np.logical_or.reduceat(available, self.lists.indptr[:-1]).all():
             raise ValueError("a row is left without an alternative")
         return replace(self, offsets=offsets, chosen=None)
 
@@ -184,12 +189,12 @@ class ChoiceSets:
         for begin in range(0, self.n_rows, step):
             part = self.take(np.arange(begin, min(begin + step, self.n_rows)))
             lists = part.lists.filled(self.n_alternatives)
-            lists = lists.with_features(part._of_pairs(lists.rows, lists.alternatives))
+            lists = lists.with_features(part._pair_features(lists.rows, lists.alternatives))
             yield replace(part, lists=lists, function=None)
 
     def for_core(self) -> dict[str, Any]:
         """Return the data as `_core.ChoiceProblem` takes them; those with a function of pairs have `parts` for it."""
-        found: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "n_rows": self.n_rows,
             "X": np.ascontiguousarray(self.X),
             "Z": np.zeros(0) if self.Z is None else self.Z,
@@ -203,21 +208,21 @@ class ChoiceSets:
         }
         if is_sparse(self.Z):
             Z = sp.csr_array(self.Z)
-            found |= {"Z": Z.data, "Z_indptr": Z.indptr.astype(np.int64), "Z_indices": Z.indices.astype(np.int32)}
-        found["Z"] = np.ascontiguousarray(found["Z"], dtype=np.float64)
+            arguments |= {"Z": Z.data, "Z_indptr": Z.indptr.astype(np.int64), "Z_indices": Z.indices.astype(np.int32)}
+        arguments["Z"] = np.ascontiguousarray(arguments["Z"], dtype=np.float64)
         if self.chosen is not None:
-            found["chosen"] = self.chosen
+            arguments["chosen"] = self.chosen
         if self.sample_weight is not None:
-            found["weights"] = self.sample_weight
-        return found
+            arguments["weights"] = self.sample_weight
+        return arguments
 
-    def _of_pairs(self, rows: NDArray[np.int64], alternatives: Ids) -> Doubles:
+    def _pair_features(self, rows: NDArray[np.int64], alternatives: Ids) -> Doubles:
         assert self.function is not None
-        found = np.asarray(self.function(self._numbers[rows], alternatives.astype(np.int64)), dtype=np.float64)
+        features = np.asarray(self.function(self._numbers[rows], alternatives.astype(np.int64)), dtype=np.float64)
         shape = (len(rows), len(self.pair_names))
-        if found.shape != shape:
-            raise ValueError(f"the function of pairs gave an array of shape {found.shape}; it must be {shape}")
-        return found
+        if features.shape != shape:
+            raise ValueError(f"the function of pairs gave an array of shape {features.shape}; it must be {shape}")
+        return features
 
     @cached_property
     def _shares(self) -> Doubles:
@@ -254,7 +259,7 @@ class ChoiceSets:
             n_threads=n_threads,
         )
         if self.function is not None:
-            lists = lists.with_features(self._of_pairs(rows[lists.rows], lists.alternatives))
+            lists = lists.with_features(self._pair_features(rows[lists.rows], lists.alternatives))
         return replace(self._rows(rows, lists), function=None)
 
     def to_long(self) -> dict[str, NDArray[Any]]:
@@ -268,7 +273,7 @@ class ChoiceSets:
         for part in self.parts():
             tables.append(part._long(first))
             first += part.n_rows
-        table = {name: np.concatenate([own[name] for own in tables]) for name in tables[0]}
+        table = {name: np.concatenate([part_columns[name] for part_columns in tables]) for name in tables[0]}
         if not table["offset"].any():
             del table["offset"]
         return table
@@ -277,38 +282,38 @@ class ChoiceSets:
         """The table of data without a function of pairs, whose choosers are numbered from `first` on."""
         lists = self.lists.filled(self.n_alternatives)
         offset = lists.offsets + self.offsets[lists.alternatives]
-        kept = np.isfinite(offset)
-        rows, at = lists.rows[kept], lists.alternatives[kept]
-        table: dict[str, NDArray[Any]] = {"chooser": first + rows, "alternative": self.alternatives[at]}
+        available = np.isfinite(offset)
+        rows, columns = lists.rows[available], lists.alternatives[available]
+        table: dict[str, NDArray[Any]] = {"chooser": first + rows, "alternative": self.alternatives[columns]}
         if self.chosen is not None:
-            table["chosen"] = self.chosen[rows] == at
+            table["chosen"] = self.chosen[rows] == columns
         if self.persons is not None:
             table["person"] = self.persons[rows]
         if self.sample_weight is not None:
             table["weight"] = self.sample_weight[rows]
-        table["offset"] = offset[kept]
+        table["offset"] = offset[available]
         Z: Any = self.Z.toarray() if is_sparse(self.Z) else self.Z
         table |= {name: self.X[rows, j] for j, name in enumerate(self.chooser_names)}
-        table |= {name: Z[at, j] for j, name in enumerate(self.alternative_names)}
-        return table | {name: lists.features[kept, j] for j, name in enumerate(self.pair_names)}
+        table |= {name: Z[columns, j] for j, name in enumerate(self.alternative_names)}
+        return table | {name: lists.features[available, j] for j, name in enumerate(self.pair_names)}
 
 
 def _with_column(table: Any, j: int, new: Any) -> Any:
     """A matrix with another column j: an array, or what a function makes of the old one."""
     old = table[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]
-    made = np.asarray(new(old) if callable(new) else new, dtype=np.float64)
+    column = np.asarray(new(old) if callable(new) else new, dtype=np.float64)
     if is_sparse(table):
-        return sp.csr_array(sp.hstack([table[:, :j], sp.csr_array(made[:, None]), table[:, j + 1 :]]))
+        return sp.csr_array(sp.hstack([table[:, :j], sp.csr_array(column[:, None]), table[:, j + 1 :]]))
     out = table.copy()
-    out[:, j] = made
+    out[:, j] = column
     return out
 
 
-def positions_among(labels: ArrayLike, alternatives: NDArray[Any], what: str) -> NDArray[np.int64]:
+def positions_among(labels: ArrayLike, alternatives: NDArray[Any], name: str) -> NDArray[np.int64]:
     """Return where labels stand among distinct alternatives in any order; raises ValueError where one is none."""
     order = np.argsort(alternatives, kind="stable")
-    asked = as_labels(labels)
-    found = find_positions(asked, alternatives[order], what)
-    if found.min(initial=0) < 0:
-        raise ValueError(f"{what} has {asked[found < 0][:1].tolist()[0]!r}, which is none of the alternatives")
-    return order[found]
+    wanted = as_labels(labels)
+    positions = find_positions(wanted, alternatives[order], name)
+    if positions.min(initial=0) < 0:
+        raise ValueError(f"{name} has {wanted[positions < 0][:1].tolist()[0]!r}, which is none of the alternatives")
+    return order[positions]

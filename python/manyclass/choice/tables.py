@@ -35,12 +35,12 @@ def _finite(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Doub
     return array
 
 
-def _names(name: str, given: Sequence[str] | None, values: Any, n: int, letter: str) -> tuple[str, ...]:
-    found = tuple(map(str, given)) if given is not None else tuple(map(str, getattr(values, "columns", ())))
-    found = found or tuple(f"{letter}{j}" for j in range(n))
-    if len(found) != n or len(set(found)) < n:
-        raise ValueError(f"{name} is {found!r}; it must have {n} different names")
-    return found
+def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, letter: str) -> tuple[str, ...]:
+    columns = getattr(values, "columns", ()) if user_names is None else user_names
+    feature_names = tuple(map(str, columns)) or tuple(f"{letter}{j}" for j in range(n))
+    if len(feature_names) != n or len(set(feature_names)) < n:
+        raise ValueError(f"{name} is {feature_names!r}; it must have {n} different names")
+    return feature_names
 
 
 def _lists_of(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
@@ -119,49 +119,21 @@ def choice_sets(
     ValueError
         If sizes do not fit each other, numbers are not finite, or a chosen alternative is not available.
     """
-    own = {} if pairs is None or callable(pairs) else dict(pairs)
-    by_pair = [shape for v in (*own.values(), unavailable, offset) if len(shape := _shape(v)) == 2]
-    by_row = [len(np.asarray(v)) for v in (X, chosen, persons, sample_weight) if v is not None]
-    of_z = [] if Z is None else [Z.shape[0]]
-    known = [*of_z, *(shape[1] for shape in by_pair)] if alternatives is None else [len(np.asarray(alternatives))]
-    by_alternative = np.ndim(offset) == 1 and not isinstance(available, tuple)
-    if _is_ranges(available, known):
-        available = _core.lists_of_ranges(np.ascontiguousarray(available, dtype=np.int64))
-        by_row.append(len(available[0]) - 1)
-    elif len(_shape(available)) == 2:
-        by_pair.append(_shape(available))
-    n = _one_size("rows", n_rows, *by_row, *(shape[0] for shape in by_pair))
-    if alternatives is None:
-        alternatives = np.arange(_one_size("alternatives", *of_z, *(shape[1] for shape in by_pair)))
-    labels = as_labels(alternatives)
-    k = len(labels)
-    if k < 1 or len(np.unique(labels)) < k:
-        raise ValueError("alternatives must be distinct, and there must be some")
-    x = _finite("X", np.zeros((n, 0)) if X is None else X, (n, None))
-    if is_sparse(Z):
-        z: Any = sp.csr_array(Z, dtype=np.float64)
-        _finite("Z", z.data, (None,))
-    else:
-        z = None if Z is None else _finite("Z", Z, (k, None))
-    if z is not None and z.shape[0] != k:
-        raise ValueError(f"Z has {z.shape[0]} rows; it must have one for each of {k} alternatives")
+    features = {} if pairs is None or callable(pairs) else dict(pairs)
     function = pairs if callable(pairs) else None
+    offset_is_fixed = np.ndim(offset) == 1 and not isinstance(available, tuple)
+    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset)
+    labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
+    k = len(labels)
+    x, z = _finite("X", np.zeros((n, 0)) if X is None else X, (n, None)), _alternative_features(Z, k)
     if function is not None and not pair_names:
         raise ValueError("pairs is a function; give the names of its features by pair_names")
-    own_names = tuple(pair_names or own)
-    fixed = np.zeros(k)
-    if by_alternative and np.shape(offset) == (k,):
+    fixed, pair_names = np.zeros(k), tuple(pair_names or features)
+    if offset_is_fixed and np.shape(offset) == (k,):
         fixed, offset = _finite("offset", offset, (k,)), None
-    lists = _listed(own, available, unavailable, offset, n, k)
+    lists = _listed(features, available, unavailable, offset, n, k)
     if function is not None:
-        lists = lists.with_features(np.zeros((len(lists.alternatives), len(own_names))))
-    positions = None
-    if chosen is not None:
-        positions = positions_among(chosen, labels, "chosen").astype(np.int32)
-    who = None if persons is None else np.unique(as_labels(persons), return_inverse=True)[1].astype(np.int64)
-    weight = None if sample_weight is None else _finite("sample_weight", sample_weight, (n,))
-    if weight is not None and (weight.min(initial=0) < 0 or not weight.any()):
-        raise ValueError("sample_weight has numbers below 0, or only zeros")
+        lists = lists.with_features(np.zeros((len(lists.alternatives), len(pair_names))))
     sets = ChoiceSets(
         labels,
         x,
@@ -169,17 +141,57 @@ def choice_sets(
         lists,
         function,
         fixed,
-        positions,
-        who,
-        weight,
+        None if chosen is None else positions_among(chosen, labels, "chosen").astype(np.int32),
+        None if persons is None else np.unique(as_labels(persons), return_inverse=True)[1].astype(np.int64),
+        _row_weights(sample_weight, n),
         _names("chooser_names", chooser_names, X, x.shape[1], "x"),
         _names("alternative_names", alternative_names, Z, 0 if z is None else z.shape[1], "z"),
-        own_names,
+        pair_names,
     )
     names = (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)
     if len(set(names)) < len(names):
         raise ValueError(f"features have names that occur twice: {', '.join(names)}")
     return sets
+
+
+def _sizes(
+    alternatives: Any, Z: Any, available: Any, n_rows: int | None, by_row: Sequence[Any], by_pair: Sequence[Any]
+) -> tuple[NDArray[Any], Any, int]:
+    """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
+    shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
+    row_counts = [len(np.asarray(array)) for array in by_row if array is not None]
+    z_counts = [] if Z is None else [Z.shape[0]]
+    counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(np.asarray(alternatives))]
+    if _is_ranges(available, counts):
+        available = _core.lists_of_ranges(np.ascontiguousarray(available, dtype=np.int64))
+        row_counts.append(len(available[0]) - 1)
+    elif len(_shape(available)) == 2:
+        shapes.append(_shape(available))
+    n = _one_size("rows", n_rows, *row_counts, *(shape[0] for shape in shapes))
+    if alternatives is None:
+        alternatives = np.arange(_one_size("alternatives", *z_counts, *(shape[1] for shape in shapes)))
+    labels = as_labels(alternatives)
+    if len(labels) < 1 or len(np.unique(labels)) < len(labels):
+        raise ValueError("alternatives must be distinct, and there must be some")
+    return labels, available, n
+
+
+def _alternative_features(Z: Any, k: int) -> Any:
+    if is_sparse(Z):
+        Z = sp.csr_array(Z, dtype=np.float64)
+        _finite("Z", Z.data, (None,))
+    elif Z is not None:
+        Z = _finite("Z", Z, (k, None))
+    if Z is not None and Z.shape[0] != k:
+        raise ValueError(f"Z has {Z.shape[0]} rows; it must have one for each of {k} alternatives")
+    return Z
+
+
+def _row_weights(sample_weight: ArrayLike | None, n: int) -> Doubles | None:
+    weights = None if sample_weight is None else _finite("sample_weight", sample_weight, (n,))
+    if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
+        raise ValueError("sample_weight has numbers below 0, or only zeros")
+    return weights
 
 
 def _shape(values: Any) -> tuple[int, ...]:
@@ -195,25 +207,27 @@ def _is_ranges(available: Any, sizes: Sequence[int]) -> bool:
     return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or any(k != 2 for k in sizes)))
 
 
-def _one_size(what: str, *given: int | None) -> int:
-    sizes = {size for size in given if size is not None}
+def _one_size(unit: str, *candidates: int | None) -> int:
+    sizes = {size for size in candidates if size is not None}
     if len(sizes) != 1:
-        raise ValueError(f"the number of {what} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
+        raise ValueError(f"the number of {unit} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
     return sizes.pop()
 
 
-def _listed(own: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int) -> _core.ChoiceLists:
+def _listed(
+    features: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int
+) -> _core.ChoiceLists:
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
     closed = None if unavailable is None else sp.csr_array(unavailable, dtype=bool)
-    if available is None and any(v is not None and not is_sparse(v) for v in (*own.values(), offset)):
+    if available is None and any(v is not None and not is_sparse(v) for v in (*features.values(), offset)):
         available, closed = (np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()), None
     return _core.ChoiceLists(
         n_rows=n,
         n_alternatives=k,
         lists=None if available is None else _lists_of(available, n, k),
-        features={name: _values(name, values, (n, k)) for name, values in own.items()},
+        features={name: _values(name, values, (n, k)) for name, values in features.items()},
         offset=None if offset is None else _values("offset", offset, (n, k)),
         unavailable=None if closed is None else _values("unavailable", closed, (n, k)),
     )
@@ -274,37 +288,22 @@ def from_long(
     """
     names = [str(name) for name in table]
     person, weight, offset = (
-        given or (usual if usual in names else None)
-        for given, usual in ((person, "person"), (weight, "weight"), (offset, "offset"))
+        name or (usual if usual in names else None)
+        for name, usual in ((person, "person"), (weight, "weight"), (offset, "offset"))
     )
-    choosers, rows = np.unique(as_labels(table[chooser]), return_inverse=True)
+    choosers, first_of_row, rows = np.unique(as_labels(table[chooser]), return_index=True, return_inverse=True)
     if alternatives is None:
         labels, ids = np.unique(as_labels(table[alternative]), return_inverse=True)
     else:
         labels = as_labels(alternatives)
         ids = positions_among(np.asarray(table[alternative]), labels, alternative)
     n, k = len(choosers), len(labels)
-    first_of_row = np.unique(rows, return_index=True)[1]
-    known = {chooser, alternative, chosen, person, weight, offset}
     if formula is not None:
         columns = _by_formula(formula, table)
     else:
-        taken = [*itertools.chain(*features.values())] if isinstance(features, Mapping) else features
-        if taken is None:
-            taken = [name for name in names if name not in known and np.asarray(table[name]).dtype.kind in "biuf"]
-        columns = {name: np.asarray(table[name], dtype=np.float64) for name in taken}
-    told = features if isinstance(features, Mapping) else None
-    parts = _by_kind(columns, told, (rows, ids), (n, k))
-    choice = None
-    if chosen is not None:
-        mark = np.asarray(table[chosen]).astype(bool)
-        marks = np.bincount(rows[mark], minlength=n)
-        if np.any(marks != 1):
-            wrong = int(np.argmax(marks != 1))
-            who = choosers[wrong : wrong + 1].tolist()[0]
-            raise ValueError(f"chooser {who!r} has chosen {marks[wrong]} alternatives; it must be one")
-        choice = np.empty(n, dtype=np.int64)
-        choice[rows[mark]] = ids[mark]
+        columns = _feature_columns(table, features, {chooser, alternative, chosen, person, weight, offset})
+    parts = _by_kind(columns, features if isinstance(features, Mapping) else None, (rows, ids), (n, k))
+    choice = None if chosen is None else _choices(np.asarray(table[chosen]).astype(bool), rows, ids, choosers)
     order = np.lexsort((ids, rows))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
     by_row: dict[str, Any] = {
@@ -326,26 +325,52 @@ def from_long(
     )
 
 
+def _feature_columns(table: Columns, features: Any, known: set[str | None]) -> dict[str, Doubles]:
+    """The columns with features: all that have numbers and no other use where none are named."""
+    if isinstance(features, Mapping):
+        features = itertools.chain(*features.values())
+    if features is None:
+        names = (str(name) for name in table)
+        features = [name for name in names if name not in known and np.asarray(table[name]).dtype.kind in "biuf"]
+    return {name: np.asarray(table[name], dtype=np.float64) for name in features}
+
+
+def _choices(
+    marks: NDArray[np.bool_], rows: NDArray[np.int64], ids: NDArray[np.int64], choosers: NDArray[Any]
+) -> NDArray[np.int64]:
+    """The alternative that each chooser has marked."""
+    counts = np.bincount(rows[marks], minlength=len(choosers))
+    if np.any(counts != 1):
+        wrong = int(np.argmax(counts != 1))
+        who = choosers[wrong : wrong + 1].tolist()[0]
+        raise ValueError(f"chooser {who!r} has chosen {counts[wrong]} alternatives; it must be one")
+    choice = np.empty(len(choosers), dtype=np.int64)
+    choice[rows[marks]] = ids[marks]
+    return choice
+
+
 def _by_kind(
     columns: Mapping[str, Doubles],
-    told: Mapping[str, Sequence[str]] | None,
+    kinds: Mapping[str, Sequence[str]] | None,
     places: tuple[NDArray[np.int64], NDArray[np.int64]],
     sizes: tuple[int, int],
 ) -> dict[str, dict[str, Doubles]]:
     """Features of choosers, of alternatives and of pairs, of which the first two have a value for each of them."""
-    found: dict[str, dict[str, Doubles]] = {"choosers": {}, "alternatives": {}, "pairs": {}}
+    features: dict[str, dict[str, Doubles]] = {"choosers": {}, "alternatives": {}, "pairs": {}}
     for name, column in columns.items():
         _finite(name, column, (len(places[0]),))
-        for kind, at, size in zip(found, places, sizes, strict=False):
-            values = _core.numbers_of_groups(column, at, size) if told is None or name in told.get(kind, ()) else None
+        for kind, owners, size in zip(features, places, sizes, strict=False):
+            if kinds is not None and name not in kinds.get(kind, ()):
+                continue
+            values = _core.numbers_of_groups(column, owners, size)
             if values is not None:
-                found[kind][name] = values
+                features[kind][name] = values
                 break
         else:
-            found["pairs"][name] = column
-            if told is not None and name not in told.get("pairs", ()):
+            features["pairs"][name] = column
+            if kinds is not None and name not in kinds.get("pairs", ()):
                 raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
-    return found
+    return features
 
 
 def _table(columns: Mapping[str, Doubles], n: int) -> Doubles:
@@ -357,8 +382,8 @@ def _by_formula(formula: str, table: Columns) -> dict[str, Doubles]:
         formulaic = importlib.import_module("formulaic")
     except ImportError as error:
         raise ImportError("formula needs formulaic: pip install formulaic") from error
-    made = formulaic.model_matrix(formula, table)
-    return {str(name): np.asarray(made[name], dtype=np.float64) for name in made.columns if name != "Intercept"}
+    matrix = formulaic.model_matrix(formula, table)
+    return {str(name): np.asarray(matrix[name], dtype=np.float64) for name in matrix.columns if name != "Intercept"}
 
 
 def from_wide(
@@ -403,9 +428,9 @@ def from_wide(
     n = len(np.asarray(table[next(iter(table))]))
     features = {
         name: np.stack(
-            [np.asarray(table[at[a]], dtype=np.float64) if a in at else np.zeros(n) for a in alternatives], 1
+            [np.asarray(table[columns[a]], dtype=np.float64) if a in columns else np.zeros(n) for a in alternatives], 1
         )
-        for name, at in (pairs or {}).items()
+        for name, columns in (pairs or {}).items()
     }
     mask = None
     if available is not None:
