@@ -30,7 +30,7 @@ from manyclass.dask import DaskMarginClassifier, DaskSoftmaxClassifier
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import Curvature
 from manyclass.dask.passes import FLOOR
-from manyclass.dask.shards import Part, Stretch, Whole
+from manyclass.dask.shards import Stretch, WeightPart, Whole
 from manyclass.training.incremental import Call
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
@@ -144,13 +144,13 @@ def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(r
     plan = plan_of(local, rows[0], Labels.single(rows[1].astype(np.int32)))
     assert plan.adagrad
     none = Curvature(sp.csr_array((2, 16)), np.zeros(0), 1, (1.0, 1.0))
-    part = Part(np.zeros((2, 16), np.float32), squares=np.array([4.0, 4.0], np.float32))
+    part = WeightPart(np.zeros((2, 16), np.float32), squares=np.array([4.0, 4.0], np.float32))
     weigh = FLOOR["margin"] / -np.expm1(-FLOOR["margin"])  # of a pass that moved a weight on its own
     one, other = (np.zeros((1, 16), np.float32) for _ in range(2))
     one[0, :2], other[0, 0] = weigh * 1.0, weigh * 3.0
     changes = [
-        (np.array([0]), Part(one, squares=np.array([5.0], np.float32))),
-        (np.array([0]), Part(other, squares=np.array([12.0], np.float32))),
+        (np.array([0]), WeightPart(one, squares=np.array([5.0], np.float32))),
+        (np.array([0]), WeightPart(other, squares=np.array([12.0], np.float32))),
     ]
     made = passes_of(plan, Whole(np.ones(2), 1, 15, 2, False)).merge(part, none, changes, Stretch(0))
     np.testing.assert_array_equal(made.squares, [21, 4])

@@ -94,7 +94,7 @@ def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(s
 
     def after_which_buffers_are_counted(self, lost):
         recover(self, lost)
-        held.extend(len(self.workers.holders(buffer, frozenset())) for buffer in self.standing.buffers)
+        held.extend(len(self.workers.holders(buffer, frozenset())) for buffer in self.state.buffers)
 
     monkeypatch.setattr(BlocksTraining, "_recover", after_which_buffers_are_counted)
     own = {"solver": solver, "division": "rows and classes"}

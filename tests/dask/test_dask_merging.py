@@ -13,7 +13,7 @@ pytest.importorskip("distributed")
 from reference.dask_simulation import plan_of, simulate
 
 from manyclass import SoftmaxClassifier, _core, solvers
-from manyclass.dask.merging import FURTHEST, Curvature, settle, weigh
+from manyclass.dask.merging import FURTHEST, Curvature, unweigh, weigh
 from manyclass.dask.shards import Shard, Whole
 from manyclass.datasets import load_multiclass
 
@@ -26,7 +26,7 @@ def merged(a, changes, sparse):
         one = np.full((1, 1), change, dtype=np.float32)
         weigh(one, np.zeros(0, np.float32), Curvature(kind([[own]]), np.zeros(0), 1, (1.0, 1.0)), 1.0, 0.0)
         total += one
-    settle(total, np.zeros(0, np.float32), Curvature(kind([[sum(a)]]), np.zeros(0), 1, (1.0, 1.0)), 1.0, 0.0)
+    unweigh(total, np.zeros(0, np.float32), Curvature(kind([[sum(a)]]), np.zeros(0), 1, (1.0, 1.0)), 1.0, 0.0)
     return float(total[0, 0])
 
 

@@ -18,7 +18,7 @@ from manyclass import SoftmaxClassifier, samplers, solvers
 from manyclass.dask.blocks import log_sums_at_zero, lost_log_sums, place_in_block, plan_on_block, turn
 from manyclass.dask.shards import Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import (
-    Kept,
+    StoredBlock,
     block_in,
     bounds_of,
     buffer_at_zero,
@@ -264,7 +264,7 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
 
 def test_a_copy_on_disk_has_what_was_written_and_goes_away(tmp_path):
     whole = Whole(np.ones(50), 3, 7, 50, False)
-    kept, numbers = Kept(str(tmp_path)), np.arange(bytes_of(whole, 1) // 4, dtype=np.float32)
+    kept, numbers = StoredBlock(str(tmp_path)), np.arange(bytes_of(whole, 1) // 4, dtype=np.float32)
     for piece in range(n_pieces(whole)):
         kept.write(whole, 1, piece, numbers[bounds_of(whole, 1, piece)])
     read = [kept.read(whole, 1, piece) for piece in range(n_pieces(whole))]

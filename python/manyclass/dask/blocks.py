@@ -43,7 +43,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
-from manyclass.dask.shards import Report, Shard, Stretch, Whole
+from manyclass.dask.shards import PassReport, Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
 from manyclass.training.core_plan import core_plan, core_state
 from manyclass.training.plan import PointsPlan
@@ -68,7 +68,7 @@ class Turned:
     `log_sums` are those of the shard's rows, (n_rows, n_blocks)."""
 
     log_sums: Doubles
-    report: Report
+    report: PassReport
 
 
 def turn(
@@ -100,11 +100,11 @@ def turn(
     if np.isnan(sums).any():
         sums[:, number] = _looked_at(plan, whole, shard, block, number, stretch)
         moved = bytes_of(whole, number)
-        return Turned(sums, Report(0, 0, 0.0, False, bytes_in=moved, bytes_out=moved))
+        return Turned(sums, PassReport(0, 0, 0.0, False, bytes_in=moved, bytes_out=moved))
     steps = _exact_steps if plan.solver == "exact" else _sampled_steps
     n_visits, updates, loss, diverged = steps(plan, whole, shard, block, number, sums, stretch)
     moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
-    return Turned(sums, Report(n_visits, updates, loss, diverged, bytes_in=moved, bytes_out=moved))
+    return Turned(sums, PassReport(n_visits, updates, loss, diverged, bytes_in=moved, bytes_out=moved))
 
 
 # Sampled steps
@@ -138,30 +138,30 @@ def _sampled_steps(
     plan: PointsPlan, whole: Whole, shard: Shard, block: Block, number: int, sums: Doubles, stretch: Stretch
 ) -> tuple[int, int, float, bool]:
     """Visit each row of the stretch in the core's loop: see the module's docstring."""
-    own, order = plan_on_block(plan, whole, number), order_in_block(plan, whole, number)
+    block_plan, order = plan_on_block(plan, whole, number), order_in_block(plan, whole, number)
     place = place_in_block(plan, whole, number)
     assert place is not None
-    at = shard.labels - block.first
-    here = (at >= 0) & (at < len(block))
+    position = shard.labels - block.first
+    here = (position >= 0) & (position < len(block))
     labels = np.full(len(shard), -1, dtype=np.int32)
-    labels[here] = place[at[here]]
+    labels[here] = place[position[here]]
     counts = whole.counts[block.first : block.first + len(block)][order]
     v, elsewhere = _core.block_normalizers(sums, number)
     state = core_state(
-        own,
+        block_plan,
         block.weights,
         labels,
         row_norms_sq(shard.x),
         u=v,
-        scale=block.scale if own.alpha > 0 else NO_FLOATS,
+        scale=block.scale if block_plan.alpha > 0 else NO_FLOATS,
         sample_weight=NO_DOUBLES if shard.weights is None else shard.weights,
         counts=counts,
         others=elsewhere if whole.n_shards > 1 else NO_DOUBLES,
         n_elsewhere=float(whole.n_rows - counts.sum()),
     )
-    batch = batch_size_of(own, shard.labels, len(block))
-    made = core_plan(own, len(block), batch=batch, first_point=shard.first)
-    trainer = _core.Trainer.points(made, core_data(shard.x), shard.x.shape[1], state)
+    batch = batch_size_of(block_plan, shard.labels, len(block))
+    steps = core_plan(block_plan, len(block), batch=batch, first_point=shard.first)
+    trainer = _core.Trainer.points(steps, core_data(shard.x), shard.x.shape[1], state)
     eta, eta_u = plan.schedule.at(stretch.n_pass)
     first, last = stretch.visits(len(shard), batch)
     before = v.copy()
@@ -223,10 +223,10 @@ def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, numbe
     tail = np.random.default_rng(key).choice(by_count[n_head:], min(n, LOOKED_AT) - n_head, replace=False)
     classes = np.append(by_count[:n_head], tail)
     log_weights = np.repeat([0.0, np.log(max(1, n - n_head) / max(1, len(tail)))], [n_head, len(tail)])
-    at = shard.labels - block.first
-    own = (at >= 0) & (at < n)
+    label_positions = shard.labels - block.first
+    in_block = (label_positions >= 0) & (label_positions < n)
     labels = np.full(len(shard), -1, dtype=np.int32)
-    labels[own] = place[at[own]]
+    labels[in_block] = place[label_positions[in_block]]
     return _core.estimated_log_sums(
         **_in_core(shard, block), labels=labels, scale=block.scale, classes=classes, log_weights=log_weights
     )
@@ -264,9 +264,9 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
     n_features = blocks[0].weights.coef.shape[1]
     weights = Weights.zeros(sum(map(len, blocks)), n_features, by_feature=sparse)
     for block in blocks:
-        own = slice(block.first, block.first + len(block))
-        weights.coef[own] = block.weights.coef
-        weights.intercept[own] = block.weights.intercept
+        classes = slice(block.first, block.first + len(block))
+        weights.coef[classes] = block.weights.coef
+        weights.intercept[classes] = block.weights.intercept
     return weights
 
 
@@ -274,7 +274,7 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
 
 
 @dataclass(frozen=True)
-class Seen:
+class BlockScores:
     """What the classes of a block give for rows.
 
     Attributes
@@ -283,29 +283,31 @@ class Seen:
     best : ndarray of shape (n_rows, k), int32
     scores : ndarray of shape (n_rows, k), float64
         Its classes of largest scores, numbered among all, and these, best first.
-    of_labels : ndarray of shape (n_rows,), float64
+    label_scores : ndarray of shape (n_rows,), float64
         Scores of the rows' labels, -inf where the block has it not.
     """
 
     log_sums: Doubles
     best: Ids
     scores: Doubles
-    of_labels: Doubles
+    label_scores: Doubles
 
 
-def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> Seen:
+def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> BlockScores:
     """Return the log-sums, the k best classes and the scores of labels of some rows, among the classes of a block."""
-    log_sums, of_labels = block.weights.log_normalizers(x, 1), np.full(x.shape[0], -np.inf)
+    log_sums, label_scores = block.weights.log_normalizers(x, 1), np.full(x.shape[0], -np.inf)
     best, log_p = block.weights.top_k(x, min(k, len(block)), 1)
     if labels is not None:
-        at = labels - block.first
-        own = np.flatnonzero((at >= 0) & (at < len(block)))
-        of_labels[own] = block.weights.label_scores(x[own], at[own])
-    return Seen(log_sums, best + np.int32(block.first), log_p + log_sums[:, np.newaxis], of_labels)
+        positions = labels - block.first
+        rows = np.flatnonzero((positions >= 0) & (positions < len(block)))
+        label_scores[rows] = block.weights.label_scores(x[rows], positions[rows])
+    return BlockScores(log_sums, best + np.int32(block.first), log_p + log_sums[:, np.newaxis], label_scores)
 
 
-def best_of(some: Sequence[Seen], k: int) -> tuple[Ids, Doubles, Doubles]:
+def best_of(blocks: Sequence[BlockScores], k: int) -> tuple[Ids, Doubles, Doubles]:
     """Return the k best of all classes and their log-probabilities, best first, and the log-losses of labels."""
-    best, scores = (np.concatenate([getattr(one, of) for one in some], axis=1) for of in ("best", "scores"))
-    log_sums, of_labels = (np.stack([getattr(one, of) for one in some]) for of in ("log_sums", "of_labels"))
-    return _core.best_over_blocks(best, scores, log_sums, of_labels, min(k, best.shape[1]))
+    best, scores = (np.concatenate([getattr(scored, name) for scored in blocks], axis=1) for name in ("best", "scores"))
+    log_sums, label_scores = (
+        np.stack([getattr(scored, name) for scored in blocks]) for name in ("log_sums", "label_scores")
+    )
+    return _core.best_over_blocks(best, scores, log_sums, label_scores, min(k, best.shape[1]))

@@ -16,10 +16,10 @@ from manyclass.classifiers.answers import state_of, with_state
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.merging import Curvature, couplings, size_of
-from manyclass.dask.passes import BatchPasses, Passed, Passes, added
+from manyclass.dask.passes import BatchPasses, Passed, ShardPasses, added
 from manyclass.dask.predictions import WholeModel
 from manyclass.dask.rounds import Training, same
-from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
+from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.incremental import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
@@ -27,20 +27,20 @@ from manyclass.training.squares import Squares
 from manyclass.training.state import Points, State
 from manyclass.training.terms import rows_of_call
 from manyclass.training.train import weights_of_call
-from manyclass.weights.arrays import Ids
+from manyclass.weights.arrays import NO_FLOATS, Ids
 from manyclass.weights.scaling import FeatureScaling
 
 # Tasks
 
 
-def passes_of(plan: PointsPlan | BatchesPlan, whole: Whole) -> Passes:
+def passes_of(plan: PointsPlan | BatchesPlan, whole: Whole) -> ShardPasses:
     """Return the passes and merges of a plan."""
-    return (BatchPasses if isinstance(plan, BatchesPlan) else Passes)(plan, whole)
+    return (BatchPasses if isinstance(plan, BatchesPlan) else ShardPasses)(plan, whole)
 
 
 def parts_to_go_on(
-    model: LabelClassifier, passes: Passes, common: Common, scaling: FeatureScaling | None
-) -> list[Part]:
+    model: LabelClassifier, passes: ShardPasses, common: Common, scaling: FeatureScaling | None
+) -> list[WeightPart]:
     """Return the parts of the W at which a call begins, made where the model is."""
     classes, counts = common.classes, common.whole.counts
     before = Before.of(state_of(model), classes, 0, Call())
@@ -48,10 +48,10 @@ def parts_to_go_on(
         rows, squares = rows_of_call(passes.plan, before, classes, counts)
         return passes.split(rows.over_classes(), squares.classes)
     weights = weights_of_call(passes.plan, state_of(model).weights, classes, before, counts, scaling)
-    return passes.split(weights, nothing())
+    return passes.split(weights, NO_FLOATS)
 
 
-def change_of(passed: Passed, part: int) -> tuple[Ids, Part]:
+def change_of(passed: Passed, part: int) -> tuple[Ids, WeightPart]:
     """Return what a pass has changed in a part of W."""
     return passed.changes[part]
 
@@ -62,8 +62,8 @@ def model_of(
     common: Common,
     scaling: FeatureScaling | None,
     before: State | None,
-    passes: Passes,
-    parts: Sequence[Part],
+    passes: ShardPasses,
+    parts: Sequence[WeightPart],
     n_averaged: int,
     shard: Shard,
 ) -> LabelClassifier:
@@ -77,23 +77,23 @@ def model_of(
     if state.several:
         points = Points(shard.x, shard.lists, state.classes, state.features, several=True, weights=shard.weights)
         state = planner_of(owner).labelled(state, points, before)
-    found: LabelClassifier = with_state(clone(owner), state)
-    return found
+    model: LabelClassifier = with_state(clone(owner), state)
+    return model
 
 
 # Rounds
 
 
 @dataclass
-class Standing:
+class RowsState:
     """Where training stands between two rounds.
 
     Attributes
     ----------
-    parts, copies : list of future of Part
+    parts, copies : list of future of WeightPart
         W after the last merge, and the same on the next worker; no copies with one worker.
-    carried : list of future of Carried or None
-    total : list of future of Part or None
+    carried : list of future of CarriedNumbers or None
+    total : list of future of WeightPart or None
         Sum of the iterates in the average, and
     n_averaged : int
         how many these are.
@@ -119,7 +119,7 @@ class RowsTraining(Training):
         # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
         self.validation_curve: list[float] = []
         self.best_iter, self.least = 0, np.inf
-        self.best: Standing | None = None
+        self.best: RowsState | None = None
         n = len(loaded.shards)
         self.passes = self._share_passes()
         self.curvatures: list[Any] = [None] * n
@@ -129,7 +129,7 @@ class RowsTraining(Training):
             self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(n))
         parts = self._first_parts(loaded.origin.model)
-        self.standing = Standing(parts, self._copies(parts), [None] * n)
+        self.state = RowsState(parts, self._copies(parts), [None] * n)
 
     @property
     def alone(self) -> bool:
@@ -140,70 +140,72 @@ class RowsTraining(Training):
         """Give workers the object whose methods are their tasks."""
         return self.workers.everywhere(passes_of, self.plan, self.loaded.whole[0])
 
-    def _task(self, at: int, method: str, *given: Any) -> Any:
+    def _task(self, number: int, method: str, *arguments: Any) -> Any:
         """Let the worker of a shard call a method of the passes."""
-        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else Passes
-        return self.workers.submit(at, getattr(kind, method), self.passes[0], *given)
+        kind = BatchPasses if isinstance(self.plan, BatchesPlan) else ShardPasses
+        return self.workers.submit(number, getattr(kind, method), self.passes[0], *arguments)
 
     def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
         workers, loaded, n = self.workers, self.loaded, len(self.loaded.shards)
         if model is None:
-            return [self._task(at, "first_part", at) for at in range(n)]
-        given = (model, self.passes[0], loaded.common[0], loaded.scaling[0])
-        all_parts = workers.submit_where_it_is(model, parts_to_go_on, *given)
-        picked = [workers.submit_where_it_is(model, itemgetter(at), all_parts) for at in range(n)]
+            return [self._task(number, "first_part", number) for number in range(n)]
+        arguments = (model, self.passes[0], loaded.common[0], loaded.scaling[0])
+        all_parts = workers.submit_where_it_is(model, parts_to_go_on, *arguments)
+        picked = [workers.submit_where_it_is(model, itemgetter(number), all_parts) for number in range(n)]
         parts = workers.each(same, picked)
         workers.wait(parts)
         return parts
 
     def _copies(self, pieces: list[Any]) -> list[Any]:
         """Copy each part of W to the next worker; with one worker there is none."""
-        return [] if self.alone else [self.workers.submit(at + 1, same, piece) for at, piece in enumerate(pieces)]
+        return (
+            [] if self.alone else [self.workers.submit(number + 1, same, piece) for number, piece in enumerate(pieces)]
+        )
 
     def _measure(self, shards: Iterable[int]) -> None:
         """Measure curvatures of shards, and add up those of all by parts of W."""
         workers, whole = self.workers, self.loaded.whole[0]
-        for at in shards:
-            self.curvatures[at] = self._task(at, "curvature", self.loaded.shards[at], self.coupling)
-        for at in range(len(self.curvatures)):
-            some = workers.each(Curvature.part, self.curvatures, whole, at)
-            self.curvatures_of_parts[at] = workers.submit(at, Curvature.total, some)
+        for number in shards:
+            self.curvatures[number] = self._task(number, "curvature", self.loaded.shards[number], self.coupling)
+        for number in range(len(self.curvatures)):
+            curvatures = workers.each(Curvature.part, self.curvatures, whole, number)
+            self.curvatures_of_parts[number] = workers.submit(number, Curvature.total, curvatures)
 
-    def _round(self, stretch: Stretch) -> list[Report]:
-        workers, was = self.workers, self.standing
+    def _round(self, stretch: Stretch) -> list[PassReport]:
+        workers, was = self.workers, self.state
         passed = [
-            self._task(at, "make_pass", shard, self.curvatures[at], was.parts, was.carried[at], stretch)
-            for at, shard in enumerate(self.loaded.shards)
+            self._task(number, "make_pass", shard, self.curvatures[number], was.parts, was.carried[number], stretch)
+            for number, shard in enumerate(self.loaded.shards)
         ]
         parts = []
-        for at, part in enumerate(was.parts):
-            changes = workers.each(change_of, passed, at)
-            parts.append(self._task(at, "merge", part, self.curvatures_of_parts[at], changes, stretch))
-        carried, reports = (workers.each(attrgetter(what), passed) for what in ("carried", "report"))
+        for number, part in enumerate(was.parts):
+            changes = workers.each(change_of, passed, number)
+            parts.append(self._task(number, "merge", part, self.curvatures_of_parts[number], changes, stretch))
+        carried, reports = (workers.each(attrgetter(name), passed) for name in ("carried", "report"))
         copies = self._copies(parts)
         workers.wait([*parts, *copies, *carried, *reports])
-        told: list[Report] = workers.gather(reports)
-        self.standing = replace(was, parts=parts, copies=copies, carried=carried)
-        return told
+        gathered: list[PassReport] = workers.gather(reports)
+        self.state = replace(was, parts=parts, copies=copies, carried=carried)
+        return gathered
 
-    def _after_pass(self, reports: list[Report]) -> None:
+    def _after_pass(self, reports: list[PassReport]) -> None:
         """Add W to the average, where it is to be in it."""
         if not reports[-1].averaged:
             return
-        was, sparse = self.standing, self.loaded.facts[0].sparse
+        was, sparse = self.state, self.loaded.facts[0].sparse
         before = was.total or [None] * len(was.parts)
-        both = enumerate(zip(before, was.parts, strict=True))
-        total = [self.workers.submit(at, added, one, part, sparse) for at, (one, part) in both]
-        self.standing = replace(was, total=total, n_averaged=was.n_averaged + 1)
+        pairs = enumerate(zip(before, was.parts, strict=True))
+        total = [self.workers.submit(number, added, part_before, part, sparse) for number, (part_before, part) in pairs]
+        self.state = replace(was, total=total, n_averaged=was.n_averaged + 1)
 
     def _validate(self) -> bool:
-        loaded, now = self.loaded, self.standing
-        if not any(loaded.n_held):
+        loaded, now = self.loaded, self.state
+        if not any(loaded.n_held_out):
             return False
         sums = [
-            self._task(at, "held_out_loss", held, now.model, now.n_averaged)
-            for at, held in enumerate(loaded.held)
-            if held is not None
+            self._task(number, "held_out_loss", rows, now.model, now.n_averaged)
+            for number, rows in enumerate(loaded.held_out)
+            if rows is not None
         ]
         loss, weight = np.sum(self.workers.gather(sums), axis=0)
         self.validation_curve.append(float(loss / weight))
@@ -212,44 +214,57 @@ class RowsTraining(Training):
             self.best, self.best_iter, self.least = now, n_iter, self.validation_curve[-1]
         return bool(n_iter - self.best_iter >= loaded.planner.parameters["n_iter_no_change"])
 
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> WholeModel:
-        now, loaded = self.best or self.standing, self.loaded
-        told = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
-        draft, before = draft_of(loaded, settled, curve, **told), loaded.origin.state
-        given = (owner, draft, loaded.common[0], loaded.scaling[0], before, self.passes[0], now.model, now.n_averaged)
-        made = self.workers.submit(loaded.largest, model_of, *given, loaded.shards[loaded.largest])
-        copies = () if self.alone else (self.workers.submit(loaded.largest + 1, same, made),)
-        return WholeModel(self.workers.client, (made, *copies))
+    def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> WholeModel:
+        now, loaded = self.best or self.state, self.loaded
+        stopping = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
+        draft, before = draft_of(loaded, planned, curve, **stopping), loaded.origin.state
+        arguments = (
+            owner,
+            draft,
+            loaded.common[0],
+            loaded.scaling[0],
+            before,
+            self.passes[0],
+            now.model,
+            now.n_averaged,
+        )
+        model = self.workers.submit(loaded.largest, model_of, *arguments, loaded.shards[loaded.largest])
+        copies = () if self.alone else (self.workers.submit(loaded.largest + 1, same, model),)
+        return WholeModel(self.workers.client, (model, *copies))
 
     def _recover(self, lost: frozenset[str]) -> None:
         """Give the shards of lost workers to others: W is that of the last merge, and rows are read again."""
-        workers, was = self.workers, self.standing
+        workers, was = self.workers, self.state
         moved = workers.replace(lost)
         self.loaded.restore(moved, lost)
         self.passes = self._share_passes()
-        parts = self._left(was.parts, was.copies, lost)
+        parts = self._survivors(was.parts, was.copies, lost)
         if parts is None:
             raise LostWorkerError(lost)  # training begins again
         if self.best is not None:
             self._recover_best(self.best, lost)
         if not self.alone:
             self._measure(moved)
-        carried = [None if at in moved else one for at, one in enumerate(was.carried)]
-        whole_total = was.total is not None and all(workers.holders(one, lost) for one in was.total)
+        carried = [None if number in moved else future for number, future in enumerate(was.carried)]
+        whole_total = was.total is not None and all(workers.holders(future, lost) for future in was.total)
         total, n_averaged = (was.total, was.n_averaged) if whole_total else (None, 0)
-        self.standing = Standing(parts, self._copies(parts), carried, total, n_averaged)
+        self.state = RowsState(parts, self._copies(parts), carried, total, n_averaged)
 
-    def _recover_best(self, best: Standing, lost: frozenset[str]) -> None:
+    def _recover_best(self, best: RowsState, lost: frozenset[str]) -> None:
         """Keep the best W so far, from where it is left; where it is not, the next pass is the best."""
-        parts = self._left(best.model, best.copies if best.total is None else [], lost)
+        parts = self._survivors(best.model, best.copies if best.total is None else [], lost)
         if parts is None:
             self.best, self.least = None, np.inf
             return
         total = None if best.total is None else parts
         self.best = replace(best, parts=parts, copies=self._copies(parts), total=total)
 
-    def _left(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
+    def _survivors(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
         """Return the parts of W after a loss, each from one of the two workers that had it; None where one is lost."""
-        both = [(piece, *copies[at : at + 1]) for at, piece in enumerate(pieces)]
-        left = [[one for one in held if self.workers.holders(one, lost)] for held in both]
-        return [self.workers.submit(at, same, held[0]) for at, held in enumerate(left)] if all(left) else None
+        pairs = [(piece, *copies[number : number + 1]) for number, piece in enumerate(pieces)]
+        survivors = [[future for future in futures if self.workers.holders(future, lost)] for futures in pairs]
+        return (
+            [self.workers.submit(number, same, futures[0]) for number, futures in enumerate(survivors)]
+            if all(survivors)
+            else None
+        )

@@ -31,26 +31,26 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.plan import BatchesPlan
 
-OF_CLUSTER = {"division": "auto", "n_merges": 1, "client": None}  # parameters beside those of one machine
+CLUSTER_DEFAULTS = {"division": "auto", "n_merges": 1, "client": None}  # parameters beside those of one machine
 
 
 def with_client(local: type) -> Callable[..., None]:
     """Return a constructor with the parameters of `local`, then `division`, `n_merges` and `client`."""
-    own, keyword = inspect.signature(local), inspect.Parameter.KEYWORD_ONLY
-    more = (inspect.Parameter(name, keyword, default=value) for name, value in OF_CLUSTER.items())
-    parameters = [*own.parameters.values(), *more]
-    signature = own.replace(parameters=parameters)
+    signature_of_local, keyword = inspect.signature(local), inspect.Parameter.KEYWORD_ONLY
+    more = (inspect.Parameter(name, keyword, default=value) for name, value in CLUSTER_DEFAULTS.items())
+    parameters = [*signature_of_local.parameters.values(), *more]
+    signature = signature_of_local.replace(parameters=parameters)
 
-    def construct(self: Any, **given: Any) -> None:
-        bound = signature.bind(**given)
+    def construct(self: Any, **parameters_given: Any) -> None:
+        bound = signature.bind(**parameters_given)
         bound.apply_defaults()
         for name, value in bound.arguments.items():
             setattr(self, name, value)
 
-    of_self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    made: Any = construct  # what scikit-learn reads names of parameters from
-    made.__signature__ = signature.replace(parameters=[of_self, *parameters])
-    return made  # type: ignore[no-any-return]
+    self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    constructor: Any = construct  # what scikit-learn reads names of parameters from
+    constructor.__signature__ = signature.replace(parameters=[self_parameter, *parameters])
+    return constructor  # type: ignore[no-any-return]
 
 
 class DaskClassifier(ClassifierMixin, BaseEstimator):
@@ -88,13 +88,18 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted copy with the same client, which cannot be copied."""
-        own = self.get_params(deep=False)
-        return type(self)(**{name: own[name] if name == "client" else clone(own[name], safe=False) for name in own})
+        parameters = self.get_params(deep=False)
+        return type(self)(
+            **{
+                name: parameters[name] if name == "client" else clone(parameters[name], safe=False)
+                for name in parameters
+            }
+        )
 
     def _owner(self) -> LabelClassifier:
         """The estimator of one machine with the same parameters."""
-        own = self.get_params(deep=False)
-        return self._local(**{name: own[name] for name in own if name not in OF_CLUSTER})
+        parameters = self.get_params(deep=False)
+        return self._local(**{name: parameters[name] for name in parameters if name not in CLUSTER_DEFAULTS})
 
     def fit(
         self,
@@ -166,7 +171,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(model, BlocksModel):
             raise ValueError("the model was trained with division='rows and classes'; partial_fit needs one by rows")
         known = None if state is None and classes is None else known_classes(state, classes)
-        return Origin(call, known, None if model is None else model.held(), state)
+        return Origin(call, known, None if model is None else model.future(), state)
 
     def _train(
         self, X: Any, parts: list[list[Any]], origin: Callable[[], Origin], callback: Any, seconds: float
@@ -182,7 +187,9 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             try:
                 home = homes(client, X, parts, sorted(workers.some_live()))
                 workers.places = sorted(set(home), key=home.index)
-                numbers = [[at for at, own in enumerate(home) if own == place] for place in workers.places]
+                numbers = [
+                    [number for number, address in enumerate(home) if address == place] for place in workers.places
+                ]
                 self._fit(Loaded(workers, planner, parts, numbers, origin()), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
                 lost, advice = str(fault), workers.short_memory()
@@ -193,23 +200,23 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, loaded: Loaded, callback: Any, max_seconds: float) -> None:
         workers, by_blocks = loaded.workers, divides_classes(self.division, loaded.planner, loaded)
-        settled = loaded.settle(solver_on_blocks(loaded) if by_blocks else None)
-        plan: Any = settled.plan
-        check_settled(plan)
+        planned = loaded.plan(solver_on_blocks(loaded) if by_blocks else None)
+        plan: Any = planned.plan
+        check_planned(plan)
         training = (BlocksTraining if by_blocks else RowsTraining)(workers, loaded, plan, self.n_merges)
-        curve, told = training.fit(callback, max_seconds)
-        model, state = training.model(self._owner(), settled, curve)
+        curve, progress = training.fit(callback, max_seconds)
+        model, state = training.model(self._owner(), planned, curve)
         self._state, self._model, self.division_ = state, model, "rows and classes" if by_blocks else "rows"
-        self.work_, self.shards_ = told.workers, loaded.numbers
+        self.work_, self.shards_ = progress.workers, loaded.numbers
 
-    def _asked(self) -> Any:
+    def _fitted_model(self) -> Any:
         """Return what answers questions; raise NotFittedError where there is no model."""
         check_is_fitted(self)
         return self._model
 
     def to_local(self) -> Any:
         """Return the fitted estimator of one machine; this brings W to the client."""
-        return self._asked().bring()
+        return self._fitted_model().bring()
 
     def predict(self, X: Any, *, k: int | None = None, threshold: float | None = None) -> Any:
         """Return the most probable label of each row: a dask array, computed on workers when asked for.
@@ -226,15 +233,15 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     "k or threshold is given; they are for models of several labels a row: leave them None"
                 )
-            return self._of_parts(X, "predict", self.classes_.dtype)
+            return self._answer_parts(X, "predict", self.classes_.dtype)
         if k is not None:
             check_number("k", k, low=1, high=n_classes, integer=True)
-        given = {"k": k, "threshold": threshold}
-        return self._of_parts(X, "predict", np.int64, n_classes, sparse=self._fitted.sparse_labels, **given)
+        arguments = {"k": k, "threshold": threshold}
+        return self._answer_parts(X, "predict", np.int64, n_classes, sparse=self._fitted.sparse_labels, **arguments)
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities, a dask array of shape (n_samples, n_classes), float64, computed when asked for."""
-        return self._of_parts(X, "predict_proba", np.float64, self._fitted.n_classes)
+        return self._answer_parts(X, "predict_proba", np.float64, self._fitted.n_classes)
 
     def predict_top_k(self, X: Any, k: int) -> tuple[Any, Any]:
         """Return the k most probable labels of each row and their log-probabilities, best first: dask arrays.
@@ -246,21 +253,23 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         """
         classes = self._fitted.classes
         check_number("k", k, low=1, high=len(classes), integer=True)
-        labels = self._of_parts(X, "top_labels", classes.dtype, int(k), k=int(k))
-        return labels, self._of_parts(X, "top_log_probabilities", np.float32, int(k), k=int(k))
+        labels = self._answer_parts(X, "top_labels", classes.dtype, int(k), k=int(k))
+        return labels, self._answer_parts(X, "top_log_probabilities", np.float32, int(k), k=int(k))
 
-    def _of_parts(self, X: Any, what: str, dtype: Any, *more: int, sparse: bool = False, **given: Any) -> Any:
+    def _answer_parts(
+        self, X: Any, question: str, dtype: Any, *more: int, sparse: bool = False, **arguments: Any
+    ) -> Any:
         """Return the answers of the model for each part of X as one array, with `more` columns."""
-        model = self._asked()
+        model = self._fitted_model()
         empty: Any = np.zeros((0, *more), dtype=dtype)
         empty = sp.csr_array(empty) if sparse else empty
         parts = parts_of(X, "X")
         lengths = X.chunks[0] if isinstance(X, dask.array.Array) else [np.nan] * len(parts)
-        found = [
-            dask.array.from_delayed(model.ask(what, part, empty, given), (n, *more), meta=empty)
+        answers = [
+            dask.array.from_delayed(model.ask(question, part, empty, arguments), (n, *more), meta=empty)
             for part, n in zip(parts, lengths, strict=True)
         ]
-        return dask.array.concatenate(found, axis=0, allow_unknown_chunksizes=True)
+        return dask.array.concatenate(answers, axis=0, allow_unknown_chunksizes=True)
 
     def evaluate(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, labels: Literal["first", "all"] = "first"
@@ -280,7 +289,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         return means["score"] if self.multilabel_ else 1.0 - means["error"]
 
     def _means(self, parts: list[list[Any]], *, score: bool) -> dict[str, float]:
-        model, client = self._asked(), self.client_
+        model, client = self._fitted_model(), self.client_
         sums = client.compute([model.sums(part, score=score) for part in parts])
         return means_of(Workers(client, []).gather(sums))
 
@@ -346,10 +355,10 @@ NEEDED: dict[str, tuple[Any, ...]] = {"calibration": (None,), "n_models": (1, "a
 
 def check_supported(planner: Planner) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
-    own, chosen = planner.parameters, planner.check()
+    parameters, chosen = planner.parameters, planner.check()
     for name, values in NEEDED.items():
-        if own[name] not in values:
-            raise ValueError(f"{name} is {own[name]!r}; on a cluster it must be {values[0]!r}")
+        if parameters[name] not in values:
+            raise ValueError(f"{name} is {parameters[name]!r}; on a cluster it must be {values[0]!r}")
     for name, refused in NOT_THERE.items():
         part = getattr(chosen, name)
         if part is not None and part.name in refused:
@@ -390,7 +399,7 @@ def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
         return True
     workers, w = loaded.workers, 4.0 * loaded.n_classes * loaded.facts[0].n_features
     memory, goes_on = least_memory(workers.client, workers.places), loaded.origin.call is not None
-    only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held) or goes_on or not separable
+    only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held_out) or goes_on or not separable
     if not only_rows and len(workers.places) > 1 and w * COPIES_OF_W > SHARE_OF_MEMORY * memory:
         return True
     if FEWEST_COPIES_OF_W * w > memory:
@@ -412,19 +421,21 @@ def _check_on_blocks(solver: Any, loaded: Loaded, *, separable: bool) -> None:
             "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
             "labels, margins and 'adagrad' need division='rows'"
         )
-    if any(loaded.n_held) or loaded.origin.call is not None:
+    if any(loaded.n_held_out) or loaded.origin.call is not None:
         raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
-    own = {} if isinstance(solver, str) else solver.get_params()
-    for what, those in (
+    parameters = {} if isinstance(solver, str) else solver.get_params()
+    for name, allowed in (
         ("averaging", ("auto", "none")),
         ("formulation", ("auto", "raman")),
         ("u_init", ("log_n_classes",)),
     ):
-        if own.get(what, those[0]) not in those:
-            raise ValueError(f"{what} is {own[what]!r}; with division='rows and classes' it must be {those[-1]!r}")
+        if parameters.get(name, allowed[0]) not in allowed:
+            raise ValueError(
+                f"{name} is {parameters[name]!r}; with division='rows and classes' it must be {allowed[-1]!r}"
+            )
 
 
-def check_settled(plan: Any) -> None:
+def check_planned(plan: Any) -> None:
     """Raise ValueError for what goes from visit to visit of a worker, and is not merged."""
     if plan.schedule.name == "inverse" and plan.schedule.decay_every is not None:
         raise ValueError(

@@ -111,8 +111,10 @@ def _divided_as(X: Any, other: Any) -> Any:
     """Divide another array as X is, where both have as many rows; chunks of unknown length stay as they are."""
     if not isinstance(X, dask.array.Array) or not isinstance(other, dask.array.Array):
         return other
-    rows, own = X.chunks[0], other.chunks[0]
-    return other.rechunk({0: rows}) if sum(rows) == sum(own) and rows != own else other  # a sum of NaN equals nothing
+    rows, other_rows = X.chunks[0], other.chunks[0]
+    return (
+        other.rechunk({0: rows}) if sum(rows) == sum(other_rows) and rows != other_rows else other
+    )  # a sum of NaN equals nothing
 
 
 def _has_unknown_chunks(data: Any) -> bool:
@@ -125,9 +127,9 @@ def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[s
     Where the parts go depends on nothing else, so that a fit of the same parts by as many workers is the same again.
     """
     there = client.who_has([part[0] for part in parts if isinstance(part[0], Future)] or futures_of(X))
-    home = {str(key): sorted(set(at) & set(places)) for key, at in there.items()}
-    found = []
+    home = {str(key): sorted(set(holders) & set(places)) for key, holders in there.items()}
+    addresses = []
     for number, part in enumerate(parts):
-        own = home.get(str(part[0].key), [])
-        found.append(own[0] if own else places[number * len(places) // len(parts)])
-    return found
+        holders_of_part = home.get(str(part[0].key), [])
+        addresses.append(holders_of_part[0] if holders_of_part else places[number * len(places) // len(parts)])
+    return addresses

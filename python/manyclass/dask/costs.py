@@ -89,8 +89,8 @@ def by_rows(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
     """Predict a pass by rows."""
     shape = Facts(job.n_rows, job.n_features, job.n_classes, job.stored, sparse=True)
     visits = job.n_rows / n_workers
-    others = (n_workers - 1) / n_workers
-    moved = job.n_merges * job.bytes_of_w * others * (1 + job.touched)
+    share_of_others = (n_workers - 1) / n_workers
+    moved = job.n_merges * job.bytes_of_w * share_of_others * (1 + job.touched)
     tasks = 0 if n_workers == 1 else job.n_merges * (TASKS_OF_PAIR * n_workers**2 + TASKS_OF_WORKER * n_workers)
     steps = 1e-6 * visits * visit_cost(shape, NEGATIVES_SAMPLED) / n_threads
     memory = job.bytes_of_w * COPIES_BY_ROWS

@@ -94,7 +94,7 @@ def facts_of(points: Points | None) -> RowFacts | None:
     """Return what the client must know of the rows; None where there are none."""
     if points is None:
         return None
-    x, names, r = points.x, points.features.names, points.weights
+    x, names, weights = points.x, points.features.names, points.weights
     return RowFacts(
         n_rows=x.shape[0],
         n_features=x.shape[1],
@@ -103,8 +103,8 @@ def facts_of(points: Points | None) -> RowFacts | None:
         names=None if names is None else tuple(map(str, names)),
         n_columns=points.n_classes if points.several else 0,
         sparse_labels=points.sparse_labels,
-        weighted=r is not None,
-        weight=float(x.shape[0] if r is None else r.sum()),
+        weighted=weights is not None,
+        weight=float(x.shape[0] if weights is None else weights.sum()),
     )
 
 
@@ -118,13 +118,13 @@ ALIKE = (
 )
 
 
-def check_alike(facts: Sequence[RowFacts]) -> None:
+def check_alike(facts: Sequence[RowFacts | None]) -> None:
     """Raise ValueError where parts, or the rows of workers, are of several kinds."""
-    for name, of_what, what in ALIKE:
-        first, *others = (getattr(one, name) for one in facts)
-        for other in others:
+    for field, argument, fact in ALIKE:
+        for facts_of_part in facts:
+            first, other = getattr(facts[0], field), getattr(facts_of_part, field)
             if other != first:
-                raise ValueError(f"parts of {of_what} differ: {what} is {first!r} in one and {other!r} in another")
+                raise ValueError(f"parts of {argument} differ: {fact} is {first!r} in one and {other!r} in another")
 
 
 def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
@@ -135,35 +135,40 @@ def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns])
     ValueError
         For what `fit` raises it on one machine.
     """
-    checked = []
-    for x, y, weights in parts:
-        if n_rows(x):
-            # Counts of classes are known later; of an indicator matrix the check refuses weights of classes.
-            weight = planner.parameters["class_weight"] if is_indicator(y) else None
-            of_part = Known(known, has_others=True)
-            points = points_of(planner.caller, x, y, weights, weight, several=planner.several, known=of_part)
-            checked.append(replace(points, rows=None))
-    facts = [one for one in map(facts_of, checked) if one is not None]
-    if facts:
-        check_alike(facts)
-    some = [points for points in checked if len(points.labels)]
-    if len(some) < 2:
-        return some[0] if some else None
-    classes = all_classes([points.classes for points in some])
-    some = [among(points, classes) for points in some]
-    starts = np.cumsum([0, *(len(points.labels.ids) for points in some)])
-    indptr = [points.labels.indptr[:-1] + start for points, start in zip(some, starts, strict=False)]
-    labels = Labels(np.append(np.concatenate(indptr), starts[-1]), np.concatenate([one.labels.ids for one in some]))
-    weights = None if some[0].weights is None else np.concatenate([one.weights for one in some])
-    xs: list[Any] = [points.x for points in some]
+    checked = [checked_part(planner, known, part) for part in parts if n_rows(part[0])]
+    check_alike([facts_of(points) for points in checked])
+    filled = [points for points in checked if len(points.labels)]
+    return joined(filled) if len(filled) > 1 else next(iter(filled), None)
+
+
+def checked_part(planner: Planner, known: NDArray[Any] | None, part: Columns) -> Points:
+    """Check a part as `fit` does on one machine."""
+    x, y, weights = part
+    # Counts of classes are known later; of an indicator matrix the check refuses weights of classes.
+    class_weight = planner.parameters["class_weight"] if is_indicator(y) else None
+    classes = Known(known, has_others=True)
+    points = points_of(planner.caller, x, y, weights, class_weight, several=planner.several, known=classes)
+    return replace(points, rows=None)
+
+
+def joined(parts: Sequence[Points]) -> Points:
+    """Put the rows of several parts together, labels being places among the classes of all."""
+    classes = all_classes([points.classes for points in parts])
+    parts = [among(points, classes) for points in parts]
+    starts = np.cumsum([0, *(len(points.labels.ids) for points in parts)])
+    indptr = [points.labels.indptr[:-1] + start for points, start in zip(parts, starts, strict=False)]
+    ids = np.concatenate([points.labels.ids for points in parts])
+    labels = Labels(np.append(np.concatenate(indptr), starts[-1]), ids)
+    weights = None if parts[0].weights is None else np.concatenate([points.weights for points in parts])
+    xs: list[Any] = [points.x for points in parts]
     x = canonical_csr(sp.vstack(xs, format="csr")) if sp.issparse(xs[0]) else np.concatenate(xs)
-    return replace(some[0], x=x, labels=labels, classes=classes, weights=weights)
+    return replace(parts[0], x=x, labels=labels, classes=classes, weights=weights)
 
 
-def all_classes(some: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def all_classes(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return the classes of several parts; raises ValueError for labels of two kinds."""
-    classes = some[0]
-    for more in some[1:]:
+    classes = parts[0]
+    for more in parts[1:]:
         classes = sorted_classes(more, classes)[0]
     return classes
 
@@ -181,14 +186,15 @@ def divide(points: Points, random: np.random.RandomState, fraction: float | None
     """Draw the rows of a worker that are held out, as on one machine; none where no class has two rows there."""
     if fraction is None or np.bincount(points.labels.ids).max() < 2:
         return points, None
-    own = fork(random)
+    generator = fork(random)
     if number:
-        own = np.random.RandomState([own.randint(2**31 - 1), number])
-    held = held_out(points.labels.ids, fraction, own)
-    kept, out = (
-        replace(points.some(rows), weights=taken(points.weights, rows)) for rows in map(np.flatnonzero, (~held, held))
+        generator = np.random.RandomState([generator.randint(2**31 - 1), number])
+    is_held_out = held_out(points.labels.ids, fraction, generator)
+    train, validation = (
+        replace(points.some(rows), weights=taken(points.weights, rows))
+        for rows in map(np.flatnonzero, (~is_held_out, is_held_out))
     )
-    return kept, out
+    return train, validation
 
 
 def n_held_out(divided: Divided) -> int:
@@ -232,12 +238,12 @@ def count(divided: Divided) -> Counted:
     """Return the classes of a worker, and two rows of numbers each of rows to train on and of those held out: how many
     each class has, and the sums of their weights; of several labels a row, whose weights nobody asks for, how many.
     """
-    found = np.zeros((2, 2, divided[0].n_classes))
-    for of_some, points in zip(found, divided, strict=True):
+    numbers = np.zeros((2, 2, divided[0].n_classes))
+    for numbers_of_rows, points in zip(numbers, divided, strict=True):
         if points is not None:
-            for of_kind, weights in zip(of_some, (None, None if points.several else points.weights), strict=True):
-                of_kind += np.bincount(points.labels.ids, weights, minlength=points.n_classes)
-    return divided[0].classes, *found
+            for sums, weights in zip(numbers_of_rows, (None, None if points.several else points.weights), strict=True):
+                sums += np.bincount(points.labels.ids, weights, minlength=points.n_classes)
+    return divided[0].classes, *numbers
 
 
 def common_of(
@@ -257,28 +263,28 @@ def common_of(
     ValueError
         For labels of two kinds, a single class, or weights of classes that cannot be.
     """
-    classes = all_classes([own for own, _, _ in counted])
-    n, given = len(classes), planner.parameters["class_weight"]
+    classes = all_classes([classes_of_worker for classes_of_worker, _, _ in counted])
+    n, class_weight = len(classes), planner.parameters["class_weight"]
     if n < 2:
         raise ValueError(f"y has one class, {classes[0]!r}; at least two classes are needed")
-    kept, held = np.zeros((2, 2, n))
-    for own, of_kept, of_held in counted:
-        place = find_positions(own, classes, "y")
-        kept[:, place] += of_kept
-        held[:, place] += of_held
-    (trained, of_trained), (rows, weights) = kept, kept + held
+    train, held_out_rows = np.zeros((2, 2, n))
+    for classes_of_worker, train_of_worker, held_out_of_worker in counted:
+        place = find_positions(classes_of_worker, classes, "y")
+        train[:, place] += train_of_worker
+        held_out_rows[:, place] += held_out_of_worker
+    (n_trained, train_weights), (rows, weights) = train, train + held_out_rows
     factors = None
-    if isinstance(given, str):
+    if isinstance(class_weight, str):
         factors = weights.sum() / (n * weights)
-    elif given is not None:
-        factors = times_class_weight(None, given, np.arange(n), classes)
+    elif class_weight is not None:
+        factors = times_class_weight(None, class_weight, np.arange(n), classes)
     if factors is not None and not factors.all():
         raise ValueError("class_weight has a weight of 0; leave the rows of that class out instead")
     if mean is None:
-        mean = float((of_trained if factors is None else of_trained * factors).sum() / trained.sum())
+        mean = float((train_weights if factors is None else train_weights * factors).sum() / n_trained.sum())
     counts = Before.of(origin.state, classes, 0, Call()).counts + rows
     # Of a call, a class that only `classes` names is drawn like one with a row.
-    draws = trained if origin.call is None else np.maximum(counts, 1.0)
+    draws = n_trained if origin.call is None else np.maximum(counts, 1.0)
     return Common(classes, counts, Whole(draws, **whole), factors, mean)
 
 
@@ -287,13 +293,13 @@ def weighted(points: Points, common: Common) -> Points:
     points = among(points, common.classes)
     if points.weights is None and common.factors is None:
         return points
-    own = np.ones(len(points.labels)) if points.weights is None else points.weights
+    row_weights = np.ones(len(points.labels)) if points.weights is None else points.weights
     if common.factors is not None:
-        own = own * common.factors[points.labels.ids]
-    return replace(points, weights=own / common.mean)
+        row_weights = row_weights * common.factors[points.labels.ids]
+    return replace(points, weights=row_weights / common.mean)
 
 
-def settle(
+def plan_rows(
     planner: Planner, origin: Origin, divided: Divided, common: Common, by_batches: bool, solver: Part | None
 ) -> tuple[Planned, FeatureScaling | None]:
     """Return what training is to be, and how features are scaled, by the rows of one worker.
@@ -304,36 +310,36 @@ def settle(
     if origin.call is not None or by_batches:
         if points.several and planner.parameters.is_auto("model"):  # on a cluster it is a linear one
             planner = planner.changed(model="linear")
-        found = planner.plan_call(origin.state, points, replace(origin.call or Call(), shared=True))
-        settled, plan = found.planned, found.planned.plan
+        planned_call = planner.plan_call(origin.state, points, replace(origin.call or Call(), shared=True))
+        planned, plan = planned_call.planned, planned_call.planned.plan
         if origin.call is not None:
             more = passes_of_call(plan, origin.history, origin.call, n_rows_of_all)  # type: ignore[arg-type]
             more |= {"averaging": "none"} if isinstance(plan, PointsPlan) else {}
-            settled = replace(settled, plan=replace(plan, **more))
-        return settled, found.scaling
-    own, chosen = planner.parameters, planner.check()
+            planned = replace(planned, plan=replace(plan, **more))
+        return planned, planned_call.scaling
+    parameters, chosen = planner.parameters, planner.check()
     model, x, scaling = linear_model(chosen), points.x, None
     if solver is not None:
-        own, chosen = own.changed(solver=solver), replace(chosen, solver=solver)
+        parameters, chosen = parameters.changed(solver=solver), replace(chosen, solver=solver)
     if model.get_params()["scaling"] == "standard":
-        scaling = FeatureScaling.of(x, centre=bool(own["fit_intercept"]), weights=points.weights)
+        scaling = FeatureScaling.of(x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
         x = scaling.apply(x)
-    choice = Choice(own, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
-    settled = plan_points(choice, x, points.labels.ids, points.weights)
-    points_plan: Any = settled.plan
-    if own.is_auto("alpha") and not settled.alpha_path and x.shape[0] < n_rows_of_all:
+    choice = Choice(parameters, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
+    planned = plan_points(choice, x, points.labels.ids, points.weights)
+    points_plan: Any = planned.plan
+    if parameters.is_auto("alpha") and not planned.alpha_path and x.shape[0] < n_rows_of_all:
         alpha = points_plan.alpha * x.shape[0] / n_rows_of_all
-        settled = replace(settled, plan=replace(points_plan, alpha=alpha), params={**settled.params, "alpha": alpha})
-    return settled, scaling
+        planned = replace(planned, plan=replace(points_plan, alpha=alpha), params={**planned.params, "alpha": alpha})
+    return planned, scaling
 
 
 def shard_of(
     divided: Divided, which: int, common: Common, scaling: FeatureScaling | None, like: Any, number: int, first: int
 ) -> Shard:
     """Return the rows to train on (0), or those held out (1), as training takes them: dense or sparse as W needs."""
-    some = divided[which]
-    assert some is not None
-    points = weighted(some, common)
+    rows = divided[which]
+    assert rows is not None
+    points = weighted(rows, common)
     x = as_stored(like, points.x)
     indptr = points.labels.indptr if points.several else None
     return Shard(x if scaling is None else scaling.apply(x), points.labels.ids, points.weights, number, first, indptr)
@@ -346,61 +352,84 @@ class Loaded:
     ----------
     shards : list of future of Shard
         Rows to train on.
-    held : list of future of Shard or None
+    held_out : list of future of Shard or None
         Rows that are held out, where there are some.
     facts : list of RowFacts
-    n_rows, n_held : list of int
-        Rows to train on, and those held out, by worker.
+    n_rows : list of int
+        Rows to train on, by worker.
+    n_held_out : list of int
+        Rows held out, by worker.
     by_batches : bool
         Whether training is by minibatches.
-    common, whole, scaling : list of futures
+    common : list of future of Common
         The same object on two workers, where there are two.
+    whole : list of future of Whole
+        As `common`.
+    scaling : list of future of FeatureScaling or None
+        As `common`.
     """
 
     def __init__(
         self, workers: Workers, planner: Planner, parts: list[list[Any]], numbers: list[list[int]], origin: Origin
     ) -> None:
         self.workers, self.planner, self.parts, self.numbers, self.origin = workers, planner, parts, numbers, origin
-        own = planner.parameters
-        stops = bool(own.get("early_stopping", False))
-        self.fraction = own.get("validation_fraction") if stops else None
-        self.random = np.random.RandomState() if own["random_state"] is None else fork(own["random_state"])
-        rows = [self._rows(at) for at in range(len(numbers))]
-        told = workers.gather(workers.each(facts_of, rows))
-        kept = [at for at, one in enumerate(told) if one is not None]
-        if not kept:
-            raise ValueError("X has no rows whose weight is above 0; at least two are needed")
-        workers.places, self.numbers = [workers.places[at] for at in kept], [numbers[at] for at in kept]
-        self.facts: list[RowFacts] = [told[at] for at in kept]
-        check_alike(self.facts)
-        first = self.facts[0]
-        self.several, self.sparse_labels = first.n_columns > 0, first.sparse_labels
-        chosen = planner.check()
-        named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
-        self.by_batches = not planner.trains_log_odds or steps_by_batches(named, self.several)
-        if self.by_batches and stops:
-            raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
+        rows = self._load()
+        self.by_batches = self._trains_by_batches()
         if origin.state is not None:
             self._check_fits(origin.state)
-        self.largest = int(np.argmax([one.n_rows for one in self.facts]))
-        self._divided = [self._divide(at, rows[one]) for at, one in enumerate(kept)]
-        self.n_held = workers.gather(workers.each(n_held_out, self._divided))
-        if stops and not any(self.n_held):
-            raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
-        self.n_rows = [one.n_rows - n for one, n in zip(self.facts, self.n_held, strict=True)]
+        self.largest = int(np.argmax([facts.n_rows for facts in self.facts]))
+        self._hold_out(rows)
+        self.n_rows = [facts.n_rows - n for facts, n in zip(self.facts, self.n_held_out, strict=True)]
         self.common = self._count()
         self.whole = workers.everywhere(attrgetter("whole"), self.common[0])
         self.scaling: list[Any] = []
         self.shards: list[Any] = []
-        self.held: list[Any] = []
+        self.held_out: list[Any] = []
         [self.n_classes] = workers.gather([workers.submit(0, len, self.common[0])])
 
-    def _rows(self, at: int) -> Any:
-        own = [dask.delayed(pack, pure=False)(*self.parts[number]) for number in self.numbers[at]]
-        return self.workers.submit(at, load, self.planner, self.origin.known, self.workers.compute(at, own))
+    @property
+    def _stops_early(self) -> bool:
+        return bool(self.planner.parameters.get("early_stopping", False))
 
-    def _divide(self, at: int, rows: Any) -> Any:
-        return self.workers.submit(at, divide, rows, self.random, self.fraction, at)
+    def _load(self) -> list[Any]:
+        """Let workers load their rows; return those of workers that have some, the others being left out."""
+        workers = self.workers
+        rows = [self._rows(number) for number in range(len(self.numbers))]
+        facts: list[RowFacts | None] = workers.gather(workers.each(facts_of, rows))
+        filled = [number for number, facts_of_rows in enumerate(facts) if facts_of_rows is not None]
+        if not filled:
+            raise ValueError("X has no rows whose weight is above 0; at least two are needed")
+        workers.places, self.numbers = [workers.places[n] for n in filled], [self.numbers[n] for n in filled]
+        self.facts: list[RowFacts] = [facts_of_rows for facts_of_rows in facts if facts_of_rows is not None]
+        check_alike(self.facts)
+        self.several, self.sparse_labels = self.facts[0].n_columns > 0, self.facts[0].sparse_labels
+        return [rows[number] for number in filled]
+
+    def _trains_by_batches(self) -> bool:
+        chosen = self.planner.check()
+        named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
+        by_batches = not self.planner.trains_log_odds or steps_by_batches(named, self.several)
+        if by_batches and self._stops_early:
+            raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
+        return by_batches
+
+    def _hold_out(self, rows: Sequence[Any]) -> None:
+        """Divide the rows of each worker in those to train on and those held out."""
+        parameters = self.planner.parameters
+        seed = parameters["random_state"]
+        self.fraction = parameters.get("validation_fraction") if self._stops_early else None
+        self.random = np.random.RandomState() if seed is None else fork(seed)
+        self._divided = [self._divide(number, points) for number, points in enumerate(rows)]
+        self.n_held_out = self.workers.gather(self.workers.each(n_held_out, self._divided))
+        if self._stops_early and not any(self.n_held_out):
+            raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
+
+    def _rows(self, number: int) -> Any:
+        parts = [dask.delayed(pack, pure=False)(*self.parts[part]) for part in self.numbers[number]]
+        return self.workers.submit(number, load, self.planner, self.origin.known, self.workers.compute(number, parts))
+
+    def _divide(self, number: int, rows: Any) -> Any:
+        return self.workers.submit(number, divide, rows, self.random, self.fraction, number)
 
     def _count(self) -> list[Any]:
         """Count the rows of each class, and make what all workers know."""
@@ -408,7 +437,7 @@ class Loaded:
         counted = self.workers.each(count, self._divided)
         mean = None if origin.call is None else 1.0
         if self.several and mean is None:
-            mean = sum(one.weight for one in self.facts) / sum(one.n_rows for one in self.facts)
+            mean = sum(facts.weight for facts in self.facts) / sum(facts.n_rows for facts in self.facts)
         sparse = first.sparse and not self.by_batches
         whole = {
             "n_shards": len(self.facts),
@@ -419,51 +448,52 @@ class Loaded:
         }
         return self.workers.everywhere(common_of, self.planner, origin.without_model, counted, whole, mean)
 
-    def settle(self, solver: Part | None = None) -> Planned:
+    def plan(self, solver: Part | None = None) -> Planned:
         """Find out what "auto" stands for, but for a solver that is given, and make the shards."""
-        workers, of_largest = self.workers, self._divided[self.largest]
-        given = (self.planner, self.origin.without_model, of_largest, self.common[0], self.by_batches, solver)
-        both = workers.submit(self.largest, settle, *given)
-        settled: Planned
-        [settled] = workers.gather([workers.submit(self.largest, itemgetter(0), both)])
-        self.scaling = workers.everywhere(itemgetter(1), both)
-        self.shards = [self._shard(at, 0) for at in range(len(self.numbers))]
-        self.held = [self._shard(at, 1) if n else None for at, n in enumerate(self.n_held)]
-        workers.wait([*self.shards, *(one for one in self.held if one is not None), *self.whole, *self.scaling])
+        workers, largest = self.workers, self.largest
+        arguments = (self.origin.without_model, self._divided[largest], self.common[0], self.by_batches, solver)
+        plan_and_scaling = workers.submit(largest, plan_rows, self.planner, *arguments)
+        planned: Planned
+        [planned] = workers.gather([workers.submit(largest, itemgetter(0), plan_and_scaling)])
+        self.scaling = workers.everywhere(itemgetter(1), plan_and_scaling)
+        self.shards = [self._shard(number, 0) for number in range(len(self.numbers))]
+        self.held_out = [self._shard(number, 1) if n else None for number, n in enumerate(self.n_held_out)]
+        held_out = [rows for rows in self.held_out if rows is not None]
+        workers.wait([*self.shards, *held_out, *self.whole, *self.scaling])
         self._divided = [None] * len(self.numbers)  # the rows are in the shards
-        return settled
+        return planned
 
-    def _shard(self, at: int, which: int) -> Any:
-        first = self.origin.history.n_points + sum(self.n_rows[:at]) if which == 0 else 0
+    def _shard(self, number: int, which: int) -> Any:
+        first = self.origin.history.n_points + sum(self.n_rows[:number]) if which == 0 else 0
         like = None if self.origin.state is None or self.by_batches else self.origin.state.weights
-        given = (self._divided[at], which, self.common[0], self.scaling[0], like, at, first)
-        return self.workers.submit(at, shard_of, *given)
+        arguments = (self._divided[number], which, self.common[0], self.scaling[0], like, number, first)
+        return self.workers.submit(number, shard_of, *arguments)
 
     def restore(self, moved: list[int], lost: frozenset[str]) -> None:
         """Make the shards of lost workers again; raises LostWorkerError where what all know is lost with them."""
         for name in ("common", "whole", "scaling"):
-            kept = [future for future in getattr(self, name) if self.workers.holders(future, lost)]
-            if not kept:
+            survivors = [future for future in getattr(self, name) if self.workers.holders(future, lost)]
+            if not survivors:
                 raise LostWorkerError(lost)
-            setattr(self, name, kept)
-        for at in moved:
-            self._divided[at] = self._divide(at, self._rows(at))
-            self.shards[at] = self._shard(at, 0)
-            self.held[at] = self._shard(at, 1) if self.n_held[at] else None
-            self._divided[at] = None
+            setattr(self, name, survivors)
+        for number in moved:
+            self._divided[number] = self._divide(number, self._rows(number))
+            self.shards[number] = self._shard(number, 0)
+            self.held_out[number] = self._shard(number, 1) if self.n_held_out[number] else None
+            self._divided[number] = None
 
     def _check_fits(self, state: State) -> None:
         """Raise ValueError where data or parameters are of another model than the one that is there."""
-        n, told = self.facts[0].n_features, ("one label a row", "an indicator matrix of labels")
+        n, kinds = self.facts[0].n_features, ("one label a row", "an indicator matrix of labels")
         if state.features.n != n:
             raise ValueError(
                 f"X has {n} features, but the model has {state.features.n}; partial_fit on a cluster takes as many as "
                 "before"
             )
         if state.several != self.several:
-            raise ValueError(f"y has {told[self.several]}; the model was trained with {told[state.several]}")
-        of_batches = state.weights.kind == "phi" or state.weights.by_minibatches
-        if not (of_batches if self.by_batches else state.weights.is_linear):
+            raise ValueError(f"y has {kinds[self.several]}; the model was trained with {kinds[state.several]}")
+        by_batches = state.weights.kind == "phi" or state.weights.by_minibatches
+        if not (by_batches if self.by_batches else state.weights.is_linear):
             raise ValueError(
                 f"solver is {self.planner.parameters['solver']!r}; partial_fit goes on with the model that is there, "
                 "which was trained otherwise: leave it as it was"
@@ -473,10 +503,10 @@ class Loaded:
 # The state after a training
 
 
-def draft_of(loaded: Loaded, settled: Planned, curve: list[float], **told: Any) -> State:
+def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> State:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
-    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held)
-    history, before, how = History.of_fit(n), np.zeros(0), settled.told(Told(**told))
+    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
+    history, before, how = History.of_fit(n), np.zeros(0), planned.told(Told(**stopping))
     if origin.call is not None:
         history = origin.history.gone_on(n, None, 0.0)
         if origin.state is not None:
@@ -491,7 +521,7 @@ def draft_of(loaded: Loaded, settled: Planned, curve: list[float], **told: Any) 
         curve=whole_curve,
         several=loaded.several,
         sparse_labels=loaded.sparse_labels,
-        told=replace(how, best_iter=told.get("best_iter") or len(whole_curve)),
+        told=replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
     )
 
 

@@ -31,8 +31,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.dask.shards import Shard, Whole, nothing
-from manyclass.weights.arrays import Doubles, Floats
+from manyclass.dask.shards import Shard, Whole
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats
 
 # Twice as far as the optimum of a parabola is as far from it as before.
 FURTHEST = 3.0
@@ -62,36 +62,36 @@ class Curvature:
 
     def part(self, whole: Whole, part: int) -> Curvature:
         """Return the curvatures of a part of the stored matrix."""
-        counts = self.counts if part == 0 else np.zeros(0)
+        counts = self.counts if part == 0 else NO_DOUBLES
         return Curvature(self.pairs[whole.rows_of(part)], counts, self.n_rows, self.coupling)
 
     @classmethod
-    def total(cls, some: Sequence[Curvature]) -> Curvature:
+    def total(cls, curvatures: Sequence[Curvature]) -> Curvature:
         """Add up the curvatures of shards, in their order."""
-        pairs, counts = some[0].pairs, some[0].counts
-        for one in some[1:]:
-            pairs, counts = pairs + one.pairs, counts + one.counts
-        return cls(pairs, counts, sum(one.n_rows for one in some), some[0].coupling)
+        pairs, counts = curvatures[0].pairs, curvatures[0].counts
+        for curvature in curvatures[1:]:
+            pairs, counts = pairs + curvature.pairs, counts + curvature.counts
+        return cls(pairs, counts, sum(curvature.n_rows for curvature in curvatures), curvatures[0].coupling)
 
 
 def weigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
-    _of_points(matrix, intercept, curvature, eta, alpha, settled=False)
+    _of_points(matrix, intercept, curvature, eta, alpha, inverse=False)
 
 
-def settle(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
+def unweigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _of_points(matrix, intercept, curvature, eta, alpha, settled=True)
+    _of_points(matrix, intercept, curvature, eta, alpha, inverse=True)
 
 
 def _of_points(
-    matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, settled: bool
+    matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, inverse: bool
 ) -> None:
     ridge = max(SMALLEST, eta * alpha * curvature.n_rows)
-    multiply_by_ways(matrix, curvature, np.full(len(matrix), eta), least=ridge, settled=settled)
+    multiply_by_ways(matrix, curvature, np.full(len(matrix), eta), least=ridge, inverse=inverse)
     if len(intercept):
-        of_classes = Curvature(curvature.counts, curvature.counts, curvature.n_rows, (curvature.coupling[1], 1.0))
-        multiply_by_ways(intercept, of_classes, np.full(len(intercept), eta), settled=settled)
+        class_curvature = Curvature(curvature.counts, curvature.counts, curvature.n_rows, (curvature.coupling[1], 1.0))
+        multiply_by_ways(intercept, class_curvature, np.full(len(intercept), eta), inverse=inverse)
 
 
 def multiply_by_ways(
@@ -99,7 +99,7 @@ def multiply_by_ways(
     curvature: Curvature,
     rates: Doubles,
     *,
-    settled: bool,
+    inverse: bool,
     least: float = SMALLEST,
     moved_least: float = 0.0,
     n_moved: Floats | None = None,
@@ -117,8 +117,8 @@ def multiply_by_ways(
         coupling=curvature.coupling[0],
         least=least,
         moved_least=moved_least,
-        n_moved=nothing() if n_moved is None else n_moved,
-        settled=settled,
+        n_moved=NO_FLOATS if n_moved is None else n_moved,
+        settled=inverse,
     )
 
 
@@ -133,8 +133,8 @@ def couplings(sizes: Sequence[tuple[int, int, float]], *, fit_intercept: bool) -
 
     A row's squared length, intercept included, over the square of one of its values is how many weights push together.
     """
-    rows, stored, square = (sum(one) for one in zip(*sizes, strict=True))
+    rows, stored, square = (sum(column) for column in zip(*sizes, strict=True))
     length = square / rows + fit_intercept
     together = length * stored / max(square, 1e-30), length
-    of_weights, of_intercepts = (_core.coupling_of(len(sizes), some, FURTHEST) for some in together)
-    return of_weights, of_intercepts
+    weights, intercepts = (_core.coupling_of(len(sizes), n_together, FURTHEST) for n_together in together)
+    return weights, intercepts

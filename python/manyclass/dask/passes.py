@@ -1,7 +1,7 @@
 """A pass of a shard over its own rows, by rows: from a W that all shards have to the changes that it makes of it.
 
-`Passes` are those of single points, of linear models of one label a row; `BatchPasses` those of minibatches: margins,
-several labels a row, Adagrad. They do not know of Dask.
+`ShardPasses` are those of single points, of linear models of one label a row; `BatchPasses` those of minibatches:
+margins, several labels a row, Adagrad. They do not know of Dask.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.dask.merging import Curvature, multiply_by_ways, settle, weigh
-from manyclass.dask.shards import Part, Report, Shard, Stretch, Whole, nothing
+from manyclass.dask.merging import Curvature, multiply_by_ways, unweigh, weigh
+from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
 from manyclass.training import seen as before
 from manyclass.training.batches import BatchesTraining, by_features, start_over_phi
@@ -24,7 +24,7 @@ from manyclass.training.plan import BatchesPlan
 from manyclass.training.points import PointsTraining
 from manyclass.training.seen import Seen
 from manyclass.training.squares import Squares
-from manyclass.weights.arrays import BLOCK_NUMBERS, Doubles, Floats, Ids
+from manyclass.weights.arrays import BLOCK_NUMBERS, NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
 # Points whose log-normalisers tell how far merges have moved those of all: the standard error of the mean is a tenth of
@@ -37,7 +37,7 @@ FLOOR = {"margin": 1.0, "triplet": 1.0}
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarriedNumbers:
     """What the points of a shard carry from pass to pass, and the W that it belongs to.
 
     Attributes
@@ -62,9 +62,9 @@ class Passed:
     With one shard the one part is W itself.
     """
 
-    changes: list[tuple[Ids, Part]]
-    carried: Carried
-    report: Report
+    changes: list[tuple[Ids, WeightPart]]
+    carried: CarriedNumbers
+    report: PassReport
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Passes:
-    """Passes of a plan over the rows of shards, point by point, and merges of what they change.
+class ShardPasses:
+    """ShardPasses of a plan over the rows of shards, point by point, and merges of what they change.
 
     Attributes
     ----------
@@ -99,28 +99,28 @@ class Passes:
     plan: Any
     whole: Whole
 
-    def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
+    def joined(self, parts: Sequence[WeightPart]) -> tuple[Weights, Floats]:
         """Return W of its parts, a copy, and what goes with it: factors of its classes. Without parts W = 0."""
         whole = self.whole
         weights = Weights.zeros(whole.n_classes, whole.n_features, by_feature=whole.sparse)
         for number, part in enumerate(parts):
             weights.matrix[whole.rows_of(number)] = part.matrix
         if not parts:
-            return weights, nothing()
+            return weights, NO_FLOATS
         weights.bias[:] = parts[0].intercept
         return weights, parts[0].scale
 
-    def split(self, weights: Weights, beside: Floats) -> list[Part]:
+    def split(self, weights: Weights, beside: Floats) -> list[WeightPart]:
         """Return the parts of W and of what goes with it: views."""
         matrices = [weights.matrix[self.whole.rows_of(part)] for part in range(self.whole.n_shards)]
-        return [Part(matrices[0], weights.bias, beside), *map(Part, matrices[1:])]
+        return [WeightPart(matrices[0], weights.bias, beside), *map(WeightPart, matrices[1:])]
 
-    def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> Any:
+    def training(self, shard: Shard, seen_before: Seen, beside: Floats, u: Doubles | None) -> Any:
         """Return the trainer of a pass; `u` is what points carry, None: what the trainer begins with."""
         if u is not None:
-            seen = replace(seen, carried=before.Carried(u, np.zeros(0)))
-        given = (shard.x, shard.labels, self.whole.n_classes, None, Watch())
-        training = PointsTraining(self.plan, *given, sample_weight=shard.weights, seen=seen)
+            seen_before = replace(seen_before, carried=before.Carried(u, NO_DOUBLES))
+        arguments = (shard.x, shard.labels, self.whole.n_classes, None, Watch())
+        training = PointsTraining(self.plan, *arguments, sample_weight=shard.weights, seen=seen_before)
         if len(beside):
             training.memory.scale[training.position] = beside
         return training
@@ -131,11 +131,11 @@ class Passes:
         Factors of classes are multiplied in, but where there is one shard.
         """
         memory, position = training.memory, training.position
-        scale = memory.scale[position] if len(memory.scale) else nothing()
+        scale = memory.scale[position] if len(memory.scale) else NO_FLOATS
         weights.reorder(position, self.plan.n_threads)
         if self.whole.n_shards > 1 and len(scale):
             weights.multiply_classes(scale)
-            scale = nothing()
+            scale = NO_FLOATS
         return Ended(scale, training.carried.u, memory.averaged)
 
     @property
@@ -155,8 +155,8 @@ class Passes:
         return Curvature(pairs, counts, len(shard), coupling)
 
     def changes(
-        self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
-    ) -> list[tuple[Ids, Part]]:
+        self, curvature: Curvature, parts: Sequence[WeightPart], weights: Weights, beside: Floats, eta: float
+    ) -> list[tuple[Ids, WeightPart]]:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it.
 
         W is made its own change.
@@ -171,18 +171,20 @@ class Passes:
             changes.append((rows, part if len(rows) == len(part.matrix) else replace(part, matrix=part.matrix[rows])))
         return changes
 
-    def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
+    def merged(
+        self, part: WeightPart, curvature: Curvature, changes: Sequence[tuple[Ids, WeightPart]], eta: float
+    ) -> WeightPart:
         """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
         total, intercept = np.zeros_like(part.matrix), np.zeros_like(part.intercept)
         for rows, change in changes:
             total[rows] += change.matrix
             intercept += change.intercept
-        settle(total, intercept, curvature, eta, self.plan.alpha)
+        unweigh(total, intercept, curvature, eta, self.plan.alpha)
         total += part.matrix
         intercept += part.intercept
-        return Part(total, intercept)
+        return WeightPart(total, intercept)
 
-    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
+    def finished(self, parts: Sequence[WeightPart], n_averaged: int = 0) -> Weights:
         """Return the weights of the model: W or, of so many iterates whose sum is `parts`, their mean."""
         weights, scale = self.joined(parts)
         if n_averaged:
@@ -191,7 +193,7 @@ class Passes:
             weights.multiply_classes(scale)
         return weights
 
-    def first_part(self, number: int) -> Part:
+    def first_part(self, number: int) -> WeightPart:
         """Return a part of W = 0."""
         return self.split(*self.joined([]))[number]
 
@@ -199,8 +201,8 @@ class Passes:
         self,
         shard: Shard,
         curvature: Curvature | None,
-        parts: Sequence[Part],
-        carried: Carried | None,
+        parts: Sequence[WeightPart],
+        carried: CarriedNumbers | None,
         stretch: Stretch,
     ) -> Passed:
         """Train on the rows of a shard from a W that all shards have.
@@ -211,47 +213,47 @@ class Passes:
         ----------
         shard, stretch : which rows, and which visits of them
         curvature : Curvature or None, of these rows; None with one shard
-        parts : sequence of Part, W
-        carried : Carried or None, by the points from the pass before; None: this is the first, or it was lost
+        parts : sequence of WeightPart, W
+        carried : CarriedNumbers or None, by the points from the pass before; None: this is the first, or it was lost
         """
         whole, n = self.whole, len(shard)
         weights, beside = self.joined(parts)
         u = None if carried is None else self.follow(carried, shard, weights)
         begins = stretch.n_pass == stretch.number == 0 and not whole.goes_on
-        seen = Seen(weights, whole.counts, shard.first, goes_on=not begins)
-        training = self.training(shard, seen, beside, u)
+        seen_before = Seen(weights, whole.counts, shard.first, goes_on=not begins)
+        training = self.training(shard, seen_before, beside, u)
         first, last = stretch.visits(n, training.batch)
         eta, eta_u = self.plan.schedule.at(stretch.n_pass)
         progress = training.visit(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
-        found = self.ended(training, weights)
+        ended = self.ended(training, weights)
         if curvature is None:
-            made = Carried(found.u, np.zeros(0), np.nan)
-            [part] = self.split(weights, found.beside)
+            carried_on = CarriedNumbers(ended.u, NO_DOUBLES, np.nan)
+            [part] = self.split(weights, ended.beside)
             changes = [(np.arange(len(part.matrix), dtype=np.int32), part)]
         else:
-            made = self.carried(shard, found.u, weights)
-            changes = self.changes(curvature, parts, weights, found.beside, eta * (last - first) / n)
-        others = [at for at in range(whole.n_shards) if at != shard.number]
-        report = Report(
+            carried_on = self.carried(shard, ended.u, weights)
+            changes = self.changes(curvature, parts, weights, ended.beside, eta * (last - first) / n)
+        other_shards = [number for number in range(whole.n_shards) if number != shard.number]
+        report = PassReport(
             n_visits=last - first,
             class_updates=progress.class_updates,
             loss=progress.loss,
             diverged=progress.diverged_at >= 0,
-            averaged=stretch.number == stretch.of - 1 and stretch.n_pass + 1 in found.averaged,
-            bytes_in=sum(parts[at].nbytes for at in others),
-            bytes_out=sum(changes[at][0].nbytes + changes[at][1].nbytes for at in others),
+            averaged=stretch.number == stretch.of - 1 and stretch.n_pass + 1 in ended.averaged,
+            bytes_in=sum(parts[number].nbytes for number in other_shards),
+            bytes_out=sum(changes[number][0].nbytes + changes[number][1].nbytes for number in other_shards),
         )
-        return Passed(changes, made, report)
+        return Passed(changes, carried_on, report)
 
     def merge(
-        self, part: Part, curvature: Curvature | None, changes: Sequence[tuple[Ids, Part]], stretch: Stretch
-    ) -> Part:
+        self, part: WeightPart, curvature: Curvature | None, changes: Sequence[tuple[Ids, WeightPart]], stretch: Stretch
+    ) -> WeightPart:
         """Return a part of W after the changes of all shards; with one shard it is the change."""
         if curvature is None:
             return changes[0][1]
         return self.merged(part, curvature, changes, self.plan.schedule.at(stretch.n_pass)[0] / stretch.of)
 
-    def follow(self, carried: Carried, shard: Shard, weights: Weights) -> Doubles:
+    def follow(self, carried: CarriedNumbers, shard: Shard, weights: Weights) -> Doubles:
         """Return u as it would be by a W to which other shards have added.
 
         Without this u lags behind, and a step, which goes by e^(score - u), is too large. The log-normalisers of all
@@ -267,32 +269,32 @@ class Passes:
                 u = np.maximum(u, np.log(np.diff(shard.lists.indptr)))  # a label's own term is in the sum
         return u
 
-    def carried(self, shard: Shard, u: Doubles, weights: Weights) -> Carried:
+    def carried(self, shard: Shard, u: Doubles, weights: Weights) -> CarriedNumbers:
         """Return what points carry, with what is needed to follow the changes of others."""
-        follows, of_labels = self.carries
+        follows, label_share = self.carries
         if not follows:
-            return Carried(u, np.zeros(0), np.nan)
-        scores = self.label_scores(shard, weights) if of_labels else np.zeros(0)
-        return Carried(u, scores, self._few_normalizers(shard, weights))
+            return CarriedNumbers(u, NO_DOUBLES, np.nan)
+        scores = self.label_scores(shard, weights) if label_share else NO_DOUBLES
+        return CarriedNumbers(u, scores, self._few_normalizers(shard, weights))
 
     def _few_normalizers(self, shard: Shard, weights: Weights) -> float:
         """The mean log-normaliser of rows that stand for all."""
         rows = np.linspace(0, len(shard) - 1, min(len(shard), STAND_FOR_ALL)).astype(np.intp)
         return float(weights.log_normalizers(shard.x[rows], self.plan.n_threads).mean())
 
-    def held_out_loss(self, held: Shard, parts: Sequence[Part], n_averaged: int) -> tuple[float, float]:
+    def held_out_loss(self, rows: Shard, parts: Sequence[WeightPart], n_averaged: int) -> tuple[float, float]:
         """Return the sum of weighted log-losses, in nats, of rows that are held out, and of their weights."""
-        losses, _ = self.finished(parts, n_averaged).log_losses(held.x, held.labels, self.plan.n_threads)
-        weights = np.ones(len(losses)) if held.weights is None else held.weights
+        losses, _ = self.finished(parts, n_averaged).log_losses(rows.x, rows.labels, self.plan.n_threads)
+        weights = np.ones(len(losses)) if rows.weights is None else rows.weights
         return float(weights @ losses), float(weights.sum())
 
 
-def added(total: Part | None, part: Part, sparse: bool) -> Part:
+def added(total: WeightPart | None, part: WeightPart, sparse: bool) -> WeightPart:
     """Return the sum of the iterates that are averaged, with one more."""
-    before = Part(np.zeros_like(part.matrix), np.zeros_like(part.intercept)) if total is None else total
+    before = WeightPart(np.zeros_like(part.matrix), np.zeros_like(part.intercept)) if total is None else total
     matrix = before.matrix.copy()
     _core.accumulate(matrix, part.matrix, part.scale, sparse, 1)
-    return Part(matrix, before.intercept + part.intercept)
+    return WeightPart(matrix, before.intercept + part.intercept)
 
 
 # Minibatches
@@ -301,16 +303,16 @@ def added(total: Part | None, part: Part, sparse: bool) -> Part:
 class _Training(BatchesTraining):
     """A trainer whose points carry `u`; None: what they begin with."""
 
-    def __init__(self, u: Doubles | None, *given: Any, **named: Any) -> None:
+    def __init__(self, u: Doubles | None, *arguments: Any, **named: Any) -> None:
         self._u = u
-        super().__init__(*given, **named)
+        super().__init__(*arguments, **named)
 
     def _begin_local(self, *, goes_on: bool) -> Doubles:
         return super()._begin_local(goes_on=goes_on) if self._u is None else self._u
 
 
-class BatchPasses(Passes):
-    r"""Passes of a plan of minibatches, and merges of what they change.
+class BatchPasses(ShardPasses):
+    r"""ShardPasses of a plan of minibatches, and merges of what they change.
 
     Between passes W is class-major with the intercepts as a column. How changes add up is as in
     `manyclass.dask.merging`, but for two things:
@@ -326,8 +328,8 @@ class BatchPasses(Passes):
 
     plan: BatchesPlan
 
-    def joined(self, parts: Sequence[Part]) -> tuple[Weights, Floats]:
-        """See `Passes`; what goes with W are Adagrad's sums."""
+    def joined(self, parts: Sequence[WeightPart]) -> tuple[Weights, Floats]:
+        """See `ShardPasses`; what goes with W are Adagrad's sums."""
         weights = start_over_phi(self.plan, self.whole.n_classes, self.whole.n_features, sparse=False)
         squares = Squares.of_rows(weights, self.plan.adagrad).classes
         for number, part in enumerate(parts):
@@ -336,21 +338,21 @@ class BatchPasses(Passes):
             squares[rows] = part.squares
         return weights, squares
 
-    def split(self, weights: Weights, beside: Floats) -> list[Part]:
-        """See `Passes`."""
+    def split(self, weights: Weights, beside: Floats) -> list[WeightPart]:
+        """See `ShardPasses`."""
         cuts = [self.whole.rows_of(part) for part in range(self.whole.n_shards)]
-        return [Part(weights.matrix[rows], squares=beside[rows]) for rows in cuts]
+        return [WeightPart(weights.matrix[rows], squares=beside[rows]) for rows in cuts]
 
-    def training(self, shard: Shard, seen: Seen, beside: Floats, u: Doubles | None) -> Any:
-        """See `Passes`."""
+    def training(self, shard: Shard, seen_before: Seen, beside: Floats, u: Doubles | None) -> Any:
+        """See `ShardPasses`."""
         squares = Squares(classes=beside)
         if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
-            seen = replace(seen, weights=seen.weights.over_features())
-        given = (shard.x, shard.lists, seen.weights, shard.weights)
-        return _Training(u, self.plan, *given, squares=squares, seen=seen)
+            seen_before = replace(seen_before, weights=seen_before.weights.over_features())
+        arguments = (shard.x, shard.lists, seen_before.weights, shard.weights)
+        return _Training(u, self.plan, *arguments, squares=squares, seen=seen_before)
 
     def ended(self, training: Any, weights: Weights) -> Ended:
-        """See `Passes`."""
+        """See `ShardPasses`."""
         arrays = training.arrays()
         if training.weights is not weights:
             weights.matrix[:] = training.weights.over_classes().matrix[:, : weights.matrix.shape[1]]
@@ -358,47 +360,51 @@ class BatchPasses(Passes):
 
     @property
     def carries(self) -> tuple[bool, float]:
-        """See `Passes`; margins carry nothing."""
+        """See `ShardPasses`; margins carry nothing."""
         chosen = self.plan.double_sum
         if chosen is None:
             return False, 0.0
         return True, 0.0 if chosen.reduction == "decoupled" else 1 - chosen.carry
 
     def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
-        """See `Passes`."""
+        """See `ShardPasses`."""
         lists = shard.lists
         n_labels = np.diff(lists.indptr)
         shares = np.repeat(1 / n_labels, n_labels).astype(np.float32)
-        own = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
+        label_shares = sp.csr_array((shares, lists.ids, lists.indptr), shape=(len(shard), weights.n_classes))
         step = max(1, BLOCK_NUMBERS // max(1, weights.matrix.shape[1]))
         blocks = (slice(first, first + step) for first in range(0, len(shard), step))
-        found = [np.einsum("ij,ij->i", weights.phi(shard.x[at]), own[at] @ weights.matrix) for at in blocks]
-        return np.concatenate(found).astype(np.float64)
+        scores = [
+            np.einsum("ij,ij->i", weights.phi(shard.x[rows]), label_shares[rows] @ weights.matrix) for rows in blocks
+        ]
+        return np.concatenate(scores).astype(np.float64)
 
     def curvature(self, shard: Shard, coupling: tuple[float, float]) -> Curvature:
-        """See `Passes`; it has the form of W, whose column after the features has the intercepts."""
+        """See `ShardPasses`; it has the form of W, whose column after the features has the intercepts."""
         n, columns = len(shard), [sp.csr_array(shard.squares)]
         if self.plan.fit_intercept:
             columns.append(sp.csr_array(np.full((n, 1), coupling[1] / coupling[0], dtype=np.float32)))
         pairs = sp.csr_array(shard.classes(self.whole.n_classes).T @ sp.hstack(columns, format="csr"))
-        return Curvature(pairs, np.zeros(0), n, coupling)
+        return Curvature(pairs, NO_DOUBLES, n, coupling)
 
     def changes(
-        self, curvature: Curvature, parts: Sequence[Part], weights: Weights, beside: Floats, eta: float
-    ) -> list[tuple[Ids, Part]]:
-        """See `Passes`."""
+        self, curvature: Curvature, parts: Sequence[WeightPart], weights: Weights, beside: Floats, eta: float
+    ) -> list[tuple[Ids, WeightPart]]:
+        """See `ShardPasses`."""
         changes, floor = [], FLOOR.get(self.plan.loss, 0.0)
         for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
-            change, own = after.matrix - part.matrix, curvature.part(self.whole, number)
+            change, part_curvature = after.matrix - part.matrix, curvature.part(self.whole, number)
             rates = _rates(self.plan, eta, after.squares, len(change))
-            multiply_by_ways(change, own, rates, settled=False, moved_least=floor)
+            multiply_by_ways(change, part_curvature, rates, inverse=False, moved_least=floor)
             rows = np.flatnonzero(change.any(axis=1)).astype(np.int32)
             more = after.squares - part.squares
-            changes.append((rows, Part(change[rows], squares=more[rows] if len(more) else more)))
+            changes.append((rows, WeightPart(change[rows], squares=more[rows] if len(more) else more)))
         return changes
 
-    def merged(self, part: Part, curvature: Curvature, changes: Sequence[tuple[Ids, Part]], eta: float) -> Part:
-        """See `Passes`."""
+    def merged(
+        self, part: WeightPart, curvature: Curvature, changes: Sequence[tuple[Ids, WeightPart]], eta: float
+    ) -> WeightPart:
+        """See `ShardPasses`."""
         plan, floor = self.plan, FLOOR.get(self.plan.loss, 0.0)
         squares = part.squares.copy()
         for rows, change in changes:
@@ -407,15 +413,15 @@ class BatchPasses(Passes):
         rates = _rates(plan, eta, squares, len(part.matrix))
         total, n_moved = np.zeros_like(part.matrix), np.zeros_like(part.matrix if floor else part.matrix[:0])
         for rows, change in changes:
-            own = part.squares[rows] + change.squares if len(squares) else squares
-            shares = (rates[rows] / _rates(plan, eta, own, len(rows))).astype(np.float32)
+            shard_squares = part.squares[rows] + change.squares if len(squares) else squares
+            shares = (rates[rows] / _rates(plan, eta, shard_squares, len(rows))).astype(np.float32)
             _core.add_changes(rows.astype(np.int32), change.matrix, shares, total, n_moved)
-        multiply_by_ways(total, curvature, rates, settled=True, moved_least=floor, n_moved=n_moved)
+        multiply_by_ways(total, curvature, rates, inverse=True, moved_least=floor, n_moved=n_moved)
         total += part.matrix
-        return Part(total, squares=squares)
+        return WeightPart(total, squares=squares)
 
-    def finished(self, parts: Sequence[Part], n_averaged: int = 0) -> Weights:
-        """See `Passes`; minibatches do not average."""
+    def finished(self, parts: Sequence[WeightPart], n_averaged: int = 0) -> Weights:
+        """See `ShardPasses`; minibatches do not average."""
         return self.joined(parts)[0]
 
 

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from manyclass.classifiers.answers import caller_of, state_of, with_state
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.data import indicator_lists, rows_of
-from manyclass.dask.blocks import Seen, best_of, joined_blocks, look
+from manyclass.dask.blocks import BlockScores, best_of, joined_blocks, look
 from manyclass.dask.collections import n_rows, pack
 from manyclass.dask.stored_blocks import Block
 from manyclass.dask.workers import Workers, a_holder
@@ -24,9 +24,9 @@ from manyclass.labels import find_positions, labels_given
 TOP = 5  # classes that `evaluate` looks at
 
 
-def later(function: Any, *given: Any) -> Any:
+def later(function: Any, *arguments: Any) -> Any:
     """Return a task that calls a function, when it is computed."""
-    return dask.delayed(function, pure=True)(*given)
+    return dask.delayed(function, pure=True)(*arguments)
 
 
 @dataclass(frozen=True)
@@ -37,35 +37,35 @@ class WholeModel:
     futures: tuple[Any, ...] = ()
     local: LabelClassifier | None = None
 
-    def held(self) -> Any:
+    def future(self) -> Any:
         """Return the model, or a future of it that a worker has."""
         return self.local if self.futures == () else a_holder(self.client, self.futures)
 
-    def ask(self, what: str, part: Any, empty: Any, given: Mapping[str, Any]) -> Any:
+    def ask(self, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
         """Ask of a part of X; `empty` is the answer for no rows."""
-        return later(answer, dask.delayed(self.held()), what, part, empty, given)
+        return later(answer, dask.delayed(self.future()), question, part, empty, arguments)
 
     def sums(self, part: Sequence[Any], *, score: bool = False) -> Any:
         """Ask for what `evaluate` adds up of a part, or `score`."""
-        return later(sums_of, dask.delayed(self.held()), score, *part)
+        return later(sums_of, dask.delayed(self.future()), score, *part)
 
     def bring(self) -> LabelClassifier:
         """Bring it here."""
         if self.local is not None:
             return self.local
-        [model] = Workers(self.client, []).gather([self.held()])
-        found: LabelClassifier = copy.deepcopy(model)  # of a worker in this process it is the worker's own
-        return found
+        [model] = Workers(self.client, []).gather([self.future()])
+        estimator: LabelClassifier = copy.deepcopy(model)  # of a worker in this process it is the worker's own
+        return estimator
 
 
-def answer(model: LabelClassifier, what: str, part: Any, empty: Any, given: Mapping[str, Any]) -> Any:
+def answer(model: LabelClassifier, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
     """Return what the model answers of a part of X."""
     x, _, _ = pack(part)
     if not n_rows(x):
         return empty
-    if what in ("top_labels", "top_log_probabilities"):
-        return model.predict_top_k(x, **given)[what != "top_labels"]
-    return getattr(model, what)(x, **given)
+    if question in ("top_labels", "top_log_probabilities"):
+        return model.predict_top_k(x, **arguments)[question != "top_labels"]
+    return getattr(model, question)(x, **arguments)
 
 
 def sums_of(model: LabelClassifier, score: bool, *columns: Any) -> dict[str, float]:
@@ -74,21 +74,21 @@ def sums_of(model: LabelClassifier, score: bool, *columns: Any) -> dict[str, flo
 
     Of several labels, rows without any do not count, but for the share that is right.
     """
-    x, y, given = pack(*columns)
+    x, y, sample_weight = pack(*columns)
     n = n_rows(x)
     if not n:
         return {"weight": 0.0}
-    counting, more = np.ones(n) if given is None else np.asarray(given, dtype=np.float64), {}
+    counting, more = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64), {}
     if not model.multilabel_:
-        seen = find_positions(labels_given(y, n), model.classes_, "y") >= 0
-        counting, more = counting * seen, {"n_unseen": n - int(seen.sum())}
+        is_known = find_positions(labels_given(y, n), model.classes_, "y") >= 0
+        counting, more = counting * is_known, {"n_unseen": n - int(is_known.sum())}
     elif not score:
         counting = counting * (np.diff(indicator_lists(y, n).indptr) > 0)
-    weight, found = float(counting.sum()), {}
+    weight, means = float(counting.sum()), {}
     if weight:
-        weights = None if given is None else counting
-        found = {"score": model.score(x, y, weights)} if score else model.evaluate(x, y, weights)
-    return {**{name: value * weight for name, value in found.items()}, "weight": weight, **more}
+        weights = None if sample_weight is None else counting
+        means = {"score": model.score(x, y, weights)} if score else model.evaluate(x, y, weights)
+    return {**{name: value * weight for name, value in means.items()}, "weight": weight, **more}
 
 
 def means_of(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -124,38 +124,40 @@ class BlocksModel:
     @property
     def futures(self) -> tuple[Any, ...]:
         """All futures, those of the estimator first."""
-        return (*self.model, *(one for both in self.blocks for one in both))
+        return (*self.model, *(future for copies in self.blocks for future in copies))
 
-    def ask(self, what: str, part: Any, empty: Any, given: Mapping[str, Any]) -> Any:
+    def ask(self, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
         """Ask of a part of X; `empty` is the answer for no rows."""
-        if what == "predict_proba":
-            return later(probabilities, empty, self._of_blocks(scores_of, part))
-        seen = self._of_blocks(seen_of, given.get("k", 1), part)
-        return later(answer_of_blocks, self._model(), what, empty, seen)
+        if question == "predict_proba":
+            return later(probabilities, empty, self._ask_blocks(scores_of, part))
+        scores = self._ask_blocks(block_scores, arguments.get("k", 1), part)
+        return later(answer_of_blocks, self._model(), question, empty, scores)
 
     def sums(self, part: Sequence[Any], *, score: bool = False) -> Any:
         """Ask for what `evaluate` adds up of a part."""
-        return later(sums_of_blocks, self._model(), self._of_blocks(seen_of, TOP, *part), *part)
+        return later(sums_of_blocks, self._model(), self._ask_blocks(block_scores, TOP, *part), *part)
 
     def _model(self) -> Any:
         return dask.delayed(a_holder(self.client, self.model))
 
-    def _of_blocks(self, function: Any, *given: Any) -> list[Any]:
+    def _ask_blocks(self, function: Any, *arguments: Any) -> list[Any]:
         """Let workers call a function with the model and each of the blocks."""
         model = self._model()
-        return [later(function, model, dask.delayed(a_holder(self.client, both)), *given) for both in self.blocks]
+        return [
+            later(function, model, dask.delayed(a_holder(self.client, copies)), *arguments) for copies in self.blocks
+        ]
 
     def bring(self) -> LabelClassifier:
         """Bring it here: the one place where W is whole."""
-        own = [a_holder(self.client, both) for both in (self.model, *self.blocks)]
-        model, *blocks = Workers(self.client, []).gather(own)
+        futures = [a_holder(self.client, copies) for copies in (self.model, *self.blocks)]
+        model, *blocks = Workers(self.client, []).gather(futures)
         state = state_of(model)
         weights = joined_blocks(sorted(blocks, key=lambda block: block.first), sparse=state.weights.sparse)
-        found: LabelClassifier = with_state(clone(model), replace(state, weights=weights))
-        return found
+        estimator: LabelClassifier = with_state(clone(model), replace(state, weights=weights))
+        return estimator
 
 
-def seen_of(model: LabelClassifier, block: Block, k: int, *columns: Any) -> Seen | None:
+def block_scores(model: LabelClassifier, block: Block, k: int, *columns: Any) -> BlockScores | None:
     """Return what a block says of a part; None of one without rows."""
     x, y, _ = pack(*columns)
     if not n_rows(x):
@@ -164,15 +166,15 @@ def seen_of(model: LabelClassifier, block: Block, k: int, *columns: Any) -> Seen
     return look(block, rows_of(caller_of(model), state_of(model), x), k, labels)
 
 
-def answer_of_blocks(model: LabelClassifier, what: str, empty: Any, seen: Sequence[Seen | None]) -> Any:
+def answer_of_blocks(model: LabelClassifier, question: str, empty: Any, scores: Sequence[BlockScores | None]) -> Any:
     """Return the best labels of a part, or their log-probabilities."""
-    some = [one for one in seen if one is not None]
-    if not some:
+    filled = [block for block in scores if block is not None]
+    if not filled:
         return empty
-    best, log_p, _ = best_of(some, empty.shape[1] if empty.ndim > 1 else 1)
-    if what == "top_log_probabilities":
+    best, log_p, _ = best_of(filled, empty.shape[1] if empty.ndim > 1 else 1)
+    if question == "top_log_probabilities":
         return log_p.astype(np.float32)
-    return model.classes_[best[:, 0] if what == "predict" else best]
+    return model.classes_[best[:, 0] if question == "predict" else best]
 
 
 def scores_of(model: LabelClassifier, block: Block, part: Any) -> Any:
@@ -186,15 +188,15 @@ def probabilities(empty: Any, scores: Sequence[Any]) -> Any:
     return empty if scores[0] is None else softmax(np.concatenate(scores, axis=1).astype(np.float64), axis=1)
 
 
-def sums_of_blocks(model: LabelClassifier, seen: Sequence[Seen | None], *columns: Any) -> dict[str, float]:
+def sums_of_blocks(model: LabelClassifier, scores: Sequence[BlockScores | None], *columns: Any) -> dict[str, float]:
     """Return what `sums_of` does."""
-    _, y, given = pack(*columns)
-    some = [one for one in seen if one is not None]
-    if not some:
+    _, y, sample_weight = pack(*columns)
+    filled = [block for block in scores if block is not None]
+    if not filled:
         return {"weight": 0.0}
-    best, _, losses = best_of(some, TOP)
+    best, _, losses = best_of(filled, TOP)
     known = np.isfinite(losses)
-    weights = np.where(known, 1.0 if given is None else np.asarray(given, dtype=np.float64), 0.0)
+    weights = np.where(known, 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64), 0.0)
     right = best == find_positions(labels_given(y, len(best)), model.classes_, "y")[:, np.newaxis]
     return {
         "log_loss": float(weights @ np.where(known, losses, 0.0)),

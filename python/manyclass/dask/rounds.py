@@ -14,7 +14,7 @@ import numpy as np
 from manyclass.choosing.trials import Planned
 from manyclass.classifiers.answers import state_of
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.dask.shards import Report, Stretch
+from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.passes import warn_user
 from manyclass.training.state import State
@@ -45,7 +45,7 @@ class Round:
     seconds: float = 0.0
     workers: list[dict[str, int]] = field(default_factory=list)
 
-    def count(self, reports: list[Report]) -> None:
+    def count(self, reports: list[PassReport]) -> None:
         """Add the reports of a round."""
         names = ("n_visits", "class_updates", "bytes_in", "bytes_out")
         if not self.workers:
@@ -73,40 +73,40 @@ class Training(ABC):
     def fit(self, callback: Callable[[Round], bool | None] | None, max_seconds: float) -> tuple[list[float], Round]:
         """Make passes until the plan, the callback or the clock ends them; return the loss of each, and counters."""
         curve: list[float] = []
-        told, begin = Round(), time.monotonic()
+        progress, begin = Round(), time.monotonic()
         for n_pass in range(self.plan.max_iter):
-            reports: list[Report] = []
+            reports: list[PassReport] = []
             for number in range(self.n_merges):
                 stretch = Stretch(n_pass, number, self.n_merges)
-                made = self._until_done(partial(self._round, stretch))
-                told.count(made)
-                reports += made
+                reports_of_round = self._until_done(partial(self._round, stretch))
+                progress.count(reports_of_round)
+                reports += reports_of_round
             if any(report.diverged for report in reports):
                 warn_user(f"training diverged in pass {n_pass + 1}: a step was too large. Lower learning_rate")
                 break
             curve.append(sum(report.loss for report in reports) / max(1, sum(report.n_visits for report in reports)))
             self._after_pass(reports)
             ends = self._until_done(self._validate)
-            told.n_iter, told.loss, told.seconds = n_pass + 1, curve[-1], time.monotonic() - begin
-            if ends or (callback is not None and callback(told)) or told.seconds >= max_seconds:
+            progress.n_iter, progress.loss, progress.seconds = n_pass + 1, curve[-1], time.monotonic() - begin
+            if ends or (callback is not None and callback(progress)) or progress.seconds >= max_seconds:
                 break
-        return curve, told
+        return curve, progress
 
     def _validate(self) -> bool:
         """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> tuple[Any, State]:
+    def model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> tuple[Any, State]:
         """Return the model, which stays on the workers, and its state without W."""
 
-        def made() -> tuple[Any, State]:
-            model = self._model(owner, settled, curve)
+        def make_model() -> tuple[Any, State]:
+            model = self._model(owner, planned, curve)
             self.workers.wait(model.futures)
             fitted = model.futures[0]
             [state] = self.workers.gather([self.workers.submit_where_it_is(fitted, without_weights, fitted)])
             return model, state
 
-        return self._until_done(made)
+        return self._until_done(make_model)
 
     def _until_done(self, make: Callable[[], Done]) -> Done:
         """Call a function; where workers are lost in it, call it again with others."""
@@ -126,14 +126,14 @@ class Training(ABC):
         self._recover(fault.places)
 
     @abstractmethod
-    def _round(self, stretch: Stretch) -> list[Report]:
+    def _round(self, stretch: Stretch) -> list[PassReport]:
         """Make a round; where workers are lost in it, training still stands where it began."""
 
-    def _after_pass(self, reports: list[Report]) -> None:  # noqa: B027 - nothing, as a rule
+    def _after_pass(self, reports: list[PassReport]) -> None:  # noqa: B027 - nothing, as a rule
         """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: LabelClassifier, settled: Planned, curve: list[float]) -> Any:
+    def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> Any:
         """Return the model that workers make, of `manyclass.dask.predictions`."""
 
     @abstractmethod
@@ -149,6 +149,6 @@ def without_weights(model: LabelClassifier) -> State:
     return replace(state, weights=none, squares=None)
 
 
-def same(one: Any, *_after: Any) -> Any:
+def same(value: Any, *_after: Any) -> Any:
     """Return what it is given, after other tasks: a copy, where it is on another worker."""
-    return one
+    return value

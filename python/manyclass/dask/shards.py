@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.training.plan import Labels
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import NO_FLOATS, Doubles, Floats, Ids, Matrix
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,8 @@ class Whole:
         return slice(n * part // self.n_shards, n * (part + 1) // self.n_shards)
 
 
-def nothing() -> Floats:
-    """Return an empty array."""
-    return np.zeros(0, dtype=np.float32)
-
-
 @dataclass(frozen=True)
-class Part:
+class WeightPart:
     """Some rows of the stored matrix of W, and in part 0 what goes with all of them.
 
     Attributes
@@ -114,9 +109,9 @@ class Part:
     """
 
     matrix: Floats
-    intercept: Floats = field(default_factory=nothing)
-    scale: Floats = field(default_factory=nothing)
-    squares: Floats = field(default_factory=nothing)
+    intercept: Floats = field(default_factory=lambda: NO_FLOATS)
+    scale: Floats = field(default_factory=lambda: NO_FLOATS)
+    squares: Floats = field(default_factory=lambda: NO_FLOATS)
 
     @property
     def nbytes(self) -> int:
@@ -134,12 +129,14 @@ class Stretch:
 
     def visits(self, n: int, batch: int) -> tuple[int, int]:
         """Return the first and the last of n visits, in whole batches."""
-        first, last = (min(n, -(-(n * at // self.of) // batch) * batch) for at in (self.number, self.number + 1))
+        first, last = (
+            min(n, -(-(n * number // self.of) // batch) * batch) for number in (self.number, self.number + 1)
+        )
         return first, last
 
 
 @dataclass(frozen=True)
-class Report:
+class PassReport:
     """What a pass reports: sums over the visits of a shard.
 
     Attributes

@@ -57,7 +57,7 @@ class Block:
 
 def cuts_of(whole: Whole) -> list[int]:
     """Return the first class of each block, of which there is one for each shard, and the number of classes."""
-    return [whole.n_classes * at // whole.n_shards for at in range(whole.n_shards + 1)]
+    return [whole.n_classes * number // whole.n_shards for number in range(whole.n_shards + 1)]
 
 
 def size_of(whole: Whole, number: int) -> int:
@@ -121,8 +121,8 @@ def block_in(whole: Whole, buffer: Floats, number: int) -> Block:
 
 def give_piece(whole: Whole, buffer: Floats, number: int, piece: int, *_after: Any) -> Floats:
     """Copy a piece of the block that lies in a buffer, after other tasks."""
-    made: Floats = buffer[bounds_of(whole, number, piece)].copy()
-    return made
+    values: Floats = buffer[bounds_of(whole, number, piece)].copy()
+    return values
 
 
 def take_piece(whole: Whole, buffer: Floats, number: int, piece: int, values: Floats, *_after: Any) -> int:
@@ -134,7 +134,7 @@ def take_piece(whole: Whole, buffer: Floats, number: int, piece: int, values: Fl
 # Copies on disks
 
 
-class Kept:
+class StoredBlock:
     """A block on the disk of a worker, in a file that is removed with this object.
 
     Parameters

@@ -43,61 +43,61 @@ class Workers:
         self.client, self.places = client, list(places)
         self._signs: dict[str, tuple[float, float]] = {}
         self._idle: dict[str, float] = {}
-        self._told: dict[str, Any] = {}
-        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._answers: dict[str, Any] = {}
+        self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self.memory = np.inf  # bytes, the least limit of a worker that was ever seen
-        self._others: set[str] = set()  # workers without a shard on which a call waits
+        self._without_shard: set[str] = set()  # workers without a shard on which a call waits
 
     def short_memory(self) -> str:
         """Say what to do where workers are lost again and again."""
         least = self.memory
-        told = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
+        limit = f" (the least memory limit of a worker is {least / 1e6:,.0f} MB)" if np.isfinite(least) else ""
         return (
-            f"where memory is short{told}, use more workers, smaller parts, or division='rows and classes', which "
+            f"where memory is short{limit}, use more workers, smaller parts, or division='rows and classes', which "
             "holds a part of W on each"
         )
 
-    def submit_where_it_is(self, held: Any, function: Callable[..., Any], *given: Any) -> Any:
-        """Let a worker that holds the result of a future call a function; any worker may where `held` is no future."""
-        if not isinstance(held, distributed.Future):
-            return self.submit(0, function, *given)
-        there = self.holders(held, frozenset()) & self.live()
+    def submit_where_it_is(self, future: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Let a worker that holds the result of a future call a function; any worker may where `future` is none."""
+        if not isinstance(future, distributed.Future):
+            return self.submit(0, function, *arguments)
+        there = self.holders(future, frozenset()) & self.live()
         if not there:
             raise _model_is_gone()
-        place = min(there, key=lambda one: (one not in self.places, one))
-        self._others.add(place)
-        return self._submit_to(place, function, *given)
+        place = min(there, key=lambda address: (address not in self.places, address))
+        self._without_shard.add(place)
+        return self._submit_to(place, function, *arguments)
 
-    def submit(self, at: int, function: Callable[..., Any], *given: Any) -> Any:
+    def submit(self, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
         """Let the worker of a shard call a function; return the future."""
-        return self._submit_to(self.places[at % len(self.places)], function, *given)
+        return self._submit_to(self.places[number % len(self.places)], function, *arguments)
 
-    def each(self, function: Callable[..., Any], own: Sequence[Any], *given: Any) -> list[Any]:
+    def each(self, function: Callable[..., Any], inputs: Sequence[Any], *arguments: Any) -> list[Any]:
         """Let the worker of each shard call a function with what is its own; return the futures."""
-        return [self.submit(at, function, one, *given) for at, one in enumerate(own)]
+        return [self.submit(number, function, shard_input, *arguments) for number, shard_input in enumerate(inputs)]
 
-    def _submit_to(self, place: str, function: Callable[..., Any], *given: Any) -> Any:
+    def _submit_to(self, place: str, function: Callable[..., Any], *arguments: Any) -> Any:
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
-        future = self.client.submit(function, *given, workers=[place], allow_other_workers=False, pure=False)
-        self._made.add(future)
+        future = self.client.submit(function, *arguments, workers=[place], allow_other_workers=False, pure=False)
+        self._futures.add(future)
         return future
 
-    def compute(self, at: int, parts: Sequence[Any]) -> list[Any]:
+    def compute(self, number: int, parts: Sequence[Any]) -> list[Any]:
         """Let the worker of a shard compute parts of collections, or others where it is gone; return the futures."""
-        made: list[Any] = self.client.compute(parts, workers=[self.places[at]], allow_other_workers=True)
-        self._made.update(made)
-        return made
+        futures: list[Any] = self.client.compute(parts, workers=[self.places[number]], allow_other_workers=True)
+        self._futures.update(futures)
+        return futures
 
     def abandon(self) -> None:
         """Let the scheduler forget all tasks, since those that wait for a lost worker would wait for ever."""
-        for future in list(self._made):  # Client.cancel fails in the scheduler for tasks that depend on each other
+        for future in list(self._futures):  # Client.cancel fails in the scheduler for tasks that depend on each other
             future.release()
-        self._made.clear()
+        self._futures.clear()
 
-    def everywhere(self, function: Callable[..., Any], *given: Any) -> list[Any]:
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let two workers, if there are two, make the same object, so that one may be lost; return the futures."""
-        return [self.submit(at, function, *given) for at in range(min(2, len(self.places)))]
+        return [self.submit(number, function, *arguments) for number in range(min(2, len(self.places)))]
 
     def wait(self, futures: Sequence[Any]) -> None:
         """Wait until all tasks are done.
@@ -136,7 +136,7 @@ class Workers:
         """Raise the error that there is; a lost worker counts before the errors that follow from it."""
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
-        lost = (set(self.places) | self._others) - self.live()
+        lost = (set(self.places) | self._without_shard) - self.live()
         if lost:
             raise LostWorkerError(lost)
         for future in futures:
@@ -149,28 +149,28 @@ class Workers:
         """Return the workers that give signs of life and take tasks."""
         if self.client.status != "running":
             raise _gone(self.client)
-        now, found = time.monotonic(), set()
-        with suppress(OSError):  # the scheduler is busy: what it told before counts
-            self._told = workers_of(self.client)
-        for place, told in self._told.items():
-            sign = float(told["last_seen"])
-            self.memory = min(self.memory, float(told.get("memory_limit") or np.inf))
+        now, addresses = time.monotonic(), set()
+        with suppress(OSError):  # the scheduler is busy: its last answer counts
+            self._answers = workers_of(self.client)
+        for place, worker in self._answers.items():
+            sign = float(worker["last_seen"])
+            self.memory = min(self.memory, float(worker.get("memory_limit") or np.inf))
             if self._signs.get(place, (None,))[0] != sign:
                 self._signs[place] = (sign, now)
-            if told.get("status") == "running":
+            if worker.get("status") == "running":
                 self._idle.pop(place, None)
-            takes_none = now - self._idle.setdefault(place, now) if told.get("status") != "running" else 0.0
+            takes_none = now - self._idle.setdefault(place, now) if worker.get("status") != "running" else 0.0
             if now - self._signs[place][1] < PATIENCE and takes_none < PATIENCE:
-                found.add(place)
-        return found
+                addresses.add(place)
+        return addresses
 
     def some_live(self, lost: frozenset[str] = frozenset()) -> set[str]:
         """Return live workers other than the lost ones; raise RuntimeError if none comes within PATIENCE."""
         until = time.monotonic() + PATIENCE
         while not (live := self.live() - lost):
             if time.monotonic() > until:
-                told = f"training lost its last worker ({', '.join(sorted(lost))})" if lost else "there is no worker"
-                raise RuntimeError(f"{told}, and no other came within {PATIENCE:.0f} s")
+                reason = f"training lost its last worker ({', '.join(sorted(lost))})" if lost else "there is no worker"
+                raise RuntimeError(f"{reason}, and no other came within {PATIENCE:.0f} s")
             time.sleep(GLANCE / 4)
         return live
 
@@ -185,16 +185,16 @@ class Workers:
         live = self.some_live(lost)
         for place in lost & set(workers_of(self.client)):  # it is silent, and the scheduler would wait for its data
             self.client.run_on_scheduler(_remove, place=place)
-        moved = [at for at, place in enumerate(self.places) if place in lost]
-        for at in moved:
-            self.places[at] = min(sorted(live), key=self.places.count)
-        self._others -= lost
+        moved = [number for number, place in enumerate(self.places) if place in lost]
+        for number in moved:
+            self.places[number] = min(sorted(live), key=self.places.count)
+        self._without_shard -= lost
         return moved
 
     def holders(self, future: Any, lost: frozenset[str]) -> set[str]:
         """Return the workers that hold the result of a future, without those that are lost."""
-        found = self.client.who_has([future])
-        return set(next(iter(found.values()), ())) - lost
+        addresses = self.client.who_has([future])
+        return set(next(iter(addresses.values()), ())) - lost
 
 
 def workers_of(client: Any) -> dict[str, Any]:
@@ -204,8 +204,8 @@ def workers_of(client: Any) -> dict[str, Any]:
     """
     if client.scheduler is None:
         raise _gone(client)
-    told: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
-    return told
+    workers: dict[str, Any] = client.sync(client.scheduler.identity)["workers"]
+    return workers
 
 
 async def _remove(place: str, dask_scheduler: Any = None) -> None:
@@ -225,9 +225,9 @@ def a_holder(client: Any, futures: Sequence[Any]) -> Any:
 
 def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
     """Return the least memory limit of workers, in bytes; it is infinite where they have none."""
-    told = workers_of(client)
-    some = told if places is None else [place for place in places if place in told]
-    return min((float(told[place].get("memory_limit") or float("inf")) for place in some), default=float("inf"))
+    workers = workers_of(client)
+    addresses = workers if places is None else [place for place in places if place in workers]
+    return min((float(workers[place].get("memory_limit") or float("inf")) for place in addresses), default=float("inf"))
 
 
 def _gone(client: Any) -> RuntimeError:
@@ -243,10 +243,10 @@ def _error_of(fault: BaseException, advice: str) -> Exception:
     if isinstance(fault, ValueError | TypeError):
         return fault
     if isinstance(fault, distributed.KilledWorker):
-        made = RuntimeError(
+        error = RuntimeError(
             f"the workers that trained were killed again and again, as for want of memory: {fault}; {advice}"
         )
     else:
-        made = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")
-    made.__cause__ = fault
-    return made
+        error = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")
+    error.__cause__ = fault
+    return error
