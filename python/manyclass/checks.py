@@ -49,17 +49,17 @@ def set_named(self: BaseEstimator, **params: Any) -> Any:
     return BaseEstimator.set_params(self, **params)
 
 
-def _check_name(owner: BaseEstimator, name: str, given: Mapping[str, Any]) -> None:
+def _check_name(owner: BaseEstimator, name: str, new_values: Mapping[str, Any]) -> None:
     """Raise ValueError unless `owner`, with what is given, has a parameter of this name."""
-    own = owner.get_params(deep=False)
+    parameters = owner.get_params(deep=False)
     first, nested, rest = name.partition("__")
-    if first not in own:
-        known = ", ".join(map(repr, own))
+    if first not in parameters:
+        known = ", ".join(map(repr, parameters))
         raise ValueError(
             f"Invalid parameter {first!r} for estimator {type(owner).__name__}; it has {known}"
-            f"{did_you_mean(first, own)}"
+            f"{did_you_mean(first, parameters)}"
         )
-    value = given.get(first, own[first])
+    value = new_values.get(first, parameters[first])
     if nested and isinstance(value, str):
         raise ValueError(
             f"Invalid parameter {name!r}: {first} is {value!r}, a string; set {first} to an object that has the "
@@ -124,8 +124,12 @@ class Setting:
         Of a "choice"; of a "number" they are allowed beside it.
     beside : tuple
         Values that are allowed beside those of its kind; a default of "auto" or None is one without being listed.
-    low, high : float
-        Ends of the interval of a number; `open_low`: its lower end does not belong to it.
+    low : float
+        Lower end of the interval of a number.
+    high : float
+        Upper end.
+    open_low : bool
+        Whether the interval is without its lower end.
     needs : str
         The flags of the parts that have it, in words: a word that begins with a minus is a flag that they have not.
     """
@@ -214,7 +218,7 @@ def joined(lists: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def id_lists(
-    name: str, given: Any, shape: tuple[int, int], *, rows: str, whose: str, once: str | None = None
+    name: str, lists: Any, shape: tuple[int, int], *, rows: str, whose: str, once: str | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return (indptr, sorted ids) of lists of ids, or of the entries that a sparse matrix of this shape stores.
 
@@ -222,11 +226,13 @@ def id_lists(
     ----------
     name : str
         What messages call it.
-    given : sparse matrix, or sequence of array-likes of int
+    lists : sparse matrix, or sequence of array-likes of int
     shape : (int, int)
         The number of rows, and where ids end.
-    rows, whose : str
-        What the rows are, and behind the shape in a message what it is of.
+    rows : str
+        What the rows are, in a message.
+    whose : str
+        What the shape is of, behind it in a message.
     once : str, optional
         Why no id comes twice in a list; None: it may.
 
@@ -237,17 +243,17 @@ def id_lists(
     ValueError
         If there is not a list for each row, or an id is out of range or comes twice that must not.
     """
-    is_sparse: bool = sp.issparse(given)
+    is_sparse: bool = sp.issparse(lists)
     if is_sparse:
-        if given.shape != shape:
-            raise ValueError(f"{name} has shape {given.shape}; it must be {shape}{whose}")
-        pattern: Any = sp.csr_array(given, copy=True)
+        if lists.shape != shape:
+            raise ValueError(f"{name} has shape {lists.shape}; it must be {shape}{whose}")
+        pattern: Any = sp.csr_array(lists, copy=True)
         pattern.sum_duplicates()
         return np.asarray(pattern.indptr, dtype=np.int64), np.asarray(pattern.indices, dtype=np.int32)
-    if len(given) != shape[0]:
-        raise ValueError(f"{name} has {len(given)} lists; there are {shape[0]} {rows}")
-    each = (checked_ids(f"{name}[{i}]", some, shape[1], once=once) for i, some in enumerate(given))
-    return joined([np.unique(ids) for ids in each])
+    if len(lists) != shape[0]:
+        raise ValueError(f"{name} has {len(lists)} lists; there are {shape[0]} {rows}")
+    checked_lists = (checked_ids(f"{name}[{i}]", ids_of_row, shape[1], once=once) for i, ids_of_row in enumerate(lists))
+    return joined([np.unique(ids) for ids in checked_lists])
 
 
 def checked_random(random_state: Any) -> np.random.RandomState:
@@ -255,10 +261,10 @@ def checked_random(random_state: Any) -> np.random.RandomState:
     if isinstance(random_state, numbers.Integral):
         check_number("random_state", random_state, low=0, high=2**32 - 1, integer=True)
     try:
-        made: np.random.RandomState = check_random_state(random_state)
+        generator: np.random.RandomState = check_random_state(random_state)
     except ValueError as error:
         raise ValueError(f"random_state is {random_state!r}; it must be None, an integer or a RandomState") from error
-    return made
+    return generator
 
 
 def seed_from(random_state: Any) -> int:
@@ -389,8 +395,8 @@ class made_once(Generic[S, T]):  # noqa: N801 - it stands where `property` does
         """Return what is kept; the instance's own attribute then stands before this one."""
         if instance is None:
             return self  # type: ignore[return-value]
-        made = instance.__dict__[self._make.__name__] = self._make(instance)
-        return made
+        value = instance.__dict__[self._make.__name__] = self._make(instance)
+        return value
 
 
 def csr_parts(X: sp.csr_array) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:

@@ -231,7 +231,7 @@ class SoftmaxHead:
         x, labels = self._batch(X, y)
         check_number("step", step, low=0, integer=True)
         known = np.zeros(0, dtype=np.int64) if ids is None else self._ids(ids, len(x))
-        found = self._sampler.layer_gradient(
+        gradients = self._sampler.layer_gradient(
             x=x,
             labels=labels,
             items=known if ids is not None else np.arange(len(x), dtype=np.int64),
@@ -243,8 +243,9 @@ class SoftmaxHead:
             step=int(step),
             n_threads=self._n_threads,
         )
-        db = found["db"] if len(self.intercept_) else self.intercept_
-        return HeadGradient(found["value"], found["rows"], found["dW"], db, found["dX"], known, found["u"], found["du"])
+        db = gradients["db"] if len(self.intercept_) else self.intercept_
+        arrays = {name: gradients[name] for name in ("value", "rows", "dW", "dX", "u", "du")}
+        return HeadGradient(db=db, ids=known, **arrays)
 
     def update(self, gradient: HeadGradient, learning_rate: float, *, u_learning_rate: float = 1.0) -> None:
         """Take a step of gradient descent in W, b and the u of the examples.

@@ -22,13 +22,13 @@ class _Brief:
     It gives a function anew each time, as what it stands for does, so that no other class's method gets the line.
     """
 
-    def __init__(self, made: Any, line: str) -> None:
-        self._made, self._line = made, line
+    def __init__(self, method: Any, line: str) -> None:
+        self._made, self._line = method, line
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        found = self._made.__get__(instance, owner)
-        found.__doc__ = self._line
-        return found
+        function = self._made.__get__(instance, owner)
+        function.__doc__ = self._line
+        return function
 
 
 def brief_requests(cls: type) -> None:
@@ -41,8 +41,8 @@ def brief_requests(cls: type) -> None:
 
 def get_named(self: BaseEstimator, deep: bool = True) -> dict[str, Any]:
     """Return the parameters and, with `deep`, those of parts by names such as solver__decay."""
-    found: dict[str, Any] = BaseEstimator.get_params(self, deep)
-    return found
+    parameters: dict[str, Any] = BaseEstimator.get_params(self, deep)
+    return parameters
 
 
 def get_routing(self: BaseEstimator) -> Any:
@@ -97,13 +97,13 @@ def hinting(method: Method) -> Method:
     @functools.wraps(method)
     def called(*args: Any, **named: Any) -> Any:
         for name in named.keys() - known.keys():
-            told = (
+            hint = (
                 getattr(args[0], "hints", {}).get(name)
                 or _HINTS.get(name)
                 or did_you_mean(name, known).strip(" ()")
                 or f"it takes {', '.join([*known][1:])}"
             )
-            raise TypeError(f"{method.__qualname__}() got an unexpected keyword argument {name!r}: {told}")
+            raise TypeError(f"{method.__qualname__}() got an unexpected keyword argument {name!r}: {hint}")
         return method(*args, **named)
 
     return cast(Method, called)

@@ -1,4 +1,4 @@
-"""Labels as callers give them: their types are kept, and equal, different and missing ones are told in one place.
+"""Labels in the types that callers use, and the one place that compares labels and refuses missing ones.
 
 Labels of one kind are compared by what they are, whatever holds them: 2**60 + 1 as int64 is the label that it is as
 uint64, as Int64 of pandas, or as int, and no other one, since integers never pass through floats. Dates are the same in
@@ -66,10 +66,10 @@ def check_targets(y: Any, *, several: bool = True) -> None:
 
 def _is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Which labels of an array that holds no objects are masked, NaN or NaT."""
-    found: NDArray[np.bool_] = np.ma.getmaskarray(array)
+    missing: NDArray[np.bool_] = np.ma.getmaskarray(array)
     if array.dtype.kind in "fcmM":
-        found = found | np.asarray(array != array)
-    return found
+        missing = missing | np.asarray(array != array)
+    return missing
 
 
 def _check_items(items: Sequence[Any], several: bool) -> None:
@@ -86,9 +86,9 @@ def _check_items(items: Sequence[Any], several: bool) -> None:
     for kind in kinds:
         groups.setdefault(_group(kind), next(row for row, label in enumerate(items) if type(label) is kind))
     if len(groups) > 1:
-        told = " and ".join(f"y[{row}] is {items[row]!r}, {group}" for group, row in sorted(groups.items())[:2])
+        pair = " and ".join(f"y[{row}] is {items[row]!r}, {group}" for group, row in sorted(groups.items())[:2])
         raise ValueError(
-            f"{told}; labels must be of one kind, as they are sorted: y = [str(label) for label in y] makes them text"
+            f"{pair}; labels must be of one kind, as they are sorted: y = [str(label) for label in y] makes them text"
         )
 
 
@@ -137,7 +137,7 @@ def _missing(row: int, label: Any) -> str:
 # Types of labels
 
 
-def as_labels(given: Any) -> NDArray[Any]:
+def as_labels(values: Any) -> NDArray[Any]:
     """Return labels as an array of their own type.
 
     Integers become int64 or, where these are too large, uint64, else they stay objects; dates and times without a time
@@ -146,40 +146,40 @@ def as_labels(given: Any) -> NDArray[Any]:
 
     Parameters
     ----------
-    given : array-like
+    values : array-like
         Labels in any number of dimensions, some of them missing or not.
 
     Returns
     -------
     ndarray of the same shape
     """
-    is_list = isinstance(given, list | tuple)
-    array: NDArray[Any] = np.asarray(given, dtype=object) if is_list else np.asarray(given)
+    is_list = isinstance(values, list | tuple)
+    array: NDArray[Any] = np.asarray(values, dtype=object) if is_list else np.asarray(values)
     if array.dtype.kind not in "OT":
         return array
-    found = _of_objects(array.astype(object, copy=False))
-    is_array_of_text = found.dtype == object and (is_list or array.dtype.kind == "T")
-    return _narrow(found) if is_array_of_text else found
+    labels = _of_objects(array.astype(object, copy=False))
+    is_array_of_text = labels.dtype == object and (is_list or array.dtype.kind == "T")
+    return _narrow(labels) if is_array_of_text else labels
 
 
 def _of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     """Objects as an array of the type that holds all of them exactly; those of text and of other types as they are."""
     items: list[Any] = labels.ravel().tolist()
     kinds = set(map(type, items))
-    made: Any = None
+    array: Any = None
     if kinds <= {str} or not kinds:
         return labels
     if all(issubclass(kind, str) for kind in kinds):
-        made = _objects([str.__str__(item) for item in items])
+        array = _objects([str.__str__(item) for item in items])
     elif all(issubclass(kind, bool | np.bool_) for kind in kinds):
-        made = np.array(items, dtype=np.bool_)
+        array = np.array(items, dtype=np.bool_)
     elif all(issubclass(kind, datetime.date | datetime.timedelta | np.datetime64 | np.timedelta64) for kind in kinds):
-        made = _times(items)  # before integers, because timedelta64 is one of them
+        array = _times(items)  # before integers, because timedelta64 is one of them
     elif all(issubclass(kind, numbers.Integral | np.bool_) for kind in kinds):
-        made = _integers([int(item) for item in items])
+        array = _integers([int(item) for item in items])
     elif all(issubclass(kind, numbers.Real | np.bool_) for kind in kinds):
-        made = _reals(items)
-    return labels if made is None else made.reshape(labels.shape)
+        array = _reals(items)
+    return labels if array is None else array.reshape(labels.shape)
 
 
 def _objects(items: Sequence[Any]) -> NDArray[Any]:
@@ -214,8 +214,8 @@ def _times(items: list[Any]) -> NDArray[Any] | None:
     kind = "m8" if all(isinstance(item, datetime.timedelta | np.timedelta64) for item in plain) else "M8"
     try:
         array = np.array(plain, dtype=kind)
-        own = [np.asarray(item, dtype=kind) for item in plain]
-        is_exact = all(np.isnat(a) or a.astype(b.dtype) == b for a, b in zip(array, own, strict=True))
+        parts = [np.asarray(item, dtype=kind) for item in plain]
+        is_exact = all(np.isnat(a) or a.astype(b.dtype) == b for a, b in zip(array, parts, strict=True))
     except (TypeError, ValueError, OverflowError):
         return None
     return array if is_exact else None
@@ -235,7 +235,7 @@ def _narrow(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def sorted_classes(
-    y: NDArray[Any], known: NDArray[Any] | None = None, what: str = "y"
+    y: NDArray[Any], known: NDArray[Any] | None = None, name: str = "y"
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the distinct labels, those that are known included, sorted, and the position of each label among them.
 
@@ -247,17 +247,17 @@ def sorted_classes(
         If labels cannot be compared with each other, or are of another kind than those that are known.
     """
     labels = as_labels(y)
-    classes, positions = _distinct(labels, what)
+    classes, positions = _distinct(labels, name)
     if known is None or not len(known):
         return classes, positions
-    place = find_positions(classes, known, what)
+    place = find_positions(classes, known, name)
     if np.all(place >= 0):
         return known, place[positions].astype(np.intp)
-    both, _ = _distinct(_together(known, classes), what)
-    return both, find_positions(classes, both, what)[positions].astype(np.intp)
+    all_classes, _ = _distinct(_together(known, classes), name)
+    return all_classes, find_positions(classes, all_classes, name)[positions].astype(np.intp)
 
 
-def _distinct(labels: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def _distinct(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The distinct labels, sorted, and the position of each label among them."""
     try:
         if labels.dtype != object:
@@ -265,13 +265,13 @@ def _distinct(labels: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[np
             return _narrow(classes), positions
         items = labels.tolist()
         try:
-            found = sorted(set(items))
-            place = {label: at for at, label in enumerate(found)}
-            return _objects(found), np.array([place[label] for label in items], dtype=np.intp)
+            distinct = sorted(set(items))
+            place = {label: position for position, label in enumerate(distinct)}
+            return _objects(distinct), np.array([place[label] for label in items], dtype=np.intp)
         except TypeError:  # which cannot be hashed, or not be sorted either
             return np.unique(labels, return_inverse=True)
     except TypeError as error:
-        raise ValueError(f"the labels of {what} cannot be sorted: {error}; make them text or numbers") from error
+        raise ValueError(f"the labels of {name} cannot be sorted: {error}; make them text or numbers") from error
 
 
 def _together(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
@@ -286,12 +286,12 @@ def _together(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         if common.kind in "biu":
             return np.concatenate([known, new]).astype(common, copy=False)
     if kinds in ("ff", "UU", "MM", "mm"):
-        both = np.concatenate([known, new])
-        halves = zip((both[: len(known)], both[len(known) :]), (known, new), strict=True)
-        if all(np.array_equal(half.astype(own.dtype), own) for half, own in halves):
-            return both
-    both = _of_objects(_objects([*_items(known), *_items(new)]))
-    return both if known.dtype == object else _narrow(both)
+        joint = np.concatenate([known, new])
+        halves = zip((joint[: len(known)], joint[len(known) :]), (known, new), strict=True)
+        if all(np.array_equal(half.astype(part.dtype), part) for half, part in halves):
+            return joint
+    joint = _of_objects(_objects([*_items(known), *_items(new)]))
+    return joint if known.dtype == object else _narrow(joint)
 
 
 def _items(labels: NDArray[Any]) -> list[Any]:
@@ -312,19 +312,19 @@ def _kind(labels: NDArray[Any]) -> str:
     return _KINDS.get(labels.dtype.kind, "")
 
 
-def check_kind(labels: NDArray[Any], classes: NDArray[Any], what: str) -> None:
+def check_kind(labels: NDArray[Any], classes: NDArray[Any], name: str) -> None:
     """Raise ValueError for text beside numbers, say; nothing is said of an empty array."""
     if not labels.size or not classes.size:
         return
-    asked, known = _kind(labels), _kind(classes)
-    if asked and known and asked != known:
+    kind, known = _kind(labels), _kind(classes)
+    if kind and known and kind != known:
         raise ValueError(
-            f"{what} holds {asked}, such as {labels.ravel().tolist()[0]!r}; the classes are {known}, such as "
+            f"{name} holds {kind}, such as {labels.ravel().tolist()[0]!r}; the classes are {known}, such as "
             f"{classes.tolist()[0]!r}"
         )
 
 
-def find_positions(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
+def find_positions(labels: NDArray[Any], classes: NDArray[Any], name: str) -> Ids:
     """Return the position of each label among the sorted classes, -1 where it has none.
 
     Parameters
@@ -332,8 +332,8 @@ def find_positions(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Id
     labels : ndarray of any shape
     classes : ndarray of shape (n_classes,)
         Distinct and sorted.
-    what : str
-        What the labels are, for the message.
+    name : str
+        The labels, for the message.
 
     Returns
     -------
@@ -344,34 +344,34 @@ def find_positions(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Id
     ValueError
         If the labels are of another kind than the classes: text for numbers, say.
     """
-    asked = as_labels(labels)
-    if asked.size == 0 or not len(classes):
-        return np.full(asked.shape, -1, dtype=np.int32)
-    check_kind(asked, classes, what)
-    exact = _as_type_of(asked, classes)
+    wanted = as_labels(labels)
+    if wanted.size == 0 or not len(classes):
+        return np.full(wanted.shape, -1, dtype=np.int32)
+    check_kind(wanted, classes, name)
+    exact = _as_type_of(wanted, classes)
     if exact is None:
-        return _by_hash(asked, classes)
+        return _by_hash(wanted, classes)
     cast, fits = exact
-    at = np.minimum(np.searchsorted(classes, cast), len(classes) - 1)
-    return np.where((classes[at] == cast) & fits, at, -1).astype(np.int32)
+    positions = np.minimum(np.searchsorted(classes, cast), len(classes) - 1)
+    return np.where((classes[positions] == cast) & fits, positions, -1).astype(np.int32)
 
 
 def _as_type_of(labels: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], Any] | None:
     """Labels in the type of the classes, and which of them that type holds; None where there is no such type."""
-    own, other = labels.dtype, classes.dtype
-    if own == other and own.kind != "O":
+    dtype, class_dtype = labels.dtype, classes.dtype
+    if dtype == class_dtype and dtype.kind != "O":
         return labels, True
-    if own.kind in "biu" and other.kind in "biu":
-        (low, high), (least, most) = _range(own), _range(other)
-        inside = (labels >= own.type(max(low, least))) & (labels <= own.type(min(high, most)))
-        return labels.astype(other), inside
-    if own.kind + other.kind == "ff":
+    if dtype.kind in "biu" and class_dtype.kind in "biu":
+        (low, high), (least, most) = _range(dtype), _range(class_dtype)
+        inside = (labels >= dtype.type(max(low, least))) & (labels <= dtype.type(min(high, most)))
+        return labels.astype(class_dtype), inside
+    if dtype.kind + class_dtype.kind == "ff":
         return labels, True
-    if own.kind + other.kind == "UU":  # in the width of the classes, which longer text is not among
-        return labels.astype(other), np.strings.str_len(labels) <= other.itemsize // 4
-    if own.kind == other.kind and own.kind in "mM":
-        cast = labels.astype(other)
-        return cast, cast.astype(own) == labels
+    if dtype.kind + class_dtype.kind == "UU":  # in the width of the classes, which longer text is not among
+        return labels.astype(class_dtype), np.strings.str_len(labels) <= class_dtype.itemsize // 4
+    if dtype.kind == class_dtype.kind and dtype.kind in "mM":
+        cast = labels.astype(class_dtype)
+        return cast, cast.astype(dtype) == labels
     return None
 
 
@@ -381,13 +381,13 @@ def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 def _by_hash(labels: NDArray[Any], classes: NDArray[Any]) -> Ids:
     """Positions by Python's comparison of objects, which is exact between integers and floats."""
-    known, asked = _items(classes), _items(labels)
+    known, wanted = _items(classes), _items(labels)
     try:
-        place = {label: at for at, label in enumerate(known)}
-        found = [place.get(label, -1) for label in asked]
+        place = {label: position for position, label in enumerate(known)}
+        positions = [place.get(label, -1) for label in wanted]
     except TypeError:  # which cannot be hashed
-        found = [next((at for at, one in enumerate(known) if one == label), -1) for label in asked]
-    return np.array(found, dtype=np.int32).reshape(labels.shape)
+        positions = [next((i for i, known_label in enumerate(known) if known_label == label), -1) for label in wanted]
+    return np.array(positions, dtype=np.int32).reshape(labels.shape)
 
 
 def written(labels: NDArray[Any]) -> list[str]:
@@ -424,28 +424,28 @@ def columns_of_classes(classes: NDArray[Any], names: NDArray[Any] | None, n_feat
 
 def joined_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return all labels of several arrays in one; those of different types keep their identity."""
-    some = [array for array in arrays if array.size]
-    if not some:
+    filled = [array for array in arrays if array.size]
+    if not filled:
         return np.zeros(0, dtype=object)
-    if all(array.dtype == some[0].dtype for array in some):
-        return np.concatenate(some)
-    return _of_objects(_objects([item for array in some for item in _items(array)]))
+    if all(array.dtype == filled[0].dtype for array in filled):
+        return np.concatenate(filled)
+    return _of_objects(_objects([item for array in filled for item in _items(array)]))
 
 
-def unseen_error(labels: NDArray[Any], positions: Ids, what: str) -> ValueError:
+def unseen_error(labels: NDArray[Any], positions: Ids, name: str) -> ValueError:
     """The error that says which labels have no position."""
-    unseen, _ = _distinct(labels[positions < 0], what)
+    unseen, _ = _distinct(labels[positions < 0], name)
     return ValueError(
-        f"{what} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
+        f"{name} has {len(unseen)} labels unseen in fit, among them {unseen[0]!r}; drop those points "
         "(manyclass.datasets.drop_unseen_classes) or fit on data that has them"
     )
 
 
-def positions_of(labels: NDArray[Any], classes: NDArray[Any], what: str) -> Ids:
+def positions_of(labels: NDArray[Any], classes: NDArray[Any], name: str) -> Ids:
     """Return the positions that `find_positions` finds; raise ValueError for labels that have none."""
-    positions = find_positions(labels, classes, what)
+    positions = find_positions(labels, classes, name)
     if np.any(positions < 0):
-        raise unseen_error(labels, positions, what)
+        raise unseen_error(labels, positions, name)
     return positions
 
 
@@ -471,9 +471,9 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
     if isinstance(y, sp.sparray | sp.spmatrix):
         matrix: Any = y
         raise ValueError(f"y is a {type(y).__name__} of shape {matrix.shape}; {ONE_LABEL}{BINARIZER}")
-    given = as_labels(y)
-    labels = labels_given(given, n_rows)
-    if given.ndim == 2:
+    array = as_labels(y)
+    labels = labels_given(array, n_rows)
+    if array.ndim == 2:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; its column is taken",
             DataConversionWarning,
@@ -508,9 +508,9 @@ def seen_positions(y: Any, n_rows: int, classes: NDArray[Any], unseen: Unseen) -
     check_choice("unseen", unseen, ("drop", "error"))
     labels = labels_given(y, n_rows)
     positions = find_positions(labels, classes, "y")
-    seen = np.flatnonzero(positions >= 0)
-    if len(seen) < len(labels) and unseen == "error":
+    seen_rows = np.flatnonzero(positions >= 0)
+    if len(seen_rows) < len(labels) and unseen == "error":
         raise unseen_error(labels, positions, "y")
-    if len(seen) == 0:
+    if len(seen_rows) == 0:
         raise ValueError("no row has a label that the model has seen")
-    return positions[seen], seen
+    return positions[seen_rows], seen_rows

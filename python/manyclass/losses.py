@@ -164,8 +164,8 @@ def implicit_margin(
         raise ValueError(f"x_sq has shape {squares.shape}; it must be a number or have shape ({len(z)},)")
     if not np.all(np.isfinite(squares) & (squares >= 0)):
         raise ValueError("x_sq holds a value that is no squared length; it must be finite and at least 0")
-    each = np.array(np.broadcast_to(squares, (len(z),)))
-    values, alpha = _core.implicit_margins(z, indptr, ids, smoothing=float(smoothing), eta=float(eta), x_sq=each)
+    row_squares = np.array(np.broadcast_to(squares, (len(z),)))
+    values, alpha = _core.implicit_margins(z, indptr, ids, smoothing=float(smoothing), eta=float(eta), x_sq=row_squares)
     return values, alpha.reshape(shape)
 
 
@@ -319,40 +319,40 @@ def _losses(scores: ArrayLike, positives: Positives, *, loss: str, smoothing: fl
 
 
 def _real(name: str, array: ArrayLike) -> NDArray[Any]:
-    given = np.asarray(array)
-    if given.dtype.kind not in "iuf":
-        raise TypeError(f"{name} has dtype {given.dtype}; it must hold real numbers")
-    return given
+    numbers = np.asarray(array)
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(f"{name} has dtype {numbers.dtype}; it must hold real numbers")
+    return numbers
 
 
-def _as_finite(name: str, given: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
+def _as_finite(name: str, numbers: NDArray[Any], dtype: type[_Float]) -> NDArray[_Float]:
     with np.errstate(over="ignore"):  # what overflows is refused
-        array = np.ascontiguousarray(given, dtype=dtype)
+        array = np.ascontiguousarray(numbers, dtype=dtype)
     finite = np.isfinite(array)
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        at = f"{name}[{', '.join(map(str, where))}]"
-        raise ValueError(f"{at} is {given[where]}; it must be finite as {np.dtype(dtype)}")
+        cell = f"{name}[{', '.join(map(str, where))}]"
+        raise ValueError(f"{cell} is {numbers[where]}; it must be finite as {np.dtype(dtype)}")
     return array
 
 
 def _checked(scores: ArrayLike, positives: Positives, name: str = "scores") -> tuple[_Rows, tuple[int, ...]]:
     """Return scores and labels as the core takes them, and the shape that the caller gave."""
-    given = _real(name, scores)
-    if given.ndim not in (1, 2) or given.shape[-1] == 0:
-        raise ValueError(f"{name} has shape {given.shape}; it must have shape (K,) or (n, K), K >= 1")
-    z = _as_finite(name, given, np.float32)
+    numbers = _real(name, scores)
+    if numbers.ndim not in (1, 2) or numbers.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {numbers.shape}; it must have shape (K,) or (n, K), K >= 1")
+    z = _as_finite(name, numbers, np.float32)
     rows = z.reshape(-1, z.shape[-1])
-    return (rows, *_labels(positives, *rows.shape, given.ndim == 1)), given.shape
+    return (rows, *_labels(positives, *rows.shape, numbers.ndim == 1)), numbers.shape
 
 
 def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return (indptr, sorted ids) of the labels of each row."""
-    given: Any = positives
-    if not sp.issparse(given) and single and np.ndim(given[0] if len(given) else 0) == 0:
-        given = [given]
-    of_rows, once = {"rows": "rows of scores", "whose": ", as the scores"}, "a label counts once"
-    indptr, ids = id_lists("positives", given, (n, n_classes), **of_rows, once=once)
+    labels: Any = positives
+    if not sp.issparse(labels) and single and np.ndim(labels[0] if len(labels) else 0) == 0:
+        labels = [labels]
+    names, once = {"rows": "rows of scores", "whose": ", as the scores"}, "a label counts once"
+    indptr, ids = id_lists("positives", labels, (n, n_classes), **names, once=once)
     without = np.flatnonzero(np.diff(indptr) == 0)
     if len(without):
         raise ValueError(f"row {without[0]} has no positives; each row needs one or more")
@@ -360,10 +360,10 @@ def _labels(positives: Positives, n: int, n_classes: int, single: bool) -> tuple
 
 
 def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], Any]:
-    given, metric = _real("points", points), _as_finite("M", _real("M", M), np.float64)
-    if given.ndim != 2:
-        raise ValueError(f"points has {given.ndim} dimensions; it must have 2")
-    d = given.shape[1]
+    numbers, metric = _real("points", points), _as_finite("M", _real("M", M), np.float64)
+    if numbers.ndim != 2:
+        raise ValueError(f"points has {numbers.ndim} dimensions; it must have 2")
+    d = numbers.shape[1]
     if metric.shape != (d, d):
         raise ValueError(f"M has shape {metric.shape}; it must be {(d, d)}, for points of {d} columns")
     most = METRIC_TOLERANCE * np.abs(metric).max(initial=0.0)
@@ -373,4 +373,4 @@ def _metric_arguments(points: ArrayLike, M: ArrayLike) -> tuple[NDArray[np.float
     lowest = np.linalg.eigvalsh(metric).min(initial=0.0)
     if lowest < -most * d:
         raise ValueError(f"M has the eigenvalue {lowest:g}; it must be positive semi-definite")
-    return _as_finite("points", given, np.float64), metric, np.float32 if given.dtype == np.float32 else np.float64
+    return _as_finite("points", numbers, np.float64), metric, np.float32 if numbers.dtype == np.float32 else np.float64

@@ -324,9 +324,9 @@ def test_an_index_follows(seed):
     y = rng.integers(0, 4500, 9000)
     y[:4500] = np.arange(4500)
     model = SoftmaxClassifier(solver="implicit", max_iter=1, n_jobs=2, random_state=0).fit(X, y)
-    index = model._approximate(model._fitted).made_index(0, 1)
+    index = model._approximate(model._fitted).build_index(0, 1)
     model.partial_fit(X[:500], y[:500] + 4500)
-    assert model._approximate(model._fitted).made_index(0, 1) is not index
+    assert model._approximate(model._fitted).build_index(0, 1) is not index
     labels, _ = model.predict_top_k(X[:3], 2, approximate=True)
     assert set(labels.ravel()) <= set(model.classes_)
 

@@ -20,7 +20,7 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.interrupts import time_limit
 from manyclass.words import objectives
-from manyclass.words.passes import Tables
+from manyclass.words.passes import WordTables
 from manyclass.words.training import index_for
 
 DIM = 8
@@ -41,11 +41,11 @@ def random_tables(rng, n_words=120, scale=0.7):
     made = [np.zeros((n_words, 16), dtype=np.float32) for _ in range(2)]
     for table in made:
         table[:, :DIM] = scale * rng.normal(size=(n_words, DIM))
-    return Tables(*made)
+    return WordTables(*made)
 
 
 def copied(tables):
-    return Tables(tables.input.copy(), tables.output.copy())
+    return WordTables(tables.input.copy(), tables.output.copy())
 
 
 def descent(collapsed, tables, search="mips", *, rest="sample", budget=6, n_jobs=1, **options):

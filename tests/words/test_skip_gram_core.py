@@ -12,7 +12,7 @@ from scipy.special import log_expit
 
 from manyclass import _core
 from manyclass.weights.arrays import aligned_zeros
-from manyclass.words.passes import Tables
+from manyclass.words.passes import WordTables
 
 V, DIM = 23, 18
 
@@ -44,7 +44,7 @@ def random_tables(rng, n_output=V, scale=0.5):
     h, v = aligned_zeros(V, 32), aligned_zeros(n_output, 32)
     h[:, :DIM] = rng.normal(scale=scale, size=(V, DIM))
     v[:, :DIM] = rng.normal(scale=scale, size=(n_output, DIM))
-    return Tables(h, v)
+    return WordTables(h, v)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from test_skip_gram import small, topical
 
 from manyclass import _core
 from manyclass.words.objectives import OBJECTIVES, SampledSoftmax
-from manyclass.words.passes import Tables, divergence
+from manyclass.words.passes import WordTables, divergence
 
 
 def text(lengths, window, n_words=9, tokens=None):
@@ -46,11 +46,11 @@ def test_losses_are_those_of_the_softmax(seed):
 @pytest.mark.parametrize("bad", [1e20, np.inf, np.nan])
 def test_scores_that_overflow_are_told_without_a_warning(bad):
     h = np.full((9, 16), bad, dtype=np.float32)
-    assert "of equal probabilities, 2.197" in divergence(text([50], 2), Tables(h, -h), 0)
+    assert "of equal probabilities, 2.197" in divergence(text([50], 2), WordTables(h, -h), 0)
 
 
 def test_a_text_without_pairs_shows_nothing():
-    tables = Tables(np.ones((9, 16), np.float32), np.ones((9, 16), np.float32))
+    tables = WordTables(np.ones((9, 16), np.float32), np.ones((9, 16), np.float32))
     assert divergence(text([1] * 20, 5), tables, 0) is None
 
 

@@ -517,7 +517,7 @@ def by_name(y: Any, classes: NDArray[Any] | None) -> tuple[Any, NDArray[Any]]:
     ValueError
         If the model's classes have names, and the columns have others.
     """
-    names, order = sorted_classes(as_labels(y.columns), what="y.columns")
+    names, order = sorted_classes(as_labels(y.columns), name="y.columns")
     in_order = y.iloc[:, np.argsort(order)]
     if classes is None:
         if not np.array_equal(order, np.arange(len(order))):

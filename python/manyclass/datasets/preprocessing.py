@@ -180,7 +180,7 @@ def drop_unseen_classes(
     require_csr("X_test", X_test)
     labels = as_labels(y_test)
     _require_rows("y_test", labels, X_test.shape[0], "X_test")
-    seen = find_positions(labels, sorted_classes(as_labels(y_train), what="y_train")[0], "y_test") >= 0
+    seen = find_positions(labels, sorted_classes(as_labels(y_train), name="y_train")[0], "y_test") >= 0
     return X_test[np.flatnonzero(seen)], labels[seen]
 
 

@@ -130,7 +130,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         items, starts = _flat(sequences)
         if not len(items):
             raise ValueError("the sequences have no items; each must be a list of items, the earliest first")
-        found, positions = sorted_classes(items, what="the sequences")
+        found, positions = sorted_classes(items, name="the sequences")
         kept = np.bincount(positions, minlength=len(found)) >= self.min_count
         if not kept.any():
             raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
@@ -161,7 +161,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         items, _ = _flat(sequences)
         codes = self._columns(items)
         if (codes < 0).any():
-            found, positions = sorted_classes(items[codes < 0], what="the sequences")
+            found, positions = sorted_classes(items[codes < 0], name="the sequences")
             found = found[np.bincount(positions, minlength=len(found)) >= self.min_count]
             self.items_ = joined_labels([self.items_, found])
         return self
@@ -302,7 +302,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         """The column of each item, or -1."""
         check_is_fitted(self)
         self.check_parameters()
-        known, order = sorted_classes(self.items_, what="items_")
+        known, order = sorted_classes(self.items_, name="items_")
         check_kind(items, known, "a sequence")
         column = np.empty(len(known), dtype=np.int32)
         column[order] = np.arange(len(known))
@@ -345,7 +345,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             check_number("gap", gap, low=0, open_low=True)
             if times is None:
                 raise ValueError("gap is a span of times; give times, too")
-        names, user = sorted_classes(who, what="users")
+        names, user = sorted_classes(who, name="users")
         moments = when.astype("M8[ns]").astype(np.int64) if when.dtype.kind == "M" else when
         if moments.dtype.kind not in "iuf" or not np.isfinite(moments).all() or (when != when).any():
             raise ValueError("times must be finite numbers or dates, none of them missing")

@@ -67,7 +67,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
         """Return an `Optimizer` that finds parameters by the documents of a corpus."""
-        return Optimizer(self, corpus, metric, Objective)
+        return Optimizer(self, corpus, metric, TrialObjective)
 
     def rows_of(self, texts: Sequence[str]) -> sp.csr_array:
         """Return TF-IDF of texts by the vectorizer of the training."""
@@ -153,7 +153,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     def _indicator(self, subjects: Sequence[Sequence[int]]) -> sp.csr_array:
         """Return the subjects of documents as a matrix with a column for each subject of the vocabulary."""
         indptr = np.cumsum([0, *map(len, subjects)])
-        ids = np.array([subject for own in subjects for subject in own], dtype=np.int32)
+        ids = np.array([subject for document_subjects in subjects for subject in document_subjects], dtype=np.int32)
         shape = (len(subjects), len(self.project.subjects))
         return sp.csr_array((np.ones(len(ids), np.int8), ids, indptr), shape=shape)
 
@@ -187,15 +187,15 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
 def suggestion_batch(model: SubjectModel, X: sp.csr_array, subjects: Any, limit: int) -> SuggestionBatch:
     """Return suggestions for documents as Annif has them; documents without a known word have none."""
-    found, scores = model.suggest(X, limit)
+    ids, scores = model.suggest(X, limit)
     rows = [
-        list(map(SubjectSuggestion, own, own_scores)) if n_words else []
-        for n_words, own, own_scores in zip(np.diff(X.indptr), found.tolist(), scores.tolist(), strict=True)
+        list(map(SubjectSuggestion, document_ids, document_scores)) if n_words else []
+        for n_words, document_ids, document_scores in zip(np.diff(X.indptr), ids.tolist(), scores.tolist(), strict=True)
     ]
     return SuggestionBatch.from_sequence(rows, subjects)
 
 
-class Objective(hyperopt.HPObjective):
+class TrialObjective(hyperopt.HPObjective):
     """A trial: it trains on the cached data with some parameters, and evaluates suggestions for the corpus."""
 
     @classmethod
@@ -222,16 +222,16 @@ class Objective(hyperopt.HPObjective):
 
 def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a trial tries, in ranges around the defaults."""
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "learning_rate": trial.suggest_float("learning_rate", 0.25, 4.0, log=True),
         "decay": trial.suggest_float("decay", 0.3, 1.0),
         "max_iter": trial.suggest_int("max_iter", 2, 12),
     }
     if params.get("model", "embedding") == "embedding":
-        found["dim"] = trial.suggest_int("dim", 64, 512, step=64)
+        values["dim"] = trial.suggest_int("dim", 64, 512, step=64)
     if params.get("estimator", "margin") == "margin":
-        found["smoothing"] = trial.suggest_float("smoothing", 1.0, 20.0, log=True)
-    return found
+        values["smoothing"] = trial.suggest_float("smoothing", 1.0, 20.0, log=True)
+    return values
 
 
 class Optimizer(hyperopt.HyperparameterOptimizer):

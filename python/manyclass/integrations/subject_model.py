@@ -77,11 +77,11 @@ def estimator_from(params: Mapping[str, Any], n_jobs: int) -> Estimator:
     ValueError or TypeError
         For a parameter that is out of its range, or that the estimator or its solver does not have.
     """
-    given = {name: _converted(name, params[name]) for name in PARAMETERS if name in params}
-    kind = given.pop("estimator", "margin")
+    chosen = {name: _converted(name, params[name]) for name in PARAMETERS if name in params}
+    kind = chosen.pop("estimator", "margin")
     check_choice("estimator", kind, tuple(ESTIMATORS))
-    defaults = {name: value for name, value in DEFAULTS[kind].items() if GOES_WITH.get(name) not in given}
-    settings = {**defaults, **given}
+    defaults = {name: value for name, value in DEFAULTS[kind].items() if GOES_WITH.get(name) not in chosen}
+    settings = {**defaults, **chosen}
     decay = settings.pop("decay", None)
     known = ESTIMATORS[kind]().get_params(deep=False)
     for name in settings.keys() - known.keys():
@@ -153,13 +153,13 @@ class SubjectModel:
         """
         usable = (np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0)
         X, Y = X[usable], Y[usable]
-        held = held_out(Y, estimator.random_state)
+        is_held_out = held_out(Y, estimator.random_state)
         subjects = np.unique(Y.indices)
         if len(subjects) < 2:
             raise ValueError(f"the documents have {len(subjects)} subjects beside words; at least two are needed")
-        estimator.fit(X[~held], Y[~held][:, subjects])
+        estimator.fit(X[~is_held_out], Y[~is_held_out][:, subjects])
         with_classes(estimator, subjects)
-        unseen = held if held.any() else ~held
+        unseen = is_held_out if is_held_out.any() else ~is_held_out
         slope, offset = _logistic(estimator, X[unseen], Y[unseen])
         return cls(estimator, slope, offset)
 
@@ -266,12 +266,12 @@ def held_out(Y: sp.csr_array, random_state: Any) -> NDArray[np.bool_]:
         Each subject is left with a document that is not held out.
     """
     n = Y.shape[0]
-    held = np.zeros(n, dtype=bool)
-    held[check_random_state(random_state).permutation(n)[: min(MOST_HELD, n // 10)]] = True
-    left = np.bincount(Y[~held].indices, minlength=Y.shape[1])
-    lost = sp.csr_array((left[Y.indices] == 0, Y.indices, Y.indptr), shape=Y.shape)
+    chosen = np.zeros(n, dtype=bool)
+    chosen[check_random_state(random_state).permutation(n)[: min(MOST_HELD, n // 10)]] = True
+    counts = np.bincount(Y[~chosen].indices, minlength=Y.shape[1])
+    lost = sp.csr_array((counts[Y.indices] == 0, Y.indices, Y.indptr), shape=Y.shape)
     safe: NDArray[np.bool_] = np.asarray(lost.sum(axis=1)) == 0
-    return held & safe
+    return chosen & safe
 
 
 def _logistic(estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> tuple[float, float]:
@@ -281,10 +281,10 @@ def _logistic(estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> tuple[f
     """
     best, z = estimator.predict_top_k(X, min(RANKS, len(estimator.classes_)))
     rows = np.repeat(np.arange(len(best)), best.shape[1])
-    own = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * Y.shape[1] + Y.indices
-    is_hit = np.isin(rows * Y.shape[1] + best.ravel(), own)
+    true_cells = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr)) * Y.shape[1] + Y.indices
+    is_hit = np.isin(rows * Y.shape[1] + best.ravel(), true_cells)
     target = np.where(is_hit, (is_hit.sum() + 1) / (is_hit.sum() + 2), 1 / ((~is_hit).sum() + 2))
-    both = np.tile(z.ravel().astype(np.float64), 2)[:, np.newaxis]
+    scores_twice = np.tile(z.ravel().astype(np.float64), 2)[:, np.newaxis]
     side = np.repeat([1, 0], len(target))
-    fitted = LogisticRegression(C=np.inf).fit(both, side, sample_weight=np.concatenate([target, 1 - target]))
+    fitted = LogisticRegression(C=np.inf).fit(scores_twice, side, sample_weight=np.concatenate([target, 1 - target]))
     return max(float(fitted.coef_[0, 0]), LEAST_SLOPE), float(fitted.intercept_[0])

@@ -62,7 +62,7 @@ def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
     lists = [[label] for label in truth] if single else [list(row) for row in truth]
     missing = np.isnat(names) if names.dtype.kind in "mM" else (names == "") | (names == None)  # noqa: E711
     right = as_labels(list(chain.from_iterable(lists)))
-    labels = sorted_classes(joined_labels([right, as_labels(names[~missing])]), what="predicted")[0]
+    labels = sorted_classes(joined_labels([right, as_labels(names[~missing])]), name="predicted")[0]
     numbers = np.full(names.shape, -1, dtype=np.int64)
     numbers[~missing] = find_positions(names[~missing], labels, "predicted")
     ends = np.cumsum([0, *map(len, lists)])

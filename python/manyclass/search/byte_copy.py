@@ -61,10 +61,10 @@ class ByteCopy:
         """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
         parts = []
         for phi in self._blocks(x, n_threads):
-            found = self._rows.best(phi, k, normalizers=True, twice=recall == 1, n_threads=n_threads)
-            if found is None:
+            answers = self._rows.best(phi, k, normalizers=True, twice=recall == 1, n_threads=n_threads)
+            if answers is None:
                 return None
-            ids, scores, log_z, std = found
+            ids, scores, log_z, std = answers
             parts.append((ids, (below_best(scores) - log_z[:, np.newaxis]).astype(np.float32), std))
         classes, log_p, stds = (np.concatenate(part) for part in zip(*parts, strict=True))
         return classes, log_p, stds
@@ -73,10 +73,10 @@ class ByteCopy:
         """Return the k best classes of each row, best first, (n_rows, k), or None as `top_k`."""
         parts = []
         for phi in self._blocks(x, n_threads):
-            found = self._rows.best(phi, k, normalizers=False, twice=False, n_threads=n_threads)
-            if found is None:
+            answers = self._rows.best(phi, k, normalizers=False, twice=False, n_threads=n_threads)
+            if answers is None:
                 return None
-            parts.append(found[0])
+            parts.append(answers[0])
         return np.concatenate(parts)
 
     def _blocks(self, x: Matrix, n_threads: int) -> Iterator[Floats]:

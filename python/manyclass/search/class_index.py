@@ -174,8 +174,8 @@ class ClassIndex:
         parts = []
         for first in range(0, x.shape[0], BLOCK_ROWS):
             Q = queries_of(queries(x[first : first + BLOCK_ROWS], index.n_features_in_), index.n_features_in_)[0]
-            some = index.core.best_classes(Q, **options, seed=self._seed, first=first, n_threads=n_threads)
-            parts.append(some)
+            answers = index.core.best_classes(Q, **options, seed=self._seed, first=first, n_threads=n_threads)
+            parts.append(answers)
         classes, log_p, std = (np.concatenate(part) for part in zip(*parts, strict=True))
         return classes, log_p, std
 
@@ -201,8 +201,8 @@ class ClassIndex:
             held_out = order[: min(TUNE_ROWS, n // CHECK_SHARE)]
         if len(held_out) >= LEAST_CHECK_ROWS and known < n_clusters:
             Q = self._sample(x, held_out)
-            found, best = (self._index.query(Q, k, n_probe=probes)[1] for probes in (known, n_clusters))
-            reached = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, found, strict=True)]))
+            ids, best = (self._index.query(Q, k, n_probe=probes)[1] for probes in (known, n_clusters))
+            reached = float(np.mean([np.isin(b, f).mean() for b, f in zip(best, ids, strict=True)]))
             if reached < recall - 2 * recall_error(recall, len(held_out)):
                 warnings.warn(
                     f"the recall of {len(held_out)} of these rows is {reached:.3f}; it was to be {recall:g}. The "
@@ -245,13 +245,13 @@ class ApproximateAnswers:
             self._too_large = "" if fits else f"a weight is {largest:.3g} in magnitude, too large for an index"
         return self._too_large
 
-    def made_index(self, random_state: Any, n_threads: int) -> ClassIndex:
+    def build_index(self, random_state: Any, n_threads: int) -> ClassIndex:
         """Return the index, made if there is none yet."""
         if self.index is None:
             self.index = ClassIndex(self.weights, seed_from(random_state), n_threads)
         return self.index
 
-    def made_copy(self, n_threads: int) -> ByteCopy:
+    def build_copy(self, n_threads: int) -> ByteCopy:
         """Return the 8-bit copy, made if there is none yet."""
         if self.copy is None:
             self.copy = ByteCopy(self.weights, n_threads)
@@ -261,7 +261,7 @@ class ApproximateAnswers:
         """Return the k best classes of each row by the copy, exactly; None where scoring all classes is as good."""
         if self.copy is None and (x.shape[0] < COPY_ROWS or self.too_large()):
             return None
-        return self.made_copy(n_threads).classes(x, k, n_threads)
+        return self.build_copy(n_threads).classes(x, k, n_threads)
 
     def _by_copy(self, n_rows: int, probes: int | None, recall: float) -> bool:
         """Whether the copy answers; `probes` is what the index is tuned to for what is asked, if it is."""
@@ -284,31 +284,31 @@ class ApproximateAnswers:
             return None
         probes = None if self.index is None else self.index.probes(k, recall)
         if self._by_copy(x.shape[0], probes, recall):
-            copy = self.made_copy(n_threads)
+            copy = self.build_copy(n_threads)
 
-            def best_of_copy(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-                found = copy.top_k(some, width, recall, n_threads)
-                return exact(some, width) if found is None else found
+            def best_of_copy(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+                answers = copy.top_k(points, width, recall, n_threads)
+                return exact(points, width) if answers is None else answers
 
             return best_of_copy
         if why := slower(self.weights, x, probes, recall):
             warnings.warn(f"approximate=True is not followed: {why}", UserWarning, stacklevel=outer_level())
             return None
-        index = self.made_index(random_state, n_threads)
+        index = self.build_index(random_state, n_threads)
 
-        def best_of_index(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            mapped = self._mapped(some)
+        def best_of_index(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            mapped = self._mapped(points)
             searched = row_norms_sq(mapped) <= LONGEST_SQ
             if searched.all():
                 return index.top_k(mapped, width, recall, n_threads)
-            parts = [(~searched, exact(some[~searched], width))]
+            parts = [(~searched, exact(points[~searched], width))]
             if searched.any():
                 parts.append((searched, index.top_k(mapped[searched], width, recall, n_threads)))
             shape = (len(searched), width)
-            found = np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(len(searched))
+            answers = np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(len(searched))
             for rows, (ids, log_p, std) in parts:
-                found[0][rows], found[1][rows], found[2][rows] = ids, log_p, std
-            return found
+                answers[0][rows], answers[1][rows], answers[2][rows] = ids, log_p, std
+            return answers
 
         return best_of_index
 
@@ -324,7 +324,7 @@ class ApproximateAnswers:
             raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
         why = slower(self.weights, x, None, recall) or self.too_large()
         if not why:
-            index = self.made_index(random_state, n_threads)
+            index = self.build_index(random_state, n_threads)
             index.top_k(self._mapped(x), k, recall, n_threads)
             why = slower(self.weights, x[:1], index.probes(k, recall), recall)
         if why:

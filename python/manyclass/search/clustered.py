@@ -227,9 +227,9 @@ class ClusteredRows(BaseEstimator, ABC):
         Raises ValueError if the file is not such an index, damaged, or of a newer format; OSError if it cannot be read.
         """
         file = open_tensors(path)
-        found, (expected, what) = file.metadata.get("format"), cls.FORMAT
-        if found != expected:
-            raise ValueError(f"{file.path} is not {what} of manyclass: its format is {found!r}")
+        file_format, (expected, description) = file.metadata.get("format"), cls.FORMAT
+        if file_format != expected:
+            raise ValueError(f"{file.path} is not {description} of manyclass: its format is {file_format!r}")
         check_version(file, FORMAT_VERSION)
         with reading(file):
             self = cls._read(file)
@@ -308,8 +308,8 @@ class ClusteredRows(BaseEstimator, ABC):
         check_number("k", k, low=1, high=self.n_rows_, integer=True)
         n, single = queries_of(Q, self.n_features_in_)[1:]
         indptr, ids = exclusions(exclude, n, single, self.n_rows_)
-        given = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
-        counts = self._fitted().rows_by_rank(dense_queries(Q, self.n_features_in_), k=int(k), **given)
+        options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
+        counts = self._fitted().rows_by_rank(dense_queries(Q, self.n_features_in_), k=int(k), **options)
         return np.asarray(np.cumsum(counts) / max(counts.sum(), 1))
 
     def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, int, bool, dict[str, Any]]:
@@ -381,7 +381,7 @@ class ClusteredRows(BaseEstimator, ABC):
         check_number("n_iter", n_iter, low=0, high=2**31 - 1, integer=True)
         queries = dense_queries(Q, self.n_features_in_)
         indptr, labels = labels_of(Y, len(queries), self.n_rows_)
-        found = self._fitted().loss_and_gradient(
+        answers = self._fitted().loss_and_gradient(
             x=queries,
             labels_indptr=indptr,
             labels=labels,
@@ -395,10 +395,12 @@ class ClusteredRows(BaseEstimator, ABC):
             n_threads=self._n_threads(),
             **reach,
         )
-        parts = (found["values"], found["ids"], found["indptr"])
+        parts = (answers["values"], answers["ids"], answers["indptr"])
         gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
         gradients.sort_indices()
-        return ApproximateLosses(np.asarray(found["losses"]), gradients, SearchReport.of(found, self.n_features_in_))
+        return ApproximateLosses(
+            np.asarray(answers["losses"]), gradients, SearchReport.of(answers, self.n_features_in_)
+        )
 
 
 def check_run(index: ClusteredRows) -> None:

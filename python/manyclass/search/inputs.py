@@ -42,8 +42,8 @@ def checked_rows(name: str, W: Rows, n_features: int | None = None) -> NDArray[n
     ValueError
         If it is no such matrix.
     """
-    given: Any = W
-    dense = _as_float32(name, given.toarray() if is_sparse(given) else given)
+    matrix: Any = W
+    dense = _as_float32(name, matrix.toarray() if is_sparse(matrix) else matrix)
     if dense.ndim != 2:
         raise ValueError(f"{name} has {dense.ndim} dimensions; it must have 2")
     if n_features is not None and dense.shape[1] != n_features:
@@ -63,16 +63,16 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
     ValueError
         If Q does not have one or two dimensions or the columns of the index.
     """
-    given: Any = Q
-    if type(given) is np.ndarray and given.dtype == np.float32 and given.shape == (n_features,):
-        return np.ascontiguousarray(given).reshape(1, -1), 1, True  # a single query waits for each microsecond
-    if is_sparse(given):
-        single = given.ndim == 1  # what a row of a csr_array is
-        given = given.reshape(1, -1) if single else given
-        if given.ndim != 2 or given.shape[1] != n_features:
-            raise ValueError(f"Q has shape {given.shape}; it must have {n_features} columns, as the index")
-        return csr_parts(canonical_csr(sp.csr_array(given))), given.shape[0], single
-    dense = _as_float32("Q", given)
+    matrix: Any = Q
+    if type(matrix) is np.ndarray and matrix.dtype == np.float32 and matrix.shape == (n_features,):
+        return np.ascontiguousarray(matrix).reshape(1, -1), 1, True  # a single query waits for each microsecond
+    if is_sparse(matrix):
+        single = matrix.ndim == 1  # what a row of a csr_array is
+        matrix = matrix.reshape(1, -1) if single else matrix
+        if matrix.ndim != 2 or matrix.shape[1] != n_features:
+            raise ValueError(f"Q has shape {matrix.shape}; it must have {n_features} columns, as the index")
+        return csr_parts(canonical_csr(sp.csr_array(matrix))), matrix.shape[0], single
+    dense = _as_float32("Q", matrix)
     single = dense.ndim == 1
     if single:
         dense = dense.reshape(1, -1)
@@ -97,8 +97,8 @@ def densified(queries: Any, n: int, n_features: int) -> NDArray[np.float32]:
     return np.asarray(sp.csr_array((data, indices, indptr), shape=(n, n_features)).toarray())
 
 
-def _lists(name: str, given: Any, n: int, n_rows: int) -> Excluded:
-    return id_lists(name, given, (n, n_rows), rows="queries", whose=": queries by rows")
+def _lists(name: str, lists: Any, n: int, n_rows: int) -> Excluded:
+    return id_lists(name, lists, (n, n_rows), rows="queries", whose=": queries by rows")
 
 
 def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
@@ -113,12 +113,12 @@ def exclusions(exclude: Exclude, n: int, single: bool, n_rows: int) -> Excluded:
     """
     if exclude is None:
         return _NOTHING
-    given: Any = exclude
-    if is_sparse(given) and given.ndim == 1:
-        given = given.reshape(1, -1)
-    if single and not is_sparse(given) and np.ndim(given[0] if len(given) else 0) == 0:
-        given = [given]
-    return _lists("exclude", given, n, n_rows)
+    lists: Any = exclude
+    if is_sparse(lists) and lists.ndim == 1:
+        lists = lists.reshape(1, -1)
+    if single and not is_sparse(lists) and np.ndim(lists[0] if len(lists) else 0) == 0:
+        lists = [lists]
+    return _lists("exclude", lists, n, n_rows)
 
 
 def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
@@ -131,16 +131,16 @@ def labels_of(Y: Labels, n: int, n_rows: int) -> Excluded:
     ValueError
         If there are not labels for each point, or one is out of range.
     """
-    given: Any = Y
-    if not is_sparse(given) and all(np.ndim(some) == 0 for some in given):
-        one = checked_ids("Y", given, n_rows)
-        if len(one) != n:
-            raise ValueError(f"Y has {len(one)} labels; there are {n} queries")
-        return np.arange(n + 1, dtype=np.int64), one
-    if is_sparse(given) and given.shape == (n, n_rows):
-        given = sp.csr_array(given, copy=True)
-        given.eliminate_zeros()
-    return _lists("Y", given, n, n_rows)
+    labels: Any = Y
+    if not is_sparse(labels) and all(np.ndim(label) == 0 for label in labels):
+        ids = checked_ids("Y", labels, n_rows)
+        if len(ids) != n:
+            raise ValueError(f"Y has {len(ids)} labels; there are {n} queries")
+        return np.arange(n + 1, dtype=np.int64), ids
+    if is_sparse(labels) and labels.shape == (n, n_rows):
+        labels = sp.csr_array(labels, copy=True)
+        labels.eliminate_zeros()
+    return _lists("Y", labels, n, n_rows)
 
 
 # Of a model's weights
@@ -152,7 +152,7 @@ def class_rows(coef: Floats, intercept: Floats | None, scale: Floats | None = No
     The mean of all rows adds the same to each score of a point: neither ranks nor probabilities change, and shorter
     rows cluster better."""
     # Intercepts may be a column of the weights.
-    factors, bias = (NO_FLOATS if given is None else np.ascontiguousarray(given) for given in (scale, intercept))
+    factors, bias = (NO_FLOATS if array is None else np.ascontiguousarray(array) for array in (scale, intercept))
     return _core.centred_class_rows(coef, factors, bias)
 
 

@@ -54,15 +54,15 @@ class SearchReport(NamedTuple):
     certified: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, found: dict[str, Any], n_features: int) -> SearchReport:
+    def of(cls, answers: dict[str, Any], n_features: int) -> SearchReport:
         """Make one of what the core says."""
-        n_exact = np.asarray(found["n_exact"], dtype=np.int64)
+        n_exact = np.asarray(answers["n_exact"], dtype=np.int64)
         return cls(
-            n_found=np.asarray(found["n_found"], dtype=np.int64),
+            n_found=np.asarray(answers["n_found"], dtype=np.int64),
             n_exact=n_exact,
-            n_scanned=np.asarray(found["n_scanned"], dtype=np.int64),
-            n_multiplications=np.asarray(found["n_multiplied"], dtype=np.int64) + n_exact * n_features,
-            certified=np.asarray(found["certified"]),
+            n_scanned=np.asarray(answers["n_scanned"], dtype=np.int64),
+            n_multiplications=np.asarray(answers["n_multiplied"], dtype=np.int64) + n_exact * n_features,
+            certified=np.asarray(answers["certified"]),
         )
 
 

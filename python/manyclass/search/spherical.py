@@ -161,12 +161,13 @@ class SphericalClusterIndex(ClusteredRows):
         index = self._fitted()
         queries, n, _, options = self._request(Q, n_probe, exclude)
         with np.errstate(over="ignore"):  # no score is above what overflows
-            given = np.asarray(threshold, dtype=np.float32)
-        if given.shape not in ((), (n,)):
-            raise ValueError(f"threshold has shape {given.shape}; it must be a number or have shape ({n},)")
-        if np.isnan(given).any():
+            thresholds = np.asarray(threshold, dtype=np.float32)
+        if thresholds.shape not in ((), (n,)):
+            raise ValueError(f"threshold has shape {thresholds.shape}; it must be a number or have shape ({n},)")
+        if np.isnan(thresholds).any():
             raise ValueError("threshold holds NaN; it must hold numbers")
-        indptr, ids, scores = index.query_above(queries, thresholds=np.array(np.broadcast_to(given, (n,))), **options)
+        thresholds = np.array(np.broadcast_to(thresholds, (n,)))
+        indptr, ids, scores = index.query_above(queries, thresholds=thresholds, **options)
         return indptr, ids, scores
 
     def update(self, ids: ArrayLike, rows: Rows) -> Self:
@@ -315,7 +316,7 @@ class SphericalClusterIndex(ClusteredRows):
         """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
         n_clusters, self.n_reclusterings_ = self._n_clusters(len(rows)), n_before
         self.radius_ = _core.norm_of_longest(rows) if self.augment_norm else 0.0  # k-means refuses what is not finite
-        made = _core.spherical_kmeans(
+        clusters = _core.spherical_kmeans(
             rows,
             n_clusters=n_clusters,
             n_iter=int(self.n_iter),
@@ -324,9 +325,9 @@ class SphericalClusterIndex(ClusteredRows):
             seed=(self._seed + self.n_reclusterings_) % 2**64,
             n_threads=self._n_threads(),
         )
-        self.kmeans_stats_ = {name: np.array(made[name], dtype=kind) for name, kind in _STATS.items()}
+        self.kmeans_stats_ = {name: np.array(clusters[name], dtype=kind) for name, kind in _STATS.items()}
         self.kmeans_stats_["sizes"] = self.kmeans_stats_["sizes"].reshape(-1, n_clusters)
-        self._build(rows, made["centroids"], np.zeros(0, dtype=np.int32))
+        self._build(rows, clusters["centroids"], np.zeros(0, dtype=np.int32))
         self._replaced = 0
         self._imbalance_made = self.imbalance_
         curve = self._recall_of_rows()

@@ -130,8 +130,8 @@ class Predictor:
 
     def about(self) -> dict[str, Any]:
         """Return what `/info` says of the predictor."""
-        found = {"k": self.k, "max_k": self.max_k, "texts": self._of_texts, "histories": self._of_histories}
-        return found | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
+        facts = {"k": self.k, "max_k": self.max_k, "texts": self._of_texts, "histories": self._of_histories}
+        return facts | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
 
     def build_index(self, X: Any, recall: float) -> None:
         """Build the index of approximate answers, and tune it by rows that are like those to come.
@@ -152,24 +152,18 @@ class Predictor:
         ValueError or TypeError
             If the model does not take it; the message names the value, the rule and the choices.
         """
-        given = _decoded(body)
-        if not isinstance(given, dict) or ("row" in given) == ("rows" in given):
-            raise ValueError(f"the body is {_shown(given)}; it must be an object with one of the keys 'rows' and 'row'")
-        for key in given:
-            if key not in KEYS:
-                hint = did_you_mean(key, KEYS)
-                raise ValueError(f"the key {_shown(key)} is unknown; the keys are {', '.join(KEYS)}{hint}")
-        single = "row" in given
-        rows = [given["row"]] if single else given["rows"]
+        request = _request(body)
+        single = "row" in request
+        rows = [request["row"]] if single else request["rows"]
         if not isinstance(rows, list) or not 1 <= len(rows) <= self._max_rows:
             raise ValueError(f"rows is {_shown(rows)}; it must be a list of 1 to {self._max_rows} rows")
-        approximate, exclude = given.get("approximate", False), given.get("exclude")
+        approximate, exclude = request.get("approximate", False), request.get("exclude")
         check_flag("approximate", approximate)
         if approximate and not self._recall:
             raise ValueError("approximate is true; this server was started without --approximate and has no index")
         if approximate and exclude is not None:
             raise ValueError("exclude is given with approximate, whose index knows no exclude; leave one of them out")
-        k, most = given.get("k", self.k), self.k if approximate else self.max_k
+        k, most = request.get("k", self.k), self.k if approximate else self.max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         X = self._matrix(rows)
         if exclude == "seen" and not isinstance(X, list):
@@ -181,10 +175,10 @@ class Predictor:
     def _matrix(self, rows: list[Any]) -> sp.csr_array | NDArray[np.float32] | list[str]:
         """Return the rows, which must all be of one kind."""
         kind, texts = type(rows[0]), self._of_texts
-        for at, row in enumerate(rows):
+        for position, row in enumerate(rows):
             if type(row) is not kind:
-                both = f"rows[0] is {_shown(rows[0])} and rows[{at}] {_shown(row)}"
-                raise ValueError(f"{both}; rows must be of one kind")
+                rows_that_differ = f"rows[0] is {_shown(rows[0])} and rows[{position}] {_shown(row)}"
+                raise ValueError(f"{rows_that_differ}; rows must be of one kind")
         if kind is list and self._of_histories:
             return self._encoder.transform(self._labels(rows, "a history"))  # type: ignore[no-any-return]
         if kind is list:
@@ -199,10 +193,10 @@ class Predictor:
         rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
 
-    def _exclude(self, given: Any, n_rows: int, single: bool) -> sp.csr_array | None:
-        if given is None:
+    def _exclude(self, labels_by_row: Any, n_rows: int, single: bool) -> sp.csr_array | None:
+        if labels_by_row is None:
             return None
-        lists = [given] if single else given
+        lists = [labels_by_row] if single else labels_by_row
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
             raise ValueError(
                 f"exclude must be {'a list of labels' if single else 'a list of labels for each row'}, or 'seen'"
@@ -211,10 +205,10 @@ class Predictor:
         ones = np.ones(len(positions), dtype=np.float32)
         return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))
 
-    def _labels(self, lists: list[list[Any]], what: str) -> list[Any]:
+    def _labels(self, lists: list[list[Any]], name: str) -> list[Any]:
         """Return lists of labels of JSON as the model has labels, without those that it cannot have."""
         if not all(any(set(map(type, labels)) <= kind for kind in LABELS) for labels in lists):
-            raise ValueError(f"{what} must hold labels of one kind in each list, all texts or all numbers")
+            raise ValueError(f"{name} must hold labels of one kind in each list, all texts or all numbers")
         if self._longest:  # NumPy would give each label of a list the length of the longest, whatever a client sends
             lists = [[a for a in labels if not isinstance(a, str) or len(a) <= self._longest] for labels in lists]
         if self._classes.dtype.kind in "mM":
@@ -235,24 +229,24 @@ class Predictor:
         how: dict[str, Any] = {"approximate": True, "recall": self._recall} if query.approximate else {}
         step, parts = max(1, SCORES // len(self._classes)), list[Any]()
         for first in range(0, query.n_rows, step):
-            at, left = slice(first, first + step), until - time.monotonic()
-            exclude = None if query.exclude is None else query.exclude[at]
+            rows, seconds = slice(first, first + step), until - time.monotonic()
+            exclude = None if query.exclude is None else query.exclude[rows]
             try:
-                if left <= 0:
+                if seconds <= 0:
                     raise _core.TimeIsUpError
-                with time_limit(left):
-                    parts.append(self._model.predict_top_k(X[at], k, **how, exclude=exclude))
+                with time_limit(seconds):
+                    parts.append(self._model.predict_top_k(X[rows], k, **how, exclude=exclude))
             except _core.TimeIsUpError as error:
                 why = f"the scores of {first} of {query.n_rows} rows were found in time: send fewer at once"
                 raise TimeoutError(why) from error
-        labels, scores = (np.concatenate(some) for some in zip(*parts, strict=True))
-        told = {"labels": readable(labels).tolist()}
-        told |= {"scores": _rounded(scores)}
-        told |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}
-        found = []
+        labels, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        columns = {"labels": readable(labels).tolist()}
+        columns |= {"scores": _rounded(scores)}
+        columns |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}
+        predictions = []
         for row, n in enumerate((scores > -np.inf).sum(axis=1).tolist()):  # a label that is missing has the score -inf
-            found.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in told.items()})
-        return json.dumps({"predictions": found}, allow_nan=False).encode("ascii")
+            predictions.append({"row": row} | {name: lists[row][: min(n, query.k)] for name, lists in columns.items()})
+        return json.dumps({"predictions": predictions}, allow_nan=False).encode("ascii")
 
 
 def _rounded(values: NDArray[np.float32]) -> list[list[float]]:
@@ -260,11 +254,19 @@ def _rounded(values: NDArray[np.float32]) -> list[list[float]]:
     return [[float(f"{value:.6g}") for value in row] for row in values.tolist()]
 
 
-def _decoded(body: bytes) -> Any:
+def _request(body: bytes) -> dict[str, Any]:
+    """The object that a body holds, whose keys are known."""
     try:
-        return json.loads(body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_distinct)
+        request = json.loads(body.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=_distinct)
     except (ValueError, RecursionError) as error:  # ValueError, too, for numbers of thousands of digits
         raise ValueError(f"the body is not JSON in UTF-8: {error}") from error
+    if not isinstance(request, dict) or ("row" in request) == ("rows" in request):
+        raise ValueError(f"the body is {_shown(request)}; it must be an object with one of the keys 'rows' and 'row'")
+    for key in request:
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS)
+            raise ValueError(f"the key {_shown(key)} is unknown; the keys are {', '.join(KEYS)}{hint}")
+    return request
 
 
 def _no_constant(name: str) -> Any:
@@ -273,11 +275,11 @@ def _no_constant(name: str) -> Any:
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object of JSON; a name that occurs twice is refused."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise ValueError(f"the key {_shown(twice)} occurs twice in an object")
-    return found
+    return members
 
 
 def _shown(value: Any) -> str:
@@ -292,31 +294,31 @@ def _check_numbers(values: list[Any], name: str, low: float, high: float, *kinds
     """Raise ValueError for the first of the values that is of another kind or outside of [low, high]."""
     if set(map(type, values)) <= set(kinds) and (not values or (low <= min(values) and max(values) <= high)):
         return
-    at = next(at for at, value in enumerate(values) if type(value) not in kinds or not low <= value <= high)
-    what = "a number" if float in kinds else "an integer"
-    raise ValueError(f"{name}[{at}] is {_shown(values[at])}; it must be {what} in [{low:.7g}, {high:.7g}]")
+    i = next(i for i, value in enumerate(values) if type(value) not in kinds or not low <= value <= high)
+    wanted = "a number" if float in kinds else "an integer"
+    raise ValueError(f"{name}[{i}] is {_shown(values[i])}; it must be {wanted} in [{low:.7g}, {high:.7g}]")
 
 
 def _dense(rows: list[list[Any]], n_features: int) -> NDArray[np.float32]:
-    for at, row in enumerate(rows):
+    for position, row in enumerate(rows):
         if len(row) != n_features:
-            raise ValueError(f"rows[{at}] has {len(row)} numbers; the model has {n_features} features")
-        _check_numbers(row, f"rows[{at}]", -LARGEST, LARGEST, int, float)
+            raise ValueError(f"rows[{position}] has {len(row)} numbers; the model has {n_features} features")
+        _check_numbers(row, f"rows[{position}]", -LARGEST, LARGEST, int, float)
     return np.array(rows, dtype=np.float64).astype(np.float32)
 
 
 def _sparse(rows: list[dict[str, Any]], n_features: int) -> sp.csr_array:
     """Return rows of pairs, in any order; the values of a column that occurs several times are summed."""
-    for at, row in enumerate(rows):
+    for position, row in enumerate(rows):
         lists = [row.get("indices"), row.get("values")]
-        if len(row) != 2 or not all(isinstance(some, list) for some in lists):
-            keys = ", ".join(f"{_shown(key)}: {_shown(some)}" for key, some in [*row.items()][:5])
-            raise ValueError(f"rows[{at}] is {{{keys}}}; it must have two lists, 'indices' and 'values'")
+        if len(row) != 2 or not all(isinstance(member, list) for member in lists):
+            keys = ", ".join(f"{_shown(key)}: {_shown(member)}" for key, member in [*row.items()][:5])
+            raise ValueError(f"rows[{position}] is {{{keys}}}; it must have two lists, 'indices' and 'values'")
         if len(row["indices"]) != len(row["values"]):
             n = f"{len(row['indices'])} indices and {len(row['values'])} values"
-            raise ValueError(f"rows[{at}] has {n}; there must be as many of both")
-        _check_numbers(row["indices"], f"rows[{at}].indices", 0, n_features - 1, int)
-        _check_numbers(row["values"], f"rows[{at}].values", -LARGEST, LARGEST, int, float)
+            raise ValueError(f"rows[{position}] has {n}; there must be as many of both")
+        _check_numbers(row["indices"], f"rows[{position}].indices", 0, n_features - 1, int)
+        _check_numbers(row["values"], f"rows[{position}].values", -LARGEST, LARGEST, int, float)
     indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)])
     indices = np.array([j for row in rows for j in row["indices"]], dtype=np.int32)
     values = np.array([value for row in rows for value in row["values"]], dtype=np.float64).astype(np.float32)

@@ -116,12 +116,12 @@ class Application:
                 why = f"{self.limits.max_running} requests are computed and this one has waited for its turn in vain"
                 raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, why, {"Retry-After": "1"}) from error
             try:
-                n_rows, found = await asyncio.get_running_loop().run_in_executor(self.pool, self._computed, body)
+                n_rows, answer = await asyncio.get_running_loop().run_in_executor(self.pool, self._computed, body)
             finally:
                 self._turns.release()
         self._rows.inc(n_rows)
         self._seconds.observe(time.perf_counter() - begin)
-        return Response(found, media_type="application/json")
+        return Response(answer, media_type="application/json")
 
     def _computed(self, body: bytes) -> tuple[int, bytes]:
         """Return the number of rows and the answer."""
@@ -169,9 +169,9 @@ async def _refused(request: Request, error: Any) -> Response:
     """Answer with an error; Starlette's own errors have words of ours."""
     words = {HTTPStatus.NOT_FOUND: f"there is no such path; the paths are {', '.join(PATHS)}"}
     words[HTTPStatus.METHOD_NOT_ALLOWED] = "the path has not this method; the header Allow names those that it has"
-    told = words.get(error.status_code, error.detail)
-    told = told.encode("utf-8", "backslashreplace").decode()  # it may repeat halves of surrogate pairs
-    return JSONResponse({"error": told}, error.status_code, error.headers)
+    message = words.get(error.status_code, error.detail)
+    message = message.encode("utf-8", "backslashreplace").decode()  # it may repeat halves of surrogate pairs
+    return JSONResponse({"error": message}, error.status_code, error.headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -186,8 +186,8 @@ class Connection(H11Protocol):
     uvicorn bounds the size of a request's head, and the time between requests.
     """
 
-    def __init__(self, app: Application, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, app: Application, **options: Any) -> None:
+        super().__init__(**options)
         self._application, self._limits = app, app.limits
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
@@ -282,8 +282,8 @@ class Server(uvicorn.Server):
         allowed_hosts: Iterable[str] = (),
     ) -> None:
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            self.socket = socket.create_server(found[4][:2], family=found[0], backlog=BACKLOG)
+            address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            self.socket = socket.create_server(address[4][:2], family=address[0], backlog=BACKLOG)
         except OSError as error:
             raise OSError(f"{host}, port {port}: {error.strerror or error}") from error
         self.address: str = self.socket.getsockname()[0]

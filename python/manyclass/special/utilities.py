@@ -14,12 +14,14 @@ from manyclass.registry import names
 
 def _rows(psi: ArrayLike) -> NDArray[np.float64]:
     """Return psi as contiguous float64, with at least one axis and one class, all finite."""
-    given = np.asarray(psi)
-    if given.dtype.kind not in "fiu" or given.dtype.itemsize > 8:
-        raise TypeError(f"psi has dtype {given.dtype}; it must be of real numbers of at most 64 bits")
-    if given.ndim == 0 or given.shape[-1] == 0:
-        raise ValueError(f"psi has shape {given.shape}; its last axis must hold the utilities of at least one class")
-    rows = np.ascontiguousarray(given, dtype=np.float64)
+    utilities = np.asarray(psi)
+    if utilities.dtype.kind not in "fiu" or utilities.dtype.itemsize > 8:
+        raise TypeError(f"psi has dtype {utilities.dtype}; it must be of real numbers of at most 64 bits")
+    if utilities.ndim == 0 or utilities.shape[-1] == 0:
+        raise ValueError(
+            f"psi has shape {utilities.shape}; its last axis must hold the utilities of at least one class"
+        )
+    rows = np.ascontiguousarray(utilities, dtype=np.float64)
     finite = np.isfinite(rows)
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
@@ -29,13 +31,13 @@ def _rows(psi: ArrayLike) -> NDArray[np.float64]:
 
 def _integers(name: str, value: ArrayLike, n_classes: int) -> NDArray[np.int32]:
     """Return classes as int32, each in [0, n_classes)."""
-    given = np.asarray(value)
-    if given.dtype.kind not in "iu" and given.size:
-        raise TypeError(f"{name} has dtype {given.dtype}; it must be of integers")
-    outside = (given < 0) | (given >= n_classes)
+    integers = np.asarray(value)
+    if integers.dtype.kind not in "iu" and integers.size:
+        raise TypeError(f"{name} has dtype {integers.dtype}; it must be of integers")
+    outside = (integers < 0) | (integers >= n_classes)
     if outside.any():
-        raise ValueError(f"{name} has the class {given[outside].flat[0]}; it must be in [0, {n_classes})")
-    return np.asarray(given, dtype=np.int32, order="C")
+        raise ValueError(f"{name} has the class {integers[outside].flat[0]}; it must be in [0, {n_classes})")
+    return np.asarray(integers, dtype=np.int32, order="C")
 
 
 def utility_probabilities(
@@ -100,18 +102,18 @@ def utility_probabilities(
     """
     check_choice("noise", noise, names("noise"))
     rows = _rows(psi)
-    n_threads = n_threads_from(n_jobs)
+    how: dict[str, Any] = {"log": bool(log), "n_threads": n_threads_from(n_jobs)}
     leading, n_classes = rows.shape[:-1], rows.shape[-1]
     flat = rows.reshape(-1, n_classes)
     if classes is None:
-        out = _core.utility_probabilities(noise=noise, psi=flat, log=bool(log), n_threads=n_threads)
+        out = _core.utility_probabilities(noise=noise, psi=flat, **how)
         return out.reshape(rows.shape)
     chosen = _integers("classes", classes, n_classes)
     if chosen.ndim == 0:
         raise ValueError("classes is a single number; it must be an array whose last axis holds the classes")
     wanted = np.broadcast_to(chosen, (*leading, chosen.shape[-1]))
-    at = np.ascontiguousarray(wanted.reshape(len(flat), chosen.shape[-1]))
-    out = _core.utility_probabilities_at(noise=noise, psi=flat, classes=at, log=bool(log), n_threads=n_threads)
+    rows_of_classes = np.ascontiguousarray(wanted.reshape(len(flat), chosen.shape[-1]))
+    out = _core.utility_probabilities_at(noise=noise, psi=flat, classes=rows_of_classes, **how)
     return out.reshape(wanted.shape)
 
 

@@ -114,4 +114,4 @@ def load_analogies(path: str | os.PathLike[str]) -> dict[str, list[tuple[str, st
                 if len(words) != 4:
                     raise ValueError(f"{os.fspath(path)}, line {number}: {line.strip()!r} is not four words")
                 questions.append((words[0], words[1], words[2], words[3]))
-    return {name: found for name, found in sections.items() if found}
+    return {name: questions_of_section for name, questions_of_section in sections.items() if questions_of_section}

@@ -215,12 +215,12 @@ class Softmax(Objective):
         """Raise if a parameter is out of range, or would be without effect."""
         super().check()
         check_choice("solver", self.solver, tuple(SOLVERS))
-        given = {"u_learning_rate": self.u_learning_rate, "u_gain": self.u_gain, "delta": self.delta}
-        for name, value in given.items():
+        numbers = {"u_learning_rate": self.u_learning_rate, "u_gain": self.u_gain, "delta": self.delta}
+        for name, value in numbers.items():
             if value == "auto":
                 continue
             if name not in SOLVERS[self.solver]:
-                having = " or ".join(repr(solver) for solver, own in SOLVERS.items() if name in own)
+                having = " or ".join(repr(solver) for solver, defaults in SOLVERS.items() if name in defaults)
                 raise ValueError(
                     f"{name} is {value!r}; solver {self.solver!r} has no such number: "
                     f"{name} must be 'auto', or solver {having}"
@@ -235,10 +235,10 @@ class Softmax(Objective):
     @property
     def core(self) -> dict[str, Any]:
         """What the core's trainer is told of it."""
-        own = {
+        options = {
             name.removeprefix("u_"): self._number(name) for name in SOLVERS[self.solver] if name != "u_learning_rate"
         }
-        return super().core | {"options": own}
+        return super().core | {"options": options}
 
     @property
     def step_of_normalizers(self) -> float:
@@ -334,14 +334,14 @@ def objective_named(name: str, **parameters: object) -> Objective:
         If there is no such objective, or it has no such parameter.
     """
     check_choice("objective", name, tuple(OBJECTIVES))
-    own = own_parameters(OBJECTIVES[name])
+    known = own_parameters(OBJECTIVES[name])
     for parameter, value in parameters.items():
-        if parameter not in own:
+        if parameter not in known:
             having = ", ".join(repr(other) for other, kind in OBJECTIVES.items() if parameter in own_parameters(kind))
             raise ValueError(
                 f"{parameter} is {value!r}; objective {name!r} has no such parameter. Objectives with it: "
                 f"{having or 'none'}"
             )
-    made: Objective = OBJECTIVES[name]().set_params(**parameters)
-    made.check()
-    return made
+    objective: Objective = OBJECTIVES[name]().set_params(**parameters)
+    objective.check()
+    return objective

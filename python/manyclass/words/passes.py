@@ -28,7 +28,7 @@ MOST_PAIRS, MOST_SCORES = 256, 1 << 24
 TOO_HIGH = 1.1
 
 
-class Tables(NamedTuple):
+class WordTables(NamedTuple):
     """h_x and v_y, rows padded with zeros to whole cache lines."""
 
     input: Floats
@@ -60,7 +60,7 @@ class TextModel:
         The same for the core, with windows and sub-sampling.
     window, shrinks : int, bool
         Words on either side of a centre, and whether the number of them is drawn for each centre.
-    tables : Tables
+    tables : WordTables
         h_x, and v_y or the vectors of the tree's nodes.
     dim : int
         Columns of the tables before padding.
@@ -73,7 +73,7 @@ class TextModel:
     text: _core.SkipGramText
     window: int
     shrinks: bool
-    tables: Tables
+    tables: WordTables
     dim: int
     has_tree: bool
     seed: int
@@ -114,12 +114,12 @@ class TextModel:
         )
 
 
-def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> Tables:
+def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> WordTables:
     """Return first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""
     width = -(-dim // LINE) * LINE
     h = aligned_zeros(n_words, width)
     h[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim
-    return Tables(h, aligned_zeros(n_words - 1 if has_tree else n_words, width))
+    return WordTables(h, aligned_zeros(n_words - 1 if has_tree else n_words, width))
 
 
 # A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
@@ -185,7 +185,7 @@ class _Passes:
 
     Attributes
     ----------
-    own : tuple of str
+    owner_numbers : tuple of str
         The numbers, attributes of the `owner`, that go on from a checkpoint beside those of the state.
     owner : object
         These passes, or what they drive.
@@ -194,8 +194,8 @@ class _Passes:
     unit: str
     advice = ADVICE
     fault: str | None = None
-    own: tuple[str, ...]
-    of_state = ("n_words", "n_pairs", "ends")
+    owner_numbers: tuple[str, ...]
+    state_numbers = ("n_words", "n_pairs", "ends")
 
     def __init__(self, state: SkipGramState, n_passes: int) -> None:
         self.state, self.n_passes = state, n_passes
@@ -207,15 +207,15 @@ class _Passes:
 
     def numbers(self) -> dict[str, Any]:
         """Numbers of the passes and sums of the state."""
-        of_state = {name: getattr(self.state, name) for name in self.of_state}
-        return {name: getattr(self.owner, name) for name in self.own} | of_state
+        numbers = {name: getattr(self.owner, name) for name in self.owner_numbers}
+        return numbers | {name: getattr(self.state, name) for name in self.state_numbers}
 
     def restore(self, saved: Saved) -> None:
         """Take over arrays and numbers."""
         saved.fill(self.arrays())
-        for name in self.own:
+        for name in self.owner_numbers:
             setattr(self.owner, name, saved.numbers[name])
-        for name in self.of_state:
+        for name in self.state_numbers:
             setattr(self.state, name, saved.numbers[name])
 
 
@@ -232,7 +232,7 @@ class TextPasses(_Passes):
     """
 
     unit = "words"
-    own = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
+    owner_numbers = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
 
     def __init__(
         self,
@@ -327,10 +327,17 @@ class DescentPasses(_Passes):
 
     n_visits = length = 1
     unit = "passes"
-    own = ("output_rate",)  # an index follows from the tables
+    owner_numbers = ("output_rate",)  # an index follows from the tables
 
     def __init__(
-        self, state: SkipGramState, n_passes: int, learning_rate: float, index: Index | None, *, found: str, budget: int
+        self,
+        state: SkipGramState,
+        n_passes: int,
+        learning_rate: float,
+        index: Index | None,
+        *,
+        search_rule: str,
+        budget: int,
     ) -> None:
         super().__init__(state, n_passes)
         model = state.model
@@ -342,7 +349,7 @@ class DescentPasses(_Passes):
             output=model.tables.output,
             input_rates=self._input_rates,
             output_rate=learning_rate,
-            found=found,
+            found=search_rule,
             budget=budget,
             dim=model.dim,
             group=GROUP,
@@ -386,12 +393,12 @@ def followed(index: Index, table: Floats) -> tuple[Any, int]:
     return index.core, index.n_probe_
 
 
-def divergence(text: _core.SkipGramText, tables: Tables, seed: int) -> str | None:
+def divergence(text: _core.SkipGramText, tables: WordTables, seed: int) -> str | None:
     """Say if the exact loss of some pairs is above that of equal probabilities; None if it is not."""
     n_words = len(tables.input)
     n = min(MOST_PAIRS, max(1, MOST_SCORES // n_words))
     n_pairs, mean, error = _core.mean_loss_of_pairs(text, *tables, n, seed)
-    of_equal = np.log(n_words)
-    if n_pairs == 0 or mean - 2 * error <= TOO_HIGH * of_equal:
+    equal_loss = np.log(n_words)
+    if n_pairs == 0 or mean - 2 * error <= TOO_HIGH * equal_loss:
         return None
-    return f"the exact loss of {n_pairs} pairs, {mean:.4g}, is above that of equal probabilities, {of_equal:.4g}"
+    return f"the exact loss of {n_pairs} pairs, {mean:.4g}, is above that of equal probabilities, {equal_loss:.4g}"

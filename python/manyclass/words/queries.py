@@ -96,9 +96,9 @@ class CodedTable:
         scales = self.codes.scales
         if isinstance(rows, slice):
             return CodedTable(Codes(self.codes.values[rows], scales[rows]))
-        found = self.codes.values[rows].astype(np.float32)
+        values = self.codes.values[rows].astype(np.float32)
         with np.errstate(over="ignore"):  # of a training that diverged
-            return found if not len(scales) else found * scales[rows][..., np.newaxis]
+            return values if not len(scales) else values * scales[rows][..., np.newaxis]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """All rows as float32, for what needs an array."""
@@ -344,13 +344,13 @@ class WordVectorQueries:
 
         It is of "n_pairs" of known words, NaN for fewer than two; "n_missing" is how many pairs are left out.
         """
-        found = load_word_pairs(pairs) if isinstance(pairs, str | os.PathLike) else list(pairs)
-        known = [p for p in found if p[0] in self.vocabulary_ and p[1] in self.vocabulary_]
+        rated = load_word_pairs(pairs) if isinstance(pairs, str | os.PathLike) else list(pairs)
+        known = [p for p in rated if p[0] in self.vocabulary_ and p[1] in self.vocabulary_]
         spearman = np.nan
         if len(known) > 1:
             cosines = [self.similarity(a, b) for a, b, _ in known]
             spearman = float(spearmanr(cosines, [score for _, _, score in known]).statistic)
-        return {"spearman": spearman, "n_pairs": len(known), "n_missing": len(found) - len(known)}
+        return {"spearman": spearman, "n_pairs": len(known), "n_missing": len(rated) - len(known)}
 
     def evaluate_word_pairs(
         self, pairs: str | os.PathLike[str], *, restrict_vocab: int = 300_000, case_insensitive: bool = True
@@ -361,13 +361,13 @@ class WordVectorQueries:
         first = self.index_to_key[:restrict_vocab]
         written = str.upper if case_insensitive else str
         known = {written(word): word for word in reversed(first)}  # of several the most frequent one
-        found = [(known.get(written(a)), known.get(written(b)), score) for a, b, score in load_word_pairs(pairs)]
-        rated = [(self.similarity(a, b), score) for a, b, score in found if a is not None and b is not None]
+        scored = [(known.get(written(a)), known.get(written(b)), score) for a, b, score in load_word_pairs(pairs)]
+        rated = [(self.similarity(a, b), score) for a, b, score in scored if a is not None and b is not None]
         if len(rated) < 2:
             raise ValueError(f"{os.fspath(pairs)} has {len(rated)} pairs of known words; two are needed")
         ours, theirs = zip(*rated, strict=True)
         pearson, spearman = pearsonr(ours, theirs), spearmanr(ours, theirs)
-        missing = 100 * (1 - len(rated) / len(found))
+        missing = 100 * (1 - len(rated) / len(scored))
         return (
             (float(pearson.statistic), float(pearson.pvalue)),
             (float(spearman.statistic), float(spearman.pvalue)),

@@ -300,8 +300,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         if not hasattr(self, "vocabulary_"):
             return {}
         if self.vectors_.shape[1] != self.dim:
-            had = self.vectors_.shape[1]
-            raise ValueError(f"dim is {self.dim!r}; the model that partial_fit goes on with has {had}")
+            dim = self.vectors_.shape[1]
+            raise ValueError(f"dim is {self.dim!r}; the model that partial_fit goes on with has {dim}")
         return dict(zip(self.vocabulary_, self.counts_.tolist(), strict=True))
 
     def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:

@@ -62,8 +62,8 @@ class SkipGramPlan:
         checked_random(parameters["random_state"])
         if not isinstance(parameters["verbose"], bool | np.bool_):
             check_number("verbose", parameters["verbose"])
-        given = parameters["objective"]
-        objective = cast(Objective, resolve_part("objective", given, OBJECTIVES, "manyclass.words.objectives"))
+        part = parameters["objective"]
+        objective = cast(Objective, resolve_part("objective", part, OBJECTIVES, "manyclass.words.objectives"))
         warm_up = _warm_up_passes(parameters["warm_up"], objective)
         rate = parameters["learning_rate"]
         if rate == "auto":
@@ -138,7 +138,7 @@ def train(
         Of the passes over the text.
     """
 
-    def made(passes: TextPasses | DescentPasses) -> tuple[list[float], bool]:
+    def run(passes: TextPasses | DescentPasses) -> tuple[list[float], bool]:
         stage = None if checkpoints is None else checkpoints.stage(plan)
         return drive(passes, state, callback, max_iter=passes.n_passes, verbose=verbose, stage=stage)
 
@@ -148,14 +148,14 @@ def train(
         state.objective = "negative_sampling"
         rates = WARM_UP_RATE, LAST_SHARE * WARM_UP_RATE
         warm_up = TextPasses(state, objective.warm_up, plan.warm_up, plan.n_negatives, rates)
-        curve, complete = made(warm_up)
+        curve, complete = run(warm_up)
         if not complete:
             return curve, state.seconds
     state.objective, text_seconds = objective.name, state.seconds
     if isinstance(objective, DescentObjective):
-        return curve + made(_descent(plan, objective, state))[0], text_seconds
+        return curve + run(_descent(plan, objective, state))[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
-    return curve + made(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
+    return curve + run(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
 
 
 def default_budget(n_words: int) -> int:
@@ -165,22 +165,22 @@ def default_budget(n_words: int) -> int:
 
 def index_for(search: str | Index, *, seed: int, n_jobs: int | None) -> Index:
     """Return a new index for the name of a search, or a copy of a template, which keeps its own seed and threads."""
-    made: Index
+    index: Index
     if isinstance(search, str):
-        made = SphericalClusterIndex(recluster="never") if search == "mips" else DecomposedIndex(N_BLOCKS)
+        index = SphericalClusterIndex(recluster="never") if search == "mips" else DecomposedIndex(N_BLOCKS)
     else:
-        made = type(search)(**search.get_params())
-    own = {"random_state": seed % 2**32, "n_jobs": n_jobs}
-    made.set_params(**{name: value for name, value in own.items() if getattr(made, name) is None})
-    return made
+        index = type(search)(**search.get_params())
+    run = {"random_state": seed % 2**32, "n_jobs": n_jobs}
+    index.set_params(**{name: value for name, value in run.items() if getattr(index, name) is None})
+    return index
 
 
 def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> DescentPasses:
     model, search = state.model, objective.search
     n_words, exact = len(model.corpus.words), isinstance(search, str) and search == "exact"
     index = None if exact else index_for(search, seed=model.seed, n_jobs=model.n_threads)
-    found = "all" if exact else "mask" if objective.masks else "sample"
+    search_rule = "all" if exact else "mask" if objective.masks else "sample"
     if objective.passes_messages:
-        found = str(search)
+        search_rule = str(search)
     budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
-    return DescentPasses(state, plan.max_iter, plan.learning_rate, index, found=found, budget=budget)
+    return DescentPasses(state, plan.max_iter, plan.learning_rate, index, search_rule=search_rule, budget=budget)

@@ -154,22 +154,25 @@ class WordVectors(WordVectorQueries):
             raise ValueError(f"prune is {prune!r}; it must be below 1, as some words have to stay")
         most = None if max_bytes is None else bytes_of(max_bytes)
         n = max(1, len(words) - int(prune * len(words)))
-        own: Dtype = "float16" if dtype == "auto" else dtype
+        stored_dtype: Dtype = "float16" if dtype == "auto" else dtype
         if most is not None:
-            tried: list[Dtype] = ["float16", "int8"] if dtype == "auto" else [own]
-            own = next((each for each in tried if _most_words(words, vectors, each, most) >= n), tried[-1])
-            fit = _most_words(words, vectors, own, most)
+            fit = _most_words(words, vectors, stored_dtype, most)
+            if dtype == "auto" and fit < n:
+                stored_dtype = "int8"
+                fit = _most_words(words, vectors, stored_dtype, most)
             if fit < 1:
-                raise ValueError(f"max_bytes is {most}; not even one word fits as {own} beside the header of the file")
+                raise ValueError(
+                    f"max_bytes is {most}; not even one word fits as {stored_dtype} beside the header of the file"
+                )
             n = min(n, fit)
-        return WordVectors._of_codes(words[:n], Codes.of_rows(np.ascontiguousarray(vectors[:n]), own))
+        return WordVectors._of_codes(words[:n], Codes.of_rows(np.ascontiguousarray(vectors[:n]), stored_dtype))
 
     @classmethod
     def _of_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
-        made = cls(words, np.zeros((len(words), 0), dtype=np.float32))
+        word_vectors = cls(words, np.zeros((len(words), 0), dtype=np.float32))
         plain = codes.values.dtype == np.float32
-        made.vectors_ = codes.values if plain else CodedTable(codes)  # type: ignore[assignment]
-        return made
+        word_vectors.vectors_ = codes.values if plain else CodedTable(codes)  # type: ignore[assignment]
+        return word_vectors
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file for `WordVectors.load` that keeps the type of the numbers, all or nothing.
@@ -210,9 +213,9 @@ class WordVectors(WordVectorQueries):
             If the file is of another kind, damaged, or of a newer format; the message names it.
         """
         file = open_tensors(path)
-        found = file.metadata.get("format")
-        if found != FORMAT:
-            raise ValueError(f"{file.path} has no word vectors of manyclass: its header has the format {found!r}")
+        file_format = file.metadata.get("format")
+        if file_format != FORMAT:
+            raise ValueError(f"{file.path} has no word vectors of manyclass: its header has the format {file_format!r}")
         check_version(file, FORMAT_VERSION)
         with reading(file):
             words, codes = _read(file, mmap)
@@ -239,8 +242,10 @@ class WordVectors(WordVectorQueries):
 def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: int) -> int:
     """How many of the first words a file of at most `max_bytes` can hold."""
     lengths = np.array([len(word.encode("utf-8", "surrogatepass")) for word in words], dtype=np.int64)
-    of_row = vectors.shape[1] * np.dtype(dtype).itemsize + (4 if dtype == "int8" else 0) + 8  # 8: where a word begins
-    return int(np.searchsorted(np.cumsum(lengths + of_row) + 8 + HEADER_BYTES, max_bytes, side="right"))
+    row_bytes = (
+        vectors.shape[1] * np.dtype(dtype).itemsize + (4 if dtype == "int8" else 0) + 8
+    )  # 8: where a word begins
+    return int(np.searchsorted(np.cumsum(lengths + row_bytes) + 8 + HEADER_BYTES, max_bytes, side="right"))
 
 
 def _read(file: TensorFile, mmap: bool) -> tuple[list[str], Codes]:
