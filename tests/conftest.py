@@ -17,10 +17,38 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # of a job that a shell r
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and of commands that tests start and interrupt
 
 
+QUICK = (Path(__file__).parent / "quick.txt").read_text("utf-8").splitlines()  # its first lines say what a line means
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, help="seed of the random data; tests pass for any in 0-99")
-    told = "seconds of each fuzzer; else they make the same histories at each call"
-    parser.addoption("--fuzz-seconds", type=float, help=told)
+    fuzzers = "seconds of each fuzzer; else they make the same histories at each call"
+    parser.addoption("--fuzz-seconds", type=float, help=fuzzers)
+
+
+def name_of_file(path: Path) -> str:
+    return "/".join(path.parts[-2:])
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Read no files without quick tests where only those are wanted."""
+    if config.option.markexpr == "quick" and collection_path.suffix == ".py":
+        return not any(line.startswith(name_of_file(collection_path)) for line in QUICK) or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark the quick tests before a marker chooses among all."""
+    tests = set()
+    for item in items:
+        file = name_of_file(item.path)
+        test = f"{file}::{item.originalname}"
+        if item.get_closest_marker("long") or f"-{test}" in QUICK:
+            continue
+        if test in QUICK or (file in QUICK and test not in tests):
+            item.add_marker("quick")
+        tests.add(test)
 
 
 @pytest.fixture
