@@ -325,6 +325,25 @@ def test_the_top_level_is_what_the_readme_says():
     assert visible >= TOP_LEVEL - {"bench"}
 
 
+def quick_tests_missing(lines: list[str]) -> list[str]:
+    """Lines of tests/quick.txt that name no file or no test in it."""
+    missing = []
+    for line in lines:
+        file, _, test = line.removeprefix("-").partition("::")
+        path = ROOT / "tests" / file
+        if not path.is_file() or not re.search(rf"def {test or 'test_'}", path.read_text(encoding="utf-8")):
+            missing.append(line)
+    return missing
+
+
+def test_each_line_of_the_quick_tests_names_one_that_there_is():
+    lines = [line for line in (ROOT / "tests/quick.txt").read_text(encoding="utf-8").splitlines() if line[0] != "#"]
+    assert len(lines) > 100
+    assert quick_tests_missing(lines) == []
+    planted = ["core/test_none.py", "core/test_epoch.py::test_none"]
+    assert quick_tests_missing([*lines, *planted]) == planted
+
+
 # Python
 
 
