@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 
 from manyclass import models
-from manyclass.choosing.choice import Chosen
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.planning import plan_full_passes, plan_points
 from manyclass.choosing.plans import softmax_batches_plan
+from manyclass.choosing.questions import Chosen
 from manyclass.choosing.rules import Choice
+from manyclass.fitting.planning import plan_full_passes, plan_points
 from manyclass.parts import Parameters
 from manyclass.training.plan import Labels
 

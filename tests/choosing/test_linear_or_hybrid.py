@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import costs, figures, planning
-from manyclass.choosing.trials import Sample
+from manyclass.choosing import costs, figures
 from manyclass.classifiers import softmax
+from manyclass.fitting import planning
+from manyclass.fitting.trials import Sample
 from manyclass.parts import Parameters
 from manyclass.training.state import State, Told
 from manyclass.weights.weights import Weights

@@ -11,11 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from test_plans_of_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import figures, trials
+from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.trials import Trials, best_ridge
+from manyclass.choosing.plans import Trials
 from manyclass.classifiers import tuning
 from manyclass.classifiers.tuning import search_grid, tune_learning_rate
+from manyclass.fitting import trials
+from manyclass.fitting.trials import best_ridge
 from manyclass.search.class_index import ClassIndex, recall_error
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex

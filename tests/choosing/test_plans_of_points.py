@@ -10,7 +10,8 @@ from planned import by_full_passes, by_points
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing import figures, planning
+from manyclass.choosing import figures
+from manyclass.fitting import planning
 from manyclass.registry import names, parts
 from manyclass.training.plan import FORMULATIONS, FullBatchPlan, PointsPlan, Schedule, carry_of
 

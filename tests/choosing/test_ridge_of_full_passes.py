@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from manyclass.choosing import figures
-from manyclass.choosing.planning import cross_validated_ridge, folds
-from manyclass.choosing.trials import Trials
+from manyclass.choosing.plans import Trials
+from manyclass.fitting.planning import cross_validated_ridge, folds
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.plan import FullBatchPlan

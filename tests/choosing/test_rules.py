@@ -12,8 +12,8 @@ from planned import lists, question
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.choosing import figures, rules
-from manyclass.choosing.choice import Figure, Rule
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.questions import Figure, Rule
 from manyclass.choosing.rules import RULES, Choice, table
 
 SETS = tuple(dict.fromkeys(rule.sets for rule in RULES))

@@ -11,8 +11,8 @@ from manyclass import SoftmaxClassifier
 from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts, least_count, weights_met
 from manyclass.choosing.plans import hybrid_plan
-from manyclass.classifiers.base import facts_of
-from manyclass.classifiers.data import points_of
+from manyclass.fitting.planner import facts_of
+from manyclass.fitting.points import points_of
 from manyclass.solvers import Adagrad
 from manyclass.training import blend
 from manyclass.training.plan import Labels

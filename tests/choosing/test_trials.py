@@ -11,9 +11,11 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import SoftmaxClassifier, _core, solvers
-from manyclass.choosing import costs, figures, trials
+from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.trials import COLUMNS, Report, Sample, walk, whole_classes
+from manyclass.choosing.plans import COLUMNS, Report
+from manyclass.fitting import trials
+from manyclass.fitting.trials import Sample, walk, whole_classes
 
 K = 60
 

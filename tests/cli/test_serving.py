@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from test_approximate_answers import small as small  # a fixture: few classes are searched as if they were many
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
-from manyclass.classifiers.answers import with_classes
+from manyclass.classifiers.predictions import with_classes
 from manyclass.datasets import TextVectorizer, l2_normalize
 from manyclass.serving.predictor import Limits, Predictor
 from manyclass.serving.server import Server

@@ -15,7 +15,7 @@ from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
 from manyclass import MarginClassifier
-from manyclass.classifiers.answers import build_index
+from manyclass.classifiers.predictions import build_index
 from manyclass.classifiers.saving import save_model
 from manyclass.cli import main
 from manyclass.datasets import l2_normalize

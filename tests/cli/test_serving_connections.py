@@ -21,7 +21,7 @@ from test_serving import dense as dense  # fixtures
 from test_serving import server as server
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier
-from manyclass.classifiers.answers import state_of, with_state
+from manyclass.classifiers.predictions import state_of, with_state
 from manyclass.serving.predictor import Limits, Predictor, Query
 from manyclass.serving.server import Server
 from manyclass.weights.weights import Weights

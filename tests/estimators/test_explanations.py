@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models
 from manyclass.__main__ import main
-from manyclass.classifiers.answers import state_of, with_state
+from manyclass.classifiers.predictions import state_of, with_state
 from manyclass.weights.arrays import Mixture
 
 N, D, K = 240, 12, 4

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load
-from manyclass.classifiers.answers import state_of
+from manyclass.classifiers.predictions import state_of
 from manyclass.datasets import make_planted
 
 K, N_TO_SET, N_NEW = 60, 1_500, 4_000

@@ -22,7 +22,8 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import check_choice, did_you_mean
-from manyclass.classifiers import margin, utility
+from manyclass.fitting import margin_planner as margin
+from manyclass.fitting import utility_planner as utility
 from manyclass.registry import names
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 

@@ -16,9 +16,9 @@ from sklearn.utils import murmurhash3_32
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
-from manyclass.classifiers import memory
-from manyclass.classifiers.memory import bytes_from, fitted_in
 from manyclass.datasets import Stream
+from manyclass.fitting import memory
+from manyclass.fitting.memory import bytes_from, fitted_in
 from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
@@ -248,7 +248,7 @@ import json, resource, sys
 import numpy as np
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import Stream
-from manyclass.classifiers.memory import bytes_from
+from manyclass.fitting.memory import bytes_from
 path, max_memory, hashed = sys.argv[1:]
 warm = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)  # what is loaded late is loaded now
 warm.fit(np.eye(20, dtype=np.float32), np.arange(20) % 4)

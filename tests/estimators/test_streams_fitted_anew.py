@@ -9,8 +9,8 @@ from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.classifiers import stream_fits
-from manyclass.classifiers.base import Planner
+from manyclass.fitting import stream_fits
+from manyclass.fitting.planner import Planner
 from manyclass.training.incremental import Call
 
 

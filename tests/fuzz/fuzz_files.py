@@ -1,6 +1,6 @@
 """Wrong files of the kinds that Python reads: what is wrong is a ValueError with the file's name, or does no harm.
 
-`python fuzz_files.py KIND --seconds 60` changes the files of tests/data/version_2 (and, of models, version_1) and reads
+`python fuzz_files.py KIND --seconds 60` changes the files of tests/data/version_2 and reads
 them. A find ends the process with status 1, or with that of a crash; the file stays in `--folder`. What counts as one:
 
 - another error than ValueError, or a ValueError that does not name the file;
@@ -45,8 +45,6 @@ LARGEST = 1e15  # of numbers in a file, so that sums of products stay finite
 def seeds(kind: str) -> list[tuple[str, bytes]]:
     """Names and contents of right files."""
     found = [p for p in sorted(make_files.FOLDER.iterdir()) if p.name.partition("_")[0].partition(".")[0] == kind]
-    if kind == "model":
-        found += sorted((TESTS / "data/version_1").glob("*.safetensors"))
     return [(path.name, path.read_bytes()) for path in found]
 
 

@@ -34,7 +34,7 @@ def test_a_history_is_its_number(tmp_path):
 PLANTED = {
     "a file without sums of squares": ("classifiers.files.read_squares", lambda _: None, ".squares"),
     "probabilities that sum to more": (
-        "classifiers.answers.Answers.predict_proba",
+        "classifiers.predictions.Answers.predict_proba",
         lambda model, X: np.exp(model.predict_log_proba(X)) * 1.001,
         "Not equal to tolerance",
     ),

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.classifiers import answers
+from manyclass.classifiers import predictions
 
 N = 60
 X = np.eye(3, dtype=np.float32)[np.arange(N) % 3]
@@ -50,16 +50,16 @@ def test_a_question_is_answered_by_the_model_that_it_began_with(model, asked, mo
     """Another thread fits other labels as soon as the rows of the question are checked."""
     old, new = (FEW, MORE) if model is SEVERAL else (OLD, NEW)
     model = clone(model).fit(X, old)
-    expected, rows_of, after = QUESTIONS[asked](model, old), answers.rows_of, clone(model).fit(X, new)
+    expected, rows_of, after = QUESTIONS[asked](model, old), predictions.rows_of, clone(model).fit(X, new)
 
     def checked_while_another_fits(*given):
         rows = rows_of(*given)
-        thread = threading.Thread(target=lambda: answers.with_state(model, answers.state_of(after)))
+        thread = threading.Thread(target=lambda: predictions.with_state(model, predictions.state_of(after)))
         thread.start()
         thread.join()
         return rows
 
-    monkeypatch.setattr(answers, "rows_of", checked_while_another_fits)
+    monkeypatch.setattr(predictions, "rows_of", checked_while_another_fits)
     np.testing.assert_array_equal(QUESTIONS[asked](model, old), expected)
     assert len(model.classes_) == len(after.classes_)
 
@@ -69,15 +69,15 @@ def test_an_approximate_answer_is_of_one_model(monkeypatch):
     rows = sp.eye_array(n_classes, format="csr", dtype=np.float32)
     model = SoftmaxClassifier(solver="implicit", model="linear", max_iter=1, random_state=0)
     model.fit(rows, np.arange(n_classes))
-    expected, rows_of = model.predict_top_k(rows[:4], 3, approximate=True), answers.rows_of
+    expected, rows_of = model.predict_top_k(rows[:4], 3, approximate=True), predictions.rows_of
     other = clone(model).fit(rows, np.arange(n_classes) + n_classes)
 
     def checked_while_another_fits(*given):
         found = rows_of(*given)
-        answers.with_state(model, answers.state_of(other))
+        predictions.with_state(model, predictions.state_of(other))
         return found
 
-    monkeypatch.setattr(answers, "rows_of", checked_while_another_fits)
+    monkeypatch.setattr(predictions, "rows_of", checked_while_another_fits)
     for found, own in zip(model.predict_top_k(rows[:4], 3, approximate=True), expected, strict=True):
         np.testing.assert_array_equal(found, own)
 

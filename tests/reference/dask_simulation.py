@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.planning import plan_points
 from manyclass.choosing.rules import Choice
 from manyclass.dask.blocks import finished_block, joined_blocks, turn
 from manyclass.dask.by_rows import passes_of
@@ -13,6 +12,7 @@ from manyclass.dask.merging import couplings, size_of
 from manyclass.dask.passes import added
 from manyclass.dask.shards import Stretch
 from manyclass.dask.stored_blocks import buffer_at_zero
+from manyclass.fitting.planning import plan_points
 from manyclass.parts import Parameters
 
 

@@ -1,6 +1,6 @@
 """Estimators from flat options, one name for each: what the slow twins take, and tests that go through many options.
 
-The names are those of format version 1 of saved models, `manyclass.classifiers.version_1`. An option without effect on
+The names are those of `reference.flat_parameters`. An option without effect on
 what is trained is left out there, so that one set of options serves all solvers of a test.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.classifiers.version_1 import parameters_today
 from manyclass.solvers import SOLVERS
+from reference.flat_parameters import parameters_today
 
 # With solver="auto" nothing of a step can be set.
 OF_STEPS = {s.name for solver in SOLVERS.values() for s in solver.settings} - {"loss", "tol"}

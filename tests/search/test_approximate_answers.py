@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, SphericalClusterIndex
-from manyclass.classifiers.answers import build_index
+from manyclass.classifiers.predictions import build_index
 from manyclass.search import class_index
 from manyclass.weights.weights import Weights
 

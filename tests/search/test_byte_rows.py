@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, _core, load
-from manyclass.classifiers.answers import build_index
+from manyclass.classifiers.predictions import build_index
 from manyclass.search import byte_copy, class_index
 from manyclass.search.exact import below_best
 from manyclass.weights.weights import Weights

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, metrics
-from manyclass.classifiers.answers import uncalibrated_confidence
+from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
 from manyclass.training.calibration import (
     Calibration,

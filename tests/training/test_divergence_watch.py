@@ -11,7 +11,8 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
-from manyclass.choosing import figures, planning
+from manyclass.choosing import figures
+from manyclass.fitting import planning
 from manyclass.training.core_training import Probe, Signs
 from manyclass.training.plan import Labels
 

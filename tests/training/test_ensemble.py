@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
 from manyclass.choosing import costs, figures
-from manyclass.classifiers import ensemble
+from manyclass.fitting import runs
 from manyclass.training import terms
 from manyclass.training.blend import loss_without_counts_of, mean_log_loss
 from manyclass.training.plan import Labels
@@ -252,8 +252,8 @@ def test_a_third_run_gains_a_third_of_the_second():
     for n, gain in ((2, 0.05), (3, 0.025)):
         for v, little in ((0.99, True), (1.01, False)):
             scale = v * figures.LEAST_GAIN_OF_RUN / gain
-            assert ensemble._gains_little([1 + 0.3 * scale, 1 + 0.15 * scale], n) is little
-    assert not ensemble._gains_little([], 2)
+            assert runs._gains_little([1 + 0.3 * scale, 1 + 0.15 * scale], n) is little
+    assert not runs._gains_little([], 2)
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -44,6 +44,12 @@ def test_every_file_is_tested_and_small():
     assert {file.metadata["format_version"] for file in models} == {"2", "3"}
 
 
+def test_a_model_of_version_0_1_is_refused_by_name():
+    file = make_files.FOLDER.parent / "version_1.safetensors"
+    with pytest.raises(ValueError, match=r"has format version 1, written by manyclass 0\.1.*fit the model again"):
+        manyclass.load(file)
+
+
 @pytest.mark.parametrize("file", EXPECTED)
 def test_what_is_read_from_a_file_of_version_0_2_stays(file):
     try:

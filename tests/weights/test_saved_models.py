@@ -27,7 +27,7 @@ from sklearn.exceptions import NotFittedError
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.classifiers.answers import with_state
+from manyclass.classifiers.predictions import with_state
 from manyclass.classifiers.saving import load_notes, save_model
 from manyclass.parts import Part
 from manyclass.weights import tensor_file

@@ -43,8 +43,8 @@ from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from manyclass.choosing import costs, figures
-from manyclass.choosing.choice import Case, Figure, Question, Rule
 from manyclass.choosing.facts import TINY
+from manyclass.choosing.questions import Case, Figure, Question, Rule
 from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.registry import parts as registered

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
-from manyclass.classifiers.version_1 import parameters_today
 from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import WIDEST, sorted_classes
@@ -44,9 +43,9 @@ from manyclass.weights.tensor_file import (
 from manyclass.weights.weights import Weights
 
 FORMAT = "manyclass model"
-# 3: weights are compressed; those of other files are not, and they stay of version 2. 2: parameters may be objects with
-# parameters of their own. 1: all parameters stood on the estimator.
-FORMAT_VERSION = 3
+# 3: weights are compressed; those of other files are not, and they stay of version 2. Version 1, whose parameters all
+# stood on the estimator, is read no more.
+FORMAT_VERSION, OLDEST_VERSION = 3, 2
 
 _DESCRIBED = {
     *("class", "parameters", "layout", "classes", "n_features_in", "n_iter", "coded", "vectorizer"),
@@ -182,7 +181,11 @@ def open_model(path: PathLike) -> TensorFile:
     if found != FORMAT:
         what = "has no format" if found is None else f"has the format {found!r}"
         raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {what}")
-    check_version(file, FORMAT_VERSION)
+    if (version := check_version(file, FORMAT_VERSION)) < OLDEST_VERSION:
+        raise ValueError(
+            f"{file.path} has format version {version}, written by manyclass 0.1; this manyclass reads versions from "
+            f"{OLDEST_VERSION} on: fit the model again and save it"
+        )
     missing = [key for key in ("model", "notes", "package_version") if key not in file.metadata]
     if missing:
         raise ValueError(f"{file.path} is damaged: its header lacks {missing[0]!r}")
@@ -211,8 +214,6 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
     parameters = info["parameters"]
     if not isinstance(parameters, dict):
         raise TypeError(f"parameters is {parameters!r:.200}; it must be a JSON object")
-    if file.metadata["format_version"] == "1":
-        parameters = parameters_today(info["class"], parameters)
     classes = _decode_labels(file, info["classes"])
     n_features_in = count(file, info, "n_features_in", least=1)
     n_iter = count(file, info, "n_iter", least=0)

@@ -12,18 +12,14 @@ from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
-from manyclass.classifiers.answers import Answers
-from manyclass.classifiers.data import by_name, indicator_lists
+from manyclass.classifiers.predictions import Answers
+from manyclass.fitting.points import by_name, indicator_lists
 from manyclass.labels import Unseen, check_targets
-from manyclass.training.calibration import Calibration, label_log_losses
-from manyclass.training.state import Points, State
+from manyclass.training.calibration import label_log_losses
+from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
-
-# A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
-# below ROWS_CELLS, which takes a part of the time of a pass.
-MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
 
 
 class LabelAnswers(Answers):
@@ -209,29 +205,3 @@ def class_vectors(model: Answers) -> Floats:
     if weights.kind == "pairs":
         raise ValueError("a model of pairs has no vectors of classes; fit it with model='embedding' or 'hybrid'")
     return np.asarray(weights.class_rows if weights.has_phi else weights.coef)
-
-
-def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bool) -> float | None:
-    """Return the threshold by which some rows get their number of labels in all; None if `n_labels` each are better.
-
-    With `log_odds` e^z is a probability but for its normaliser.
-    """
-    weights, n_labels, calibration = state.weights, state.n_labels, state.calibration
-    n_classes = weights.n_classes
-    n_some = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
-    rows = np.linspace(0, len(points.labels) - 1, n_some).astype(np.intp)
-    x, labels = points.x[rows], points.labels.of(rows)
-    best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)
-    values = log_p.astype(np.float64)
-    probable = log_odds or calibration is not None
-    if not probable:
-        values += weights.log_normalizers(x, n_threads)[:, np.newaxis]
-    r = np.ones(n_some) if points.weights is None else points.weights[rows]
-    limit = _core.best_threshold(labels.indptr, labels.ids, best, values, r, n_labels)
-    if limit is None:
-        return None
-    return _stated(limit, calibration) if probable else limit
-
-
-def _stated(limit: float, calibration: Calibration | None) -> float:
-    return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))

@@ -13,9 +13,9 @@ from sklearn.base import clone
 from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.choosing.facts import Lengths
 from manyclass.choosing.plans import scales_features
-from manyclass.choosing.trials import VALIDATION, LearningRates, quietly, search_grid
-from manyclass.classifiers.data import indicator_lists, is_indicator
 from manyclass.datasets import first_label
+from manyclass.fitting.points import indicator_lists, is_indicator
+from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, search_grid
 from manyclass.labels import check_targets, labels_given, sorted_classes
 from manyclass.parts import part_name
 from manyclass.protocols import Estimator, Resolved

@@ -3,164 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number, n_threads_from
-from manyclass.choosing import costs
-from manyclass.choosing.choice import Chosen
-from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import part_of, utility_plan
-from manyclass.choosing.rules import Choice
-from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import Asked, LinearClassifier, PlannedCall, Planner, facts_of, warm_start_of
-from manyclass.classifiers.data import Encoder, scaled_for_call
-from manyclass.classifiers.ensemble import is_composed
-from manyclass.classifiers.streams import Parts
+from manyclass.checks import n_threads_from
+from manyclass.classifiers.base import LinearClassifier
+from manyclass.fitting.planner import Asked
+from manyclass.fitting.points import Encoder
+from manyclass.fitting.streams import Parts
+from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_given, positions_of
-from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.parts import Parameters, Part
 from manyclass.registry import names
-from manyclass.samplers import SAMPLERS
-from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS, LocalStepName, PosteriorName
+from manyclass.solvers import LocalStepName, PosteriorName
 from manyclass.training.checkpoint import EVERY
-from manyclass.training.core_training import Callback, Watch
-from manyclass.training.incremental import Call
-from manyclass.training.plan import PointsPlan
+from manyclass.training.core_training import Callback
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import Start
 from manyclass.training.state import Points, State
-from manyclass.training.train import First, train
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 
-UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
-# The family with the tightest bound, where that is not the noise's own. Gaps in nats at equal scores of 2, 10 and 1,000
-# classes, normal noise: .002, .013, .045 with normal q; logistic noise: .024, .002, .000 with Gumbel q and .014, .083,
-# .143 with the paper's logistic q.
-TIGHTEST = {"logistic": "gumbel"}
-GAINS = ("gain", "gain_power", "floor")  # of local steps
-UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
 if TYPE_CHECKING:  # as `solvers.SolverName`
     UtilitySampler = str
     NoiseName = str
 else:
     UtilitySampler = Literal["auto", *UTILITY_SAMPLERS]
     NoiseName = Literal[*names("noise")]
-
-
-@dataclass(frozen=True)
-class ChosenUtility:
-    """The parts of an AugmentReduceClassifier; a sampler of None is left open, a posterior of None a point estimate."""
-
-    solver: Part
-    sampler: Part | None
-    local: Part
-    posterior: Part | None
-
-
-def family_of(parameters: Parameters, n_classes: int) -> _core.LocalFamily:
-    """Return the family of q; there is none to choose for Gumbel noise."""
-    noise = parameters["noise"]
-    local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
-    asked = local.get_params()
-    auto = TIGHTEST.get(noise, noise) if local.name == "natural" else noise
-    name = auto if asked["family"] == "auto" else asked["family"]
-    n_nodes = 0 if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
-    return _core.LocalFamily(noise=noise, name=name, n_nodes=n_nodes, n_classes=n_classes)
-
-
-class UtilityPlanner(Planner):
-    """The plans of AugmentReduceClassifier."""
-
-    def check(self) -> ChosenUtility:
-        """See `Planner`."""
-        own = self.parameters
-        check_choice("noise", own["noise"], names("noise"))
-        check_number("max_iter", own["max_iter"], low=1, integer=True)
-        check_number("alpha", own["alpha"], low=0)
-        self.check_shared()
-        local = resolve_part("local_step", own["local_step"], LOCAL_STEPS, "manyclass.solvers")
-        if own["noise"] == "gumbel":
-            if local.name != "natural":
-                raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
-            of_local = Given(local, "local_step: ")
-            for name in GAINS:
-                of_local.take(name)
-            of_local.refuse_rest("with noise='gumbel'")
-        point = isinstance(own["posterior"], str) and own["posterior"] == "point"
-        posterior = (
-            None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
-        )
-        if posterior is not None and posterior.get_params()["bound"] == "one_vs_each" and own["noise"] != "gumbel":
-            raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {own['noise']!r}")
-        if posterior is not None and is_composed(own):
-            name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
-            raise ValueError(
-                f"{name} is {value!r}; with posterior='gaussian', which averages over draws of W by itself, leave it "
-                f"{own.default(name)!r}"
-            )
-        return ChosenUtility(
-            resolve_part("solver", own["solver"], UTILITY_SOLVERS, "manyclass.solvers"),
-            part_of("sampler", own["sampler"], UTILITY_SAMPLERS, "manyclass.samplers"),
-            local,
-            posterior,
-        )
-
-    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
-        """See `Planner`."""
-        start = warm_start_of(state, points) if given.start is None and state is not None else given.start
-        facts = facts_of(points)
-        plan = self.plan(facts)
-        costs.check_memory(facts, plan, watch.max_bytes)
-        return train(None, points, plan, watch, first=First(start))
-
-    def keeps_rows(self, call: Call) -> bool:
-        """See `Planner`: streams of augment-and-reduce are not fitted anew."""
-        return False
-
-    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
-        """See `Planner`."""
-        if self.check().posterior is not None:
-            raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
-        points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return PlannedCall(Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points)
-
-    def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
-        """Return the plan of a training, which may be one that goes on."""
-        own, chosen = self.parameters, self.check()
-        family = None if own["noise"] == "gumbel" else family_of(own, facts.n_classes)
-        choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
-        if chosen.posterior is not None:
-            self._check_posterior(chosen, choice["sampler"])
-        plan = utility_plan(choice, own["noise"], chosen.local, family)
-        return plan if chosen.posterior is None else replace(plan, bound=chosen.posterior.get_params()["bound"])
-
-    def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
-        """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
-        own, params = self.parameters, chosen.solver.get_params()
-        if chosen.solver.name != "implicit" or not own["alpha"] > 0 or chosen.local.name != "natural":
-            raise ValueError(
-                "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
-                f"{chosen.solver.name!r}, {own['alpha']!r} and {chosen.local.name!r}"
-            )
-        of_local = Given(chosen.local, "local_step: ")
-        for name in ("family", "n_nodes"):
-            of_local.take(name)
-        of_local.refuse_rest("with posterior='gaussian'")
-        for name in ("averaging", "parallel", "share_classes", "shuffle"):
-            default = type(chosen.solver)().get_params()[name]
-            if params[name] not in (default, "none"):
-                raise ValueError(f"{name} is {params[name]!r}, which has no effect with posterior='gaussian'")
-        if params["schedule"] == "adaptive":
-            raise ValueError("schedule is 'adaptive'; with posterior='gaussian' choose another")
-        if sampler.name not in ("uniform", "all"):
-            raise ValueError(f"sampler is {sampler.name!r}; with posterior='gaussian' it must be 'uniform' or 'all'")
 
 
 class AugmentReduceClassifier(LinearClassifier):
@@ -341,7 +216,7 @@ class AugmentReduceClassifier(LinearClassifier):
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.classifiers.fit_stream)`
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.fit_stream)`
 
         Returns
         -------

@@ -25,8 +25,8 @@ import numpy as np
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.model import ChoiceClassifier
-from manyclass.classifiers.answers import with_classes
 from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.predictions import with_classes
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.classifiers.answers import vectorizer_of
+from manyclass.classifiers.predictions import vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several

@@ -14,14 +14,14 @@ from sklearn.base import BaseEstimator
 
 from manyclass import metrics
 from manyclass.checks import check_number
-from manyclass.classifiers.answers import (
+from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.predictions import (
     has_probabilities,
     ranked_set,
     state_of,
     uncalibrated_confidence,
     vectorizer_of,
 )
-from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
 from manyclass.cli.messages import note, print_table, waiting
 from manyclass.cli.reading import Expected, Reading, as_classes, features, known_labels, labelled_rows, read

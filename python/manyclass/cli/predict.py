@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.choice.model import ChoiceClassifier
-from manyclass.classifiers.answers import has_probabilities, ranked_set, vectorizer_of
+from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
 from manyclass.cli.messages import note

@@ -19,7 +19,7 @@ from dataclasses import KW_ONLY, asdict, dataclass
 import numpy as np
 
 from manyclass.checks import check_number
-from manyclass.classifiers.answers import vectorizer_of
+from manyclass.classifiers.predictions import vectorizer_of
 from manyclass.classifiers.saving import load_classifier, load_notes
 from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by

@@ -10,9 +10,9 @@ from typing import Any
 from distributed import get_worker
 from sklearn.base import clone
 
-from manyclass.choosing.trials import Planned
-from manyclass.classifiers.answers import with_state
+from manyclass.choosing.plans import Planned
 from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.predictions import with_state
 from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps

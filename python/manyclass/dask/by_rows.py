@@ -11,9 +11,9 @@ import numpy as np
 from distributed import Future
 from sklearn.base import clone
 
-from manyclass.choosing.trials import Planned
-from manyclass.classifiers.answers import state_of, with_state
+from manyclass.choosing.plans import Planned
 from manyclass.classifiers.base import LabelClassifier, planner_of
+from manyclass.classifiers.predictions import state_of, with_state
 from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import BatchPasses, Passed, ShardPasses, added

@@ -16,9 +16,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_number
-from manyclass.classifiers.base import LabelClassifier, Planner, planner_of
+from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.margin import MarginClassifier
-from manyclass.classifiers.partial_fit import check_can_go_on, checked_call, known_classes
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.dask.by_blocks import BlocksTraining, solver_on_blocks
 from manyclass.dask.by_rows import RowsTraining
@@ -27,6 +26,8 @@ from manyclass.dask.loading import Loaded, Origin
 from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
 from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.dask.workers import LostWorkerError, Workers, least_memory
+from manyclass.fitting.partial_fit import check_can_go_on, checked_call, known_classes
+from manyclass.fitting.planner import Planner
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.plan import BatchesPlan

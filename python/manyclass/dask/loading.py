@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 
 from manyclass.checks import canonical_csr
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.planning import plan_points
-from manyclass.choosing.plans import linear_model
+from manyclass.choosing.plans import Planned, linear_model
 from manyclass.choosing.rules import Choice, steps_by_batches
-from manyclass.choosing.trials import Planned
-from manyclass.classifiers.base import Planner
-from manyclass.classifiers.data import Known, as_stored, is_indicator, points_of
 from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.fitting.planner import Planner
+from manyclass.fitting.planning import plan_points
+from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from manyclass.choosing.trials import Planned
-from manyclass.classifiers.answers import state_of
+from manyclass.choosing.plans import Planned
 from manyclass.classifiers.base import LabelClassifier
+from manyclass.classifiers.predictions import state_of
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.passes import warn_user

@@ -16,8 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_choice
-from manyclass.classifiers.answers import with_classes
 from manyclass.classifiers.margin import MarginClassifier
+from manyclass.classifiers.predictions import with_classes
 from manyclass.classifiers.saving import load_classifier, load_notes, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.solvers import SOLVERS

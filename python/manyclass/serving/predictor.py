@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_flag, check_number, did_you_mean
-from manyclass.classifiers.answers import Answers, build_index, has_probabilities, state_of, vectorizer_of, with_state
 from manyclass.classifiers.exclusion import excluded, seen_in
+from manyclass.classifiers.predictions import (
+    Answers,
+    build_index,
+    has_probabilities,
+    state_of,
+    vectorizer_of,
+    with_state,
+)
 from manyclass.datasets import SequenceEncoder, l2_normalize
 from manyclass.labels import readable
 from manyclass.training.interrupts import time_limit

@@ -14,10 +14,10 @@ files of texts, `Stream(path, format="text")`, it learns the terms of all parts,
         model.partial_fit(X, y, classes=classes)
 
 An error leaves the model as it was after the last whole part. `fit` goes through the stream max_iter times, and an
-error leaves the model as it was: see `help(manyclass.classifiers.fit_stream)`.
+error leaves the model as it was: see `help(manyclass.fitting.fit_stream)`.
 
 max_memory, such as "2GiB", bounds the memory that either method adds to the process: see
-`help(manyclass.classifiers.memory)`. Where W would not fit, features are hashed. A model whose features are hashed
+`help(manyclass.fitting.memory)`. Where W would not fit, features are hashed. A model whose features are hashed
 takes X with any number of columns, also in `partial_fit` and in predictions.
 """
 
@@ -37,11 +37,11 @@ from sklearn.base import clone
 from manyclass import _core
 from manyclass.checks import is_texts
 from manyclass.choosing import figures
-from manyclass.classifiers.data import Encoder
-from manyclass.classifiers.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
+from manyclass.fitting.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
+from manyclass.fitting.points import Encoder
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.training.interrupts import was_interrupted

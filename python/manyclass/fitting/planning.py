@@ -22,13 +22,19 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts, Lengths, weights_met
-from manyclass.choosing.plans import full_plan, hybrid_plan, pairs_plan, points_plan, softmax_batches_plan
-from manyclass.choosing.rules import Choice, rival
-from manyclass.choosing.trials import (
-    LossOfFit,
+from manyclass.choosing.plans import (
     Planned,
-    Sample,
     Trials,
+    full_plan,
+    hybrid_plan,
+    pairs_plan,
+    points_plan,
+    softmax_batches_plan,
+)
+from manyclass.choosing.rules import Choice, rival
+from manyclass.fitting.trials import (
+    LossOfFit,
+    Sample,
     TriedRates,
     best_rate,
     best_rate_of_pairs,

@@ -104,6 +104,6 @@ def fitted_in(
         raise ValueError(
             f"max_memory is {given!r}; {found.n_classes} classes"
             f"{'' if may_hash else f' and {found.n_features} features'} need at least {least}MiB "
-            "(help(manyclass.classifiers.memory) has the formula)"
+            "(help(manyclass.fitting.memory) has the formula)"
         )
     return fit

@@ -1,4 +1,4 @@
-"""Reads the parameters of files of format version 1, which stood all on the estimator, into today's objects."""
+"""Flat parameters, which all stand on the estimator, as the objects that the estimators take."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ Training by minibatches and on pairs (several labels, embeddings, searches, marg
   up to 1,000 rows. Before the first row a scale is 0, so that a model of few rows begins near uniform probabilities.
 
 `half_life` makes old rows fade, for data that drift: see `help(manyclass.training.forgetting)`.
-Instead of arrays, X may be a stream of parts: see `help(manyclass.classifiers.streams)`.
+Instead of arrays, X may be a stream of parts: see `help(manyclass.fitting.streams)`.
 Threads that train one estimator take turns, a part of a stream at a time. Predictions wait for no training: the model
 answers them that is there when they begin.
 
@@ -82,8 +82,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number
-from manyclass.classifiers.data import is_indicator
-from manyclass.classifiers.ensemble import is_composed
+from manyclass.fitting.points import is_indicator
+from manyclass.fitting.runs import is_composed
 from manyclass.labels import as_labels, check_targets, find_positions, sorted_classes
 from manyclass.parts import Parameters, Part
 from manyclass.training.growth import check_starts

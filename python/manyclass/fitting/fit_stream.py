@@ -10,7 +10,7 @@ Each pass has the step size that the schedule of `fit` has for it, and visits a 
 - In the first pass, samplers that draw by frequency count the rows so far.
 - What a row carries from pass to pass, u of the double sum, is kept in single precision for a `Stream` or a list of
   parts. For other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
-  `help(manyclass.classifiers.partial_fit)`.
+  `help(manyclass.fitting.partial_fit)`.
 
 Parts of any size, of any iterable that can be read again, end as near the optimum as `fit` of arrays does, within .005
 nats and with a ridge, too, under these conditions: `learning_rate` and alpha are set, max_iter is the same, `classes`
@@ -38,8 +38,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import outer_level, seed_from
-from manyclass.classifiers.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.datasets.stream import Stream
+from manyclass.fitting.streams import Bounded, Part, PartByPart, rows_of_stream, within_memory
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
 from manyclass.training.incremental import Call, KeptRows

@@ -19,11 +19,11 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, set_named
-from manyclass.classifiers.data import Caller, rows_of, some_rows
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
+from manyclass.fitting.points import Caller, rows_of, some_rows
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.labels import Unseen, as_labels, find_positions, labels_given, positions_of, seen_positions
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy

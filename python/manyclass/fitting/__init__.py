@@ -1,0 +1,1 @@
+"""Fits: from plans and states to states, whichever estimator asks."""

@@ -1,0 +1,103 @@
+"""The choices and the fits of a MarginClassifier."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from manyclass import _core
+from manyclass.checks import check_choice, check_number, n_threads_from
+from manyclass.choosing import costs
+from manyclass.choosing.facts import Facts
+from manyclass.choosing.plans import Planned, batches_plan, part_of, planned, take_early_stopping, told_batches
+from manyclass.choosing.questions import Chosen, Taking
+from manyclass.choosing.rules import Choice
+from manyclass.fitting.planner import Asked, PlannedCall, Planner, facts_of, first_of, resolved
+from manyclass.models import MODELS
+from manyclass.parts import resolve_part
+from manyclass.samplers import SAMPLERS
+from manyclass.solvers import SOLVERS
+from manyclass.training.core_training import Watch
+from manyclass.training.incremental import Call
+from manyclass.training.plan import AnyPlan
+from manyclass.training.state import Points, State
+from manyclass.training.train import train
+
+LOSSES = ("margin", "triplet")
+
+
+# Passes over the rows of a call of a stream: of 1, 2, 4 and 8, 8 had the least error on bibtex and 20news by 1 and 10
+# calls, and on esco-titles; a fit makes more (bench/figures/streams.md).
+PASSES_OF_STREAM = 8
+
+
+MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
+
+
+MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
+
+
+MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+
+
+class MarginPlanner(Planner):
+    """The plans of MarginClassifier."""
+
+    several: ClassVar[bool] = True
+    trains_log_odds: ClassVar[bool] = False
+
+    def check(self) -> Chosen:
+        """See `Planner`."""
+        own = self.parameters
+        check_choice("loss", own["loss"], LOSSES)
+        check_number("smoothing", own["smoothing"], low=0)
+        check_number("max_iter", own["max_iter"], low=1, integer=True)
+        self.check_shared()
+        return Chosen(
+            resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
+            part_of("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
+            part_of("model", own["model"], MARGIN_MODELS, "manyclass.models"),
+        )
+
+    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+        """See `Planner`."""
+        if state is not None:
+            return self.go_on_warm(state, points, watch)
+        facts = facts_of(points)
+        planned = self.plan(facts)
+        costs.check_memory(facts, planned.plan, watch.max_bytes)
+        first = first_of(self.parameters, points, given)
+        return train(None, points, planned.plan, watch, first=first).told_by(planned.told)
+
+    def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
+        """See `Planner`."""
+        return 1 if after_fit else PASSES_OF_STREAM
+
+    def loss(self, state: State, points: Points) -> float:
+        """See `Planner`: the share of rows whose first class is none of their labels."""
+        best, _ = state.weights.top_k(points.x, 1, n_threads_from(self.parameters["n_jobs"]))
+        right = _core.label_hits(points.labels.indptr, points.labels.ids, best)[:, 0]
+        return 1 - float(np.average(right, weights=points.weights))
+
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
+        """See `Planner`."""
+        own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
+        return PlannedCall(own.plan(facts_of(points), by_steps=True), points)
+
+    def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
+        """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
+        own, choice = self.parameters, Choice(self.parameters, self.check(), facts, by_steps=by_steps)
+        given = Taking.of(choice, "loss")
+        take_early_stopping(given)
+        smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
+        embeds = choice["model"].name == "embedding"
+        if choice["solver"].name == "implicit" and (own["loss"] != "margin" or embeds):
+            raise ValueError(
+                "solver='implicit' needs loss='margin' and no embeddings; they are "
+                f"{own['loss']!r} and {choice['model'].name!r}"
+            )
+        plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
+        given.refuse_rest("here")
+        return planned(choice, plan, told_batches(choice, given, of_solver))
