@@ -33,7 +33,7 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.report import Figure, Plot, Report, Table
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.core_training import TrainingState
@@ -76,22 +76,22 @@ NOTES = (
 def runs(name: str, options: Options) -> list[Run]:
     """One run a method; on the synthetic set for the two that the paper has."""
     part = "synthetic" if name == "synthetic" else "table 3"
-    made = []
-    taken = options.settings_for(name, published.RUIZ["minibatches"])
+    planned = []
+    settings_name = options.settings_for(name, published.RUIZ["minibatches"])
     for method in METHODS:
         named = PAPERS_STEPS.get(method, method)
         if not options.wants(method) or (name == "synthetic" and named not in published.RUIZ["synthetic"]):
             continue
         settings: dict[str, Any] = dict(options.sizes)
         if method in PAPERS_STEPS:
-            model, settings["iterations"] = _papers_model(named, taken)
+            model, settings["iterations"] = _papers_model(named, settings_name)
         else:
-            model = _model(named, taken)
+            model = _model(named, settings_name)
         if options.max_iter:
             model["max_iter"] = options.max_iter
         where = (NAME, part, name, method)
-        made += [Run.of(where, seed, settings, model) for seed in range(options.seeds)]
-    return made
+        planned += [Run.of(where, seed, settings, model) for seed in range(options.seeds)]
+    return planned
 
 
 def _model(method: str, name: str) -> dict[str, Any]:
@@ -160,11 +160,11 @@ def _start(run: Run, n_classes: int, n_features: int) -> dict[str, Any]:
     """The paper's first weights, the same for all methods, for its steps; ours start at 0."""
     if "iterations" not in run.settings:
         return {}
-    rng, (of_weights, of_intercepts) = np.random.default_rng(run.seed), published.RUIZ["start"]
-    weights = of_weights * rng.standard_normal((n_classes, n_features))
+    rng, (weight_scale, intercept_scale) = np.random.default_rng(run.seed), published.RUIZ["start"]
+    weights = weight_scale * rng.standard_normal((n_classes, n_features))
     if not run.model.get("fit_intercept", True):  # the one feature of the synthetic set stands for the intercept
-        return {"coef_init": of_intercepts / of_weights * weights}
-    return {"coef_init": weights, "intercept_init": of_intercepts * rng.standard_normal(n_classes)}
+        return {"coef_init": intercept_scale / weight_scale * weights}
+    return {"coef_init": weights, "intercept_init": intercept_scale * rng.standard_normal(n_classes)}
 
 
 def synthetic_counts(seed: int, scale: float) -> NDArray[np.int64]:
@@ -189,49 +189,49 @@ def _synthetic(run: Run) -> Results:
     curve: dict[str, list[float]] = {"seconds": [], "bound": [], "mean_absolute_error": []}
 
     model = _estimator(run, n)
-    at = summary.evenly_spaced(int(model.max_iter), SYNTHETIC_CHECKPOINTS)
-    of_softmax = "noise" in run.model
+    checkpoints = summary.evenly_spaced(int(model.max_iter), SYNTHETIC_CHECKPOINTS)
+    is_softmax = "noise" in run.model
 
     def note(state: TrainingState) -> None:
-        if state.n_iter not in at:
+        if state.n_iter not in checkpoints:
             return
         f = state.scores(ones)[0].astype(np.float64)
         log_p = log_softmax(f)
         curve["seconds"].append(state.seconds)
         curve["mean_absolute_error"].append(float(np.abs(np.exp(log_p) - counts / n).mean()))
-        curve["bound"].append(float(counts @ (log_p if of_softmax else _core.one_vs_each_of_classes(f))))
+        curve["bound"].append(float(counts @ (log_p if is_softmax else _core.one_vs_each_of_classes(f))))
 
     model.fit(sp.csr_array(np.ones((n, 1), dtype=np.float32)), y, callback=note, **_start(run, len(counts), 1))
-    closed = maximum_log_likelihood(counts) if of_softmax else maximum_one_vs_each(counts)
+    closed = maximum_log_likelihood(counts) if is_softmax else maximum_one_vs_each(counts)
     return {"n_classes": len(counts), "closed_form": closed, **curve, RAN: trained_with(model)}
 
 
 def _classification(run: Run, data: Problem) -> Results:
     classes, labels = np.unique(data.y_train, return_inverse=True)
-    some = np.sort(np.random.default_rng(0).permutation(len(labels))[:CURVE_POINTS])
-    X_some, some_labels = data.X_train[some], labels[some].astype(np.int32)
+    rows = np.sort(np.random.default_rng(0).permutation(len(labels))[:CURVE_POINTS])
+    X_some, some_labels = data.X_train[rows], labels[rows].astype(np.int32)
     curve: dict[str, list[float]] = {"seconds": [], "elbo": []}
     model = _estimator(run, len(labels))
-    at = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
+    checkpoints = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
 
     spent, since = 0.0, time.process_time()
 
     def note(state: TrainingState) -> None:
         nonlocal spent, since
         spent += time.process_time() - since
-        if state.n_iter in at:
+        if state.n_iter in checkpoints:
             curve["seconds"].append(spent)
             curve["elbo"].append(_bound(run, state, X_some, some_labels))
         since = time.process_time()
 
     model.fit(data.X_train, data.y_train, callback=note, **_start(run, len(classes), data.X_train.shape[1]))
-    found = model.evaluate(data.X_test, data.y_test)
+    measures = model.evaluate(data.X_test, data.y_test)
     n_classes, n_features, n_train = data.shape
     return {
         "shape": [n_features, n_classes, n_train, len(data.y_test)],
-        "log_likelihood": -found["log_loss"],
+        "log_likelihood": -measures["log_loss"],
         "sampled": _by_the_papers_sampler(run, model, data, np.searchsorted(classes, data.y_test)),
-        "accuracy": 1 - found["error"],
+        "accuracy": 1 - measures["error"],
         "seconds_per_pass": spent / max(1, model.n_iter_) if curve["seconds"] else None,
         **curve,
         RAN: trained_with(model),
@@ -259,7 +259,7 @@ def _by_the_papers_sampler(run: Run, model: Estimator, data: Problem, labels: ND
     return float(np.maximum(log_p, CLIP).mean())
 
 
-def report(records: Records, options: Options) -> Report:
+def report(records: Records, options: Options) -> ExperimentReport:
     """Tables 1-3, Figure 2 and section 4.1."""
     of = summary.by_key(records, "part")
     tables: list[Table] = []
@@ -275,19 +275,19 @@ def report(records: Records, options: Options) -> Report:
             summary.panels(real, "seconds", "elbo", "-o"),
         )
         plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
-    return Report(tuple(tables), tuple(plots), NOTES, tuple(_figures(of)))
+    return ExperimentReport(tuple(tables), tuple(plots), NOTES, tuple(_figures(of)))
 
 
-def _figures(of: dict[Any, Records]) -> Iterator[Figure]:
+def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
     """Of "..., paper's steps" under the paper's name of the method, of ours with "ours" before each quantity."""
     for (name, method), sides in _sides(of.get("synthetic", [])).items():
         keys = {"bound": "bound", "mean error": "mean_absolute_error"}
         yield from _both("section 4.1", name, method, sides, {word: (key,) for word, key in keys.items()})
     real = of.get("table 3", [])
-    for name, some in summary.by_key(real, "data").items():
+    for name, group in summary.by_key(real, "data").items():
         words = ("features", "classes", "training points", "test points")
-        shape = dict(zip(words, some[0]["results"]["shape"], strict=True))
-        yield Figure("Table 1", str(name), "all", shape, some[:1])
+        shape = dict(zip(words, group[0]["results"]["shape"], strict=True))
+        yield PaperFigure("Table 1", str(name), "all", shape, group[:1])
     for (name, method), sides in _sides(real).items():
         yield from _both("Table 2", name, method, sides, {"seconds": ("seconds_per_pass",)})
         scores = {"log-likelihood": ("sampled", "log_likelihood"), "accuracy": ("accuracy",)}
@@ -298,20 +298,20 @@ def _figures(of: dict[Any, Records]) -> Iterator[Figure]:
 
 def _both(
     item: str, name: str, method: str, sides: tuple[Records, Records], keys: dict[str, tuple[str, ...]]
-) -> Iterator[Figure]:
+) -> Iterator[PaperFigure]:
     """A figure of the paper's steps, and one of ours, as far as they ran."""
     for side, label in zip(sides, (method, f"{method}, ours"), strict=True):
         if side:
-            values = {word: summary.mean(_value(r["results"], some) for r in side) for word, some in keys.items()}
-            yield Figure(item, name, label, values, side)
+            values = {word: summary.mean(_value(r["results"], results) for r in side) for word, results in keys.items()}
+            yield PaperFigure(item, name, label, values, side)
 
 
 def _sides(records: Records) -> dict[tuple[str, str], tuple[Records, Records]]:
     """Records by data set and the paper's name of the method: those with the paper's steps, and ours."""
     sides: dict[tuple[str, str], tuple[Records, Records]] = {}
-    for (name, method), some in summary.of_seeds(records).items():
-        both = sides.setdefault((name, PAPERS_STEPS.get(method, method)), ([], []))
-        both[method not in PAPERS_STEPS].extend(some)
+    for (name, method), group in summary.of_seeds(records).items():
+        pair = sides.setdefault((name, PAPERS_STEPS.get(method, method)), ([], []))
+        pair[method not in PAPERS_STEPS].extend(group)
     return sides
 
 
@@ -333,9 +333,9 @@ def _table_of_synthetic(records: Records) -> Table:
     rows: list[list[Any]] = []
     for (_, method), sides in _sides(records).items():
         bound, error = published.RUIZ["synthetic"][method]
-        both = [*sides[0], *sides[1]]
-        counted = [both[0]["results"]["n_classes"], published.RUIZ["synthetic_classes"]]
-        counted += summary.means(both, "closed_form")
+        group = [*sides[0], *sides[1]]
+        counted = [group[0]["results"]["n_classes"], published.RUIZ["synthetic_classes"]]
+        counted += summary.means(group, "closed_form")
         bounds, errors = [bound, *_means(sides, "bound")], [error, *_means(sides, "mean_absolute_error")]
         rows.append([method, *counted, *bounds, *errors, *_means(sides, "seconds")])
     bounds_of = ("bound, closed form", "bound, paper", *BOTH)
@@ -352,8 +352,8 @@ def _plot_of_synthetic(records: Records) -> Plot:
 
 def _table_1(records: Records) -> Table:
     rows: list[list[Any]] = []
-    for name, some in summary.by_key(records, "data").items():
-        ours, theirs = some[0]["results"]["shape"], published.RUIZ["shapes"].get(name, (None,) * 4)
+    for name, group in summary.by_key(records, "data").items():
+        ours, theirs = group[0]["results"]["shape"], published.RUIZ["shapes"].get(name, (None,) * 4)
         batch = published.RUIZ["minibatches"].get(name)
         rows.append([name, *summary.beside(ours, theirs), f"{batch[0]}, {batch[1]}, {batch[2]}" if batch else None])
     columns = ("data", "covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
@@ -368,7 +368,7 @@ def _table_2(records: Records) -> Table:
     for name, method in groups:
         theirs = published.RUIZ["seconds"].get(name, {})
         base = seconds.get((name, "OVE"), [None, None])
-        relative = [summary.ratio(own, of_ove) for own, of_ove in zip(seconds[name, method], base, strict=True)]
+        relative = [summary.ratio(time, base_time) for time, base_time in zip(seconds[name, method], base, strict=True)]
         paper = theirs.get(method), summary.ratio(theirs.get(method), theirs.get("OVE"))
         rows.append([name, method, paper[0], *seconds[name, method], paper[1], *relative])
     columns = ("data", "method", "seconds a pass, paper", *BOTH, "over OVE's, paper", *BOTH)

@@ -48,9 +48,9 @@ def find_data(name: str, path: str | None = None) -> Path:
         return Path(name)
     root = os.environ.get("MANYCLASS_DATA")
     tried = [place / (path or name) for place in ([Path(root)] if root else []) + [fetched_root()]]
-    for found in tried:
-        if found.exists():
-            return found
+    for path_tried in tried:
+        if path_tried.exists():
+            return path_tried
     unset = "" if root else "the environment variable MANYCLASS_DATA is not set, and "
     hint = "; --fetch downloads it" if name in SOURCES else "; it cannot be fetched"
     raise MissingDataError(f"{unset}{' and '.join(map(str, tried))} {'do' if root else 'does'} not exist{hint}")
@@ -93,8 +93,8 @@ def _images(file: Path, scale: Scale, max_rows: int | None) -> Problem:
     with np.load(file) as arrays:
         y_train, y_test = (arrays[key][:max_rows].astype(np.int64) for key in ("y_train", "y_test"))
         X_train, X_test = (_pixels(arrays, key, scale, max_rows) for key in ("x_train", "x_test"))
-    seen = np.isin(y_test, y_train)
-    return Problem(X_train, y_train, X_test[seen], y_test[seen])
+    in_training = np.isin(y_test, y_train)
+    return Problem(X_train, y_train, X_test[in_training], y_test[in_training])
 
 
 def _pixels(arrays: Mapping[str, NDArray[np.uint8]], key: str, scale: Scale, max_rows: int | None) -> Matrix:

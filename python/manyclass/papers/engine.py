@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy
@@ -30,7 +30,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
-from manyclass.papers.report import Report, Table
+from manyclass.papers.report import ExperimentReport, Table
 from manyclass.training.progress import progress_bar
 from manyclass.version import __version__
 
@@ -112,6 +112,7 @@ class Options:
 
 
 Where = tuple[str, str, str, str]
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,13 @@ class Run:
 
     Attributes
     ----------
-    experiment, part, data, method : str
-        Where the run belongs: the experiment, its table or figure, the data set, the row.
+    experiment : str
+    part : str
+        Table or figure of the experiment.
+    data : str
+        The data set.
+    method : str
+        The row of the table.
     seed : int
     settings : dict
         Numbers and names of the experiment.
@@ -142,10 +148,19 @@ class Run:
         """A run of an estimator with these parameters; `where` is (experiment, part, data, method)."""
         return cls(*where, seed, settings, encode_parameters(model))
 
+    @classmethod
+    def of_seeds(cls, where: Where, seeds: int, settings: Mapping[str, Any], model: Mapping[str, Any]) -> list[Run]:
+        """A run with each of the seeds 0 to seeds - 1."""
+        return [cls.of(where, seed, settings, model) for seed in range(seeds)]
+
     @property
     def parameters(self) -> dict[str, Any]:
         """Parameters for the estimator's constructor."""
         return decode_parameters(self.model)
+
+    def estimator(self, kind: Callable[..., Model], **parameters: Any) -> Model:
+        """Return an estimator with the parameters of the run, and others."""
+        return kind(random_state=self.seed, n_jobs=self.settings["n_jobs"], **self.parameters, **parameters)
 
     @property
     def hash(self) -> str:
@@ -178,16 +193,39 @@ class Context:
     results: dict[str, Results] = field(default_factory=dict)
 
 
+class Stopwatch:
+    """Processor time of training, of all threads, without that of measuring.
+
+    Attributes
+    ----------
+    seconds : float
+        Until it last stood.
+    """
+
+    def __init__(self) -> None:
+        self.seconds, self._since = 0.0, time.process_time()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[float]:
+        """Let it stand for as long as something is measured; yield the seconds so far."""
+        self.seconds += time.process_time() - self._since
+        yield self.seconds
+        self._since = time.process_time()
+
+
 @dataclass(frozen=True)
 class Experiment:
     """An experiment: what there is to run, how, and what is told of it.
 
     Attributes
     ----------
-    name, summary : str
+    name : str
+    summary : str
         For the command line.
-    data, methods : tuple of str
-        Those it has, or takes by default.
+    data : tuple of str
+        Data sets that it has, or takes by default.
+    methods : tuple of str
+        Methods that it has.
     runs : callable
         The runs on one data set; options.data holds the names of all that were chosen.
     load : callable
@@ -209,7 +247,7 @@ class Experiment:
     runs: Callable[[str, Options], list[Run]]
     load: Callable[[str, Options], Any]
     perform: Callable[[Run, Context], Results]
-    report: Callable[[Records, Options], Report]
+    report: Callable[[Records, Options], ExperimentReport]
     open_data: bool = False
     settings: tuple[str, ...] = ()
 
@@ -220,16 +258,20 @@ class Outcome:
 
     Attributes
     ----------
-    report : Report
+    report : ExperimentReport
     records : list of dict
         Of the runs that were asked for, in their order, made now or before.
-    n_made, n_known, n_failed : int
-        Runs made now, found in the records, and failed now.
+    n_made : int
+        Runs made now.
+    n_known : int
+        Runs found in the records.
+    n_failed : int
+        Runs that failed now.
     skipped : list of str
         Data sets that are not there.
     """
 
-    report: Report
+    report: ExperimentReport
     records: Records
     n_made: int
     n_known: int
@@ -244,46 +286,55 @@ def run_experiment(
 
     Raises ValueError for a name that the experiment does not know, or if no data set is there.
     """
-    options = _resolved(experiment, options)
+    options = _resolve(experiment, options)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / RECORDS
     known = {record["hash"]: record for record in read_records(file, note)}
     runs = {name: {run.hash: run for run in experiment.runs(name, options)} for name in options.places}
-    asked = {key for of_data in runs.values() for key in of_data}
-    done = {key for key, record in known.items() if "results" in record}
-    n_known, n_made, n_failed, skipped = len(asked & done), 0, 0, []
-    if n_known:
-        note(f"{n_known} of {len(asked)} runs are in {file} and are not made again")
-    with contextlib.closing(progress_bar(len(asked), unit="run", shown=progress, done=n_known)) as bar:
-        for name, of_data in runs.items():
-            left = [run for key, run in of_data.items() if key not in done]
-            if not left:
-                continue
+    hashes = dict.fromkeys(key for planned in runs.values() for key in planned)
+    done = {key for key in hashes if "results" in known.get(key, {})}
+    if done:
+        note(f"{len(done)} of {len(hashes)} runs are in {file} and are not made again")
+    made: Records = []
+    skipped: list[str] = []
+    with contextlib.closing(progress_bar(len(hashes), unit="run", shown=progress, done=len(done))) as bar:
+        for name, planned in runs.items():
+            missing = [run for key, run in planned.items() if key not in done]
             try:
-                context = Context(experiment.load(name, options))
-                context.results |= {key: known[key]["results"] for key in of_data if key in done}
-            except MissingDataError as missing:
-                note(f"skipped {name}: {missing}")
+                context = Context(experiment.load(name, options) if missing else None)
+            except MissingDataError as error:
+                note(f"skipped {name}: {error}")
                 skipped.append(name)
-                bar.total -= len(left)
+                bar.total -= len(missing)
                 continue
-            for run in left:
-                bar.set_postfix_str(run.label, refresh=True)
-                record = _made(experiment, run, context)
-                _append(file, record)
-                known[run.hash] = record
-                context.results |= {run.hash: record["results"]} if "results" in record else {}
-                n_made += 1
-                if "error" in record:
-                    n_failed += 1
-                    note(f"failed: {run.label}: {record['error']}")
-                bar.update()
-    records = [known[key] for of_data in runs.values() for key in of_data if key in known]
+            context.results |= {key: known[key]["results"] for key in planned if key in done}
+            made += _perform_runs(experiment, missing, context, file, note, bar)
+    known |= {record["hash"]: record for record in made}
+    records = [known[key] for key in hashes if key in known]
     if not records:
         raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.places)} is there")
-    succeeded = [record for record in records if "results" in record]
-    report = experiment.report(succeeded, options) if succeeded else Report((), (), ())
-    return Outcome(_with_failures(report, records), records, n_made, n_known, n_failed, skipped)
+    return Outcome(_report(experiment, options, records), records, len(made), len(done), _n_failed(made), skipped)
+
+
+def _perform_runs(
+    experiment: Experiment, runs: Sequence[Run], context: Context, file: Path, note: Note, bar: Any
+) -> Records:
+    """Perform runs on one data set, and append the record of each to the file."""
+    records = []
+    for run in runs:
+        bar.set_postfix_str(run.label, refresh=True)
+        records.append(_perform(experiment, run, context))
+        _append(file, records[-1])
+        if "error" in records[-1]:
+            note(f"failed: {run.label}: {records[-1]['error']}")
+        else:
+            context.results[run.hash] = records[-1]["results"]
+        bar.update()
+    return records
+
+
+def _n_failed(records: Records) -> int:
+    return sum("error" in record for record in records)
 
 
 def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
@@ -299,7 +350,7 @@ def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
             note(f"{file}: line {number} is not a whole record and is left out")
 
 
-def record_figures(report: Report, experiment: str, options: Options, file: Path) -> int:
+def record_figures(report: ExperimentReport, experiment: str, options: Options, file: Path) -> int:
     """Append the figures of a report to a file, a line of JSON each; return their number.
 
     What ran them, and when, becomes a line of "runs.jsonl" beside the file, named by the "run" of each figure.
@@ -308,11 +359,11 @@ def record_figures(report: Report, experiment: str, options: Options, file: Path
     beside = file.parent / RECORDS
     known = {run["run"]: run for run in read_records(beside, lambda _: None)}
     defaults = asdict(Options())
-    given = {key: value for key, value in asdict(options).items() if value != defaults[key]}
-    given = {key: value for key, value in given.items() if key not in ("data", "methods", "settings_of")}
+    changed = {key: value for key, value in asdict(options).items() if value != defaults[key]}
+    changed = {key: value for key, value in changed.items() if key not in ("data", "methods", "settings_of")}
     for figure in report.figures:
-        some = figure.records
-        of = max(some, key=lambda record: str(record["finished"]))
+        records = figure.records
+        of = max(records, key=lambda record: str(record["finished"]))
         date = of["finished"][:10]
         run = {key: of["machine"][key] for key in ("cpu", "cores", "isa")}
         run |= {"version": of["version"], "date": date, "clock": "processor time of whole runs, measuring included"}
@@ -320,15 +371,15 @@ def record_figures(report: Report, experiment: str, options: Options, file: Path
         while name in known and known[name]["cpu"] != run["cpu"]:
             number += 1
             name = f"{date} {experiment} {number}"
-        loads = [record["machine"]["load"] for record in some if record["machine"]["load"] is not None]
+        loads = [record["machine"]["load"] for record in records if record["machine"]["load"] is not None]
         if name not in known:
             known[name] = {"run": name, **run}
             _append(beside, known[name])
         line: dict[str, Any] = {"run": name, "experiment": experiment, "item": figure.item}
         line |= {"data": figure.data, "method": figure.method, "values": finite(dict(figure.values))}
-        line |= {"runs": len(some), "load": [min(loads), max(loads)] if loads else []}
-        line["cpu_s"] = round(sum(record["cpu_seconds"] for record in some), 1)
-        _append(file, line | ({"options": given} if given else {}))
+        line |= {"runs": len(records), "load": [min(loads), max(loads)] if loads else []}
+        line["cpu_s"] = round(sum(record["cpu_seconds"] for record in records), 1)
+        _append(file, line | ({"options": changed} if changed else {}))
     return len(report.figures)
 
 
@@ -365,58 +416,58 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _resolved(experiment: Experiment, options: Options) -> Options:
-    others = [name for name in options.places if name not in experiment.data]
+def _resolve(experiment: Experiment, options: Options) -> Options:
+    other_names = [name for name in options.places if name not in experiment.data]
     if options.settings_of is not None:
         if options.settings_of not in experiment.settings:
             one_of = f"it must be one of {', '.join(experiment.settings)}" if experiment.settings else "it takes none"
             raise ValueError(f"settings_of is {options.settings_of!r} in experiment {experiment.name}; {one_of}")
-        if not others:
+        if not other_names:
             raise ValueError(
                 "settings_of is for data sets that the paper has not; those of experiment "
                 f"{experiment.name} ({', '.join(options.places) or 'all'}) have settings of their own"
             )
     named = experiment.open_data or options.settings_of is not None
     hint = ", or settings_of (--settings-of) must name the one of them whose settings it takes"
-    for what, names, choices, more in (
+    for kind, names, choices, more in (
         ("method", options.methods, experiment.methods, ""),
-        ("data set", [] if named else others, experiment.data, hint if experiment.settings else ""),
+        ("data set", [] if named else other_names, experiment.data, hint if experiment.settings else ""),
     ):
         for name in names:
             if name not in choices:
                 raise ValueError(
-                    f"{name!r} is not a {what} of experiment {experiment.name}; it must be one of "
+                    f"{name!r} is not a {kind} of experiment {experiment.name}; it must be one of "
                     f"{', '.join(choices)}{more}"
                 )
     return Options(**asdict(options) | {"data": options.data or experiment.data})
 
 
-def _made(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
+def _perform(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
     record: dict[str, Any] = {"hash": run.hash, **asdict(run), "version": __version__, "machine": machine()}
     begin, processor = time.perf_counter(), time.process_time()
-    with _warnings_of() as told:
+    with _collect_warnings() as texts:
         try:
             record["results"] = finite(experiment.perform(run, context))
         # One run of many: the others are worth making, and this one's record says what happened.
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
-    if any(INTERRUPTED in text for text in told):
+    if any(INTERRUPTED in text for text in texts):
         raise KeyboardInterrupt  # the estimator took Ctrl-C for itself, and the run is not whole
     record["seconds"] = round(time.perf_counter() - begin, 3)
     record["cpu_seconds"] = round(time.process_time() - processor, 3)
     record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    record["warnings"] = told
+    record["warnings"] = texts
     return record
 
 
 @contextlib.contextmanager
-def _warnings_of() -> Iterator[list[str]]:
+def _collect_warnings() -> Iterator[list[str]]:
     """Texts of the warnings that training diverged or did not end; complete once the block has ended."""
-    told: list[str] = []
+    texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield told
-    told += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
+        yield texts
+    texts += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
 
 
 def _append(file: Path, record: Mapping[str, Any]) -> None:
@@ -429,7 +480,10 @@ def _append(file: Path, record: Mapping[str, Any]) -> None:
         out.write(line.encode())
 
 
-def _with_failures(report: Report, records: Sequence[Mapping[str, Any]]) -> Report:
+def _report(experiment: Experiment, options: Options, records: Records) -> ExperimentReport:
+    """Return the report of runs; a table of it has those that failed or warned."""
+    succeeded = [record for record in records if "results" in record]
+    report = experiment.report(succeeded, options) if succeeded else ExperimentReport((), (), ())
     counts: Counter[tuple[Any, ...]] = Counter()
     for r in records:
         # Of a warning its first words: what follows the colon differs from run to run, and is in the records.

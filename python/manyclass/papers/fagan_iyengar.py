@@ -24,7 +24,7 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.report import Figure, Plot, Report, Table
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
@@ -61,9 +61,9 @@ VARIANTS: dict[str, tuple[Part, int]] = {
 
 def runs(name: str, options: Options) -> list[Run]:
     """The tuning runs on a tenth of the rows, the runs at the paper's rates, and, on one data set, at all rates."""
-    of_paper = published.FAGAN_IYENGAR["rates"]
-    rates = of_paper[options.settings_for(name, of_paper)]
-    made: list[Run] = []
+    rates_of_paper = published.FAGAN_IYENGAR["rates"]
+    rates = rates_of_paper[options.settings_for(name, rates_of_paper)]
+    planned: list[Run] = []
 
     def add(part: str, method: str, rate: float, seeds: int = 1, share: float = 1.0) -> None:
         if options.wants(method):
@@ -77,7 +77,7 @@ def runs(name: str, options: Options) -> list[Run]:
                 "fit_intercept": False,
             }
             settings = {**options.sizes, "share": share}
-            made.extend(Run.of((NAME, part, name, method), seed, settings, model) for seed in range(seeds))
+            planned.extend(Run.of_seeds((NAME, part, name, method), seeds, settings, model))
 
     for method in METHODS:
         add("table 3", method, rates[method], options.seeds)
@@ -89,7 +89,7 @@ def runs(name: str, options: Options) -> list[Run]:
                 add("sensitivity", method, rate)
         for method in ("umax", "umax (raman)"):
             add("sensitivity", method, RAMAN_GRID[0])
-    return made
+    return planned
 
 
 def load(name: str, options: Options) -> Problem:
@@ -103,28 +103,27 @@ def perform(run: Run, context: Context) -> Results:
     data: Problem = context.data
     X, y = data.X_train, data.y_train
     if run.settings["share"] < 1:
-        some = np.sort(np.random.default_rng(0).permutation(len(y))[: max(2, int(run.settings["share"] * len(y)))])
-        X, y = X[some], y[some]
+        rows = np.sort(np.random.default_rng(0).permutation(len(y))[: max(2, int(run.settings["share"] * len(y)))])
+        X, y = X[rows], y[rows]
     labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
     max_iter = run.model["max_iter"]
-    at = summary.evenly_spaced(max_iter, CHECKPOINTS)
+    checkpoints = summary.evenly_spaced(max_iter, CHECKPOINTS)
     curve: dict[str, list[float]] = {"epoch": [], "log_loss": [], "error": [], "seconds": []}
 
     def note(state: TrainingState) -> None:
-        if state.n_iter in at:
-            found = {**state.evaluate(X, labels), "epoch": state.n_iter, "seconds": state.seconds}
+        if state.n_iter in checkpoints:
+            measures = {**state.evaluate(X, labels), "epoch": state.n_iter, "seconds": state.seconds}
             for key, values in curve.items():
-                values.append(found[key])
+                values.append(measures[key])
 
-    model = SoftmaxClassifier(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
-    told = {"shape": data.shape, RAN: trained_with(model.fit(X, y, callback=note))}
+    model = run.estimator(SoftmaxClassifier).fit(X, y, callback=note)
     # Training that ended early did so because a step overflowed: there is no model to speak of.
     whole = curve["epoch"][-1:] == [max_iter]
     final = {f"final_{key}": curve[key][-1] if whole else None for key in ("log_loss", "error")}
-    return {**curve, **final, **told}
+    return {**curve, **final, "shape": data.shape, RAN: trained_with(model)}
 
 
-def report(records: Records, options: Options) -> Report:
+def report(records: Records, options: Options) -> ExperimentReport:
     """Tables 1-3 and Figures 1-3, the paper's values beside ours."""
     parts = summary.by_key(records, "part")
     final, tuning, sensitivity = (parts.get(part, []) for part in ("table 3", "tuning", "sensitivity"))
@@ -134,122 +133,117 @@ def report(records: Records, options: Options) -> Report:
         tables.append(_sensitivity(sensitivity))
         umax = [r for r in sensitivity if r["method"].startswith("umax") and r["model"]["learning_rate"] in RAMAN_GRID]
         where = sensitivity[0]["data"]
-        of_umax = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
-        of_all = f"Figure 3: sensitivity to the learning rate on {where}"
-        plots.append(_curves("figure-2", of_umax, umax, "method", "rate"))
-        plots.append(_curves("figure-3", of_all, sensitivity, "method", "rate"))
+        umax_caption = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
+        all_caption = f"Figure 3: sensitivity to the learning rate on {where}"
+        plots.append(_curves("figure-2", umax_caption, umax, "method", "rate"))
+        plots.append(_curves("figure-3", all_caption, sensitivity, "method", "rate"))
     notes = (
         "All log-losses here are those of the softmax with the trained W, over all classes. The published ratios of "
         "ove, nce and is are not: the authors' evaluation applied the softmax twice there, so compare errors.",
         "The published Figure 2 (factor 3.08) was made with a slip in the gradient of u (an exponential taken twice).",
     )
-    figures = (*_figures_of_data(records), *_figures_of_tuning(tuning), *_figures_of_table_3(final))
-    return Report(tuple(tables), tuple(plots), notes, (*figures, *_figures_of_rates(sensitivity)))
+    shapes = summary.shape_figures("Table 1", records, ("classes", "features", "rows"))
+    figures = (*shapes, *_figures_of_tuning(tuning), *_figures_of_table_3(final), *_figures_of_rates(sensitivity))
+    return ExperimentReport(tuple(tables), tuple(plots), notes, figures)
 
 
-def _figures_of_data(records: Records) -> Iterator[Figure]:
-    for name, some in summary.by_key(records, "data").items():
-        shape = dict(zip(("classes", "features", "rows"), some[0]["results"]["shape"], strict=True))
-        yield Figure("Table 1", name, "all", shape, some[:1])
+def _figures_of_tuning(records: Records) -> Iterator[PaperFigure]:
+    for name, records_of_data in summary.by_key(records, "data").items():
+        best = {method: _best_rate(group)[0] for method, group in summary.by_key(records_of_data, "method").items()}
+        yield PaperFigure("Table 2", name, "all", best, records_of_data)
 
 
-def _figures_of_tuning(records: Records) -> Iterator[Figure]:
-    for name, of_data in summary.by_key(records, "data").items():
-        best = {method: _best_rate(some)[0] for method, some in summary.by_key(of_data, "method").items()}
-        yield Figure("Table 2", name, "all", best, of_data)
-
-
-def _figures_of_table_3(records: Records) -> Iterator[Figure]:
+def _figures_of_table_3(records: Records) -> Iterator[PaperFigure]:
     groups = summary.of_seeds(records)
-    for (name, method), some in groups.items():
-        loss, error = summary.means(some, "final_log_loss", "final_error")
-        (of_implicit,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
-        values = {"log-loss": loss, "over Implicit's": summary.ratio(loss, of_implicit), "error": error}
-        yield Figure("Table 3", name, method, values, some)
-        halfway = summary.mean(summary.values_at(some, "epoch", "log_loss", PASSES // 2))
+    for (name, method), group in groups.items():
+        loss, error = summary.means(group, "final_log_loss", "final_error")
+        (implicit_loss,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
+        values = {"log-loss": loss, "over Implicit's": summary.ratio(loss, implicit_loss), "error": error}
+        yield PaperFigure("Table 3", name, method, values, group)
+        halfway = summary.mean(summary.values_at(group, "epoch", "log_loss", PASSES // 2))
         if method == "implicit":
-            yield Figure("Figure 1", name, method, {f"log-loss after {PASSES // 2} passes": halfway}, some)
+            yield PaperFigure("Figure 1", name, method, {f"log-loss after {PASSES // 2} passes": halfway}, group)
     for name in summary.by_key(records, "data"):
-        one, five = groups.get((name, "implicit"), []), groups.get((name, "umax"), [])
-        if one and five:
-            seconds = [summary.mean([r["results"]["seconds"][-1] for r in some]) for some in (one, five)]
+        implicit, umax = groups.get((name, "implicit"), []), groups.get((name, "umax"), [])
+        if implicit and umax:
+            seconds = [summary.mean([r["results"]["seconds"][-1] for r in group]) for group in (implicit, umax)]
             ratio = summary.ratio(seconds[1], seconds[0])
             values = {"Implicit, s": seconds[0], "five classes, s": seconds[1], "ratio": ratio}
-            yield Figure("Table 4", name, "all", values, [*one, *five])
+            yield PaperFigure("Table 4", name, "all", values, [*implicit, *umax])
 
 
-def _figures_of_rates(records: Records) -> Iterator[Figure]:
-    losses: dict[str, dict[float, float | None]] = {
-        method: {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
-        for method, some in summary.by_key(records, "method").items()
-    }
+def _figures_of_rates(records: Records) -> Iterator[PaperFigure]:
+    losses = {method: _losses(group) for method, group in summary.by_key(records, "method").items()}
     if "umax" in losses and "umax (raman)" in losses:
         raman, ours = losses["umax (raman)"], losses["umax"]
         ratios = [summary.ratio(raman.get(rate), ours.get(rate)) for rate in RAMAN_GRID]
-        best = [min(value for value in some.values() if value is not None) for some in (raman, ours)]
+        best = [min(loss for loss in by_rate.values() if loss is not None) for by_rate in (raman, ours)]
         values = {"Raman's over the proposed": summary.mean(ratios), "at the best rates": best[0] / best[1]}
         values = {f"at {RAMAN_GRID[1]:g}": ratios[1], f"at {RAMAN_GRID[-2]:g}": ratios[-2]} | values
-        of_umax = [r for r in records if r["method"].startswith("umax")]
-        yield Figure("Figure 2", records[0]["data"], "umax", values, of_umax)
-    for method, some in summary.by_key(records, "method").items():
-        of_grid = [losses[method].get(rate) for rate in GRID]
-        ended = [value for value in of_grid if value is not None]
-        worst = max(ended) / min(ended) if len(ended) == len(of_grid) else None
-        yield Figure("Figure 3", str(some[0]["data"]), method, {"worst over best rate": worst}, some)
+        umax_records = [r for r in records if r["method"].startswith("umax")]
+        yield PaperFigure("Figure 2", records[0]["data"], "umax", values, umax_records)
+    for method, group in summary.by_key(records, "method").items():
+        grid_losses = [losses[method].get(rate) for rate in GRID]
+        ended = [loss for loss in grid_losses if loss is not None]
+        worst = max(ended) / min(ended) if len(ended) == len(grid_losses) else None
+        yield PaperFigure("Figure 3", str(group[0]["data"]), method, {"worst over best rate": worst}, group)
 
 
 def _table_1(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    for name, some in summary.by_key(records, "data").items():
-        theirs = published.FAGAN_IYENGAR["shapes"].get(name, (None,) * 3)
-        rows.append([name, *summary.beside(some[0]["results"]["shape"], theirs)])
+    shapes = {name: group[0]["results"]["shape"] for name, group in summary.by_key(records, "data").items()}
+    paper = published.FAGAN_IYENGAR["shapes"]
+    rows = [[name, *summary.beside(shape, paper.get(name, (None,) * 3))] for name, shape in shapes.items()]
     columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
     return Table("table-1", "Table 1: data", columns, rows)
 
 
+def _losses(records: Records) -> dict[float, float | None]:
+    """The log-loss after the last pass by learning rate."""
+    return {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in records}
+
+
 def _best_rate(records: Records) -> tuple[float | None, bool]:
     """The rate of the smallest log-loss, and whether it is at the edge of the grid."""
-    losses = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in records}
+    losses = _losses(records)
     finite = {rate: loss for rate, loss in losses.items() if loss is not None}
     best = min(finite, key=finite.__getitem__) if finite else None
     return best, best in (min(losses), max(losses))
 
 
 def _table_2(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    for (name, method), some in summary.by_key(records, "data", "method").items():
-        theirs = published.FAGAN_IYENGAR["rates"].get(name, {}).get(method)
-        best, at_edge = _best_rate(some)
-        rows.append([name, method, best, theirs, "yes" if at_edge else "no"])
+    def cells(key: tuple[str, str], group: Records) -> list[Any]:
+        best, at_edge = _best_rate(group)
+        return [*key, best, published.FAGAN_IYENGAR["rates"].get(key[0], {}).get(key[1]), "yes" if at_edge else "no"]
+
     columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
     caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
-    return Table("table-2", caption, columns, rows, what_ran(records))
+    return summary.table("table-2", caption, columns, records, cells, "data", "method")
 
 
 def _table_3(records: Records) -> Table:
     groups = summary.of_seeds(records)
-    rows: list[list[Any]] = []
-    for (name, method), some in groups.items():
-        loss, error = summary.means(some, "final_log_loss", "final_error")
+
+    def cells(key: tuple[str, str], group: Records) -> list[Any]:
+        name, method = key
+        loss, error = summary.means(group, "final_log_loss", "final_error")
         (implicit,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
         relative = published.FAGAN_IYENGAR["relative"].get(name, {}).get(method, (None, None))
         recorded = published.FAGAN_IYENGAR["recorded"].get(name, {}).get(method, {})
-        seconds = summary.mean([r["results"]["seconds"][-1] for r in some if r["results"]["seconds"]])
-        over_seeds = summary.spread(summary.of_results(some, "final_log_loss"))
-        of_loss = [loss, over_seeds, recorded.get("log_loss"), summary.ratio(loss, implicit), *relative]
-        rows.append([name, method, *of_loss, error, recorded.get("error"), seconds])
-    of_loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
-    columns = ("data", "solver", *of_loss_columns, "error", "authors", "seconds")
-    return Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
+        seconds = summary.mean([r["results"]["seconds"][-1] for r in group if r["results"]["seconds"]])
+        over_seeds = summary.spread(summary.of_results(group, "final_log_loss"))
+        loss_cells = [loss, over_seeds, recorded.get("log_loss"), summary.ratio(loss, implicit), *relative]
+        return [name, method, *loss_cells, error, recorded.get("error"), seconds]
+
+    loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
+    columns = ("data", "solver", *loss_columns, "error", "authors", "seconds")
+    caption = "Table 3: training log-loss after the last pass"
+    return summary.table("table-3", caption, columns, records, cells, "data", "method")
 
 
 def _sensitivity(records: Records) -> Table:
     rates = sorted({r["model"]["learning_rate"] for r in records})
-    rows: list[list[Any]] = []
-    losses: dict[str, dict[float, float | None]] = {}
-    for method, some in summary.by_key(records, "method").items():
-        losses[method] = {r["model"]["learning_rate"]: r["results"]["final_log_loss"] for r in some}
-        rows.append([method, *(losses[method].get(rate) for rate in rates)])
+    losses = {method: _losses(group) for method, group in summary.by_key(records, "method").items()}
+    rows: list[list[Any]] = [[method, *map(by_rate.get, rates)] for method, by_rate in losses.items()]
     if "umax" in losses and "umax (raman)" in losses:
         ratios = [summary.ratio(losses["umax (raman)"].get(rate), losses["umax"].get(rate)) for rate in rates]
         rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR['raman']})", *ratios])
@@ -262,9 +256,9 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
         return f"{record['model']['learning_rate']:g}" if line == "rate" else str(record[line])
 
     panels = []
-    for title, some in summary.by_key(records, panel).items():
-        some = sorted(some, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else some
-        first_seed = summary.of_first_seed(some)
+    for title, group in summary.by_key(records, panel).items():
+        group = sorted(group, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else group
+        first_seed = summary.of_first_seed(group)
         series = [Series(line_of(r), r["results"]["epoch"], r["results"]["log_loss"], "-o") for r in first_seed]
         panels.append(Panel(str(title), series))
     return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")

@@ -19,7 +19,6 @@ which it treats as GD does all.
 from __future__ import annotations
 
 import lzma
-import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -28,9 +27,9 @@ import numpy as np
 
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.report import Figure, Plot, Report, Table
-from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
+from manyclass.papers.summary import RAN, trained_with
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.skip_gram import SkipGram
@@ -69,14 +68,14 @@ Sentences = list[list[str]]
 def runs(name: str, options: Options) -> list[Run]:
     """One run a method and seed."""
     settings = {**options.sizes, "lines": options.max_rows or LINES[name], "seconds": options.seconds}
-    made = []
+    planned = []
     for method, objective in METHODS.items():
         if options.wants(method):
             model = {**SAME, "objective": objective, "max_iter": options.max_iter or PASSES}
             if objective["name"] == "descent":
                 model["warm_up"] = 1  # pass of Word2vec-Neg
-            made += [Run(NAME, "figure 3", name, method, seed, settings, model) for seed in range(options.seeds)]
-    return made
+            planned += [Run(NAME, "figure 3", name, method, seed, settings, model) for seed in range(options.seeds)]
+    return planned
 
 
 def load(name: str, options: Options) -> Sentences:
@@ -90,28 +89,28 @@ def load(name: str, options: Options) -> Sentences:
 def perform(run: Run, context: Context) -> Results:
     """Train; the exact objective after each pass, the warm-up's among them, until the time is over."""
     curve: dict[str, list[float]] = {"seconds": [], "objective": []}
-    limit = run.settings["seconds"]
-
-    spent, since = 0.0, time.process_time()
+    limit, clock = run.settings["seconds"], Stopwatch()
     last: SkipGramState | None = None
 
     def note(state: SkipGramState) -> bool:
-        nonlocal spent, since, last
-        spent, last = spent + time.process_time() - since, state
-        curve["seconds"].append(spent)
-        curve["objective"].append(state.objective_value())
-        since = time.process_time()
+        nonlocal last
+        last = state
+        with clock.stopped() as spent:
+            curve["seconds"].append(spent)
+            curve["objective"].append(state.objective_value())
         return limit is not None and spent >= limit
 
     parameters = {**run.model, "objective": objective_named(**run.model["objective"])}
     model = SkipGram(random_state=run.seed, n_jobs=run.settings["n_jobs"], **parameters)
     model.fit(context.data, callback=note)
-    told = {
-        "n_words": len(model.counts_),
-        RAN: trained_with(model, **_joined(run.model["objective"], len(model.counts_))),
+    n_words, objective = len(model.counts_), run.model["objective"]
+    return {
+        **curve,
+        "pass_seconds": np.diff([0.0, *curve["seconds"]]).tolist(),
+        "n_words": n_words,
+        RAN: trained_with(model, **_joined(objective, n_words)),
+        "products": None if last is None else _products(last, objective, run.seed),
     }
-    told["products"] = None if last is None else _products(last, run.model["objective"], run.seed)
-    return {**curve, "pass_seconds": np.diff([0.0, *curve["seconds"]]).tolist(), **told}
 
 
 def _products(state: SkipGramState, objective: Mapping[str, Any], seed: int) -> float | None:
@@ -127,13 +126,19 @@ def _products(state: SkipGramState, objective: Mapping[str, Any], seed: int) -> 
     index = index_for(search, seed=seed, n_jobs=1).fit(model.tables.output[:, :dim])
     starts, words, _ = model.collapsed.contexts
     centres = np.flatnonzero(np.diff(starts))
-    some = np.sort(np.random.default_rng(seed).permutation(centres)[:COUNTED])
-    contexts = [words[starts[x] : starts[x + 1]] for x in some]
+    centre_words = np.sort(np.random.default_rng(seed).permutation(centres)[:COUNTED])
+    contexts = [words[starts[x] : starts[x + 1]] for x in centre_words]
     rule = {"rest": None if search == "printed_messages" else "mask", **RULES[search]}
-    found = index.loss_and_gradient(model.tables.input[some, :dim], contexts, "cross_entropy", budget=budget, **rule)
-    searched = float(found.report.n_multiplications.mean()) / dim
+    search_result = index.loss_and_gradient(
+        model.tables.input[centre_words, :dim], contexts, "cross_entropy", budget=budget, **rule
+    )
+    searched = float(search_result.report.n_multiplications.mean()) / dim
     # As printed, words that count as 0 have one gradient in common, which is added once and is not counted.
-    listed = found.report.n_found.mean() if search == "printed_messages" else found.gradients.nnz / len(some)
+    listed = (
+        search_result.report.n_found.mean()
+        if search == "printed_messages"
+        else search_result.gradients.nnz / len(centre_words)
+    )
     return (searched + float(listed) + 2 * n_words) / (3 * n_words)
 
 
@@ -147,10 +152,10 @@ def _joined(objective: Mapping[str, Any], n_words: int) -> dict[str, Any]:
     return {"found": default_budget(n_words), **blocks, **rule}
 
 
-def report(records: Records, options: Options) -> Report:
+def report(records: Records, options: Options) -> ExperimentReport:
     """A table for each text, and the figure."""
     of = summary.by_key(records, "data")
-    tables = tuple(_table(name, some) for name, some in of.items())
+    tables = tuple(_table(name, group) for name, group in of.items())
     drawn = summary.panels(records, "seconds", "objective")
     caption = "Figure 3: the exact objective against training time"
     notes = (
@@ -159,49 +164,46 @@ def report(records: Records, options: Options) -> Report:
         "Word2vec-HS is another model; its values are those of its tree.",
     )
     plot = Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)
-    return Report(tables, (plot,), notes, tuple(_figures(of)))
+    return ExperimentReport(tables, (plot,), notes, tuple(_figures(of)))
 
 
-def _figures(of: dict[Any, Records]) -> Iterator[Figure]:
+def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
     for name, records in of.items():
         sizes = {"vocabulary": records[0]["results"]["n_words"], "lines": records[0]["settings"]["lines"]}
-        yield Figure("Table 3", name, "all", sizes, records[:1])
-        found = {method: _numbers(some) for (_, method), some in summary.of_seeds(records).items()}
-        for method, some in summary.by_key(records, "method").items():
-            start, end, a_pass = found[method]
+        yield PaperFigure("Table 3", name, "all", sizes, records[:1])
+        groups = summary.by_key(records, "method")
+        for method, group in groups.items():
+            start, end, a_pass = _numbers(group)
             values: dict[str, Any] = {"first": start, "last": end, "seconds a pass": a_pass}
-            if METHODS[method]["name"] == "descent" and GD in found:
-                values["times GD's speed"] = summary.ratio(found[GD][2], a_pass)
-                values["products over GD's"] = summary.mean(r["results"].get("products") for r in some)
-            yield Figure("Figure 3", name, method, values, some)
+            if METHODS[method]["name"] == "descent" and GD in groups:
+                values["times GD's speed"] = summary.ratio(_numbers(groups[GD])[2], a_pass)
+                values["products over GD's"] = summary.mean(r["results"].get("products") for r in group)
+            yield PaperFigure("Figure 3", name, method, values, group)
 
 
 def _table(name: str, records: Records) -> Table:
-    of = {method: some for (_, method), some in summary.of_seeds(records).items()}
-    found = {method: _numbers(some) for method, some in of.items()}
-    base = found.get(GD, (None, None, None))
-    rows: list[list[Any]] = []
-    for method, (start, end, seconds) in found.items():
+    _, base_end, base_seconds = _numbers([record for record in records if record["method"] == GD])
+
+    def cells(method: str, group: Records) -> list[Any]:
+        start, end, seconds = _numbers(group)
         descends = METHODS[method]["name"] == "descent"
-        faster = summary.ratio(base[2], seconds) if descends else None
-        products = summary.mean(r["results"].get("products") for r in of[method]) if descends else None
+        faster = summary.ratio(base_seconds, seconds) if descends else None
+        products = summary.mean(r["results"].get("products") for r in group) if descends else None
         speeds = [products, seconds, faster, published.YEN["speed"].get(method)]
-        rows.append([method, start, end, summary.ratio(end, base[1]), *speeds])
-    of_objective = ("first pass [nats]", "last pass [nats]", "over GD's")
-    columns = ("method", *of_objective, "products over GD's", "CPU s a pass", "times GD's speed", "paper")
+        return [method, start, end, summary.ratio(end, base_end), *speeds]
+
+    objective_columns = ("first pass [nats]", "last pass [nats]", "over GD's")
+    columns = ("method", *objective_columns, "products over GD's", "CPU s a pass", "times GD's speed", "paper")
     sizes = f"{records[0]['results']['n_words']} words, {records[0]['settings']['lines']} lines"
     caption = f"{name} ({sizes}): exact objective, and the median pass"
-    return Table(f"figure-3-{name}", caption, columns, rows, what_ran(records))
+    return summary.table(f"figure-3-{name}", caption, columns, records, cells, "method")
 
 
 def _numbers(records: Records) -> tuple[float | None, float | None, float | None]:
     """Mean over seeds of the first and the last objective and of the median pass after the first."""
-    start, end = (summary.mean(curve[at] for curve in summary.of_results(records, "objective")) for at in (0, -1))
-    return (
-        start,
-        end,
-        summary.mean(float(np.median(some[1:] or some)) for some in summary.of_results(records, "pass_seconds")),
-    )
+    start, end = (summary.mean(curve[place] for curve in summary.of_results(records, "objective")) for place in (0, -1))
+    a_pass = [float(np.median(seconds[1:] or seconds)) for seconds in summary.of_results(records, "pass_seconds")]
+    return start, end, summary.mean(a_pass)
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, tuple(LINES), tuple(METHODS), runs, load, perform, report)

@@ -36,7 +36,7 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
-from manyclass.papers.report import Figure, Plot, Report, Table
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
@@ -157,13 +157,13 @@ def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> Points:
     spectrum = 1 / (1 + np.arange(FACE_DIMS) / DECAY_OF_SPECTRUM)
     rotation, _ = np.linalg.qr(rng.standard_normal((FACE_DIMS, FACE_DIMS)))
     centers = _unit((rng.standard_normal((n_identities, FACE_DIMS)) * spectrum) @ rotation)
-    of_train = np.repeat(np.arange(n_identities), FACES_EACH)
+    y_train = np.repeat(np.arange(n_identities), FACES_EACH)
     sigma = noise / np.sqrt(FACE_DIMS)
     X_train, X_test = (
         _unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32)
-        for y in (of_train, np.arange(n_identities))
+        for y in (y_train, np.arange(n_identities))
     )
-    return Points(X_train, one_label(of_train, n_identities), X_test, one_label(np.arange(n_identities), n_identities))
+    return Points(X_train, one_label(y_train, n_identities), X_test, one_label(np.arange(n_identities), n_identities))
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -186,9 +186,9 @@ def _last_of_training(results: Results) -> float:
     return results["train"][-1] if results["train"] else -np.inf
 
 
-def _trained(run: Run, data: Points, **given: Any) -> Results:
+def _trained(run: Run, data: Points, **parameters: Any) -> Results:
     n_classes = data.Y_train.shape[1]
-    options: dict[str, Any] = {"random_state": run.seed, "n_jobs": run.settings["n_jobs"], **given}
+    options: dict[str, Any] = {"random_state": run.seed, "n_jobs": run.settings["n_jobs"], **parameters}
     options["max_iter"] = run.settings["max_iter"]
     if run.parameters["sampler"] != "all":
         options["n_negatives"] = _share_of(n_classes)
@@ -222,9 +222,9 @@ def _share_of(n_classes: int) -> int:
 
 def _messages(model: MarginClassifier | SoftmaxClassifier) -> dict[str, Any]:
     """What training by messages does, in the words of Algorithm 2."""
-    given = model.get_params()
-    said = {"T": "n_iter", "step of a message": "step", "tau_2": "tolerance", "rule": "rule"}
-    return {"blocks": BLOCKS, **{word: given[f"sampler__{name}"] for word, name in said.items()}}
+    parameters = model.get_params()
+    names = {"T": "n_iter", "step of a message": "step", "tau_2": "tolerance", "rule": "rule"}
+    return {"blocks": BLOCKS, **{word: parameters[f"sampler__{name}"] for word, name in names.items()}}
 
 
 def _set_search(model: MarginClassifier | SoftmaxClassifier, run: Run, n_classes: int) -> None:
@@ -258,39 +258,39 @@ def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
     return float(precision_at_k(Y, np.concatenate(best)[:, np.newaxis], k=1))
 
 
-def report(records: Records, options: Options) -> Report:
+def report(records: Records, options: Options) -> ExperimentReport:
     """A table of ends, and the figures."""
     tables = []
-    for name, some in summary.by_key(records, "data").items():
-        shape = some[0]["results"]["shape"]
+    for name, group in summary.by_key(records, "data").items():
+        shape = group[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        rows = [_row(method, of_method) for method, of_method in summary.by_key(some, "method").items()]
-        tables.append(Table(f"{NAME}-{name}", caption, columns, rows, what_ran(some)))
+        rows = [_row(method, group_of_method) for method, group_of_method in summary.by_key(group, "method").items()]
+        tables.append(Table(f"{NAME}-{name}", caption, columns, rows, what_ran(group)))
     first = summary.by_key(summary.of_first_seed(records), "data")
     if not first:
-        return Report(tuple(tables), (), NOTES)
+        return ExperimentReport(tuple(tables), (), NOTES)
     plots = []
-    for axis, what in (("time", "processor seconds"), ("passes", "passes")):
+    for axis, axis_label in (("time", "processor seconds"), ("passes", "passes")):
         panels = [
-            Panel(f"{name}, {part}", [_series(r["method"], r["results"], axis, part) for r in some])
-            for name, some in first.items()
+            Panel(f"{name}, {part}", [_series(r["method"], r["results"], axis, part) for r in group])
+            for name, group in first.items()
             for part in ("test", "train")
         ]
-        plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {what}", what, "P@1", panels, log_x=True))
-    return Report(tuple(tables), tuple(plots), NOTES, tuple(_figures(records)))
+        plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True))
+    return ExperimentReport(tuple(tables), tuple(plots), NOTES, tuple(_figures(records)))
 
 
-def _figures(records: Records) -> Iterator[Figure]:
-    for name, some in summary.by_key(records, "data").items():
+def _figures(records: Records) -> Iterator[PaperFigure]:
+    for name, group in summary.by_key(records, "data").items():
         if name in published.YEN["tables"]:
-            shape = dict(zip(("classes", "features", "rows"), some[0]["results"]["shape"], strict=True))
-            yield Figure(published.YEN["tables"][name][0], name, "all", shape, some[:1])
-    for (name, method), some in summary.of_seeds(records).items():
+            shape = dict(zip(("classes", "features", "rows"), group[0]["results"]["shape"], strict=True))
+            yield PaperFigure(published.YEN["tables"][name][0], name, "all", shape, group[:1])
+    for (name, method), group in summary.of_seeds(records).items():
         words = ("P@1", "seconds a pass", "passes")
-        _, _, end, _, _, a_pass, passes = _row(method, some)
+        _, _, end, _, _, a_pass, passes = _row(method, group)
         values = dict(zip(words, (end, a_pass, passes), strict=True))
-        yield Figure("Figure 1" if name in DENSE else "Figure 2", name, method, values, some)
+        yield PaperFigure("Figure 1" if name in DENSE else "Figure 2", name, method, values, group)
 
 
 def _series(method: str, results: Results, axis: str, part: str) -> Series:
@@ -305,8 +305,8 @@ def _row(method: str, records: Records) -> list[Any]:
     train, test = ([curve[-1] for curve in summary.of_results(trained, part)] for part in ("train", "test"))
     best = summary.mean(max(curve) for curve in summary.of_results(trained, "test"))
     seconds = summary.of_results(trained, "seconds")
-    a_pass = summary.mean((some[-1] - some[0]) / max(1, len(some) - 1) for some in seconds)
-    passes = summary.mean(float(len(some)) for some in seconds)
+    a_pass = summary.mean((ends[-1] - ends[0]) / max(1, len(ends) - 1) for ends in seconds)
+    passes = summary.mean(float(len(ends)) for ends in seconds)
     return [method, summary.mean(train), summary.mean(test), summary.spread(test), best, a_pass, passes]
 
 

@@ -48,7 +48,7 @@ def trained_by_proposal(
     batch: int,
     seed: int,
     note: Callable[[int, Weights, dict[str, float]], None],
-    at: NDArray[np.int64],
+    checkpoints: NDArray[np.int64],
 ) -> Weights:
     """Minimise the mean of minus the bound plus alpha / 2 ||W||^2 from zero weights.
 
@@ -64,22 +64,23 @@ def trained_by_proposal(
     n_iterations, batch, seed : int
     note : callable
         Called with the number of steps made, the weights, and the variance of one point's gradient in the scores by
-        each of `PROPOSALS`, the mean over the minibatch just seen; for the numbers of steps in `at`.
-    at : ndarray of int
+        each of `PROPOSALS`, the mean over the minibatch just seen; at the `checkpoints`.
+    checkpoints : ndarray of int
+        Numbers of steps.
     """
     rng = np.random.default_rng(seed)
     n_classes = int(labels.max()) + 1
     weights = Weights(np.zeros((n_classes, x.shape[1])), np.zeros(n_classes))
-    wanted = set(at.tolist())
+    wanted = set(checkpoints.tolist())
     for step in range(1, n_iterations + 1):
         rows = rng.choice(len(labels), min(batch, len(labels)), replace=False)
-        some, y = x[rows], labels[rows]
-        f = weights.scores(some)
+        batch_rows, y = x[rows], labels[rows]
+        f = weights.scores(batch_rows)
         p = one_vs_each_proposal(f, y, uniform=uniform)
         gradient = sampled_one_vs_each(f, y, drawn_from(p, rng)[:, np.newaxis], p).gradient
         eta = rate * LAST_STEP ** ((step - 1) / max(1, n_iterations - 1))
         weights.W *= 1 - eta * alpha
-        up = some.T @ gradient  # (D, K), dense
+        up = batch_rows.T @ gradient  # (D, K), dense
         weights.W += eta / len(rows) * np.asarray(up).T
         weights.b += eta / len(rows) * gradient.sum(axis=0)
         if step in wanted:

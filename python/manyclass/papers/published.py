@@ -33,8 +33,11 @@ class Row:
 
     Attributes
     ----------
-    experiment, item, data, method : str
-        As `report.Figure` has them.
+    experiment : str
+    item : str
+        As `report.PaperFigure` has it, as the next two.
+    data : str
+    method : str
     published : mapping of str to number or str
         By quantity; words alone have the quantity "".
     """
@@ -58,8 +61,8 @@ def rows(paper: str) -> list[Row]:
 
 def algorithms(paper: str) -> list[dict[str, str]]:
     """Return what a paper defines: "where", "what", the "call", the "test" that holds it, what "differs"."""
-    found: list[dict[str, str]] = _PAPERS[paper]["algorithms"]
-    return found
+    definitions: list[dict[str, str]] = _PAPERS[paper]["algorithms"]
+    return definitions
 
 
 def _fagan_iyengar() -> Iterator[Row]:
@@ -74,8 +77,8 @@ def _fagan_iyengar() -> Iterator[Row]:
             relative = {"over Implicit's": arxiv, "over Implicit's, ICLR": iclr}
             known = {"log-loss": recorded.get("log_loss"), **relative, "error": recorded.get("error")}
             yield Row(name, "Table 3", data, method, _there(known))
-    for data, (implicit, others) in of["seconds"].items():
-        values = {"Implicit, s": implicit, "five classes, s": others, "ratio": others / implicit}
+    for data, (implicit, sampled) in of["seconds"].items():
+        values = {"Implicit, s": implicit, "five classes, s": sampled, "ratio": sampled / implicit}
         yield Row(name, "Table 4", data, "all", values)
     for data in of["shapes"]:
         values = {"log-loss after 25 passes": of["halfway"][data]} if data in of["halfway"] else {"": CURVE}
@@ -168,20 +171,20 @@ def row_by_row(paper: str, records: Iterable[Mapping[str, Any]]) -> list[list[st
     """
     published = rows(paper)
     names = {row.experiment for row in published}
-    found = {}
+    recorded = {}
     for record in records:
-        of_record = Row(record["experiment"], record["item"], record["data"], record["method"], NOT_PUBLISHED)
-        if of_record.experiment in names:
-            found[of_record.key] = (of_record, record)
+        recorded_row = Row(record["experiment"], record["item"], record["data"], record["method"], NOT_PUBLISHED)
+        if recorded_row.experiment in names:
+            recorded[recorded_row.key] = (recorded_row, record)
     known = {row.key for row in published}
-    beside = [row for key, (row, _) in found.items() if key not in known]
-    return [_cells(row, found[row.key][1] if row.key in found else None) for row in (*published, *beside)]
+    beside = [row for key, (row, _) in recorded.items() if key not in known]
+    return [_cells(row, recorded[row.key][1] if row.key in recorded else None) for row in (*published, *beside)]
 
 
 def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
-    of_row = {"experiment": row.experiment, "item": row.item, "data": row.data, "method": row.method}
+    key = {"experiment": row.experiment, "item": row.item, "data": row.data, "method": row.method}
     label = f"{row.item}, {row.data}" + ("" if row.method == "all" else f", {row.method}")
-    differs = "; ".join(_differences(of_row)) or ("nothing known" if record is not None else "not known")
+    differs = "; ".join(_differences(key)) or ("nothing known" if record is not None else "not known")
     command = in_shell(command_of(row, {} if record is None else record.get("options", {})))
     if record is None:
         if row.data not in FILES:
@@ -210,9 +213,9 @@ def _needed(data: str) -> str:
 def _differences(row: Mapping[str, str]) -> list[str]:
     """The sentences whose every key has the row's value."""
     return [
-        told["text"]
-        for told in _PAPERS["differs"]
-        if all(row[key] in values for key, values in told.items() if key != "text")
+        difference["text"]
+        for difference in _PAPERS["differs"]
+        if all(row[key] in values for key, values in difference.items() if key != "text")
     ]
 
 
@@ -249,12 +252,12 @@ def command_of(row: Row, options: Mapping[str, Any]) -> Sequence[str]:
 def methods_of(row: Row) -> list[str]:
     """Return the names by which an experiment knows what a row is of."""
     if row.experiment == "fagan-iyengar":
-        of_item = {"Table 4": ["implicit", "umax"], "Figure 2": ["umax", "umax (raman)"]}
+        methods_of_item = {"Table 4": ["implicit", "umax"], "Figure 2": ["umax", "umax (raman)"]}
         ratio = ["implicit"] if row.item == "Table 3" and row.method != "implicit" else []
-        return of_item.get(row.item, [*ratio, row.method])
+        return methods_of_item.get(row.item, [*ratio, row.method])
     if row.experiment == "augment-reduce":
-        of_ours = row.method.removesuffix(", ours")
-        return [of_ours if of_ours != row.method else f"{row.method}, paper's steps"]
+        method = row.method.removesuffix(", ours")
+        return [method if method != row.method else f"{row.method}, paper's steps"]
     if row.experiment == "ldgs-skip-gram" and row.method.startswith("GD-"):
         return ["GD", row.method]
     return [row.method]

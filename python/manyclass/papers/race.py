@@ -27,8 +27,8 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.report import Plot, Report, Table
+from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
+from manyclass.papers.report import ExperimentReport, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
@@ -68,19 +68,18 @@ def runs(name: str, options: Options) -> list[Run]:
     """The optimum, then each solver with each seed."""
     budget = options.seconds or SECONDS.get(name, SECONDS_OF_OTHERS)
     settings = {**options.sizes, "seconds": budget}
-    made = []
+    planned: list[Run] = []
     if options.wants(OPTIMUM):
         optimum = {"solver": solvers.LBFGS(tol=1e-7), "max_iter": 100_000}
-        of_optimum = {**settings, "seconds": OPTIMUM_TIMES * budget}
-        made.append(Run.of((NAME, "optimum", name, OPTIMUM), 0, of_optimum, optimum))
+        optimum_settings = {**settings, "seconds": OPTIMUM_TIMES * budget}
+        planned.append(Run.of((NAME, "optimum", name, OPTIMUM), 0, optimum_settings, optimum))
     for solver in (*UNBIASED, *BIASED):
         if options.wants(solver):
             model: dict[str, Any] = {"solver": SOLVERS[solver]()}
-            of_race = {**settings, "max_iter": options.max_iter}
-            made.append(Run.of((NAME, "tuning", name, solver), TUNING_SEED, of_race, model))
-            where = (NAME, "race", name, solver)
-            made += [Run.of(where, seed, of_race, model) for seed in range(options.seeds)]
-    return made
+            race_settings = {**settings, "max_iter": options.max_iter}
+            planned.append(Run.of((NAME, "tuning", name, solver), TUNING_SEED, race_settings, model))
+            planned += Run.of_seeds((NAME, "race", name, solver), options.seeds, race_settings, model)
+    return planned
 
 
 def load(name: str, options: Options) -> Problem:
@@ -95,7 +94,7 @@ def perform(run: Run, context: Context) -> Results:
     y = data.y_train
     n_classes, n_features, n = data.shape
     budget = run.settings["seconds"]
-    model = SoftmaxClassifier(alpha=1 / n, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
+    model = run.estimator(SoftmaxClassifier, alpha=1 / n)
     rows = _measured_rows(n, n_classes)
     if run.part == "optimum":
         if 8 * COPIES * n_classes * n_features > MOST_BYTES or len(rows) < n:
@@ -145,26 +144,25 @@ class _Race:
             model.set_params(solver__u_learning_rate=u_factor * self.trial["u_learning_rate"])
         X_measured, labels = X[self.rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[self.rows]
         curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
-        spent, next_at, since = 0.0, FIRST_CHECKPOINT * budget, time.process_time()
+        clock, next_at = Stopwatch(), FIRST_CHECKPOINT * budget
 
         def note(log_loss: float, squares: float) -> None:
-            curve["seconds"].append(spent)
+            curve["seconds"].append(clock.seconds)
             curve["log_loss"].append(log_loss)
             curve["objective"].append(log_loss + alpha / 2 * squares)
 
         def after_pass(state: TrainingState) -> bool:
-            nonlocal spent, next_at, since
-            spent += time.process_time() - since
-            if spent >= next_at or spent >= budget:
-                note(state.evaluate(X_measured, labels)["log_loss"], state.squared_norm())
-                next_at = max(next_at * CHECKPOINT_FACTOR, spent)
-            since = time.process_time()
+            nonlocal next_at
+            with clock.stopped() as spent:
+                if spent >= next_at or spent >= budget:
+                    note(state.evaluate(X_measured, labels)["log_loss"], state.squared_norm())
+                    next_at = max(next_at * CHECKPOINT_FACTOR, spent)
             return bool(spent >= budget)
 
         model.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
-        spent += time.process_time() - since
-        squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
-        note(model.evaluate(X_measured, model.classes_[labels])["log_loss"], squares)
+        with clock.stopped():
+            squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
+            note(model.evaluate(X_measured, model.classes_[labels])["log_loss"], squares)
         return {**curve, "factor": factor, "u_factor": u_factor, "passes": int(model.n_iter_), "decay": decay}, model
 
 
@@ -230,19 +228,19 @@ def _measured_rows(n_samples: int, n_classes: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
 
 
-def report(records: Records, options: Options) -> Report:
+def report(records: Records, options: Options) -> ExperimentReport:
     """The table of ends, and the figure."""
     tables, panels, notes = [], [], []
-    for name, some in summary.by_key(records, "data").items():
-        raced = [r for r in some if r["part"] == "race"]
-        optimum, what = _optimum(name, some)
-        notes.append(what)
+    for name, group in summary.by_key(records, "data").items():
+        raced = [r for r in group if r["part"] == "race"]
+        optimum, sentence = _optimum(name, group)
+        notes.append(sentence)
         if raced and optimum is not None:
             tables.append(_table(name, raced, optimum))
             panels.append(_panel(name, raced, optimum))
     caption = "Excess training objective over the smallest one known against processor time of training"
     plot = Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True)
-    return Report(tuple(tables), (plot,) if panels else (), tuple(notes))
+    return ExperimentReport(tuple(tables), (plot,) if panels else (), tuple(notes))
 
 
 def _optimum(name: str, records: Records) -> tuple[float | None, str]:
@@ -268,19 +266,18 @@ def _optimum(name: str, records: Records) -> tuple[float | None, str]:
 
 def _table(name: str, records: Records, optimum: float) -> Table:
     rows: list[list[Any]] = []
-    for (_, solver), some in summary.of_seeds(records).items():
-        ends = [curve[-1] for curve in summary.of_results(some, "objective")]
+    for solver, group in summary.by_key(records, "method").items():
+        ends = [curve[-1] for curve in summary.of_results(group, "objective")]
         excess = [None if end is None else end - optimum for end in ends]
-        others = summary.means(some, "test_log_loss", "test_accuracy", "passes")
-        seconds = summary.mean(curve[-1] for curve in summary.of_results(some, "seconds"))
-        kind = "unbiased" if solver in UNBIASED else "biased"
-        of_first = some[0]["results"]
-        factors = [of_first["factor"], of_first["u_factor"] if solver in WITH_U_STEP else None]
-        rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *others, seconds, *factors])
+        scores = summary.means(group, "test_log_loss", "test_accuracy", "passes")
+        seconds = summary.mean(curve[-1] for curve in summary.of_results(group, "seconds"))
+        kind, first = "unbiased" if solver in UNBIASED else "biased", group[0]["results"]
+        factors = [first["factor"], first["u_factor"] if solver in WITH_U_STEP else None]
+        rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *scores, seconds, *factors])
     rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
     shape = records[0]["results"]["shape"]
-    scores = ("excess", "over seeds", "test log-loss", "test accuracy")
-    columns = ("solver", "kind", *scores, "passes", "seconds", "learning rate / automatic", "u's")
+    score_columns = ("excess", "over seeds", "test log-loss", "test accuracy")
+    columns = ("solver", "kind", *score_columns, "passes", "seconds", "learning rate / automatic", "u's")
     caption = (
         f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): nats above {optimum:.6f} at the end of the time"
     )
@@ -293,7 +290,7 @@ def _panel(name: str, records: Records, optimum: float) -> Panel:
         excess = [None if value is None else value - optimum for value in record["results"]["objective"]]
         series.append(Series(record["method"], record["results"]["seconds"], excess))
     # The best come first: a panel has room for six.
-    return Panel(name, sorted(series, key=lambda one: next((y for y in reversed(one.y) if y is not None), math.inf)))
+    return Panel(name, sorted(series, key=lambda line: next((y for y in reversed(line.y) if y is not None), math.inf)))
 
 
 EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (OPTIMUM, *UNBIASED, *BIASED), runs, load, perform, report, open_data=True)

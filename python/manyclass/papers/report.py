@@ -100,13 +100,17 @@ class Plot:
 
 
 @dataclass(frozen=True)
-class Figure:
+class PaperFigure:
     """Our values of one row of a paper's table, or of what one of its figures shows.
 
     Attributes
     ----------
-    item, data, method : str
-        The row: the table or figure, the data set, the method ("all" if the row is of all of them).
+    item : str
+        The table or figure.
+    data : str
+        The data set.
+    method : str
+        The method; "all" if the row is of all of them.
     values : mapping of str to number or str
         By quantity; None is a value that training did not reach, as when it diverged.
     records : sequence of dict
@@ -121,39 +125,47 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Report:
+class ExperimentReport:
     """What an experiment tells: tables, plots, sentences that a reader of the tables needs, and figures to record."""
 
     tables: tuple[Table, ...]
     plots: tuple[Plot, ...]
     notes: tuple[str, ...]
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[PaperFigure, ...] = ()
 
 
 def write_report(
-    report: Report, folder: Path, *, title: str, command: str, machine: Mapping[str, Any], records: Sequence[Any]
+    report: ExperimentReport,
+    folder: Path,
+    *,
+    title: str,
+    command: str,
+    machine: Mapping[str, Any],
+    records: Sequence[Any],
 ) -> tuple[list[Path], list[str]]:
     """Write all files of a report; return them, and what the user should be told.
 
     Parameters
     ----------
-    report : Report
+    report : ExperimentReport
     folder : Path
         It exists.
-    title, command : str
-        Of the page: its heading, and the command that makes it again.
+    title : str
+        Heading of the page.
+    command : str
+        The command that makes the page again.
     machine : mapping
         The machine of the runs.
     records : sequence of dict
         Records of the runs, listed on the page.
     """
-    told = [NO_PLOTS] if report.plots and importlib.util.find_spec("matplotlib") is None else []
+    warnings = [NO_PLOTS] if report.plots and importlib.util.find_spec("matplotlib") is None else []
     files: dict[str, bytes] = {}
-    page = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in (*report.notes, *told))]
+    page = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in (*report.notes, *warnings))]
     for table in report.tables:
         files |= {f"{table.name}.md": table.markdown().encode(), f"{table.name}.csv": table.csv().encode()}
         page.append(table.html())
-    for plot in () if told else report.plots:
+    for plot in () if warnings else report.plots:
         picture = draw(plot)
         images = {form: picture.image(form) for form in FORMS}
         files |= {f"{plot.name}.{form}": image for form, image in images.items()}
@@ -171,7 +183,7 @@ def write_report(
     files["report.html"] = whole.encode()
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    return [folder / name for name in files], told
+    return [folder / name for name in files], warnings
 
 
 def draw(plot: Plot) -> Picture:

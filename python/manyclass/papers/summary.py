@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from manyclass.models import MODELS
 from manyclass.papers.engine import Records
-from manyclass.papers.report import Cell, Ran
+from manyclass.papers.report import Cell, PaperFigure, Ran, Table
 from manyclass.parts import Part, same
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
@@ -58,8 +58,8 @@ def of_seeds(records: Records) -> dict[tuple[str, str], Records]:
 def panels(records: Records, x: str, y: str, style: str = "-") -> list[Panel]:
     """A panel for each data set, and in it a line for each method: y of the results against x, of the first seed."""
     return [
-        Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in some])
-        for name, some in by_key(of_first_seed(records), "data").items()
+        Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in group])
+        for name, group in by_key(of_first_seed(records), "data").items()
     ]
 
 
@@ -92,19 +92,48 @@ def evenly_spaced(last: int, count: int) -> set[int]:
 def mean(values: Iterable[float | None]) -> float | None:
     """The mean, or None if a value is: a method that failed with one seed has none."""
     numbers = list(values)
-    some = [value for value in numbers if value is not None]
-    return float(np.mean(some)) if some and len(some) == len(numbers) else None
+    return float(np.mean(np.array(numbers, dtype=float))) if numbers and None not in numbers else None
 
 
 def spread(values: Iterable[float | None]) -> str:
     """Smallest and largest of several values; empty for one."""
-    some = [value for value in values if value is not None]
-    return f"{min(some):.4g} to {max(some):.4g}" if len(some) > 1 else ""
+    numbers = [value for value in values if value is not None]
+    return f"{min(numbers):.4g} to {max(numbers):.4g}" if len(numbers) > 1 else ""
 
 
 def ratio(value: float | None, base: float | None) -> float | None:
     """value / base, or None without either."""
     return None if value is None or not base else value / base
+
+
+# Tables and figures of a report
+
+
+def table(
+    name: str, caption: str, columns: Sequence[str], records: Records, cells: Callable[..., Sequence[Cell]], *keys: str
+) -> Table:
+    """Return a table with a row for each group of records, and what their methods ran.
+
+    Parameters
+    ----------
+    name : str
+    caption : str
+    columns : sequence of str
+    records : list of dict
+    cells : callable
+        Called with the key of a group and its records; returns the cells of its row.
+    *keys : str
+        What groups are by, as in `by_key`.
+    """
+    rows = [cells(key, group) for key, group in by_key(records, *keys).items()]
+    return Table(name, caption, columns, rows, what_ran(records))
+
+
+def shape_figures(item: str, records: Records, quantities: Sequence[str]) -> Iterator[PaperFigure]:
+    """Return the sizes of each data set, as the results of its first run have them."""
+    for name, group in by_key(records, "data").items():
+        shape = dict(zip(quantities, group[0]["results"]["shape"], strict=True))
+        yield PaperFigure(item, str(name), "all", shape, group[:1])
 
 
 # What ran
@@ -128,9 +157,9 @@ def trained_with(model: BaseEstimator, **beside: Any) -> Words:
     """
     defaults = type(model)().get_params(deep=False)
     chosen = getattr(model, "resolved_params_", None)
-    given = model.get_params(deep=False) | (chosen or {})
+    parameters = model.get_params(deep=False) | (chosen or {})
     words = {"estimator": type(model).__name__}
-    for name, value in given.items():
+    for name, value in parameters.items():
         part = NAMED[name][value]() if isinstance(value, str) and value in NAMED.get(name, {}) else value
         if isinstance(part, Part):
             words |= {name: part.name, **_steps(name, part), **_own(part)}
@@ -149,8 +178,8 @@ def _steps(parameter: str, part: Part) -> Words:
     if parameter != "solver" or part.name not in parts("solver"):
         return {}
     flags = parts("solver")[part.name].flags
-    seen = {"sampler": "all"} if "all_classes" in flags else {}
-    return {"steps": "implicit" if "implicit" in flags else "explicit", **seen}
+    sampler = {"sampler": "all"} if "all_classes" in flags else {}
+    return {"steps": "implicit" if "implicit" in flags else "explicit", **sampler}
 
 
 def _own(part: Part) -> Words:
@@ -165,8 +194,8 @@ def _own(part: Part) -> Words:
 
 def _word(value: Any) -> str:
     if isinstance(value, BaseEstimator):
-        own = {k: v for k, v in value.get_params(deep=False).items() if k not in NEVER}
-        return f"{type(value).__name__}({', '.join(f'{k}={_word(v)}' for k, v in own.items())})"
+        words = (f"{k}={_word(v)}" for k, v in value.get_params(deep=False).items() if k not in NEVER)
+        return f"{type(value).__name__}({', '.join(words)})"
     if isinstance(value, float | np.floating):
         return f"{value:.4g}"
     return str(value)
@@ -189,19 +218,18 @@ def what_ran(records: Records, key: str = "method") -> tuple[Ran, ...]:
         Method and words.
     """
     return tuple(
-        (str(name), "; ".join(_joined(of_first_seed(some) or some))) for name, some in by_key(records, key).items()
+        (str(name), "; ".join(_joined(of_first_seed(group) or group))) for name, group in by_key(records, key).items()
     )
 
 
 def _joined(records: Records) -> Iterator[str]:
     words = [(record["data"], record["results"].get(RAN) or {"parameters": "not recorded"}) for record in records]
-    names = dict.fromkeys(name for _, some in words for name in some)
-    for name in names:
+    for name in dict.fromkeys(name for _, words_of_run in words for name in words_of_run):
         data_of: dict[str | None, list[str]] = {}
-        for data, some in words:
-            data_of.setdefault(some.get(name), []).append(data)
+        for data, words_of_run in words:
+            data_of.setdefault(words_of_run.get(name), []).append(data)
         if len(data_of) == 1:
             yield f"{name} {next(iter(data_of))}"
         else:
-            told = (f"{value} ({', '.join(dict.fromkeys(on))})" for value, on in data_of.items() if value is not None)
-            yield f"{name} {', '.join(told)}"
+            values = (f"{value} ({', '.join(dict.fromkeys(on))})" for value, on in data_of.items() if value is not None)
+            yield f"{name} {', '.join(values)}"

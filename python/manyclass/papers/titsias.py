@@ -39,7 +39,7 @@ from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.proposals import LAST_STEP, PROPOSALS, Weights, mean_square, trained_by_proposal
-from manyclass.papers.report import Figure, Plot, Report, Table
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
@@ -328,7 +328,7 @@ def _distance(model: SoftmaxClassifier, soft: SoftmaxClassifier) -> float:
     return weight_distance(theirs, ours)
 
 
-def report(records: Records, options: Options) -> Report:
+def report(records: Records, options: Options) -> ExperimentReport:
     """Table 2 and the figures, for the data sets that were run."""
     of = summary.by_key(records, "data")
     tables: list[Table] = []
@@ -359,39 +359,39 @@ def report(records: Records, options: Options) -> Report:
         "AmazonCat-13K (Figure 3d) is run where its files are.",
         "Bibtex: the order of a row's labels differs between copies of the data, hence which one is the first.",
     )
-    return Report(tuple(tables), tuple(plots), notes, tuple(_figures(of)))
+    return ExperimentReport(tuple(tables), tuple(plots), notes, tuple(_figures(of)))
 
 
-def _figures(of: dict[Any, Records]) -> Iterator[Figure]:
+def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
     for name, records in of.items():
         for method, some in summary.by_key(records, "method").items():
             if name == "values":
                 errors = [np.abs(np.subtract(r["results"]["probability"], r["results"]["frequency"])) for r in some]
                 largest = summary.mean(float(error.max()) for error in errors)
-                yield Figure("Figure 1a", name, method, {"largest error": largest}, some)
+                yield PaperFigure("Figure 1a", name, method, {"largest error": largest}, some)
             elif name == "plane":
                 bound, norm = summary.means(some, "bound", "norm")
-                yield Figure("Figure 1b-c", name, method, {"bound": bound, "norm to SOFT": norm}, some)
+                yield PaperFigure("Figure 1b-c", name, method, {"bound": bound, "norm to SOFT": norm}, some)
             elif name == "toy":
                 start, end = (summary.mean(e[at] for e in summary.of_results(some, "l1_error")) for at in (0, -1))
-                yield Figure("Figure 2", name, method, {"at the start": start, "at the end": end}, some)
+                yield PaperFigure("Figure 2", name, method, {"at the start": start, "at the end": end}, some)
             elif method in BY_PROPOSAL:  # which the paper leaves to future work
                 continue
             elif name == LARGE:
                 (error,) = summary.means(some, "error")
                 seconds = summary.mean(r["cpu_seconds"] for r in some)
-                yield Figure("Figure 3d", name, method, {"error": error, "seconds": seconds}, some)
+                yield PaperFigure("Figure 3d", name, method, {"error": error, "seconds": seconds}, some)
             else:
                 names = ("norm", "error", "nlpd")
                 values = {key: v for key, v in zip(names, summary.means(some, *names), strict=True) if v is not None}
-                yield Figure("Table 2", name, method, values, some)
+                yield PaperFigure("Table 2", name, method, values, some)
                 ends = [curve[-1] for curve in summary.of_results(some, "curve")]
-                yield Figure("Figure 3", name, method, {"bound": summary.mean(ends)}, some)
+                yield PaperFigure("Figure 3", name, method, {"bound": summary.mean(ends)}, some)
         shapes = [r for r in records if "shape" in r["results"]]
         if shapes:
             columns = ("features", "classes", "training points", "test points")
             shape = dict(zip(columns, shapes[0]["results"]["shape"], strict=True))
-            yield Figure("Table 1", name, "all", shape, shapes[:1])
+            yield PaperFigure("Table 1", name, "all", shape, shapes[:1])
 
 
 def _table_of_values(records: Records) -> Table:
