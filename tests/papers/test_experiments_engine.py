@@ -14,7 +14,7 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.papers import Experiment, Options, run_experiment, write_report
 from manyclass.papers.engine import RECORDS, MissingDataError, Run, finite
-from manyclass.papers.report import NO_PLOTS, Plot, Report, Table
+from manyclass.papers.report import NO_PLOTS, ExperimentReport, Plot, Table
 from manyclass.papers.summary import mean, ratio, spread
 from manyclass.plot.style import Panel, Series
 
@@ -62,7 +62,7 @@ class Counting:
     def report(self, records, options):
         table = Table("values", "Values", ("data", "value"), [[r["data"], r["results"]["value"]] for r in records])
         plot = Plot("curve", "A <curve>", "x", "y", [Panel("p", [Series("s", [1, 2], [1.0, None])])], log_y=True)
-        return Report((table,), (plot,), ("one & only",))
+        return ExperimentReport((table,), (plot,), ("one & only",))
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ N(5, 25), cut off at -26 as in its code).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, Scale
 from manyclass.papers.data import load as load_data
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
+from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.special import sampled_utility_log_probabilities
@@ -76,7 +75,7 @@ NOTES = (
 def runs(name: str, options: Options) -> list[Run]:
     """One run a method; on the synthetic set for the two that the paper has."""
     part = "synthetic" if name == "synthetic" else "table 3"
-    planned = []
+    planned: list[Run] = []
     settings_name = options.settings_for(name, published.RUIZ["minibatches"])
     for method in METHODS:
         named = PAPERS_STEPS.get(method, method)
@@ -89,8 +88,7 @@ def runs(name: str, options: Options) -> list[Run]:
             model = _model(named, settings_name)
         if options.max_iter:
             model["max_iter"] = options.max_iter
-        where = (NAME, part, name, method)
-        planned += [Run.of(where, seed, settings, model) for seed in range(options.seeds)]
+        planned += Run.of_seeds((NAME, part, name, method), options.seeds, settings, model)
     return planned
 
 
@@ -148,7 +146,7 @@ def load(name: str, options: Options) -> Problem | None:
 def _estimator(run: Run, n_samples: int) -> Estimator:
     """Return the estimator; the paper's iterations become the passes that they are over `n_samples` points."""
     kind = AugmentReduceClassifier if "noise" in run.model else SoftmaxClassifier
-    model = kind(random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
+    model: Estimator = run.estimator(kind)
     if "iterations" in run.settings:
         iterations_of_a_pass = -(-n_samples // model.get_params()["solver__batch_size"])
         passes = max(1, round(run.settings["iterations"] / iterations_of_a_pass))
@@ -214,15 +212,13 @@ def _classification(run: Run, data: Problem) -> Results:
     model = _estimator(run, len(labels))
     checkpoints = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
 
-    spent, since = 0.0, time.process_time()
+    clock = Stopwatch()
 
     def note(state: TrainingState) -> None:
-        nonlocal spent, since
-        spent += time.process_time() - since
-        if state.n_iter in checkpoints:
-            curve["seconds"].append(spent)
-            curve["elbo"].append(_bound(run, state, X_some, some_labels))
-        since = time.process_time()
+        with clock.stopped() as spent:
+            if state.n_iter in checkpoints:
+                curve["seconds"].append(spent)
+                curve["elbo"].append(_bound(run, state, X_some, some_labels))
 
     model.fit(data.X_train, data.y_train, callback=note, **_start(run, len(classes), data.X_train.shape[1]))
     measures = model.evaluate(data.X_test, data.y_test)
@@ -232,7 +228,7 @@ def _classification(run: Run, data: Problem) -> Results:
         "log_likelihood": -measures["log_loss"],
         "sampled": _by_the_papers_sampler(run, model, data, np.searchsorted(classes, data.y_test)),
         "accuracy": 1 - measures["error"],
-        "seconds_per_pass": spent / max(1, model.n_iter_) if curve["seconds"] else None,
+        "seconds_per_pass": clock.seconds / max(1, model.n_iter_) if curve["seconds"] else None,
         **curve,
         RAN: trained_with(model),
     }
@@ -270,10 +266,8 @@ def report(records: Records, options: Options) -> ExperimentReport:
     if "table 3" in of:
         real = of["table 3"]
         tables += [_table_1(real), _table_2(real), _table_3(real)]
-        caption, drawn = (
-            "Figure 2: evidence lower bound by processor seconds of training",
-            summary.panels(real, "seconds", "elbo", "-o"),
-        )
+        caption = "Figure 2: evidence lower bound by processor seconds of training"
+        drawn = summary.panels(real, "seconds", "elbo", "-o")
         plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
     return ExperimentReport(tuple(tables), tuple(plots), NOTES, tuple(_figures(of)))
 
@@ -281,13 +275,10 @@ def report(records: Records, options: Options) -> ExperimentReport:
 def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
     """Of "..., paper's steps" under the paper's name of the method, of ours with "ours" before each quantity."""
     for (name, method), sides in _sides(of.get("synthetic", [])).items():
-        keys = {"bound": "bound", "mean error": "mean_absolute_error"}
-        yield from _both("section 4.1", name, method, sides, {word: (key,) for word, key in keys.items()})
+        keys = {"bound": ("bound",), "mean error": ("mean_absolute_error",)}
+        yield from _both("section 4.1", name, method, sides, keys)
     real = of.get("table 3", [])
-    for name, group in summary.by_key(real, "data").items():
-        words = ("features", "classes", "training points", "test points")
-        shape = dict(zip(words, group[0]["results"]["shape"], strict=True))
-        yield PaperFigure("Table 1", str(name), "all", shape, group[:1])
+    yield from summary.shape_figures("Table 1", real, published.SHAPE)
     for (name, method), sides in _sides(real).items():
         yield from _both("Table 2", name, method, sides, {"seconds": ("seconds_per_pass",)})
         scores = {"log-likelihood": ("sampled", "log_likelihood"), "accuracy": ("accuracy",)}
@@ -297,7 +288,7 @@ def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
 
 
 def _both(
-    item: str, name: str, method: str, sides: tuple[Records, Records], keys: dict[str, tuple[str, ...]]
+    item: str, name: str, method: str, sides: tuple[Records, Records], keys: Mapping[str, tuple[str, ...]]
 ) -> Iterator[PaperFigure]:
     """A figure of the paper's steps, and one of ours, as far as they ran."""
     for side, label in zip(sides, (method, f"{method}, ours"), strict=True):
@@ -355,7 +346,7 @@ def _table_1(records: Records) -> Table:
     for name, group in summary.by_key(records, "data").items():
         ours, theirs = group[0]["results"]["shape"], published.RUIZ["shapes"].get(name, (None,) * 4)
         batch = published.RUIZ["minibatches"].get(name)
-        rows.append([name, *summary.beside(ours, theirs), f"{batch[0]}, {batch[1]}, {batch[2]}" if batch else None])
+        rows.append([name, *summary.beside(ours, theirs), ", ".join(map(str, batch)) if batch else None])
     columns = ("data", "covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
     caption = "Table 1: data (and the paper's minibatches of points and classes, and iterations)"
     return Table("table-1", caption, (*columns, "paper's settings"), rows)

@@ -295,7 +295,7 @@ def run_experiment(
     done = {key for key in hashes if "results" in known.get(key, {})}
     if done:
         note(f"{len(done)} of {len(hashes)} runs are in {file} and are not made again")
-    made: Records = []
+    new_records: Records = []
     skipped: list[str] = []
     with contextlib.closing(progress_bar(len(hashes), unit="run", shown=progress, done=len(done))) as bar:
         for name, planned in runs.items():
@@ -308,12 +308,14 @@ def run_experiment(
                 bar.total -= len(missing)
                 continue
             context.results |= {key: known[key]["results"] for key in planned if key in done}
-            made += _perform_runs(experiment, missing, context, file, note, bar)
-    known |= {record["hash"]: record for record in made}
+            new_records += _perform_runs(experiment, missing, context, file, note, bar)
+    known |= {record["hash"]: record for record in new_records}
     records = [known[key] for key in hashes if key in known]
     if not records:
         raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.places)} is there")
-    return Outcome(_report(experiment, options, records), records, len(made), len(done), _n_failed(made), skipped)
+    return Outcome(
+        _report(experiment, options, records), records, len(new_records), len(done), _n_failed(new_records), skipped
+    )
 
 
 def _perform_runs(

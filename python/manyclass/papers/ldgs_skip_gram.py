@@ -129,16 +129,11 @@ def _products(state: SkipGramState, objective: Mapping[str, Any], seed: int) -> 
     centre_words = np.sort(np.random.default_rng(seed).permutation(centres)[:COUNTED])
     contexts = [words[starts[x] : starts[x + 1]] for x in centre_words]
     rule = {"rest": None if search == "printed_messages" else "mask", **RULES[search]}
-    search_result = index.loss_and_gradient(
-        model.tables.input[centre_words, :dim], contexts, "cross_entropy", budget=budget, **rule
-    )
-    searched = float(search_result.report.n_multiplications.mean()) / dim
+    queries = model.tables.input[centre_words, :dim]
+    step = index.loss_and_gradient(queries, contexts, "cross_entropy", budget=budget, **rule)
+    searched = float(step.report.n_multiplications.mean()) / dim
     # As printed, words that count as 0 have one gradient in common, which is added once and is not counted.
-    listed = (
-        search_result.report.n_found.mean()
-        if search == "printed_messages"
-        else search_result.gradients.nnz / len(centre_words)
-    )
+    listed = step.report.n_found.mean() if search == "printed_messages" else step.gradients.nnz / len(queries)
     return (searched + float(listed) + 2 * n_words) / (3 * n_words)
 
 

@@ -17,7 +17,6 @@ in its place.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -35,9 +34,9 @@ from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
 from manyclass.papers.data import load as load_single
-from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run
-from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
-from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run, Stopwatch
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot
+from manyclass.papers.summary import RAN, trained_with
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
@@ -85,7 +84,7 @@ DECAY_OF_SPECTRUM = 16.0  # the d-th principal direction has a standard deviatio
 
 
 @dataclass(frozen=True)
-class Points:
+class LabelledProblem:
     """Training and test points with indicator matrices of their labels."""
 
     X_train: Any
@@ -97,11 +96,11 @@ class Points:
 def runs(name: str, options: Options) -> list[Run]:
     """Each method with each seed."""
     settings = {**options.sizes, "seconds": options.seconds or SECONDS, "max_iter": options.max_iter or PASSES}
+    methods = filter(options.wants, METHODS)
     return [
-        Run.of((NAME, "curve", name, method), seed, settings, model_of(name, method))
-        for method in METHODS
-        if options.wants(method)
-        for seed in range(options.seeds)
+        run
+        for method in methods
+        for run in Run.of_seeds((NAME, "curve", name, method), options.seeds, settings, model_of(name, method))
     ]
 
 
@@ -131,14 +130,16 @@ def _solver(method: str, *, papers: bool) -> Part:
     return kind(schedule="inverse", decay_every=1, batch_size=BATCH, **log_q)
 
 
-def load(name: str, options: Options) -> Points:
+def load(name: str, options: Options) -> LabelledProblem:
     """Unit rows; sparse data with all labels."""
     if name == FACES:
         return faces(max(20, round(options.scale * IDENTITIES)))
     if name in DENSE:
         data = load_single(options.places[name], scale="l2", max_rows=options.max_rows)
         n_classes = int(data.y_train.max()) + 1
-        return Points(data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes))
+        return LabelledProblem(
+            data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes)
+        )
     folder = find_data(options.places[name])
     parts: list[Any] = []
     for part in ("train", "test"):
@@ -148,22 +149,22 @@ def load(name: str, options: Options) -> Points:
             raise MissingDataError(str(error)) from None
         labelled = np.flatnonzero(np.diff(Y.indptr))[: options.max_rows]
         parts += [l2_normalize(X[labelled]), sp.csr_array(Y[labelled])]
-    return Points(*parts)
+    return LabelledProblem(*parts)
 
 
-def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> Points:
+def faces(n_identities: int, seed: int = 0, noise: float = NOISE) -> LabelledProblem:
     """Draw unit vectors around identities, noise as long as said: FACES_EACH to train on and one to test each."""
     rng = np.random.default_rng(seed)
     spectrum = 1 / (1 + np.arange(FACE_DIMS) / DECAY_OF_SPECTRUM)
     rotation, _ = np.linalg.qr(rng.standard_normal((FACE_DIMS, FACE_DIMS)))
     centers = _unit((rng.standard_normal((n_identities, FACE_DIMS)) * spectrum) @ rotation)
-    y_train = np.repeat(np.arange(n_identities), FACES_EACH)
+    labels = np.repeat(np.arange(n_identities), FACES_EACH), np.arange(n_identities)
     sigma = noise / np.sqrt(FACE_DIMS)
     X_train, X_test = (
-        _unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32)
-        for y in (y_train, np.arange(n_identities))
+        _unit(centers[y] + sigma * rng.standard_normal((len(y), FACE_DIMS))).astype(np.float32) for y in labels
     )
-    return Points(X_train, one_label(y_train, n_identities), X_test, one_label(np.arange(n_identities), n_identities))
+    Y_train, Y_test = (one_label(y, n_identities) for y in labels)
+    return LabelledProblem(X_train, Y_train, X_test, Y_test)
 
 
 def _unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -186,28 +187,24 @@ def _last_of_training(results: Results) -> float:
     return results["train"][-1] if results["train"] else -np.inf
 
 
-def _trained(run: Run, data: Points, **parameters: Any) -> Results:
+def _trained(run: Run, data: LabelledProblem, **parameters: Any) -> Results:
     n_classes = data.Y_train.shape[1]
-    options: dict[str, Any] = {"random_state": run.seed, "n_jobs": run.settings["n_jobs"], **parameters}
-    options["max_iter"] = run.settings["max_iter"]
     if run.parameters["sampler"] != "all":
-        options["n_negatives"] = _share_of(n_classes)
-    estimator = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
-    model = estimator(**options, **run.parameters)
+        parameters["n_negatives"] = _share_of(n_classes)
+    kind = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
+    model = run.estimator(kind, max_iter=run.settings["max_iter"], **parameters)
     _set_search(model, run, n_classes)
     rng = np.random.default_rng(0)
     parts = {"train": _sample(rng, data.X_train, data.Y_train), "test": _sample(rng, data.X_test, data.Y_test)}
     curve: dict[str, list[float]] = {"seconds": [], "train": [], "test": [], "loss": []}
-    spent, since = 0.0, time.process_time()
+    clock = Stopwatch()
 
     def after_pass(state: TrainingState) -> bool:
-        nonlocal spent, since
-        spent += time.process_time() - since
-        curve["seconds"].append(spent)
-        curve["loss"].append(state.loss)
-        for part, (X, Y) in parts.items():
-            curve[part].append(_hits(state, X, Y))
-        since = time.process_time()
+        with clock.stopped() as spent:
+            curve["seconds"].append(spent)
+            curve["loss"].append(state.loss)
+            for part, (X, Y) in parts.items():
+                curve[part].append(_hits(state, X, Y))
         return bool(spent >= run.settings["seconds"])
 
     model.fit(data.X_train, data.Y_train, callback=after_pass, max_seconds=OVERTIME * run.settings["seconds"])
@@ -265,8 +262,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
         shape = group[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        rows = [_row(method, group_of_method) for method, group_of_method in summary.by_key(group, "method").items()]
-        tables.append(Table(f"{NAME}-{name}", caption, columns, rows, what_ran(group)))
+        tables.append(summary.table(f"{NAME}-{name}", caption, columns, group, _row, "method"))
     first = summary.by_key(summary.of_first_seed(records), "data")
     if not first:
         return ExperimentReport(tuple(tables), (), NOTES)
@@ -284,8 +280,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
 def _figures(records: Records) -> Iterator[PaperFigure]:
     for name, group in summary.by_key(records, "data").items():
         if name in published.YEN["tables"]:
-            shape = dict(zip(("classes", "features", "rows"), group[0]["results"]["shape"], strict=True))
-            yield PaperFigure(published.YEN["tables"][name][0], name, "all", shape, group[:1])
+            yield from summary.shape_figures(published.YEN["tables"][name][0], group, ("classes", "features", "rows"))
     for (name, method), group in summary.of_seeds(records).items():
         words = ("P@1", "seconds a pass", "passes")
         _, _, end, _, _, a_pass, passes = _row(method, group)

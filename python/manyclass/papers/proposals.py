@@ -26,7 +26,7 @@ Doubles = NDArray[np.float64]
 
 
 @dataclass
-class Weights:
+class LinearScores:
     """A linear model of K classes: W of shape (K, D), and the intercepts."""
 
     W: Doubles
@@ -47,9 +47,9 @@ def trained_by_proposal(
     n_iterations: int,
     batch: int,
     seed: int,
-    note: Callable[[int, Weights, dict[str, float]], None],
+    note: Callable[[int, LinearScores, dict[str, float]], None],
     checkpoints: NDArray[np.int64],
-) -> Weights:
+) -> LinearScores:
     """Minimise the mean of minus the bound plus alpha / 2 ||W||^2 from zero weights.
 
     Parameters
@@ -61,7 +61,10 @@ def trained_by_proposal(
     rate : float
         The first step size, on the gradient of the mean.
     alpha : float
-    n_iterations, batch, seed : int
+    n_iterations : int
+    batch : int
+        Points of a step.
+    seed : int
     note : callable
         Called with the number of steps made, the weights, and the variance of one point's gradient in the scores by
         each of `PROPOSALS`, the mean over the minibatch just seen; at the `checkpoints`.
@@ -70,7 +73,7 @@ def trained_by_proposal(
     """
     rng = np.random.default_rng(seed)
     n_classes = int(labels.max()) + 1
-    weights = Weights(np.zeros((n_classes, x.shape[1])), np.zeros(n_classes))
+    weights = LinearScores(np.zeros((n_classes, x.shape[1])), np.zeros(n_classes))
     wanted = set(checkpoints.tolist())
     for step in range(1, n_iterations + 1):
         rows = rng.choice(len(labels), min(batch, len(labels)), replace=False)

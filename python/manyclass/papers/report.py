@@ -135,13 +135,7 @@ class ExperimentReport:
 
 
 def write_report(
-    report: ExperimentReport,
-    folder: Path,
-    *,
-    title: str,
-    command: str,
-    machine: Mapping[str, Any],
-    records: Sequence[Any],
+    report: ExperimentReport, folder: Path, *, title: str, command: str, machine: Mapping[str, Any], records: list[Any]
 ) -> tuple[list[Path], list[str]]:
     """Write all files of a report; return them, and what the user should be told.
 

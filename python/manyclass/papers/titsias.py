@@ -38,7 +38,7 @@ from manyclass.papers import published, summary
 from manyclass.papers.data import Problem
 from manyclass.papers.data import load as load_data
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.proposals import LAST_STEP, PROPOSALS, Weights, mean_square, trained_by_proposal
+from manyclass.papers.proposals import LAST_STEP, PROPOSALS, LinearScores, mean_square, trained_by_proposal
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
@@ -63,6 +63,7 @@ LARGE = "amazoncat"
 LARGE_RATE, LARGE_NEGATIVES, LARGE_PASSES = 1e-8, 5, 5
 
 BOUNDS: dict[str, Callable[..., Bound | VariationalBound]] = {"OVE": one_vs_each, "BOUCHARD": bouchard}
+SCORES = ("norm", "error", "nlpd")  # of Table 2
 GTOL = 1e-7  # of BFGS on the mean bound of a point
 
 Curve = dict[int, float]  # iteration or pass: bound
@@ -71,44 +72,49 @@ Floats = NDArray[np.float64]
 
 def runs(name: str, options: Options) -> list[Run]:
     """One run a method; those that draw nothing have one seed."""
-    made: list[Run] = []
+    part = {"values": "figure 1a", "plane": "figure 1b-c", "toy": "figure 2", LARGE: "section 4.2"}.get(name, "table 2")
+    models = _full_batch_models(name, options) | _sgd_models(name, options)
+    proposals = {
+        method: {"uniform": share, "n_iterations": options.max_iter or PROPOSAL_STEPS}
+        for method, share in (BY_PROPOSAL if name == PROPOSED else {}).items()
+    }
+    planned: list[Run] = []
+    for part_of_methods, models_of_methods in ((part, models), ("section 3", proposals)):
+        for method, model in models_of_methods.items():
+            # The drawn sets are other sets for other seeds.
+            seeds = 1 if method in FULL_BATCH and name not in DRAWN else options.seeds
+            if options.wants(method):
+                planned += Run.of_seeds((NAME, part_of_methods, name, method), seeds, options.sizes, model)
+    return planned
 
-    def add(method: str, seeds: int, **model: Any) -> None:
-        if options.wants(method):
-            made.extend(Run.of((NAME, part, name, method), seed, options.sizes, model) for seed in range(seeds))
 
-    parts = {"values": "figure 1a", "plane": "figure 1b-c", "toy": "figure 2", LARGE: "section 4.2"}
-    part = parts.get(name, "table 2")
-    sgd: dict[str, Any] = {"sampler": "uniform"}
+def _full_batch_models(name: str, options: Options) -> dict[str, dict[str, Any]]:
+    """Parameters of the methods that draw nothing; without a trained model where the scores are the parameters."""
+    if name in (LARGE, "toy"):
+        return {"OVE": {}} if name == "toy" else {}
+    max_iter = options.max_iter or ITERATIONS
+    return {
+        method: {} if name == "values" else {"solver": solvers.LBFGS(loss=loss), "max_iter": max_iter}
+        for method, loss in FULL_BATCH.items()
+    }
+
+
+def _sgd_models(name: str, options: Options) -> dict[str, dict[str, Any]]:
+    """Parameters of OVE-SGD; the passes of Table 2 are known with the data."""
+    model: dict[str, Any] = {"sampler": "uniform", "n_negatives": 1}
+    passes = {LARGE: LARGE_PASSES, "toy": TOY_PASSES, "plane": PLANE_PASSES}.get(name)
+    if options.max_iter or passes:
+        model["max_iter"] = options.max_iter or passes
     if name == LARGE:
-        sgd |= {"n_negatives": LARGE_NEGATIVES, "max_iter": options.max_iter or LARGE_PASSES}
-        sgd["solver"] = solvers.OVE(decay=0.5, batch_size=1, averaging="none")
-        add("OVE-SGD", options.seeds, **sgd)
-        return made
-    if name == "toy":
-        sgd |= {"n_negatives": TOY_NEGATIVES, "fit_intercept": False}
-        sgd["solver"] = solvers.OVE(decay=0.9, batch_size=TOY_BATCH, averaging="none")
-        add("OVE", options.seeds)
-        add("OVE-SGD", options.seeds, max_iter=options.max_iter or TOY_PASSES, **sgd)
-        return made
-    for method, loss in FULL_BATCH.items():
-        if name == "values":  # the scores are the parameters: no estimator
-            add(method, options.seeds)
-            continue
-        # The drawn sets are other sets for other seeds.
-        seeds = options.seeds if name in DRAWN else 1
-        add(method, seeds, solver=solvers.LBFGS(loss=loss), max_iter=options.max_iter or ITERATIONS)
-    if name == "plane":
-        sgd |= {"solver": solvers.OVE(decay=0.95, batch_size=10), "n_negatives": 1, "learning_rate": 0.5}
-        add("OVE-SGD", options.seeds, max_iter=options.max_iter or PLANE_PASSES, **sgd)
-    elif name != "values":
-        sgd |= {"solver": solvers.OVE(batch_size=SGD_BATCH), "n_negatives": 1}
-        add("OVE-SGD", options.seeds, **sgd, **({"max_iter": options.max_iter} if options.max_iter else {}))
-    if name == PROPOSED:
-        part = "section 3"
-        for method, share in BY_PROPOSAL.items():
-            add(method, options.seeds, uniform=share, n_iterations=options.max_iter or PROPOSAL_STEPS)
-    return made
+        model |= {"solver": solvers.OVE(decay=0.5, batch_size=1, averaging="none"), "n_negatives": LARGE_NEGATIVES}
+    elif name == "toy":
+        model["solver"] = solvers.OVE(decay=0.9, batch_size=TOY_BATCH, averaging="none")
+        model |= {"n_negatives": TOY_NEGATIVES, "fit_intercept": False}
+    elif name == "plane":
+        model |= {"solver": solvers.OVE(decay=0.95, batch_size=10), "learning_rate": 0.5}
+    else:
+        model["solver"] = solvers.OVE(batch_size=SGD_BATCH)
+    return {} if name == "values" else {"OVE-SGD": model}
 
 
 def load(name: str, options: Options) -> Problem | None:
@@ -144,8 +150,8 @@ def _maximised(bound: Callable[..., Bound | VariationalBound], counts: Floats) -
     """Return the scores that maximise a bound of points with these class counts, at the best `a` where it has one."""
 
     def objective(f: Floats) -> tuple[float, Floats]:
-        found = bound(np.tile(f, (len(counts), 1)), np.arange(len(counts)))
-        return -float(counts @ found.value) / counts.sum(), -(counts @ found.gradient) / counts.sum()
+        bounds = bound(np.tile(f, (len(counts), 1)), np.arange(len(counts)))
+        return -float(counts @ bounds.value) / counts.sum(), -(counts @ bounds.gradient) / counts.sum()
 
     scores: Floats = minimize(objective, np.zeros(len(counts)), jac=True, method="BFGS", options={"gtol": GTOL}).x
     return scores
@@ -169,9 +175,13 @@ def _plane(run: Run) -> Results:
     model, curve = _fit(run, X, y, alpha=0.0)
     soft = model if run.method == "SOFT" else _fit_soft(run, X, y, alpha=0.0)
     grid = np.stack(np.meshgrid(*[np.linspace(-4, 4, 101)] * 2), axis=-1).reshape(-1, 2).astype(np.float32)
-    found = {"agreement": float(np.mean(model.predict(grid) == soft.predict(grid))), "norm": _distance(model, soft)}
-    ran = trained_with(model)
-    return {"bound": list(curve.values())[-1], **_as_lists(curve), **found, RAN: ran}
+    return {
+        "bound": list(curve.values())[-1],
+        **_as_lists(curve),
+        "agreement": float(np.mean(model.predict(grid) == soft.predict(grid))),
+        "norm": _distance(model, soft),
+        RAN: trained_with(model),
+    }
 
 
 def _toy(run: Run) -> Results:
@@ -183,43 +193,43 @@ def _toy(run: Run) -> Results:
     optimum = counts / n
     errors = [float(np.abs(optimum - 1 / len(counts)).sum())]
     if run.method == "OVE":
-        found, ran = np.exp(log_softmax(maximum_likelihood_scores(counts))), _closed_form()
-        errors.append(float(np.abs(optimum - found).sum()))
+        probabilities, ran = np.exp(log_softmax(maximum_likelihood_scores(counts))), _closed_form()
+        errors.append(float(np.abs(optimum - probabilities).sum()))
     else:
-        found, ran = _toy_by_sgd(run, y, optimum, errors)
+        probabilities, ran = _toy_by_sgd(run, y, optimum, errors)
     order = np.argsort(-optimum)[:: max(1, len(optimum) // 500)]
-    shown = {"optimum": optimum[order].tolist(), "found": found[order].tolist()}
+    shown = {"optimum": optimum[order].tolist(), "found": probabilities[order].tolist()}
     return {"l1_error": errors, "n_classes": len(counts), **shown, RAN: ran}
 
 
 def _toy_by_sgd(run: Run, y: NDArray[np.int64], optimum: Floats, errors: list[float]) -> tuple[Floats, dict[str, str]]:
     """The probabilities after the last pass and what ran; adds the error after each pass."""
-    found = np.full(len(optimum), 1 / len(optimum))
+    probabilities = np.full(len(optimum), 1 / len(optimum))
     ones = np.ones((1, 1), dtype=np.float32)
 
     def note(state: TrainingState) -> None:
-        nonlocal found
-        found = np.exp(log_softmax(state.scores(ones)[0].astype(np.float64)))
-        errors.append(float(np.abs(optimum - found).sum()))
+        nonlocal probabilities
+        probabilities = np.exp(log_softmax(state.scores(ones)[0].astype(np.float64)))
+        errors.append(float(np.abs(optimum - probabilities).sum()))
 
     rate = 0.5 * min(TOY_NEGATIVES, len(optimum) - 1) / (len(optimum) - 1)
-    model = SoftmaxClassifier(
-        random_state=run.seed, learning_rate=rate, n_jobs=run.settings["n_jobs"], **run.parameters
-    )
+    model = run.estimator(SoftmaxClassifier, learning_rate=rate)
     model.fit(sp.csr_array(np.ones((len(y), 1), dtype=np.float32)), y, callback=note)
-    return found, trained_with(model)
+    return probabilities, trained_with(model)
 
 
 def _large(run: Run, data: Problem) -> Results:
     """The error, and the bound of each pass as it was sampled, for a single point."""
-    rate = LARGE_RATE * len(data.y_train)
-    model = SoftmaxClassifier(
-        random_state=run.seed, learning_rate=rate, n_jobs=run.settings["n_jobs"], **run.parameters
-    ).fit(data.X_train, data.y_train)
+    model = run.estimator(SoftmaxClassifier, learning_rate=LARGE_RATE * len(data.y_train))
+    model.fit(data.X_train, data.y_train)
     curve = dict(enumerate((-model.loss_curve_).tolist(), 1))
     error = model.evaluate(data.X_test, data.y_test)["error"]
-    shape = [data.X_train.shape[1], data.shape[0], len(data.y_train), len(data.y_test)]
-    return {"error": error, "shape": shape, **_as_lists(curve), RAN: trained_with(model)}
+    return {"error": error, "shape": _shape(data), **_as_lists(curve), RAN: trained_with(model)}
+
+
+def _shape(data: Problem) -> list[int]:
+    n_classes, n_features, n_train = data.shape
+    return [n_features, n_classes, n_train, len(data.y_test)]
 
 
 def _classification(run: Run, context: Context) -> Results:
@@ -238,9 +248,8 @@ def _classification(run: Run, context: Context) -> Results:
     scores = predictive_scores(model.predict_log_proba(data.X_test), labels)
     norm = None if run.method == "SOFT" else _distance(model, context.memo["soft"])
     beside = {} if factor is None else {"learning_rate / automatic": factor}
-    told = {**_as_lists(curve), RAN: trained_with(model, **beside)}
-    shape = [data.X_train.shape[1], data.shape[0], len(data.y_train), len(data.y_test)]
-    return {"norm": norm, "error": scores.error, "nlpd": scores.nlpd, "shape": shape, **told}
+    ran = {**_as_lists(curve), RAN: trained_with(model, **beside)}
+    return {"norm": norm, "error": scores.error, "nlpd": scores.nlpd, "shape": _shape(data), **ran}
 
 
 def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier, Curve, float]:
@@ -254,8 +263,7 @@ def _best_sgd(run: Run, data: Problem, alpha: float) -> tuple[SoftmaxClassifier,
     ends: list[tuple[float, SoftmaxClassifier, Curve, float]] = []
     for factor in SGD_RATES:
         model, curve = _fit(run, data.X_train, data.y_train, alpha=alpha, learning_rate=factor * rate, **schedule)
-        end = curve.get(passes, -np.inf)
-        ends.append((end if np.isfinite(end) else -np.inf, model, curve, factor))
+        ends.append((_finite_or_least(curve.get(passes, -np.inf)), model, curve, factor))
     _, model, curve, factor = max(ends, key=lambda end: end[0])
     return model, curve, factor
 
@@ -266,52 +274,60 @@ def _by_proposal(run: Run, data: Problem) -> Results:
     n, n_steps = len(labels), run.model["n_iterations"]
     alpha = 1 / n
     automatic = 4 / data.shape[0] / (mean_square(data.X_train) + 1)
-    at = np.unique(np.linspace(1, n_steps, PROPOSAL_POINTS).round().astype(np.int64))
-    found: list[Results] = []
+    checkpoints = np.unique(np.linspace(1, n_steps, PROPOSAL_POINTS).round().astype(np.int64))
+    candidates: list[Results] = []
     for factor in SGD_RATES:
-        told: Results = {"steps": at.tolist(), "curve": [], **{f"variance, {name}": [] for name in PROPOSALS}}
+        results: Results = {"steps": checkpoints.tolist(), "curve": []} | {
+            f"variance, {name}": [] for name in PROPOSALS
+        }
 
-        def note(step: int, weights: Weights, variances: dict[str, float], told: Results = told) -> None:
-            bound = one_vs_each(weights.scores(data.X_train), labels).value.sum()
-            told["curve"].append(float(bound - n * alpha / 2 * np.square(weights.W).sum()))
-            for name, value in variances.items():
-                told[f"variance, {name}"].append(value)
+        def note(step: int, model: LinearScores, variances: dict[str, float], results: Results = results) -> None:
+            bound = one_vs_each(model.scores(data.X_train), labels).value.sum()
+            results["curve"].append(float(bound - n * alpha / 2 * np.square(model.W).sum()))
+            for name, variance in variances.items():
+                results[f"variance, {name}"].append(variance)
 
-        given = {"uniform": run.model["uniform"], "alpha": alpha, "n_iterations": n_steps}
-        trained_by_proposal(
-            data.X_train, labels, **given, rate=factor * automatic, batch=SGD_BATCH, seed=run.seed, note=note, at=at
-        )
-        schedule = f"exponential, to {LAST_STEP:g} of the first in {n_steps} steps"
-        told[RAN] = {"solver": "SGD on one-vs-each (proposals.py)", "steps": "explicit", "schedule": schedule}
-        told[RAN] |= {"batch_size": str(SGD_BATCH), "learning_rate / automatic": f"{factor:g}"}
-        told[RAN] |= {"uniform share": f"{run.model['uniform']:g}"}
-        found.append(told)
-    return max(found, key=lambda told: told["curve"][-1] if np.isfinite(told["curve"][-1]) else -np.inf)
+        numbers = {"uniform": run.model["uniform"], "alpha": alpha, "n_iterations": n_steps, "rate": factor * automatic}
+        fixed: dict[str, Any] = {"batch": SGD_BATCH, "seed": run.seed, "checkpoints": checkpoints}
+        trained_by_proposal(data.X_train, labels, **numbers, **fixed, note=note)
+        results[RAN] = {
+            "solver": "SGD on one-vs-each (proposals.py)",
+            "steps": "explicit",
+            "schedule": f"exponential, to {LAST_STEP:g} of the first in {n_steps} steps",
+            "batch_size": str(SGD_BATCH),
+            "learning_rate / automatic": f"{factor:g}",
+            "uniform share": f"{run.model['uniform']:g}",
+        }
+        candidates.append(results)
+    return max(candidates, key=lambda results: _finite_or_least(results["curve"][-1]))
+
+
+def _finite_or_least(bound: float) -> float:
+    return bound if np.isfinite(bound) else -np.inf
 
 
 def _as_lists(curve: Curve) -> Results:
     return {"steps": list(curve), "curve": list(curve.values())}
 
 
-def _fit(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float, **given: Any) -> tuple[SoftmaxClassifier, Curve]:
+def _fit(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float, **parameters: Any) -> tuple[SoftmaxClassifier, Curve]:
     """Fit; the curve has the bound of all points, less the ridge's term, by iteration or pass."""
-    model = SoftmaxClassifier(alpha=alpha, random_state=run.seed, n_jobs=run.settings["n_jobs"], **run.parameters)
-    model.set_params(**given)
+    model = run.estimator(SoftmaxClassifier, alpha=alpha).set_params(**parameters)
     n = len(y)
     if run.method != "OVE-SGD":
         model.fit(X, y)
         return model, dict(enumerate((-n * model.loss_curve_).tolist(), 1))
     labels = np.unique(y, return_inverse=True)[1]
-    at = summary.evenly_spaced(int(model.max_iter), CURVE_POINTS)
+    checkpoints = summary.evenly_spaced(int(model.max_iter), CURVE_POINTS)
     curve: Curve = {}
 
     def note(state: TrainingState) -> None:
-        if state.n_iter not in at:
+        if state.n_iter not in checkpoints:
             return
         total = -n * alpha / 2 * state.squared_norm()
         for first in range(0, n, 4096):
-            some = slice(first, first + 4096)
-            total += float(one_vs_each(state.scores(X[some]), labels[some]).value.sum())
+            rows = slice(first, first + 4096)
+            total += float(one_vs_each(state.scores(X[rows]), labels[rows]).value.sum())
         curve[state.n_iter] = total
 
     return model.fit(X, y, callback=note), curve
@@ -330,7 +346,7 @@ def _distance(model: SoftmaxClassifier, soft: SoftmaxClassifier) -> float:
 
 def report(records: Records, options: Options) -> ExperimentReport:
     """Table 2 and the figures, for the data sets that were run."""
-    of = summary.by_key(records, "data")
+    of, parts = summary.by_key(records, "data"), summary.by_key(records, "part")
     tables: list[Table] = []
     plots: list[Plot] = []
     if "values" in of:
@@ -343,12 +359,10 @@ def report(records: Records, options: Options) -> ExperimentReport:
         tables.append(_table_of_toy(of["toy"]))
         stochastic = [r for r in of["toy"] if r["method"] == "OVE-SGD"]
         plots += _plots_of_toy(stochastic) if stochastic else []
-    if "section 3" in summary.by_key(records, "part"):
-        proposed = [r for r in records if r["part"] == "section 3"]
+    if proposed := parts.get("section 3"):
         tables.append(_table_of_proposals(proposed))
         plots.append(_bounds("proposals", "Section 3: the bound by uniform draws and by draws by scores", proposed))
-    classified = [r for r in records if r["part"] == "table 2"]
-    if classified:
+    if classified := parts.get("table 2"):
         tables.append(_table_2(classified))
         plots.append(_bounds("figure-3", "Figure 3: bounds (less the ridge's term) by iteration or pass", classified))
     if LARGE in of:
@@ -364,34 +378,39 @@ def report(records: Records, options: Options) -> ExperimentReport:
 
 def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
     for name, records in of.items():
-        for method, some in summary.by_key(records, "method").items():
-            if name == "values":
-                errors = [np.abs(np.subtract(r["results"]["probability"], r["results"]["frequency"])) for r in some]
-                largest = summary.mean(float(error.max()) for error in errors)
-                yield PaperFigure("Figure 1a", name, method, {"largest error": largest}, some)
-            elif name == "plane":
-                bound, norm = summary.means(some, "bound", "norm")
-                yield PaperFigure("Figure 1b-c", name, method, {"bound": bound, "norm to SOFT": norm}, some)
-            elif name == "toy":
-                start, end = (summary.mean(e[at] for e in summary.of_results(some, "l1_error")) for at in (0, -1))
-                yield PaperFigure("Figure 2", name, method, {"at the start": start, "at the end": end}, some)
-            elif method in BY_PROPOSAL:  # which the paper leaves to future work
-                continue
-            elif name == LARGE:
-                (error,) = summary.means(some, "error")
-                seconds = summary.mean(r["cpu_seconds"] for r in some)
-                yield PaperFigure("Figure 3d", name, method, {"error": error, "seconds": seconds}, some)
-            else:
-                names = ("norm", "error", "nlpd")
-                values = {key: v for key, v in zip(names, summary.means(some, *names), strict=True) if v is not None}
-                yield PaperFigure("Table 2", name, method, values, some)
-                ends = [curve[-1] for curve in summary.of_results(some, "curve")]
-                yield PaperFigure("Figure 3", name, method, {"bound": summary.mean(ends)}, some)
-        shapes = [r for r in records if "shape" in r["results"]]
-        if shapes:
-            columns = ("features", "classes", "training points", "test points")
-            shape = dict(zip(columns, shapes[0]["results"]["shape"], strict=True))
-            yield PaperFigure("Table 1", name, "all", shape, shapes[:1])
+        for method, group in summary.by_key(records, "method").items():
+            if method not in BY_PROPOSAL:  # which the paper leaves to future work
+                for item, values in _values_of_method(name, group):
+                    yield PaperFigure(item, name, method, values, group)
+        shaped = [r for r in records if "shape" in r["results"]]
+        yield from summary.shape_figures("Table 1", shaped, published.SHAPE)
+
+
+def _values_of_method(name: str, records: Records) -> Iterator[tuple[str, dict[str, float | None]]]:
+    """Yield the tables and figures that a method has on a data set, with the values there."""
+    if name == "values":
+        errors = [np.abs(np.subtract(r["results"]["probability"], r["results"]["frequency"])) for r in records]
+        yield "Figure 1a", {"largest error": summary.mean(float(error.max()) for error in errors)}
+    elif name == "plane":
+        bound, norm = summary.means(records, "bound", "norm")
+        yield "Figure 1b-c", {"bound": bound, "norm to SOFT": norm}
+    elif name == "toy":
+        start, end = _start_and_end(records)
+        yield "Figure 2", {"at the start": start, "at the end": end}
+    elif name == LARGE:
+        yield "Figure 3d", {"error": summary.means(records, "error")[0], "seconds": _processor_seconds(records)}
+    else:
+        scores = zip(SCORES, summary.means(records, *SCORES), strict=True)
+        yield "Table 2", {key: score for key, score in scores if score is not None}
+        yield "Figure 3", {"bound": summary.mean(curve[-1] for curve in summary.of_results(records, "curve"))}
+
+
+def _start_and_end(records: Records) -> list[float | None]:
+    return [summary.mean(errors[i] for errors in summary.of_results(records, "l1_error")) for i in (0, -1)]
+
+
+def _processor_seconds(records: Records) -> float | None:
+    return summary.mean(r["cpu_seconds"] for r in records)
 
 
 def _table_of_values(records: Records) -> Table:
@@ -408,34 +427,32 @@ def _table_of_values(records: Records) -> Table:
 
 
 def _table_of_plane(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    for method, some in summary.by_key(records, "method").items():
-        bound, norm, agreement = summary.means(some, "bound", "norm", "agreement")
-        rows.append([method, bound, summary.spread(summary.of_results(some, "bound")), norm, agreement])
+    def cells(method: str, group: Records) -> list[Any]:
+        bound, norm, agreement = summary.means(group, "bound", "norm", "agreement")
+        return [method, bound, summary.spread(summary.of_results(group, "bound")), norm, agreement]
+
     caption = "Figure 1b-c: largest (or last) bound of the log-likelihood; paper: SOFT > OVE > BOUCHARD"
     columns = ("method", "bound", "over seeds", "norm to SOFT", "share of the plane with SOFT's class")
-    return Table("figure-1c", caption, columns, rows, what_ran(records))
+    return summary.table("figure-1c", caption, columns, records, cells, "method")
 
 
 def _table_of_toy(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    for method, some in summary.by_key(records, "method").items():
-        errors = summary.of_results(some, "l1_error")
-        start, end = summary.mean([e[0] for e in errors]), summary.mean([e[-1] for e in errors])
-        paper = published.TITSIAS["figure_2"].get(method, (None, None))
-        rows.append([method, some[0]["results"]["n_classes"], start, paper[0], end, paper[1]])
+    def cells(method: str, group: Records) -> list[Any]:
+        theirs = published.TITSIAS["figure_2"].get(method, (None, None))
+        return [method, group[0]["results"]["n_classes"], *summary.beside(_start_and_end(group), theirs)]
+
     columns = ("method", "categories that occur", "at the start", "paper", "at the end", "paper")
     caption = "Figure 2: stochastic estimation of many probabilities, sum |p - p_exact|"
-    return Table("figure-2", caption, columns, rows, what_ran(records))
+    return summary.table("figure-2", caption, columns, records, cells, "method")
 
 
 def _plots_of_toy(records: Records) -> list[Plot]:
     """Of the stochastic estimation; its optimum is in each of its records."""
-    of_seed = {f"seed {r['seed']}": r["results"]["l1_error"] for r in records}
-    errors = Panel("toy", [Series(label, range(len(curve)), curve) for label, curve in of_seed.items()])
-    found = records[0]["results"]
-    rank = range(len(found["optimum"]))
-    sorted_p = Panel("toy", [Series("OVE-SGD", rank, found["found"], "."), Series("exact", rank, found["optimum"])])
+    curves = {f"seed {r['seed']}": r["results"]["l1_error"] for r in records}
+    errors = Panel("toy", [Series(label, range(len(curve)), curve) for label, curve in curves.items()])
+    first = records[0]["results"]
+    rank = range(len(first["optimum"]))
+    sorted_p = Panel("toy", [Series("OVE-SGD", rank, first["found"], "."), Series("exact", rank, first["optimum"])])
     return [
         Plot("figure-2ab", "Figure 2a-b: probabilities, sorted", "category (thinned)", "p", [sorted_p]),
         Plot("figure-2c", "Figure 2c: error by pass", "pass", "sum |p - p_exact|", [errors], log_y=True),
@@ -443,33 +460,31 @@ def _plots_of_toy(records: Records) -> list[Plot]:
 
 
 def _table_of_proposals(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    for method, some in summary.by_key(records, "method").items():
-        ends = summary.of_results(some, "curve")
-        uniform, by_scores = (summary.of_results(some, f"variance, {name}") for name in PROPOSALS)
-        saved = [np.mean(np.array(a) / np.array(b)) for a, b in zip(uniform, by_scores, strict=True)]
-        bound = summary.mean([end[-1] for end in ends])
-        rows.append([method, bound, summary.spread([end[-1] for end in ends]), summary.mean(map(float, saved))])
+    def cells(method: str, group: Records) -> list[Any]:
+        ends = [curve[-1] for curve in summary.of_results(group, "curve")]
+        uniform, by_scores = (summary.of_results(group, f"variance, {name}") for name in PROPOSALS)
+        saved = [float(np.mean(np.array(a) / np.array(b))) for a, b in zip(uniform, by_scores, strict=True)]
+        return [method, summary.mean(ends), summary.spread(ends), summary.mean(saved)]
+
     columns = ("method", "bound at the end", "over seeds", "variance of uniform draws over that by scores")
     caption = "Section 3: a proposal that knows the scores; variances along each method's own way"
-    return Table("proposals", caption, columns, rows, what_ran(records))
+    return summary.table("proposals", caption, columns, records, cells, "method")
 
 
 def _table_2(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    scores = ("norm", "error", "nlpd")
-    for (name, method), some in summary.of_seeds(records).items():
-        theirs = published.TITSIAS["table_2"].get(name, {}).get(method, {})
-        rows.append([name, method, *summary.beside(summary.means(some, *scores), map(theirs.get, scores))])
+    def cells(key: tuple[str, str], group: Records) -> list[Any]:
+        theirs = published.TITSIAS["table_2"].get(key[0], {}).get(key[1], {})
+        return [*key, *summary.beside(summary.means(group, *SCORES), map(theirs.get, SCORES))]
+
     columns = ("data", "method", "norm", "paper", "error", "paper", "nlpd", "paper")
-    return Table("table-2", "Table 2: closeness to SOFT, and scores on the test set", columns, rows, what_ran(records))
+    caption = "Table 2: closeness to SOFT, and scores on the test set"
+    return summary.table("table-2", caption, columns, records, cells, "data", "method")
 
 
 def _table_of_large(records: Records) -> Table:
     paper = published.TITSIAS["large"][LARGE]["OVE-SGD"]
-    (error,) = summary.means(records, "error")
-    seconds = summary.mean(r["cpu_seconds"] for r in records)
-    row = [LARGE, "OVE-SGD", error, paper["error"], seconds, paper["seconds"]]
+    scores = summary.means(records, "error")[0], _processor_seconds(records)
+    row = [LARGE, "OVE-SGD", *summary.beside(scores, (paper["error"], paper["seconds"]))]
     columns = ("data", "method", "error", "paper", "processor seconds", "paper, seconds")
     return Table("section-4-2", "Section 4.2: one-vs-each on many classes", columns, [row], what_ran(records))
 
