@@ -1,19 +1,17 @@
-"""Measures of the code: lines by folder, floors and circles of imports by file, parameters whose type is Any.
+"""Measures of the code: lines, floors and circles of imports by file, names, functions, and the way that a call takes.
 
-    python tests/house.py
-    python tests/house.py --walk    # the files that X enters in SoftmaxClassifier().fit(X, y)
+    python tests/house.py          # all but the calls
+    python tests/house.py --walk   # files that calls enter, and how deep
 
 A line of code is one that is neither blank, a comment, nor of a docstring. A module's floor is 1 where it imports no
 other of the package, else one more than the highest of those that it imports; imports for types count.
 """
 
 import ast
-import dataclasses
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Iterable
-from inspect import CO_VARARGS as VARARGS
-from inspect import CO_VARKEYWORDS as VARKEYWORDS
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,40 +19,65 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python/manyclass"
 ESTIMATORS = ("estimator", "model", "owner", "member", "fitted", "trainer")  # names of parameters that stand for one
+# Names of variables that say nothing of what these hold, and with them all that begin with "of_". Other words without a
+# meaning, such as `result1`, `value2` or `thing`, are no cure: a name is a noun for what the variable holds.
+VAGUE = {
+    *("found", "given", "told", "own", "some", "one", "at", "made", "asked", "taken", "kept", "had", "held", "left"),
+    *("seen", "said", "those", "these", "others", "both", "each", "it", "what", "them"),
+}
+UNREADABLE = {"contest", "crew", "going_on", "settle", "stint"}  # names whose meaning no stranger can tell
+MOST_LINES_OF_FUNCTION, MOST_BRANCHES = 50, 15
+BRANCHES = (ast.If, ast.For, ast.While, ast.ExceptHandler, ast.comprehension, ast.IfExp, ast.BoolOp, ast.Assert)
+
+
+def trees(package: Path) -> Iterator[ast.Module]:
+    return (ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py"))
+
+
+def lines_of_code(text: str, suffix: str = ".py") -> set[int]:
+    """Numbers of the lines of code of a text in Python, Cython or C++."""
+    documented: set[int] = set()
+    for node in ast.walk(ast.parse(text)) if suffix == ".py" else ():
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            documented |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    mark = "#" if suffix in (".py", ".pyx") else "//"
+    lines = ((number, line.strip()) for number, line in enumerate(text.split("\n"), 1))
+    return {number for number, line in lines if line and not line.startswith(mark) and number not in documented}
 
 
 def code_lines(paths: Iterable[Path]) -> int:
     """Lines of code of Python's or C++'s files."""
-    total = 0
-    for path in paths:
-        text, documented = path.read_text(encoding="utf-8"), set()
-        mark = "#" if path.suffix in (".py", ".pyx") else "//"
-        if path.suffix == ".py":
-            for node in ast.walk(ast.parse(text)):
-                kinds = ast.Module | ast.ClassDef | ast.FunctionDef
-                if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
-                    documented |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-        lines = ((at, line.strip()) for at, line in enumerate(text.split("\n"), 1))
-        total += sum(1 for at, line in lines if line and not line.startswith(mark) and at not in documented)
-    return total
+    return sum(len(lines_of_code(path.read_text(encoding="utf-8"), path.suffix)) for path in paths)
+
+
+def lines_by_folder() -> Counter[str]:
+    """Lines of code in each folder and module at the top of the package."""
+    lines: Counter[str] = Counter()
+    for path in PACKAGE.rglob("*.py"):
+        lines[path.relative_to(PACKAGE).parts[0]] += code_lines([path])
+    return lines
+
+
+def lines_of_core() -> int:
+    return code_lines(path for path in (ROOT / "cpp/manyclass").rglob("*") if path.suffix in (".cpp", ".hpp"))
 
 
 def imports(package: Path) -> dict[str, set[str]]:
     """The modules that each module of a package imports, by their dotted names."""
     paths = {".".join(p.relative_to(package.parent).with_suffix("").parts): p for p in package.rglob("*.py")}
     modules = {name.removesuffix(".__init__"): path for name, path in paths.items()}
-    found: dict[str, set[str]] = {name: set() for name in modules}
+    graph: dict[str, set[str]] = {name: set() for name in modules}
     for name, path in modules.items():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            asked: list[str] = []
+            imported: list[str] = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 inner = [f"{node.module}.{alias.name}" for alias in node.names]
-                asked = [one if one in modules else node.module for one in inner]
+                imported = [module if module in modules else node.module for module in inner]
             elif isinstance(node, ast.Import):
-                asked = [alias.name for alias in node.names]
+                imported = [alias.name for alias in node.names]
             # The package itself gives names of all its modules, and imports them when they are asked for.
-            found[name] |= {one for one in asked if one in modules and one not in (name, package.name)}
-    return found
+            graph[name] |= {module for module in imported if module in modules and module not in (name, package.name)}
+    return graph
 
 
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
@@ -62,136 +85,177 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    components: list[list[str]] = []
 
-    def visit(one: str) -> None:
-        index[one] = low[one] = len(index)
-        stack.append(one)
-        for other in sorted(graph.get(one, ())):
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in sorted(graph.get(module, ())):
             if other not in index:
                 visit(other)
-                low[one] = min(low[one], low[other])
+                low[module] = min(low[module], low[other])
             elif other in stack:
-                low[one] = min(low[one], index[other])
-        if low[one] == index[one]:
-            at = stack.index(one)
-            members, stack[at:] = stack[at:], []
+                low[module] = min(low[module], index[other])
+        if low[module] == index[module]:
+            place = stack.index(module)
+            members, stack[place:] = stack[place:], []
             if len(members) > 1:
-                found.append(sorted(members))
+                components.append(sorted(members))
 
-    for one in sorted(graph):
-        if one not in index:
-            visit(one)
-    return found
+    for module in sorted(graph):
+        if module not in index:
+            visit(module)
+    return components
 
 
 def floors(graph: dict[str, set[str]]) -> dict[str, int]:
     """The floor of each module of a graph without circles."""
-    found: dict[str, int] = {}
+    heights: dict[str, int] = {}
 
-    def floor(one: str) -> int:
-        if one not in found:
-            found[one] = 1 + max((floor(below) for below in graph.get(one, ())), default=0)
-        return found[one]
+    def floor(module: str) -> int:
+        if module not in heights:
+            heights[module] = 1 + max((floor(below) for below in graph.get(module, ())), default=0)
+        return heights[module]
 
-    for one in graph:
-        floor(one)
-    return found
+    for module in graph:
+        floor(module)
+    return heights
 
 
 def typed_any(package: Path) -> int:
     """Parameters that stand for an estimator and have the type Any."""
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in package.rglob("*.py"))
-    functions = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    arguments = (one for function in functions for one in function.args.args + function.args.kwonlyargs)
-    return sum(1 for one in arguments if one.arg in ESTIMATORS and ast.unparse(one.annotation or one) == "Any")
+    functions = (node for tree in trees(package) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    arguments = (argument for function in functions for argument in function.args.args + function.args.kwonlyargs)
+    return sum(1 for a in arguments if a.arg in ESTIMATORS and ast.unparse(a.annotation or a) == "Any")
 
 
-def holds_rows(value: Any, n_columns: int, depth: int = 3) -> bool:
-    """Whether an object is a matrix of so many columns, or a collection or an object of the package that holds one."""
-    shape = getattr(value, "shape", ())
-    if isinstance(shape, tuple) and len(shape) == 2:
-        return shape[1] == n_columns and type(value).__name__ in ("ndarray", "csr_array")
-    if depth == 0:
-        return False
-    if isinstance(value, dict):
-        inner: list[Any] = list(value.values())
-    elif isinstance(value, list | tuple):
-        inner = list(value[:20])
-    elif dataclasses.is_dataclass(value) or type(value).__module__.startswith("manyclass."):
-        inner = list(getattr(value, "__dict__", {}).values())
-    else:
-        return False
-    return any(holds_rows(one, n_columns, depth - 1) for one in inner)
+def bindings(package: Path) -> Counter[str]:
+    """How often each name is bound: as a variable, or as a parameter of a function."""
+    names: Counter[str] = Counter()
+    for node in (node for tree in trees(package) for node in ast.walk(tree)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names[node.id] += 1
+        elif isinstance(node, ast.arg):
+            names[node.arg] += 1
+    return names
 
 
-def walk(n_rows: int = 1500, n_columns: int = 1237, n_classes: int = 40) -> list[str]:
-    """The files of the package with a function that was given X, in a fit with nothing but defaults.
+def vague(names: Counter[str]) -> Counter[str]:
+    """Those of the bound names that are no nouns."""
+    return Counter({name: n for name, n in names.items() if name in VAGUE or name.startswith("of_")})
 
-    X counts as given where an argument is a matrix with as many columns, such as X, some of its rows, or X scaled, or
-    holds one: a container, or an object of the package. Weights of a sparse X have a row for each of its columns, and
-    do not count. What a function has from outside of it, as a closure, does not count either.
-    """
-    import numpy as np
-    import scipy.sparse as sp
 
+def classes_twice(package: Path) -> list[str]:
+    """Public names that more than one class has."""
+    names = Counter(n.name for tree in trees(package) for n in ast.walk(tree) if isinstance(n, ast.ClassDef))
+    return sorted(name for name, n in names.items() if n > 1 and not name.startswith("_"))
+
+
+def unreadable_names(text: str) -> list[str]:
+    """Names of Python's functions, classes, attributes and variables that are among UNREADABLE."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        names |= {str(getattr(node, field)) for field in ("name", "id", "attr", "arg") if hasattr(node, field)}
+    return sorted(name for name in names if name.strip("_").lower() in UNREADABLE)
+
+
+def long_functions(text: str) -> list[str]:
+    """Functions of more lines of code, or more branches, than a reader holds in mind; the signature is of them."""
+    code, functions = lines_of_code(text), []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            n_lines = sum(line in code for line in range(node.lineno, (node.end_lineno or 0) + 1))
+            n_branches = sum(isinstance(inner, BRANCHES) for inner in ast.walk(node))
+            if n_lines > MOST_LINES_OF_FUNCTION or n_branches > MOST_BRANCHES:
+                functions.append(f"{node.name} has {n_lines} lines and {n_branches} branches")
+    return functions
+
+
+def walk(call: Callable[[], object]) -> tuple[list[str], int]:
+    """The files of the package that a call enters, and how many of the package's functions are entered at a time."""
     import manyclass
-    from manyclass import SoftmaxClassifier
 
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(n_classes), n_rows // n_classes + 1)[:n_rows]
-    at = np.sort((y[:, np.newaxis] * 29 + rng.integers(0, 60, (n_rows, 8))) % n_columns, axis=1).ravel()
-    X = sp.csr_array((np.ones(at.size, np.float32), at, np.arange(n_rows + 1) * 8), shape=(n_rows, n_columns))
-    X.sum_duplicates()
-    entered: set[str] = set()
     package = str(Path(manyclass.__file__).parent)  # where it is installed
+    entered: set[str] = set()
+    depth = deepest = 0
 
     def look(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event != "call" or not code.co_filename.startswith(package) or code.co_filename in entered:
-            return
-        n = (
-            code.co_argcount
-            + code.co_kwonlyargcount
-            + bool(code.co_flags & VARARGS)
-            + bool(code.co_flags & VARKEYWORDS)
-        )
-        if any(holds_rows(frame.f_locals.get(name), n_columns) for name in code.co_varnames[:n]):
-            entered.add(code.co_filename)
+        nonlocal depth, deepest
+        if event in ("call", "return") and frame.f_code.co_filename.startswith(package):
+            depth += 1 if event == "call" else -1
+            deepest = max(deepest, depth)
+            entered.add(frame.f_code.co_filename)
 
     sys.setprofile(look)
     try:
-        SoftmaxClassifier(random_state=0).fit(X, y)
+        call()
     finally:
         sys.setprofile(None)
-    return sorted(str(Path(name).relative_to(package)) for name in entered)
+    return sorted(str(Path(name).relative_to(package)) for name in entered), deepest
+
+
+def calls() -> dict[str, Callable[[], object]]:
+    """Calls of a SoftmaxClassifier with nothing set, on small data of each kind."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    from manyclass import SoftmaxClassifier
+    from manyclass.datasets import SequenceEncoder
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 5)).astype(np.float32), rng.integers(0, 4, 60)
+    labels = np.repeat(np.arange(40), 30)
+    features = np.sort((labels[:, np.newaxis] * 29 + rng.integers(0, 60, (1200, 8))) % 1237, axis=1)
+    counts = sp.csr_array((np.ones(9600, np.float32), features.ravel(), np.arange(1201) * 8), shape=(1200, 1237))
+    counts.sum_duplicates()
+    indicator = sp.csr_array((rng.random((400, 30)) < 0.1).astype(np.int8))
+    histories = [[int(item) for item in rng.integers(0, 30, 6)] for _ in range(200)]
+
+    def new() -> SoftmaxClassifier:
+        return SoftmaxClassifier(random_state=0)
+
+    small, large, several = new().fit(X, y), new().fit(counts, labels), new().fit(counts[:400], indicator)
+    return {
+        "fit, dense": lambda: new().fit(X, y),
+        "fit, sparse with trials": lambda: new().fit(counts, labels),
+        "fit, dense with trials": lambda: new().fit(counts.toarray()[:, :60], labels),
+        "fit, several labels": lambda: new().fit(counts[:400], indicator),
+        "fit, histories": lambda: new().fit(histories, vectorizer=SequenceEncoder()),
+        "partial_fit, new": lambda: new().partial_fit(X, y),
+        "partial_fit, dense": lambda: small.partial_fit(X, y),
+        "partial_fit, sparse": lambda: large.partial_fit(counts, labels),
+        "partial_fit, several labels": lambda: several.partial_fit(counts[:400], indicator),
+        "predict, dense": lambda: small.predict(X),
+        "predict, sparse": lambda: large.predict_top_k(counts, 3),
+    }
+
+
+def walks() -> dict[str, tuple[list[str], int]]:
+    """The walk of each of the calls."""
+    with warnings.catch_warnings(action="ignore"):  # small data are not trained to the end
+        return {name: walk(call) for name, call in calls().items()}
 
 
 def main() -> None:
     if "--walk" in sys.argv:
-        files = walk()
-        print("\n".join(files))
-        print(f"{len(files)} files")
+        for name, (files, depth) in walks().items():
+            print(f"{name}: {len(files)} files, {depth} deep: {' '.join(files)}")
         return
-    folders = {"core": "cpp/manyclass", "bindings": "cpp/bindings", "tests": "tests", "bench": "bench"}
-    lines = {
-        name: code_lines(p for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".cpp", ".hpp"))
-        for name, folder in folders.items()
-    }
-    by_folder: Counter[str] = Counter()
-    for path in PACKAGE.rglob("*.py"):
-        by_folder[path.relative_to(PACKAGE).parts[0]] += code_lines([path])
-    python, graph = sum(by_folder.values()), imports(PACKAGE)
-    for name, n in {**lines, "Python": python}.items():
-        print(f"{n:7,} {name}")
-    for name, n in by_folder.most_common():
+    lines, graph, names = lines_by_folder(), imports(PACKAGE), bindings(PACKAGE)
+    print(f"{lines_of_core():7,} core\n{lines.total():7,} Python")
+    for name, n in lines.most_common():
         print(f"{n:7,}   {name}")
-    print(f"Python over core: {python / lines['core']:.2f}")
-    found = circles(graph)
-    print(f"{len(graph)} modules; circles: {[len(one) for one in found] or 'none'}")
-    if not found:
+    rings = circles(graph)
+    print(f"{len(graph)} modules; circles: {[len(members) for members in rings] or 'none'}")
+    if not rings:
         print(f"floors: {max(floors(graph).values())}")
     print(f"parameters of estimators typed Any: {typed_any(PACKAGE)}")
+    no_nouns = vague(names)
+    print(f"names without a noun: {no_nouns.total() / names.total():.1%}, {dict(no_nouns.most_common(8))}")
+    print(f"names of two classes: {', '.join(classes_twice(PACKAGE)) or 'none'}")
+    for path in PACKAGE.rglob("*.py"):
+        for function in long_functions(path.read_text(encoding="utf-8")):
+            print(f"{path.relative_to(PACKAGE)}: {function}")
 
 
 if __name__ == "__main__":

@@ -5,14 +5,10 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import pytest
-import scipy.sparse as sp
-from house import PACKAGE, circles, floors, holds_rows, imports, walk
-from test_codebase import ROOT, broken, files, parameters
+from house import PACKAGE, ROOT
+from test_codebase import broken, files, parameters
 
-MOST_FLOORS = 13  # counted by file
-MOST_WALKED = 22  # files that X enters in a fit
 # SoftmaxClassifier has 18, each a choice of its own: `calibration` and `n_models` say what is made of several fits, so
 # that no object of a part could hold them.
 MOST_PARAMETERS = 19  # of SoftmaxClassifier, calibration, n_models and warm_start included; the others have fewer
@@ -99,30 +95,6 @@ def places_in_the_table(readme: str) -> list[str]:
 def test_each_rule_finds_a_planted_fault_and_spares_what_is_fine(rule, fault, fine):
     assert rule(fault)
     assert not rule(fine)
-
-
-def test_modules_stand_on_few_floors_and_in_no_circle(tmp_path):
-    graph = imports(PACKAGE)
-    assert circles(graph) == []
-    assert max(floors(graph).values()) <= MOST_FLOORS
-    (tmp_path / "attic").mkdir()
-    (tmp_path / "cellar.py").write_text(f"from {tmp_path.name}.attic.roof import tile\n")
-    (tmp_path / "attic/roof.py").write_text(f"if TYPE_CHECKING:\n    from {tmp_path.name}.cellar import coal\n")
-    (tmp_path / "door.py").write_text(f"from {tmp_path.name} import cellar\n")
-    planted = imports(tmp_path)
-    assert circles(planted) == [[f"{tmp_path.name}.attic.roof", f"{tmp_path.name}.cellar"]]
-    chain = {str(n): {str(n + 1)} for n in range(MOST_FLOORS)}
-    assert circles(chain) == []
-    assert max(floors(chain).values()) == MOST_FLOORS + 1
-
-
-def test_x_enters_few_files_and_the_walk_sees_what_an_argument_holds():
-    X = np.zeros((3, 5), dtype=np.float32)
-    assert all(holds_rows(value, 5) for value in (X, [0, (X,)], {"x": X}, sp.csr_array(X)))
-    assert not any(holds_rows(value, 5) for value in (X.T, X[0], [[[[X]]]], "X", None))
-    walked = walk()
-    assert {"classifiers/softmax.py", "fitting/points.py", "training/train.py"} <= set(walked)
-    assert len(walked) <= MOST_WALKED, walked
 
 
 def test_no_private_name_is_used_across_rooms():
