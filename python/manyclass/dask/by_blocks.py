@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +19,9 @@ from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.predictions import BlocksModel
-from manyclass.dask.rounds import Training, same
+from manyclass.dask.rounds import Training
 from manyclass.dask.shards import PassReport, Stretch
-from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.dask.workers import LostWorkerError, Workers, same
 from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
@@ -67,11 +68,8 @@ class BlocksTraining(Training):
         self.state = self._at_zero()
 
     def _at_zero(self) -> BlocksState:
-        n = len(self.loaded.shards)
-        buffers = [
-            self.workers.submit(number, stored_blocks.buffer_at_zero, self.loaded.whole[0], number)
-            for number in range(n)
-        ]
+        workers, whole, n = self.workers, self.loaded.whole[0], len(self.loaded.shards)
+        buffers = [workers.submit(i, stored_blocks.buffer_at_zero, whole, i) for i in range(n)]
         return BlocksState(buffers, [], [None] * n)
 
     def _round(self, stretch: Stretch) -> list[PassReport]:
@@ -81,27 +79,19 @@ class BlocksTraining(Training):
         before: list[list[Any]] = [[] for _ in range(n)]
         for inner in range(n):
             reports.append([])
-            for worker, shard in enumerate(self.loaded.shards):
-                arguments = (
-                    self.plan,
-                    whole,
-                    shard,
-                    was.buffers[worker],
-                    (worker + inner) % n,
-                    log_sums[worker],
-                    stretch,
-                )
-                turned = workers.submit(worker, turn, *arguments, *before[worker])
-                log_sums[worker] = workers.submit(worker, attrgetter("log_sums"), turned)
-                reports[-1].append(workers.submit(worker, attrgetter("report"), turned))
-                before[worker] = [reports[-1][-1]]
+            for i, shard in enumerate(self.loaded.shards):
+                arguments = (self.plan, whole, shard, was.buffers[i], (i + inner) % n, log_sums[i], stretch)
+                turned = workers.submit(i, turn, *arguments, *before[i])
+                log_sums[i] = workers.submit(i, attrgetter("log_sums"), turned)
+                before[i] = [workers.submit(i, attrgetter("report"), turned)]
+                reports[-1] += before[i]
             if n > 1:
                 before = self._move_on(inner, before)
         stored = self._store(before)
-        workers.wait([*log_sums, *(future for futures in (*reports, *before, *stored) for future in futures)])
-        gathered = workers.gather([future for futures in reports for future in futures])
+        workers.wait([*log_sums, *chain.from_iterable((*reports, *before, *stored))])
+        gathered = workers.gather([*chain.from_iterable(reports)])
         self.state = BlocksState(was.buffers, stored, log_sums)
-        return [_sum_of(gathered[worker::n], n) for worker in range(n)]
+        return [_sum_of(gathered[i::n], n) for i in range(n)]
 
     def _move_on(self, inner: int, before: list[list[Any]]) -> list[list[Any]]:
         """Let each worker take the block of the next one, piece by piece; return what comes before each next turn.
@@ -109,45 +99,36 @@ class BlocksTraining(Training):
         A worker gives a copy of a piece, puts that of the other in its place, and gives the next when its own has
         arrived: so it has two pieces at most beside its block.
         """
-        n = len(before)
+        n, give, take = len(before), stored_blocks.give_piece, stored_blocks.take_piece
         for piece in range(self.n_pieces):
-            pieces = [self._give(worker, (worker + inner) % n, piece, *before[worker]) for worker in range(n)]
-            arrivals = [
-                self._take(worker, (worker + inner + 1) % n, piece, pieces[(worker + 1) % n], pieces[worker])
-                for worker in range(n)
-            ]
-            let_go(pieces)
-            before = [[arrivals[worker], arrivals[worker - 1]] for worker in range(n)]
+            given_away = [self._on_buffer(i, give, (i + inner) % n, piece, *before[i]) for i in range(n)]
+            pairs = [(given_away[(i + 1) % n], given_away[i]) for i in range(n)]
+            arrivals = [self._on_buffer(i, take, (i + inner + 1) % n, piece, *pair) for i, pair in enumerate(pairs)]
+            release(given_away)
+            before = [[arrivals[i], arrivals[i - 1]] for i in range(n)]
         return before
 
-    def _give(self, worker: int, number: int, piece: int, *after: Any) -> Any:
-        """Let a worker copy a piece of its block."""
-        arguments = (self.loaded.whole[0], self.state.buffers[worker], number, piece)
-        return self.workers.submit(worker, stored_blocks.give_piece, *arguments, *after)
-
-    def _take(self, worker: int, number: int, piece: int, values: Any, *after: Any) -> Any:
-        """Let a worker put a piece of a block in its buffer."""
-        arguments = (self.loaded.whole[0], self.state.buffers[worker], number, piece, values)
-        return self.workers.submit(worker, stored_blocks.take_piece, *arguments, *after)
+    def _on_buffer(self, i: int, function: Any, number: int, piece: int, *arguments: Any) -> Any:
+        """Let the i-th worker call a function with its buffer and the bounds of a piece of block `number`."""
+        where = (self.loaded.whole[0], self.state.buffers[i], number, piece)
+        return self.workers.submit(i, function, *where, *arguments)
 
     def _store(self, before: list[list[Any]]) -> list[list[Any]]:
         """Copy blocks to disks after a round; return the copies."""
-        workers, whole, n = self.workers, self.loaded.whole[0], len(before)
-        if n == 1:
+        workers, whole, write = self.workers, self.loaded.whole[0], stored_blocks.StoredBlock.write
+        if len(before) == 1:
             return []
-        stored = [[workers.submit(worker + on, create_file, *before[worker]) for on in (0, 1)] for worker in range(n)]
-        for worker, copies in enumerate(stored):
-            ready, written = before[worker], copies
+        stored = [[workers.submit(i + j, create_file, *ready) for j in (0, 1)] for i, ready in enumerate(before)]
+        for i, files in enumerate(stored):
+            ready, written = before[i], files
             for piece in range(self.n_pieces):
-                values = self._give(worker, worker, piece, *ready)
+                values = self._on_buffer(i, stored_blocks.give_piece, i, piece, *ready)
                 ready = written = [
-                    workers.submit(
-                        worker + on, stored_blocks.StoredBlock.write, file, whole, worker, piece, values, written[on]
-                    )
-                    for on, file in enumerate(copies)
+                    workers.submit(i + j, write, file, whole, i, piece, values, written[j])
+                    for j, file in enumerate(files)
                 ]
-                let_go([values])
-            copies[:] = [workers.submit(worker + on, same, file, written[on]) for on, file in enumerate(copies)]
+                release([values])
+            files[:] = [workers.submit(i + j, same, file, written[j]) for j, file in enumerate(files)]
         return stored
 
     def _recover(self, lost: frozenset[str]) -> None:
@@ -155,53 +136,46 @@ class BlocksTraining(Training):
         workers, was = self.workers, self.state
         moved = workers.replace(lost)
         self.loaded.restore(moved, lost)
-        whole = self.loaded.whole[0]
+        whole, log_sums = self.loaded.whole[0], list(was.log_sums)
         self.state = self._at_zero()
         if not was.stored:  # it was in the first round
-            if any(future is not None for future in was.log_sums):
+            if log_sums != [None] * len(log_sums):
                 raise LostWorkerError(lost)  # the only worker: training begins again
             return
-        put: list[list[Any]] = []  # what comes after a block is back
-        for worker, copies in enumerate(was.stored):
-            on = next((on for on, future in enumerate(copies) if workers.holders(future, lost)), None)
-            if on is None:
-                raise LostWorkerError(lost)
-            after: list[Any] = []
-            for piece in range(self.n_pieces):
-                read = workers.submit(
-                    worker + on, stored_blocks.StoredBlock.read, copies[on], whole, worker, piece, *after
-                )
-                after = [self._take(worker, worker, piece, read, *after)]
-            put.append(after)
-            self.state.buffers[worker] = workers.submit(worker, same, self.state.buffers[worker], *after)
-        self.state.log_sums = [
-            workers.submit(worker, lost_log_sums, whole, self.loaded.shards[worker]) if worker in moved else future
-            for worker, future in enumerate(was.log_sums)
-        ]
-        self.state.stored = self._store(put)
-        workers.wait(
-            [future for copies in self.state.stored for future in copies]
-        )  # before the next round moves what they copy
+        restored = [self._restore(i, files, lost) for i, files in enumerate(was.stored)]
+        for i in moved:
+            log_sums[i] = workers.submit(i, lost_log_sums, whole, self.loaded.shards[i])
+        self.state.log_sums, self.state.stored = log_sums, self._store(restored)
+        workers.wait([*chain.from_iterable(self.state.stored)])  # before the next round moves what they copy
+
+    def _restore(self, i: int, files: list[Any], lost: frozenset[str]) -> list[Any]:
+        """Let the i-th worker read its block from one of two disks; return what comes after it is back."""
+        workers, read = self.workers, stored_blocks.StoredBlock.read
+        j = next((j for j, file in enumerate(files) if workers.holders(file, lost)), None)
+        if j is None:
+            raise LostWorkerError(lost)
+        after: list[Any] = []
+        for piece in range(self.n_pieces):
+            values = workers.submit(i + j, read, files[j], self.loaded.whole[0], i, piece, *after)
+            after = [self._on_buffer(i, stored_blocks.take_piece, i, piece, values, *after)]
+        self.state.buffers[i] = workers.submit(i, same, self.state.buffers[i], *after)
+        return after
 
     def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> BlocksModel:
-        loaded, workers, n = self.loaded, self.workers, len(self.state.buffers)
+        loaded, workers, buffers = self.loaded, self.workers, self.state.buffers
         arguments = (owner, draft_of(loaded, planned, curve), loaded.common[0], loaded.scaling[0])
         estimators = workers.everywhere(model_without_weights, *arguments)
         blocks = [
-            workers.submit(worker, finished_block, self.plan, loaded.whole[0], buffer, worker, loaded.scaling[0])
-            for worker, buffer in enumerate(self.state.buffers)
+            workers.submit(i, finished_block, self.plan, loaded.whole[0], buffer, i, loaded.scaling[0])
+            for i, buffer in enumerate(buffers)
         ]
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
-        copies = (
-            [workers.submit(worker + 1, same, block) for worker, block in enumerate(blocks)]
-            if 1 == self.n_pieces < n
-            else []
-        )
-        pairs = tuple((block, *copies[worker : worker + 1]) for worker, block in enumerate(blocks))
-        return BlocksModel(workers.client, tuple(estimators), pairs)
+        twice = 1 == self.n_pieces < len(buffers)
+        pairs = zip(blocks, workers.copies(blocks), strict=True) if twice else zip(blocks)
+        return BlocksModel(workers.client, tuple(estimators), tuple(pairs))
 
 
-def let_go(futures: Sequence[Any]) -> None:
+def release(futures: Sequence[Any]) -> None:
     """Let workers forget results that all tasks have had; Python may keep futures in cycles for long."""
     for future in futures:
         future.release()

@@ -18,9 +18,9 @@ from manyclass.dask.loading import Common, Loaded, completed, draft_of
 from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import BatchPasses, Passed, ShardPasses, added
 from manyclass.dask.predictions import WholeModel
-from manyclass.dask.rounds import Training, same
+from manyclass.dask.rounds import Training
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
-from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.dask.workers import LostWorkerError, Workers, same
 from manyclass.training.incremental import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.squares import Squares
@@ -129,7 +129,7 @@ class RowsTraining(Training):
             self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(n))
         parts = self._first_parts(loaded.origin.model)
-        self.state = RowsState(parts, self._copies(parts), [None] * n)
+        self.state = RowsState(parts, self.workers.copies(parts), [None] * n)
 
     @property
     def alone(self) -> bool:
@@ -140,49 +140,43 @@ class RowsTraining(Training):
         """Give workers the object whose methods are their tasks."""
         return self.workers.everywhere(passes_of, self.plan, self.loaded.whole[0])
 
-    def _task(self, number: int, method: str, *arguments: Any) -> Any:
+    def _task(self, i: int, method: str, *arguments: Any) -> Any:
         """Let the worker of a shard call a method of the passes."""
         kind = BatchPasses if isinstance(self.plan, BatchesPlan) else ShardPasses
-        return self.workers.submit(number, getattr(kind, method), self.passes[0], *arguments)
+        return self.workers.submit(i, getattr(kind, method), self.passes[0], *arguments)
 
     def _first_parts(self, model: Future | LabelClassifier | None) -> list[Any]:
         workers, loaded, n = self.workers, self.loaded, len(self.loaded.shards)
         if model is None:
-            return [self._task(number, "first_part", number) for number in range(n)]
+            return [self._task(i, "first_part", i) for i in range(n)]
         arguments = (model, self.passes[0], loaded.common[0], loaded.scaling[0])
         all_parts = workers.submit_where_it_is(model, parts_to_go_on, *arguments)
-        picked = [workers.submit_where_it_is(model, itemgetter(number), all_parts) for number in range(n)]
+        picked = [workers.submit_where_it_is(model, itemgetter(i), all_parts) for i in range(n)]
         parts = workers.each(same, picked)
         workers.wait(parts)
         return parts
 
-    def _copies(self, pieces: list[Any]) -> list[Any]:
-        """Copy each part of W to the next worker; with one worker there is none."""
-        return (
-            [] if self.alone else [self.workers.submit(number + 1, same, piece) for number, piece in enumerate(pieces)]
-        )
-
     def _measure(self, shards: Iterable[int]) -> None:
         """Measure curvatures of shards, and add up those of all by parts of W."""
         workers, whole = self.workers, self.loaded.whole[0]
-        for number in shards:
-            self.curvatures[number] = self._task(number, "curvature", self.loaded.shards[number], self.coupling)
-        for number in range(len(self.curvatures)):
-            curvatures = workers.each(Curvature.part, self.curvatures, whole, number)
-            self.curvatures_of_parts[number] = workers.submit(number, Curvature.total, curvatures)
+        for i in shards:
+            self.curvatures[i] = self._task(i, "curvature", self.loaded.shards[i], self.coupling)
+        for i in range(len(self.curvatures)):
+            curvatures = workers.each(Curvature.part, self.curvatures, whole, i)
+            self.curvatures_of_parts[i] = workers.submit(i, Curvature.total, curvatures)
 
     def _round(self, stretch: Stretch) -> list[PassReport]:
         workers, was = self.workers, self.state
         passed = [
-            self._task(number, "make_pass", shard, self.curvatures[number], was.parts, was.carried[number], stretch)
-            for number, shard in enumerate(self.loaded.shards)
+            self._task(i, "make_pass", shard, self.curvatures[i], was.parts, was.carried[i], stretch)
+            for i, shard in enumerate(self.loaded.shards)
         ]
         parts = []
-        for number, part in enumerate(was.parts):
-            changes = workers.each(change_of, passed, number)
-            parts.append(self._task(number, "merge", part, self.curvatures_of_parts[number], changes, stretch))
+        for i, part in enumerate(was.parts):
+            changes = workers.each(change_of, passed, i)
+            parts.append(self._task(i, "merge", part, self.curvatures_of_parts[i], changes, stretch))
         carried, reports = (workers.each(attrgetter(name), passed) for name in ("carried", "report"))
-        copies = self._copies(parts)
+        copies = self.workers.copies(parts)
         workers.wait([*parts, *copies, *carried, *reports])
         gathered: list[PassReport] = workers.gather(reports)
         self.state = replace(was, parts=parts, copies=copies, carried=carried)
@@ -193,9 +187,8 @@ class RowsTraining(Training):
         if not reports[-1].averaged:
             return
         was, sparse = self.state, self.loaded.facts[0].sparse
-        before = was.total or [None] * len(was.parts)
-        pairs = enumerate(zip(before, was.parts, strict=True))
-        total = [self.workers.submit(number, added, part_before, part, sparse) for number, (part_before, part) in pairs]
+        pairs = zip(was.total or [None] * len(was.parts), was.parts, strict=True)
+        total = [self.workers.submit(i, added, *pair, sparse) for i, pair in enumerate(pairs)]
         self.state = replace(was, total=total, n_averaged=was.n_averaged + 1)
 
     def _validate(self) -> bool:
@@ -203,8 +196,8 @@ class RowsTraining(Training):
         if not any(loaded.n_held_out):
             return False
         sums = [
-            self._task(number, "held_out_loss", rows, now.model, now.n_averaged)
-            for number, rows in enumerate(loaded.held_out)
+            self._task(i, "held_out_loss", rows, now.model, now.n_averaged)
+            for i, rows in enumerate(loaded.held_out)
             if rows is not None
         ]
         loss, weight = np.sum(self.workers.gather(sums), axis=0)
@@ -217,19 +210,10 @@ class RowsTraining(Training):
     def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> WholeModel:
         now, loaded = self.best or self.state, self.loaded
         stopping = {"validation_curve": np.array(self.validation_curve), "best_iter": self.best_iter}
-        draft, before = draft_of(loaded, planned, curve, **stopping), loaded.origin.state
-        arguments = (
-            owner,
-            draft,
-            loaded.common[0],
-            loaded.scaling[0],
-            before,
-            self.passes[0],
-            now.model,
-            now.n_averaged,
-        )
-        model = self.workers.submit(loaded.largest, model_of, *arguments, loaded.shards[loaded.largest])
-        copies = () if self.alone else (self.workers.submit(loaded.largest + 1, same, model),)
+        draft, i = draft_of(loaded, planned, curve, **stopping), loaded.largest
+        known = (owner, draft, loaded.common[0], loaded.scaling[0], loaded.origin.state, self.passes[0])
+        model = self.workers.submit(i, model_of, *known, now.model, now.n_averaged, loaded.shards[i])
+        copies = () if self.alone else (self.workers.submit(i + 1, same, model),)
         return WholeModel(self.workers.client, (model, *copies))
 
     def _recover(self, lost: frozenset[str]) -> None:
@@ -245,10 +229,10 @@ class RowsTraining(Training):
             self._recover_best(self.best, lost)
         if not self.alone:
             self._measure(moved)
-        carried = [None if number in moved else future for number, future in enumerate(was.carried)]
+        carried = [None if i in moved else future for i, future in enumerate(was.carried)]
         whole_total = was.total is not None and all(workers.holders(future, lost) for future in was.total)
         total, n_averaged = (was.total, was.n_averaged) if whole_total else (None, 0)
-        self.state = RowsState(parts, self._copies(parts), carried, total, n_averaged)
+        self.state = RowsState(parts, self.workers.copies(parts), carried, total, n_averaged)
 
     def _recover_best(self, best: RowsState, lost: frozenset[str]) -> None:
         """Keep the best W so far, from where it is left; where it is not, the next pass is the best."""
@@ -257,14 +241,10 @@ class RowsTraining(Training):
             self.best, self.least = None, np.inf
             return
         total = None if best.total is None else parts
-        self.best = replace(best, parts=parts, copies=self._copies(parts), total=total)
+        self.best = replace(best, parts=parts, copies=self.workers.copies(parts), total=total)
 
     def _survivors(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
         """Return the parts of W after a loss, each from one of the two workers that had it; None where one is lost."""
-        pairs = [(piece, *copies[number : number + 1]) for number, piece in enumerate(pieces)]
+        pairs = [(piece, *copies[i : i + 1]) for i, piece in enumerate(pieces)]
         survivors = [[future for future in futures if self.workers.holders(future, lost)] for futures in pairs]
-        return (
-            [self.workers.submit(number, same, futures[0]) for number, futures in enumerate(survivors)]
-            if all(survivors)
-            else None
-        )
+        return self.workers.each(same, [futures[0] for futures in survivors]) if all(survivors) else None

@@ -90,12 +90,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
     def __sklearn_clone__(self) -> Any:
         """Return an unfitted copy with the same client, which cannot be copied."""
         parameters = self.get_params(deep=False)
-        return type(self)(
-            **{
-                name: parameters[name] if name == "client" else clone(parameters[name], safe=False)
-                for name in parameters
-            }
-        )
+        copies = {name: clone(parameters[name], safe=False) for name in parameters if name != "client"}
+        return type(self)(**copies, client=self.client)
 
     def _owner(self) -> LabelClassifier:
         """The estimator of one machine with the same parameters."""
@@ -188,9 +184,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             try:
                 home = homes(client, X, parts, sorted(workers.some_live()))
                 workers.places = sorted(set(home), key=home.index)
-                numbers = [
-                    [number for number, address in enumerate(home) if address == place] for place in workers.places
-                ]
+                numbers = [[n for n, address in enumerate(home) if address == place] for place in workers.places]
                 self._fit(Loaded(workers, planner, parts, numbers, origin()), callback, seconds)
             except LostWorkerError as fault:  # with all that was known: once more, on those that are left
                 lost, advice = str(fault), workers.short_memory()
@@ -234,15 +228,15 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError(
                     "k or threshold is given; they are for models of several labels a row: leave them None"
                 )
-            return self._answer_parts(X, "predict", self.classes_.dtype)
+            return self._ask(X, "predict", self.classes_.dtype)
         if k is not None:
             check_number("k", k, low=1, high=n_classes, integer=True)
         arguments = {"k": k, "threshold": threshold}
-        return self._answer_parts(X, "predict", np.int64, n_classes, sparse=self._fitted.sparse_labels, **arguments)
+        return self._ask(X, "predict", np.int64, n_classes, sparse=self._fitted.sparse_labels, **arguments)
 
     def predict_proba(self, X: Any) -> Any:
         """Return probabilities, a dask array of shape (n_samples, n_classes), float64, computed when asked for."""
-        return self._answer_parts(X, "predict_proba", np.float64, self._fitted.n_classes)
+        return self._ask(X, "predict_proba", np.float64, self._fitted.n_classes)
 
     def predict_top_k(self, X: Any, k: int) -> tuple[Any, Any]:
         """Return the k most probable labels of each row and their log-probabilities, best first: dask arrays.
@@ -254,12 +248,10 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         """
         classes = self._fitted.classes
         check_number("k", k, low=1, high=len(classes), integer=True)
-        labels = self._answer_parts(X, "top_labels", classes.dtype, int(k), k=int(k))
-        return labels, self._answer_parts(X, "top_log_probabilities", np.float32, int(k), k=int(k))
+        labels = self._ask(X, "top_labels", classes.dtype, int(k), k=int(k))
+        return labels, self._ask(X, "top_log_probabilities", np.float32, int(k), k=int(k))
 
-    def _answer_parts(
-        self, X: Any, question: str, dtype: Any, *more: int, sparse: bool = False, **arguments: Any
-    ) -> Any:
+    def _ask(self, X: Any, question: str, dtype: Any, *more: int, sparse: bool = False, **arguments: Any) -> Any:
         """Return the answers of the model for each part of X as one array, with `more` columns."""
         model = self._fitted_model()
         empty: Any = np.zeros((0, *more), dtype=dtype)
@@ -375,6 +367,8 @@ def check_supported(planner: Planner) -> None:
 
 
 DIVISIONS = ("auto", "rows", "rows and classes")
+# Of a solver by rows and classes.
+BLOCK_PARAMETERS = {"averaging": ("auto", "none"), "formulation": ("auto", "raman"), "u_init": ("log_n_classes",)}
 # W whole takes up to four times its size on a worker: as merged, as trained, its change, and the merge of a part; half
 # of the memory is left to the rows.
 COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
@@ -425,15 +419,10 @@ def _check_on_blocks(solver: Any, loaded: Loaded, *, separable: bool) -> None:
     if any(loaded.n_held_out) or loaded.origin.call is not None:
         raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
     parameters = {} if isinstance(solver, str) else solver.get_params()
-    for name, allowed in (
-        ("averaging", ("auto", "none")),
-        ("formulation", ("auto", "raman")),
-        ("u_init", ("log_n_classes",)),
-    ):
+    for name, allowed in BLOCK_PARAMETERS.items():
         if parameters.get(name, allowed[0]) not in allowed:
-            raise ValueError(
-                f"{name} is {parameters[name]!r}; with division='rows and classes' it must be {allowed[-1]!r}"
-            )
+            chosen = parameters[name]
+            raise ValueError(f"{name} is {chosen!r}; with division='rows and classes' it must be {allowed[-1]!r}")
 
 
 def check_planned(plan: Any) -> None:

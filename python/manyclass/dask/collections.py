@@ -112,9 +112,8 @@ def _divided_as(X: Any, other: Any) -> Any:
     if not isinstance(X, dask.array.Array) or not isinstance(other, dask.array.Array):
         return other
     rows, other_rows = X.chunks[0], other.chunks[0]
-    return (
-        other.rechunk({0: rows}) if sum(rows) == sum(other_rows) and rows != other_rows else other
-    )  # a sum of NaN equals nothing
+    as_many = sum(rows) == sum(other_rows)  # a sum of NaN equals nothing
+    return other.rechunk({0: rows}) if as_many and rows != other_rows else other
 
 
 def _has_unknown_chunks(data: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -382,8 +382,8 @@ class Loaded:
         self.common = self._count()
         self.whole = workers.everywhere(attrgetter("whole"), self.common[0])
         self.scaling: list[Any] = []
-        self.shards: list[Any] = []
-        self.held_out: list[Any] = []
+        self.shards: list[Any] = [None] * len(self.facts)
+        self.held_out: list[Any] = [None] * len(self.facts)
         [self.n_classes] = workers.gather([workers.submit(0, len, self.common[0])])
 
     @property
@@ -455,12 +455,15 @@ class Loaded:
         planned: Planned
         [planned] = workers.gather([workers.submit(largest, itemgetter(0), plan_and_scaling)])
         self.scaling = workers.everywhere(itemgetter(1), plan_and_scaling)
-        self.shards = [self._shard(number, 0) for number in range(len(self.numbers))]
-        self.held_out = [self._shard(number, 1) if n else None for number, n in enumerate(self.n_held_out)]
-        held_out = [rows for rows in self.held_out if rows is not None]
-        workers.wait([*self.shards, *held_out, *self.whole, *self.scaling])
-        self._divided = [None] * len(self.numbers)  # the rows are in the shards
+        self._make_shards(range(len(self.numbers)))
+        workers.wait([*self.shards, *filter(None, self.held_out), *self.whole, *self.scaling])
         return planned
+
+    def _make_shards(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self.shards[number] = self._shard(number, 0)
+            self.held_out[number] = self._shard(number, 1) if self.n_held_out[number] else None
+            self._divided[number] = None  # the rows are in the shards
 
     def _shard(self, number: int, which: int) -> Any:
         first = self.origin.history.n_points + sum(self.n_rows[:number]) if which == 0 else 0
@@ -477,9 +480,7 @@ class Loaded:
             setattr(self, name, survivors)
         for number in moved:
             self._divided[number] = self._divide(number, self._rows(number))
-            self.shards[number] = self._shard(number, 0)
-            self.held_out[number] = self._shard(number, 1) if self.n_held_out[number] else None
-            self._divided[number] = None
+        self._make_shards(moved)
 
     def _check_fits(self, state: State) -> None:
         """Raise ValueError where data or parameters are of another model than the one that is there."""

@@ -36,6 +36,10 @@ STAND_FOR_ALL = 128
 FLOOR = {"margin": 1.0, "triplet": 1.0}
 
 
+Parts = Sequence[WeightPart]
+Changes = Sequence[tuple[Ids, WeightPart]]  # of each part the rows that moved, and by how much
+
+
 @dataclass(frozen=True)
 class CarriedNumbers:
     """What the points of a shard carry from pass to pass, and the W that it belongs to.
@@ -62,7 +66,7 @@ class Passed:
     With one shard the one part is W itself.
     """
 
-    changes: list[tuple[Ids, WeightPart]]
+    changes: Changes
     carried: CarriedNumbers
     report: PassReport
 
@@ -88,7 +92,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class ShardPasses:
-    """ShardPasses of a plan over the rows of shards, point by point, and merges of what they change.
+    """Passes of a plan over the rows of shards, point by point, and merges of what they change.
 
     Attributes
     ----------
@@ -99,7 +103,7 @@ class ShardPasses:
     plan: Any
     whole: Whole
 
-    def joined(self, parts: Sequence[WeightPart]) -> tuple[Weights, Floats]:
+    def joined(self, parts: Parts) -> tuple[Weights, Floats]:
         """Return W of its parts, a copy, and what goes with it: factors of its classes. Without parts W = 0."""
         whole = self.whole
         weights = Weights.zeros(whole.n_classes, whole.n_features, by_feature=whole.sparse)
@@ -154,9 +158,7 @@ class ShardPasses:
         counts = np.bincount(shard.labels, y.data, minlength=self.whole.n_classes).astype(np.float64)
         return Curvature(pairs, counts, len(shard), coupling)
 
-    def changes(
-        self, curvature: Curvature, parts: Sequence[WeightPart], weights: Weights, beside: Floats, eta: float
-    ) -> list[tuple[Ids, WeightPart]]:
+    def changes(self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float) -> Changes:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it.
 
         W is made its own change.
@@ -171,9 +173,7 @@ class ShardPasses:
             changes.append((rows, part if len(rows) == len(part.matrix) else replace(part, matrix=part.matrix[rows])))
         return changes
 
-    def merged(
-        self, part: WeightPart, curvature: Curvature, changes: Sequence[tuple[Ids, WeightPart]], eta: float
-    ) -> WeightPart:
+    def merged(self, part: WeightPart, curvature: Curvature, changes: Changes, eta: float) -> WeightPart:
         """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
         total, intercept = np.zeros_like(part.matrix), np.zeros_like(part.intercept)
         for rows, change in changes:
@@ -184,7 +184,7 @@ class ShardPasses:
         intercept += part.intercept
         return WeightPart(total, intercept)
 
-    def finished(self, parts: Sequence[WeightPart], n_averaged: int = 0) -> Weights:
+    def finished(self, parts: Parts, n_averaged: int = 0) -> Weights:
         """Return the weights of the model: W or, of so many iterates whose sum is `parts`, their mean."""
         weights, scale = self.joined(parts)
         if n_averaged:
@@ -198,12 +198,7 @@ class ShardPasses:
         return self.split(*self.joined([]))[number]
 
     def make_pass(
-        self,
-        shard: Shard,
-        curvature: Curvature | None,
-        parts: Sequence[WeightPart],
-        carried: CarriedNumbers | None,
-        stretch: Stretch,
+        self, shard: Shard, curvature: Curvature | None, parts: Parts, carried: CarriedNumbers | None, stretch: Stretch
     ) -> Passed:
         """Train on the rows of a shard from a W that all shards have.
 
@@ -211,10 +206,16 @@ class ShardPasses:
 
         Parameters
         ----------
-        shard, stretch : which rows, and which visits of them
-        curvature : Curvature or None, of these rows; None with one shard
-        parts : sequence of WeightPart, W
-        carried : CarriedNumbers or None, by the points from the pass before; None: this is the first, or it was lost
+        shard : Shard
+            The rows.
+        curvature : Curvature or None
+            Of these rows; None with one shard.
+        parts : sequence of WeightPart
+            W.
+        carried : CarriedNumbers or None
+            By the points from the pass before; None: this is the first, or it was lost.
+        stretch : Stretch
+            Which visits of the rows.
         """
         whole, n = self.whole, len(shard)
         weights, beside = self.joined(parts)
@@ -229,7 +230,7 @@ class ShardPasses:
         if curvature is None:
             carried_on = CarriedNumbers(ended.u, NO_DOUBLES, np.nan)
             [part] = self.split(weights, ended.beside)
-            changes = [(np.arange(len(part.matrix), dtype=np.int32), part)]
+            changes: Changes = [(np.arange(len(part.matrix), dtype=np.int32), part)]
         else:
             carried_on = self.carried(shard, ended.u, weights)
             changes = self.changes(curvature, parts, weights, ended.beside, eta * (last - first) / n)
@@ -245,9 +246,7 @@ class ShardPasses:
         )
         return Passed(changes, carried_on, report)
 
-    def merge(
-        self, part: WeightPart, curvature: Curvature | None, changes: Sequence[tuple[Ids, WeightPart]], stretch: Stretch
-    ) -> WeightPart:
+    def merge(self, part: WeightPart, curvature: Curvature | None, changes: Changes, stretch: Stretch) -> WeightPart:
         """Return a part of W after the changes of all shards; with one shard it is the change."""
         if curvature is None:
             return changes[0][1]
@@ -282,7 +281,7 @@ class ShardPasses:
         rows = np.linspace(0, len(shard) - 1, min(len(shard), STAND_FOR_ALL)).astype(np.intp)
         return float(weights.log_normalizers(shard.x[rows], self.plan.n_threads).mean())
 
-    def held_out_loss(self, rows: Shard, parts: Sequence[WeightPart], n_averaged: int) -> tuple[float, float]:
+    def held_out_loss(self, rows: Shard, parts: Parts, n_averaged: int) -> tuple[float, float]:
         """Return the sum of weighted log-losses, in nats, of rows that are held out, and of their weights."""
         losses, _ = self.finished(parts, n_averaged).log_losses(rows.x, rows.labels, self.plan.n_threads)
         weights = np.ones(len(losses)) if rows.weights is None else rows.weights
@@ -328,7 +327,7 @@ class BatchPasses(ShardPasses):
 
     plan: BatchesPlan
 
-    def joined(self, parts: Sequence[WeightPart]) -> tuple[Weights, Floats]:
+    def joined(self, parts: Parts) -> tuple[Weights, Floats]:
         """See `ShardPasses`; what goes with W are Adagrad's sums."""
         weights = start_over_phi(self.plan, self.whole.n_classes, self.whole.n_features, sparse=False)
         squares = Squares.of_rows(weights, self.plan.adagrad).classes
@@ -387,9 +386,7 @@ class BatchPasses(ShardPasses):
         pairs = sp.csr_array(shard.classes(self.whole.n_classes).T @ sp.hstack(columns, format="csr"))
         return Curvature(pairs, NO_DOUBLES, n, coupling)
 
-    def changes(
-        self, curvature: Curvature, parts: Sequence[WeightPart], weights: Weights, beside: Floats, eta: float
-    ) -> list[tuple[Ids, WeightPart]]:
+    def changes(self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float) -> Changes:
         """See `ShardPasses`."""
         changes, floor = [], FLOOR.get(self.plan.loss, 0.0)
         for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
@@ -401,9 +398,7 @@ class BatchPasses(ShardPasses):
             changes.append((rows, WeightPart(change[rows], squares=more[rows] if len(more) else more)))
         return changes
 
-    def merged(
-        self, part: WeightPart, curvature: Curvature, changes: Sequence[tuple[Ids, WeightPart]], eta: float
-    ) -> WeightPart:
+    def merged(self, part: WeightPart, curvature: Curvature, changes: Changes, eta: float) -> WeightPart:
         """See `ShardPasses`."""
         plan, floor = self.plan, FLOOR.get(self.plan.loss, 0.0)
         squares = part.squares.copy()
@@ -420,7 +415,7 @@ class BatchPasses(ShardPasses):
         total += part.matrix
         return WeightPart(total, squares=squares)
 
-    def finished(self, parts: Sequence[WeightPart], n_averaged: int = 0) -> Weights:
+    def finished(self, parts: Parts, n_averaged: int = 0) -> Weights:
         """See `ShardPasses`; minibatches do not average."""
         return self.joined(parts)[0]
 

@@ -147,8 +147,3 @@ def without_weights(model: LabelClassifier) -> State:
     weights = state.weights
     none = replace(weights, matrix=weights.matrix[:0].copy(), bias=weights.bias[:0].copy())
     return replace(state, weights=none, squares=None)
-
-
-def same(value: Any, *_after: Any) -> Any:
-    """Return what it is given, after other tasks: a copy, where it is on another worker."""
-    return value

@@ -76,6 +76,10 @@ class Workers:
         """Let the worker of each shard call a function with what is its own; return the futures."""
         return [self.submit(number, function, shard_input, *arguments) for number, shard_input in enumerate(inputs)]
 
+    def copies(self, futures: Sequence[Any]) -> list[Any]:
+        """Copy the results of shards to the next workers; return the futures, none where there is one worker."""
+        return [self.submit(i + 1, same, future) for i, future in enumerate(futures)] if len(self.places) > 1 else []
+
     def _submit_to(self, place: str, function: Callable[..., Any], *arguments: Any) -> Any:
         if self.client.status not in ("running", "connecting"):
             raise _gone(self.client)
@@ -195,6 +199,11 @@ class Workers:
         """Return the workers that hold the result of a future, without those that are lost."""
         addresses = self.client.who_has([future])
         return set(next(iter(addresses.values()), ())) - lost
+
+
+def same(value: Any, *_after: Any) -> Any:
+    """Return what it is given, after other tasks: a copy, where it is on another worker."""
+    return value
 
 
 def workers_of(client: Any) -> dict[str, Any]:
