@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
+STDIN = "-"  # the path of standard input on the command line
 SUFFIXES = (".xz", ".gz", ".bz2", ".zst")
 # A bzip2 stream goes on with the number of its first block, or of its end: "BZh" alone begins texts, too.
 _BEGINS = {

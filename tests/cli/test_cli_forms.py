@@ -17,8 +17,8 @@ from test_command import run, table, the_error
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.classifiers.saving import load_notes
-from manyclass.cli.sources import form_of_line
 from manyclass.datasets import Stream, TextVectorizer, save_csr
+from manyclass.datasets.forms import form_of_line
 
 TEXTS = ["a cat sat", "the dog barked", "the car drove", "a bus drove", "cats and dogs", "cars, buses"]
 KINDS = ["animal", "animal", "vehicle", "vehicle", "animal", "vehicle"]
@@ -305,11 +305,11 @@ def test_options_that_a_form_does_not_use_are_refused(tmp_path, capsys):
     (tmp_path / "d.txt").write_text(as_text())
     (tmp_path / "x").write_text("0 0:1\n1 1:1\n")
     for name, options, message in (
-        ("d.txt", ("--label-column", "a"), "--label-column is for csv, tsv; {} is read as text"),
+        ("d.txt", ("--label-column", "a"), "--label-column is for csv, tsv, parquet; {} is read as text"),
         ("d.txt", ("--one-based",), "--one-based is for xmc, svmlight; {} is read as text"),
         ("d.txt", ("--cache",), "--cache is for xmc; {} is read as text"),
-        ("x", ("--text-column", "a"), "--text-column is for csv, tsv; {} is read as xmc"),
-        ("x", ("--label-separator", ";"), "--label-separator is for csv, tsv, text; {} is read as xmc"),
+        ("x", ("--text-column", "a"), "--text-column is for csv, tsv, parquet; {} is read as xmc"),
+        ("x", ("--label-separator", ";"), "--label-separator is for csv, tsv, parquet, text; {} is read as xmc"),
         ("x", ("--text-n-hash", 8), "--text-n-hash is for texts; {} is read as xmc"),
     ):
         found = the_error(capsys, "fit", tmp_path / name, "--output", tmp_path / "m", *options)

@@ -71,7 +71,7 @@ def test_files_without_a_header_and_with_names(folder, tmp_path, capsys):
     (tmp_path / "names").write_text("tea\nmilk\n")
     capsys.readouterr()
     told = the_error(capsys, "fit", tmp_path / "a.txt", "--stream", "--output", model, *options)
-    assert "has 2 names; the data have label 2" in told
+    assert f"has 2 names; {tmp_path / 'a.txt'} has the label 2" in told
 
 
 def test_svmlight_begins_with_feature_1(tmp_path, capsys):

@@ -12,11 +12,11 @@ import pandas
 import pytest
 
 from manyclass import compressed
-from manyclass.cli.records import read_fasttext, read_svmlight, read_table, read_text
-from manyclass.cli.sources import Source
 from manyclass.compressed import LONGEST_LINE, opened
 from manyclass.datasets import Stream, load_xmc
-from manyclass.datasets.tables import Marks
+from manyclass.datasets.forms import Layout, guess_form
+from manyclass.datasets.inputs import Input
+from manyclass.datasets.records import read_records
 
 TEXT = b"2 3 4\n1,0 1:1\n2 2:1\n"
 
@@ -40,9 +40,9 @@ def test_what_is_compressed_is_told_by_its_bytes(kind, name, tmp_path):
         assert found.indices.tolist() == expected.indices.tolist()  # the order of labels, too
     parts = list(Stream(path, shuffle=False))
     assert [X.toarray().tolist() for X, _ in parts] == [[[0, 1, 0], [0, 0, 1]]]
-    assert Source.of(str(path)).read() == TEXT
-    assert Source(str(path), KINDS[kind](TEXT)).read(5) == TEXT[:5]  # of a pipe, whose bytes are all that tells
-    assert Source.of(str(path)).form() == "xmc"
+    assert Input.of(str(path)).read() == TEXT
+    assert Input(str(path), KINDS[kind](TEXT)).read(5) == TEXT[:5]  # of a pipe, whose bytes are all that tells
+    assert guess_form([Input.of(str(path))]) == "xmc"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -53,7 +53,7 @@ def test_the_form_is_told_by_the_suffix_before_that_of_the_compression(kind, for
         ((X, y),) = Stream(path)
         pandas.testing.assert_frame_equal(X, pandas.DataFrame({"a": [1]}, dtype=np.float32))
         assert y.tolist() == ["x"]
-        assert Source.of(str(path)).form() == form
+        assert guess_form([Input.of(str(path))]) == form
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -61,7 +61,7 @@ def test_a_damaged_or_a_plain_file_of_such_a_name_is_refused(kind, tmp_path):
     path, whole = tmp_path / f"rows.{kind.upper()}", KINDS[kind](TEXT * 1000)
     for content in (whole[:-5], whole[: len(whole) // 2], b"", TEXT):
         path.write_bytes(content)
-        for read in (load_xmc, lambda given: list(Stream(given)), lambda given: Source.of(str(given)).read()):
+        for read in (load_xmc, lambda given: list(Stream(given)), lambda given: Input.of(str(given)).read()):
             with pytest.raises(ValueError, match=rf"rows.{kind.upper()}: not a complete {kind} file"):
                 read(path)
 
@@ -135,7 +135,7 @@ def test_a_million_blank_lines_of_a_table_are_refused(where, end, tmp_path):
     path.write_bytes(gzip.compress((before + end * N_BLANK + behind).encode(), 1))
     for read in (
         lambda: list(Stream(path)),
-        lambda: read_table(Source.of(str(path)), Marks(), label="label", need_label=True),
+        lambda: read_records("csv", Input.of(str(path)), Layout()),
     ):
         with pytest.raises(ValueError, match=r"bomb.csv.gz.*more than 1000000 lines|behind line 1 does not end"):
             read()
@@ -151,12 +151,12 @@ def test_cells_in_quotes_of_very_many_lines_are_refused(tmp_path, monkeypatch):
         Stream(path)
 
 
-@pytest.mark.parametrize("read", [lambda source: read_text(source, None), read_fasttext], ids=["text", "fasttext"])
-def test_a_million_blank_lines_of_a_text_are_refused(read, tmp_path):
+@pytest.mark.parametrize("form", ["text", "fasttext"])
+def test_a_million_blank_lines_of_a_text_are_refused(form, tmp_path):
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"__label__a b\n" + b"\n" * N_BLANK, 1))
     with pytest.raises(ValueError, match=r"bomb.gz:1000002: more than 1000000 lines before this one are blank"):
-        read(Source.of(str(path)))
+        read_records(form, Input.of(str(path)), Layout())
 
 
 def test_lines_are_those_of_the_file():
@@ -167,19 +167,14 @@ def test_lines_are_those_of_the_file():
 @pytest.mark.parametrize("kind", ["xz"])
 @pytest.mark.parametrize("piped", [False, True])
 def test_a_text_that_is_kept_in_memory_cannot_become_what_it_cannot_be(form, kind, piped, tmp_path, monkeypatch):
-    monkeypatch.setattr("manyclass.cli.sources.FEW_BYTES", 1 << 18)
+    monkeypatch.setattr("manyclass.datasets.inputs.FEW_BYTES", 1 << 18)
     content = KINDS[kind](b" " * (1 << 24) if form == "svmlight" else b"x\ty\n" * (1 << 22))
     (tmp_path / "bomb").write_bytes(content)
-    source = Source("bomb", content) if piped else Source.of(str(tmp_path / "bomb"))
-    readers = {
-        "text": lambda: read_text(source, None),
-        "fasttext": lambda: read_fasttext(source),
-        "svmlight": lambda: read_svmlight(source, None, None, None),
-    }
+    source = Input("bomb", content, whole=True) if piped else Input.of(str(tmp_path / "bomb"))
 
     def refused():
         with pytest.raises(ValueError, match=r"bomb: decompressed it has more than \d+ bytes, 200 times its size"):
-            readers[form]()
+            read_records(form, source, Layout())
 
     # A line of four bytes takes 52 as a str and 8 in a list, which may be copied as it grows.
     assert peak_of(refused) < 20 * max(1 << 18, 200 * len(content)) + (1 << 24)  # and what xz keeps

@@ -166,8 +166,6 @@ def test_mistakes_are_told_at_once(tmp_path):
     path.write_text("1 1:1\n")
     (tmp_path / "empty").mkdir()
     for given, options, told in (
-        (path, {}, "has no header"),
-        (path, {"n_features": 3}, "set n_labels"),
         (path, {"n_features": -1, "n_labels": 3}, "n_features is -1"),
         (path, {"rows": 0}, "rows is 0"),
         (path, {"window": 0}, "window is 0"),

@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.cli.records import read_table
-from manyclass.cli.sources import Source
 from manyclass.datasets import Stream, first_label, load_csr, load_xmc, save_csr
-from manyclass.datasets.tables import Marks
+from manyclass.datasets.forms import Layout
+from manyclass.datasets.inputs import Input
+from manyclass.datasets.records import read_records
 
 D, K, N = 6, 4, 50
 
@@ -143,7 +143,7 @@ def test_a_table_trains_with_the_names_of_its_columns(tmp_path, seed):
         ("f0,label\n" + "1,3\n" * 1000 + "1\n", "part-0.csv:1002: there are 1 cells; the columns are 2"),
         ('f0,label\n1,"a\nb"\n\n2,b\n', "part-0.csv:4: the line is blank"),
         ("label\n1\n", "no column but 'label'"),
-        ("f0,of\n1,2\n", "there is no column 'label' of labels; set y to one of 'f0', 'of'"),
+        ("f0,of\n1,2\n", "no column is named 'label'; name it by y, one of 'f0', 'of'"),
         ("", "it is empty"),
     ],
 )
@@ -172,7 +172,7 @@ def test_labels_of_a_stream_of_tables_are_those_of_the_plain_reader(labels, inte
     pandas.DataFrame({"f0": 1.0, "label": labels}).to_csv(path, index=False)
     found = np.concatenate([y for _, y in Stream(path, rows=2, shuffle=False)])
     assert found.dtype.kind == ("i" if integers else "U")
-    plain = read_table(Source.of(str(path)), Marks(), label="label", need_label=True)
+    plain = read_records("csv", Input.of(str(path)), Layout())
     expected = plain.labels[first_label(plain.Y)]
     assert expected.dtype.kind == found.dtype.kind
     assert found.tolist() == expected.tolist()
@@ -194,7 +194,7 @@ def test_rows_with_an_empty_label_cell_are_left_out_by_both_readers(labels, inte
         parts = list(Stream(path, rows=2, shuffle=shuffle, random_state=0 if shuffle else None))
         rows, found = (np.concatenate(column) for column in zip(*((X["f0"], y) for X, y in parts), strict=True))
         assert found.dtype.kind == ("i" if integers else "U")
-        plain = read_table(Source.of(str(path)), Marks(), label="label", need_label=True)
+        plain = read_records("csv", Input.of(str(path)), Layout())
         there = np.flatnonzero(np.diff(plain.Y.indptr) > 0)
         expected = plain.labels[first_label(plain.Y)[there]]
         assert sorted(zip(rows.tolist(), found.tolist(), strict=True)) == [*zip(there, expected, strict=True)]
@@ -214,7 +214,7 @@ def test_numbers_are_read_as_those_of_the_plain_reader(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("f,label\n" + "".join(f"{cell},a\n" for cell in cells))
     found = np.concatenate([X.to_numpy() for X, _ in Stream(path, rows=3, shuffle=False)])
-    plain = read_table(Source.of(str(path)), Marks(), label="label", need_label=True)
+    plain = read_records("csv", Input.of(str(path)), Layout())
     np.testing.assert_array_equal(found, plain.X.to_numpy())
     np.testing.assert_array_equal(found[:, 0], np.array([float(cell.strip('"')) for cell in cells], np.float32))
 

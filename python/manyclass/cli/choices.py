@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.choice.predictions import features_by_kind
+from manyclass.cli.data import Reading
 from manyclass.cli.messages import waiting
-from manyclass.cli.reading import Reading
-from manyclass.cli.sources import is_safetensors
 from manyclass.datasets import ChoiceSets, from_long
+from manyclass.datasets.inputs import is_safetensors
 from manyclass.datasets.tables import library
 from manyclass.labels import as_labels
 from manyclass.weights.tensor_file import open_tensors

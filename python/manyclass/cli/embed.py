@@ -16,8 +16,8 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel
 from manyclass.cli.output import check_writable, text_output
-from manyclass.cli.sources import Source, is_safetensors
 from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
+from manyclass.datasets.inputs import Input, is_safetensors
 from manyclass.weights.tensor_file import replacing
 
 
@@ -70,7 +70,7 @@ def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
             named = named_vectors(args.model)
         if args.data is None and holds_words(args.model):
             raise ValueError(f"{args.model} holds word vectors; --classes is for models")
-        names = named.index_to_key if args.data is None else Source.of(args.data).lines()
+        names = named.index_to_key if args.data is None else [*Input.of(args.data).lines()]
         check_known(named, names, args.model)
         return names, np.ascontiguousarray(named[names])
     model = args.opened()

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from manyclass import metrics
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
+from manyclass.cli.data import labelled_rows, read
 from manyclass.cli.messages import print_table
 from manyclass.cli.models import OnMappedModel, SetOptions, as_text, coverage_of_sets, evaluated, expected_by
-from manyclass.cli.reading import among, labelled_rows, of_first_labels, read
+from manyclass.datasets.records import first_labels, places_among
 
 
 @dataclass
@@ -71,7 +72,7 @@ def run(args: Arguments) -> int:
     weights = None
     if args.propensities:
         records = read(args.reading, args.propensities, expected)
-        Y = records.Y if which == "all" else of_first_labels(records.Y)
+        Y = records.Y if which == "all" else first_labels(records.Y)
         weights = _propensities(model.classes_, records.labels, Y)
     coverage = args.sets.prepare(args.reading, model)
     result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
@@ -102,7 +103,7 @@ def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) 
     by_label = metrics.propensities(Y)
     # A class that these data lack is one of frequency 0, as the rarest there is.
     unseen = metrics.propensities(sp.csr_array((Y.data, Y.indices, Y.indptr), shape=(Y.shape[0], Y.shape[1] + 1)))[-1]
-    found = among(classes, labels)
+    places = places_among(classes, labels)
     weights = np.full(len(classes), unseen)
-    weights[found[found >= 0]] = by_label[found >= 0]
+    weights[places[places >= 0]] = by_label[places >= 0]
     return weights

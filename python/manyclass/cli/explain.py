@@ -16,7 +16,7 @@ import numpy as np
 
 from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel
-from manyclass.cli.reading import as_classes
+from manyclass.datasets.records import as_classes
 from manyclass.labels import as_labels, readable
 
 

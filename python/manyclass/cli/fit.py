@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import inspect
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -31,17 +32,11 @@ from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.choices import LongTable
-from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
-from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
-from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
-from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import (
+from manyclass.cli.data import (
     Expected,
     Reading,
     Streaming,
-    as_classes,
     features,
-    indicator,
     labelled,
     labelled_rows,
     labels_in,
@@ -49,11 +44,16 @@ from manyclass.cli.reading import (
     read_pairs,
     stream_of,
     streamed_form,
+    tell,
 )
-from manyclass.cli.records import Histories, Records, next_items
+from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
+from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
+from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
+from manyclass.cli.output import check_writable, written
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
-from manyclass.datasets.stream import files_of
-from manyclass.datasets.text_files import LINES
+from manyclass.datasets.forms import LINES
+from manyclass.datasets.logs import Histories, next_items
+from manyclass.datasets.records import Records, as_classes, indicator
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
@@ -249,11 +249,12 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vecto
         data = replace(data, X=data.X.before())
         with waiting(f"counting the items of {len(data.X)} histories"):
             vectorizer.fit(data.X)
-        data = next_items(data, vectorizer)
+        data = tell(next_items(data, vectorizer))
     elif vectorizer is not None:
         texts = read_pairs(args.class_text, "label", "text") if args.class_text else texts
         with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
-            vectorizer.fit([*data.X, *texts.values()])
+            is_labelled = np.diff(data.Y.indptr) > 0
+            vectorizer.fit([*itertools.compress(data.X, is_labelled), *texts.values()])
     if args.class_text and not isinstance(vectorizer, TextVectorizer):
         raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
     which = _which_labels(args, data)
@@ -315,25 +316,18 @@ def _fit(args: Arguments, model: Classifier, rows: Records, beside: dict[str, An
 def _fit_to_stream(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that come in parts."""
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
-    form = streamed_form(args.reading, files_of(args.data))
+    form, _ = streamed_form(args.reading, args.data)
     kind = TextVectorizer if form in LINES else None
     vectorizer = _of_raw(vectorizers, kind, f"{args.data} is read as a stream of {form}")
     seed = model.random_state if isinstance(model.random_state, int) else None
-    stream, rows, notes = stream_of(
-        args.reading,
-        args.data,
-        several=several,
-        n_features=args.n_features,
-        n_jobs=model.n_jobs,
-        random_state=seed,
-        vectorizer=vectorizer,
-    )
+    expected = Expected(args.n_features, vectorizer=vectorizer, several=several, need_label=True, n_jobs=model.n_jobs)
+    stream, rows, notes = stream_of(args.reading, args.data, expected, classes=None, seed=seed or 0)
     how: dict[str, Any] = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
-    if stream.label_names is not None:
-        how["classes"] = stream.label_names
-    elif args.streaming.max_memory is not None and stream.n_labels is None:
-        with waiting("counting the labels"):
-            how["classes"] = labels_in(stream)
+    # Of labels that files name before their rows are read, those without a row that counts are no classes.
+    if several or stream.label_names is not None or args.streaming.max_memory is not None:
+        how["classes"] = classes = labels_in(stream, rows)
+        names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
+        stream = stream.map(lambda X, y: (X, indicator(classes, names, y) if several else y))
     begin = time.perf_counter()
     is_interrupted = was_interrupted(lambda: model.fit(stream, **how))
     seconds = time.perf_counter() - begin

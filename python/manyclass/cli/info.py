@@ -11,12 +11,12 @@ import numpy as np
 
 from manyclass.classifiers.files import FORMAT
 from manyclass.classifiers.saving import load_classifier
+from manyclass.cli.data import Expected, Reading, read
 from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.models import changed_parameters, describe_model
-from manyclass.cli.reading import Expected, Reading, read
-from manyclass.cli.records import Records
-from manyclass.cli.sources import is_safetensors
 from manyclass.cli.vectors import holds_words, is_binary_word2vec, word_vectors
+from manyclass.datasets.inputs import is_safetensors
+from manyclass.datasets.records import Records
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.weights.tensor_file import open_tensors

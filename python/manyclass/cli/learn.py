@@ -24,13 +24,13 @@ import numpy as np
 
 from manyclass.classifiers.predictions import vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
+from manyclass.cli.data import Expected, Streaming, labelled_rows, stream_of
 from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import WithProgress
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.reading import Expected, Streaming, as_classes, indicator, known_labels, labelled_rows, stream_of
-from manyclass.cli.records import Records
 from manyclass.datasets import SequenceEncoder, first_label
+from manyclass.datasets.records import Records, as_classes, indicator, known_labels
 from manyclass.labels import sorted_classes
 from manyclass.training.interrupts import was_interrupted
 
@@ -146,15 +146,9 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
     if args.prequential:
         raise ValueError("--prequential is of whole files; leave it out with --stream")
     several, width = takes_several(model), model.n_features_in_
-    stream, rows, _ = stream_of(
-        args.reading,
-        args.data,
-        several=several,
-        n_features=None if encoder is not None else width,
-        classes=model.classes_,
-        n_jobs=args.n_jobs,
-        vectorizer=encoder,
-    )
+    n_features = None if encoder is not None else width
+    expected = Expected(n_features, vectorizer=encoder, several=several, need_label=True, n_jobs=args.n_jobs)
+    stream, rows, _ = stream_of(args.reading, args.data, expected, classes=model.classes_)
     names = stream.label_names
     # A model whose features are hashed takes any number of them.
     if stream.n_features != width and "hashed_features" not in model.storage():

@@ -23,11 +23,11 @@ from manyclass.classifiers.predictions import (
     vectorizer_of,
 )
 from manyclass.classifiers.saving import Classifier, load_classifier, load_notes
+from manyclass.cli.data import Expected, Reading, features, labelled_rows, read
 from manyclass.cli.messages import note, print_table, waiting
-from manyclass.cli.reading import Expected, Reading, as_classes, features, known_labels, labelled_rows, read
-from manyclass.cli.records import Records
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.csr import rows_of
+from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.weights.tensor_file import open_tensors
 
 K, RECALL = 5, 0.95  # labels a row, and the share of them that an index is to find, where a user does not say

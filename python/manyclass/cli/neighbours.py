@@ -13,8 +13,9 @@ from typing import Literal
 
 from manyclass.checks import check_number
 from manyclass.cli.messages import waiting
-from manyclass.cli.sources import STDIN, Source
 from manyclass.cli.vectors import as_lines, check_known, named_vectors
+from manyclass.compressed import STDIN
+from manyclass.datasets.inputs import Input
 
 
 @dataclass
@@ -45,7 +46,7 @@ def run(args: Arguments) -> int:
     check_number("k", args.k, low=1, integer=True)
     with waiting(f"reading {args.file}"):
         vectors = named_vectors(args.file)
-    names = Source.of(STDIN).lines() if [*args.names] == [STDIN] else [*args.names]
+    names = [*Input.of(STDIN).lines()] if [*args.names] == [STDIN] else [*args.names]
     check_known(vectors, names, args.file)  # all are known, or nothing is printed
     for name in names:
         found = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]

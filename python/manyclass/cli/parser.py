@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from manyclass.cli.messages import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR, note, open_standard_streams
-from manyclass.cli.sources import STDIN
+from manyclass.compressed import STDIN
 from manyclass.version import __version__
 
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."

@@ -34,13 +34,14 @@ from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
+from manyclass.cli.data import Reading, features, read, read_pairs
 from manyclass.cli.messages import note
 from manyclass.cli.models import RECALL, K, OnMappedModel, SetOptions, check_recall, expected_by
 from manyclass.cli.options import WithProgress
 from manyclass.cli.output import check_writable, text_output
-from manyclass.cli.reading import Reading, features, indicator, read, read_pairs
-from manyclass.cli.records import Histories, Records
 from manyclass.datasets.csr import rows_of
+from manyclass.datasets.logs import Histories
+from manyclass.datasets.records import Records, indicator
 from manyclass.labels import readable
 from manyclass.training.progress import progress_bar
 
@@ -191,7 +192,7 @@ def run(args: Arguments) -> int:
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
     parents = args.ancestors.read(names, model.classes_)
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
-    if (told := args.reading.given("last", "since")) and args.sets.calibration is None:
+    if (told := args.reading.set_options("last", "since")) and args.sets.calibration is None:
         raise ValueError(f"--{told[0]} is for fit, learn and evaluate; predict takes whole histories")
     coverage = args.sets.prepare(args.reading, model)
     data = read(args.reading, args.data, expected_by(model, need_label=False))

@@ -21,9 +21,9 @@ import numpy as np
 from manyclass.checks import check_number
 from manyclass.classifiers.predictions import vectorizer_of
 from manyclass.classifiers.saving import load_classifier, load_notes
+from manyclass.cli.data import Reading, features, read
 from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
-from manyclass.cli.reading import Reading, features, read
 from manyclass.datasets.csr import rows_of
 from manyclass.serving.predictor import Limits, Predictor
 

@@ -8,7 +8,7 @@ from typing import Any
 from manyclass.checks import did_you_mean
 from manyclass.classifiers.saving import load_classifier
 from manyclass.classifiers.several_labels import class_vectors
-from manyclass.cli.sources import is_safetensors
+from manyclass.datasets.inputs import is_safetensors
 from manyclass.weights.tensor_file import open_tensors
 from manyclass.words.vectors import FORMAT, WordVectors
 

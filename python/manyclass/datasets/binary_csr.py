@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
+from manyclass.datasets.forms import Layout
+from manyclass.datasets.inputs import Input
 from manyclass.weights.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"
@@ -122,25 +123,34 @@ def _opened(path: str | os.PathLike[str]) -> tuple[TensorFile, Shapes]:
     except ValueError as error:
         name = os.fspath(path)
         raise ValueError(f"{name}: not a binary CSR file, or one that is truncated: {error}") from error
-    if file.metadata.get("format") != _FORMAT:
-        found = file.metadata.get("format")
-        raise ValueError(f"{file.path}: not a binary CSR file: its format is {found!r}, it must be {_FORMAT!r}")
+    if (form := file.metadata.get("format")) != _FORMAT:
+        raise ValueError(f"{file.path}: not a binary CSR file: its format is {form!r}, it must be {_FORMAT!r}")
     with _corrupt(file):
         shapes = {key: (rows, columns) for key, (rows, columns) in json.loads(file.metadata["shapes"]).items()}
-        for key, shape in shapes.items():
-            for size in shape:
-                check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
-        if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
-            raise ValueError(f"its shapes are {shapes}")
+        _check_shapes(shapes)
         for key, (rows, _) in shapes.items():
-            entries = [file.entries[f"{key}.{part}"] for part in _PARTS]
-            for part, (dtype, _, _) in zip(_PARTS, entries, strict=True):
-                if dtype.name not in (DTYPES if part == "data" else ("int32", "int64")):
-                    raise ValueError(f"{key}.{part} has dtype {dtype}")
-            n_data, n_indices, n_offsets = (size for _, (size,), _ in entries)
-            if n_offsets != rows + 1 or n_data != n_indices:
-                raise ValueError(f"{key} has {rows} rows, {n_offsets} offsets, {n_indices} indices, {n_data} values")
+            _check_entries(file, key, rows)
     return file, shapes
+
+
+def _check_shapes(shapes: Shapes) -> None:
+    """Raise ValueError for shapes that a file cannot have."""
+    for key, shape in shapes.items():
+        for size in shape:
+            check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
+    if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
+        raise ValueError(f"its shapes are {shapes}")
+
+
+def _check_entries(file: TensorFile, key: str, n_rows: int) -> None:
+    """Raise ValueError for arrays whose types or sizes are not those of a matrix of so many rows."""
+    entries = [file.entries[f"{key}.{part}"] for part in _PARTS]
+    for part, (dtype, _, _) in zip(_PARTS, entries, strict=True):
+        if dtype.name not in (DTYPES if part == "data" else ("int32", "int64")):
+            raise ValueError(f"{key}.{part} has dtype {dtype}")
+    n_data, n_indices, n_offsets = (size for _, (size,), _ in entries)
+    if n_offsets != n_rows + 1 or n_data != n_indices:
+        raise ValueError(f"{key} has {n_rows} rows, {n_offsets} offsets, {n_indices} indices, {n_data} values")
 
 
 def _check_offsets(file: TensorFile, key: str, offsets: NDArray[Any]) -> None:
@@ -162,6 +172,25 @@ def _corrupt(file: TensorFile) -> Iterator[None]:
         raise ValueError(f"{file.path}: the matrices of this binary CSR file are corrupt: {error}") from error
 
 
+def read_csr(source: Input, n_features: int | None) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Map the matrices of an input; where it has no labels, Y has no columns.
+
+    Raises
+    ------
+    ValueError
+        If it is a pipe, is not written by `save_csr`, or has a feature beyond `n_features`.
+    """
+    if source.content is not None:
+        raise ValueError(f"{source.name}: a binary file is mapped, which a pipe cannot be; give its name")
+    X, Y = load_csr(source.path)
+    if n_features is not None:
+        largest = int(X.indices.max(initial=-1))
+        if largest >= n_features:
+            raise ValueError(f"{source.name}: feature {largest} is outside [0, {n_features})")
+        X = sparse.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], n_features))
+    return X, sparse.csr_array(np.zeros((X.shape[0], 0), np.float32)) if Y is None else Y
+
+
 @dataclass(frozen=True)
 class CsrFiles:
     """Files of `save_csr` whose rows are read some at a time.
@@ -170,40 +199,42 @@ class CsrFiles:
 
     Attributes
     ----------
-    files : sequence of Path
-    n_features, n_labels : int
+    inputs : sequence of Input
+    n_features : int
+    n_labels : int
     n_rows : int
     """
 
-    files: Sequence[Path]
+    inputs: Sequence[Input]
     n_features: int
     n_labels: int
     n_rows: int
 
     @classmethod
-    def of(cls, files: Sequence[Path], n_features: int | None, n_labels: int | None) -> CsrFiles:
+    def of(cls, inputs: Sequence[Input], layout: Layout) -> CsrFiles:
         """Find the numbers of columns; raises ValueError where a file has no labels or is none of `save_csr`."""
-        shapes = [_with_labels(file)[1] for file in files]
+        shapes = [_opened_with_labels(source.path)[1] for source in inputs]
         (_, d), (_, k) = shapes[0]["X"], shapes[0]["Y"]
-        columns = d if n_features is None else n_features, k if n_labels is None else n_labels
-        for name, value in zip(("n_features", "n_labels"), columns, strict=True):
+        d = d if layout.n_features is None else layout.n_features
+        k = k if layout.n_labels is None else layout.n_labels
+        for name, n_columns in (("n_features", d), ("n_labels", k)):
             try:
-                check_number(name, value, low=0, high=2**31 - 1, integer=True)
+                check_number(name, n_columns, low=0, high=2**31 - 1, integer=True)
             except ValueError as error:
-                raise ValueError(f"{files[0]}: {error}") from error
-        return cls(files, int(columns[0]), int(columns[1]), sum(found["X"][0] for found in shapes))
+                raise ValueError(f"{inputs[0].name}: {error}") from error
+        return cls(inputs, int(d), int(k), sum(file_shapes["X"][0] for file_shapes in shapes))
 
     def blocks(self, size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
         """Yield the rows of all files, at most `size` at once; raises ValueError for an index out of range."""
-        for path in self.files:
-            file, shapes = _with_labels(path)
+        for source in self.inputs:
+            file, shapes = _opened_with_labels(source.path)
             n = shapes["X"][0]
             for first in range(0, n, size):
                 last = min(n, first + size)
                 yield _rows(file, "X", first, last, self.n_features), _rows(file, "Y", first, last, self.n_labels)
 
 
-def _with_labels(path: Path) -> tuple[TensorFile, Shapes]:
+def _opened_with_labels(path: str) -> tuple[TensorFile, Shapes]:
     file, shapes = _opened(path)
     if "Y" not in shapes:
         raise ValueError(f"{path}: it has no labels; a stream needs files of save_csr with X and Y")
@@ -211,18 +242,20 @@ def _with_labels(path: Path) -> tuple[TensorFile, Shapes]:
 
 
 def _rows(file: TensorFile, key: str, first: int, last: int, width: int) -> sparse.csr_array:
-    def some(part: str, begin: int, count: int) -> NDArray[Any]:
+    """Read rows of a matrix."""
+
+    def entries(part: str, begin: int, count: int) -> NDArray[Any]:
         dtype, _, start = file.entries[f"{key}.{part}"]
-        found = np.fromfile(file.path, dtype, count, offset=start + begin * dtype.itemsize)
-        if len(found) < count:
+        values = np.fromfile(file.path, dtype, count, offset=start + begin * dtype.itemsize)
+        if len(values) < count:
             raise ValueError(f"it ends inside {key}.{part}")
-        return found.astype(np.float32, copy=False) if part == "data" else found
+        return values.astype(np.float32, copy=False) if part == "data" else values
 
     with _corrupt(file):
-        indptr = some("indptr", first, last - first + 1)
+        indptr = entries("indptr", first, last - first + 1)
         _check_offsets(file, key, indptr)
         begin, count = int(indptr[0]), int(indptr[-1] - indptr[0])
-        indices, data = some("indices", begin, count), some("data", begin, count)
+        indices, data = entries("indices", begin, count), entries("data", begin, count)
         if count and not 0 <= indices.min() <= indices.max() < width:
             raise ValueError(f"rows {first} to {last - 1} of {key} have an index outside [0, {width})")
         return csr_from_core(data, indices.astype(np.int32, copy=False), indptr - indptr[0], (last - first, width))

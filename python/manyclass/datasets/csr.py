@@ -34,3 +34,34 @@ def rows_of(X: Any, rows: Any) -> Any:
 def is_sparse(X: Any) -> bool:
     """Tell whether X is one of SciPy's sparse matrices or arrays; unlike `issparse`, it narrows no type."""
     return bool(sparse.issparse(X))
+
+
+def joined_rows(parts: list[Any], width: int | None = None) -> Any:
+    """Return one matrix, table, array or list of the rows of several.
+
+    Parameters
+    ----------
+    parts : list of csr_arrays, of DataFrames, of arrays or of lists
+    width : int, optional
+        Columns of a matrix, of which no part has a larger index.
+    """
+    if not parts:
+        return sparse.csr_array(np.empty((0, width or 0), np.float32))
+    whole = parts[0] if len(parts) == 1 else _concatenated(parts)
+    return (
+        whole
+        if width is None
+        else sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
+    )
+
+
+def _concatenated(parts: list[Any]) -> Any:
+    if isinstance(parts[0], list):
+        return [row for part in parts for row in part]
+    if hasattr(parts[0], "iloc"):
+        import pandas
+
+        return pandas.concat(parts, ignore_index=True)
+    if is_sparse(parts[0]):
+        return sparse.csr_array(sparse.vstack(parts, format="csr"))
+    return np.concatenate(parts)

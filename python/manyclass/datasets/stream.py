@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -16,25 +14,27 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
-from manyclass.compressed import without_suffix
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.datasets.csr import is_sparse, rows_of
+from manyclass.datasets.csr import is_sparse, joined_rows, rows_of
+from manyclass.datasets.forms import DELIMITERS, FORMS, LINES, TABLES, Layout, PathLike, files_of, guess_form
+from manyclass.datasets.inputs import Input
+from manyclass.datasets.label_words import Vocabulary
 from manyclass.datasets.preprocessing import first_label
-from manyclass.datasets.tables import DELIMITERS, LABEL_COLUMN, Marks, Tables
-from manyclass.datasets.text_files import LINES, TextFiles
-from manyclass.datasets.xmc import Layout, XmcFiles
+from manyclass.datasets.records import WordFiles, open_files
+from manyclass.datasets.svmlight import SvmlightFiles
+from manyclass.datasets.tables import Present
+from manyclass.datasets.text import TextVectorizer
+from manyclass.datasets.xmc import XmcFiles
 
-PathLike = str | os.PathLike[str]
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
-FORMS = ("xmc", "csr", *DELIMITERS, "parquet", *LINES)
-BY_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".pq": "parquet", ".safetensors": "csr"}
 ROWS = 65_536  # of a part
 THREAD = "manyclass stream"  # name of what reads ahead
-DEFAULTS = {"n_features": None, "n_labels": None, "header": "auto", "zero_based": True, "n_jobs": None}
+DEFAULTS = {"n_features": None, "n_labels": None, "header": "auto", "zero_based": None, "n_jobs": None}
 DEFAULTS |= {"delimiter": None, "decimal": "."}
 OPTIONS = {  # that a form has; others have none of them
     "xmc": ("n_features", "n_labels", "header", "zero_based", "n_jobs"),
+    "svmlight": ("n_features", "zero_based", "n_jobs"),
     "csr": ("n_features", "n_labels"),
     **dict.fromkeys(DELIMITERS, ("delimiter", "decimal")),
     "text": ("delimiter",),
@@ -56,16 +56,18 @@ class Stream:
     y : str or array-like, optional
         With tables, the name of the column of labels, by default "label"; with arrays, the labels or an indicator
         matrix. Other files have their labels in them.
-    format : {"auto", "xmc", "csr", "csv", "tsv", "parquet", "text", "fasttext"}, default="auto"
-        "xmc" is text as `load_xmc` reads it; "csr" is what `save_csr`, or `load_xmc` with a cache, has written; "csv",
-        "tsv" and "parquet" are tables of numeric features whose first line names the columns. "text" has on each line a
-        text, a tab and its labels, "fasttext" a text in which words such as `__label__tea` are labels: X of a part is
-        texts, and `fit` learns the words of all of them first. Files may be compressed. "auto" goes by the suffix:
-        .csv, .tsv, .parquet or .pq, .safetensors, else "xmc".
+    format : {"auto", "xmc", "svmlight", "csr", "csv", "tsv", "parquet", "text", "fasttext"}, default="auto"
+        "xmc" is text as `load_xmc` reads it, "svmlight" likewise with words as labels; "csr" is what `save_csr`, or
+        `load_xmc` with a cache, has written; "csv", "tsv" and "parquet" are tables of numeric features whose first line
+        names the columns. "text" has on each line a text, a tab and its labels, "fasttext" a text in which words such
+        as `__label__tea` are labels: X of a part is texts, and `fit` learns the words of all of them first. Files may be compressed. "auto" goes by the suffix: .csv, .tsv or .tab,
+        .parquet or .pq, .safetensors, .svm, .svmlight or .libsvm; of others by the first line, "xmc" where it tells
+        nothing.
     labels : {"all", "first"}, default="all"
         Which labels of a row count, where it may have several. With "all" y is an indicator matrix as `load_xmc` gives
         it; with "first" it is an array of numbers, and rows without a label are left out, as are those of a table in
-        which the cell of the label is empty, and those of texts. Of texts y has names, or Y columns for `label_names`.
+        which the cell of the label is empty, and those of texts and of "svmlight". Of these two y has names, or Y
+        columns for `label_names`.
     rows : int, optional
         The rows of a part; the last part may have fewer. None: 65,536, or with max_memory as many as there is room for.
     window : int, default=1
@@ -74,13 +76,18 @@ class Stream:
         Whether rows are shuffled within a window. Files that are sorted by label need windows of many labels.
     random_state : int, RandomState instance or None, default=None
         Seed of the shuffling, whose order is another one in each pass.
-    n_features, n_labels : int, optional
-        The numbers of columns of X and of Y for "xmc" and "csr"; by default those of the first file. With
-        labels="first" the number of labels may stay unknown.
-    header, zero_based : as in `load_xmc`, default="auto" and True
-        For "xmc" only.
+    n_features : int, optional
+        The number of columns of X for "xmc", "svmlight" and "csr"; by default that of the first file or, where none has
+        a header, of all rows, which are read once for this.
+    n_labels : int, optional
+        The number of columns of Y for "xmc" and "csr", likewise. With labels="first" it may stay unknown.
+    header : bool or "auto", default="auto"
+        As in `load_xmc`, for "xmc" only.
+    zero_based : bool, optional
+        Whether the first feature has number 0 in "xmc" and "svmlight". None: yes in "xmc"; in "svmlight" if there is a
+        feature 0.
     n_jobs : int or None, default=None
-        Threads that read "xmc".
+        Threads that read "xmc" and "svmlight".
     delimiter : str, optional
         What stands between the cells of "csv" and "tsv", and between the labels of "text"; None: a comma, in "tsv" a
         tab.
@@ -94,11 +101,13 @@ class Stream:
     n_labels : int or None
         The number of columns of Y; None where labels become known as they come.
     label_names : ndarray of shape (n_labels,), or None
-        All labels of texts, sorted; None of other forms.
+        All labels of texts and of "svmlight", sorted; None of other forms.
     n_rows : int or None
         The number of rows of a pass, with those that have no label; None where it is not known before they are read.
     format : str
         The form of the files, or "arrays".
+    zero_based : bool
+        Whether the first feature of "xmc" or "svmlight" has number 0.
     rows, window, rows_given : int, int, bool
         The sizes, and whether `rows` was set.
 
@@ -130,7 +139,7 @@ class Stream:
         source: PathLike | Sequence[PathLike] | Any,
         y: Any = None,
         *,
-        format: Literal["auto", "xmc", "csr", "csv", "tsv", "parquet", "text", "fasttext"] = "auto",
+        format: Literal["auto", "xmc", "svmlight", "csr", "csv", "tsv", "parquet", "text", "fasttext"] = "auto",
         labels: Literal["all", "first"] = "all",
         rows: int | None = None,
         window: int = 1,
@@ -139,7 +148,7 @@ class Stream:
         n_features: int | None = None,
         n_labels: int | None = None,
         header: bool | Literal["auto"] = "auto",
-        zero_based: bool = True,
+        zero_based: bool | None = None,
         n_jobs: int | None = None,
         delimiter: str | None = None,
         decimal: Literal[".", ","] = ".",
@@ -151,43 +160,31 @@ class Stream:
         self.rows_given = rows is not None
         if not shuffle and random_state is not None:
             raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
-        own: dict[str, Any] = {"n_features": n_features, "n_labels": n_labels, "n_jobs": n_jobs}
-        own |= {"header": header, "zero_based": zero_based, "delimiter": delimiter, "decimal": decimal}
-        self.format: str = format
-        if hasattr(source, "shape"):
-            _refuse("arrays", "format", format, "auto")
-            self.format, where = "arrays", "arrays"
+        options: dict[str, Any] = {"n_features": n_features, "n_labels": n_labels, "n_jobs": n_jobs}
+        options |= {"header": header, "zero_based": zero_based, "delimiter": delimiter, "decimal": decimal}
+        is_arrays = hasattr(source, "shape")
+        inputs = [] if is_arrays else [Input(os.fspath(file)) for file in files_of(source)]
+        self.format: str = "arrays" if is_arrays else guess_form(inputs, "xmc") if format == "auto" else format
+        _refuse_unused(self.format, format, options, y)
+        self._source: _Source
+        if is_arrays:
+            self._source = _Arrays.of(source, y)
         else:
-            files = files_of(source)
-            self.format = form_of_files(files) if format == "auto" else format
-            where = f"format={self.format!r}"
-        for name, default in DEFAULTS.items():
-            if name not in OPTIONS.get(self.format, ()):
-                _refuse(where, name, own[name], default)
-        if self.format in ("xmc", "csr", *LINES):
-            _refuse(where, "y", y, None)
-        found: _Arrays | XmcFiles | CsrFiles | Tables | TextFiles
-        if self.format == "arrays":
-            found = _Arrays.of(source, y)
-        elif self.format == "xmc":
-            layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
-            found = XmcFiles.of(files, layout, any_labels=labels == "first")
-        elif self.format == "csr":
-            found = CsrFiles.of(files, n_features, n_labels)
-        elif self.format in LINES:
-            found = TextFiles.of(files, self.format, delimiter, all_labels=labels == "all")
-        elif y is None or isinstance(y, str):
-            marks = Marks(DELIMITERS.get(self.format, ",") if delimiter is None else delimiter, decimal)
-            found = Tables.of(files, self.format, LABEL_COLUMN if y is None else y, marks)
-        else:
-            raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
-        if found.n_labels is None and self.format not in ("xmc", *LINES):
+            options["n_threads"] = n_threads_from(options.pop("n_jobs"))
+            separator, label = (delimiter, None) if self.format == "text" else (None, y)
+            layout = Layout(**options, separator=separator, label=label)
+            self._source = _opened(self.format, inputs, layout, all_labels=labels == "all")
+        if self._source.n_labels is None and self.format not in ("xmc", "svmlight", *LINES):
             _refuse("one label a row", "labels", labels, "all")
-        self.n_features, self.n_labels, self.n_rows = found.n_features, found.n_labels, found.n_rows
-        self.label_names = found.labels if isinstance(found, TextFiles) else None
-        self._source = found
-        first = labels == "first" and not isinstance(found, TextFiles)
-        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * first
+        self.n_features, self.n_labels, self.n_rows = (
+            getattr(self._source, name) for name in ("n_features", "n_labels", "n_rows")
+        )
+        has_words = isinstance(self._source, _LabelledRows)
+        self.zero_based = getattr(self._source, "layout", Layout()).zero_based is not False
+        self.label_names = self._source.label_names if isinstance(self._source, _LabelledRows) else None
+        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = ()
+        if labels == "first" and not has_words:
+            self._functions = (_first_labels,)
         self._seed = seed_from(random_state) if shuffle else None
         self._n_pass = 0
 
@@ -229,17 +226,20 @@ class Stream:
         other._functions = (*self._functions, function)
         return other
 
-    def encoded(self, encoder: Any) -> Self:
-        """Return the stream of the rows that a fitted vectorizer makes of a stream of texts.
+    def encoded(self, encoder: TextVectorizer) -> Self:
+        """Return the stream of the rows that a vectorizer makes of a stream of texts.
 
         Parameters
         ----------
         encoder : TextVectorizer
+            One that is not fitted learns the words of all rows first.
 
         Returns
         -------
         Stream
         """
+        if not hasattr(encoder, "idf_"):
+            encoder.fit_parts(X for X, _ in self.read())
         other = self.map(lambda X, y: (encoder.transform(X), y))
         other.n_features = int(encoder.n_columns_)
         return other
@@ -287,7 +287,7 @@ class Stream:
             last = first + _n_rows(window)
             numbers = np.arange(first, last)
             first = last
-            yield (*window, numbers) if rng is None else _taken((*window, numbers), rng.permutation(len(numbers)))
+            yield (*window, numbers) if rng is None else _take((*window, numbers), rng.permutation(len(numbers)))
 
     def _blocks(self, size: int) -> Iterator[Part]:
         for X, y in self._source.blocks(size):
@@ -298,8 +298,23 @@ class Stream:
     def __repr__(self) -> str:
         """What it is, in a line."""
         n_rows = "unknown" if self.n_rows is None else self.n_rows
-        told = f"n_rows={n_rows}, n_features={self.n_features}, rows={self.rows}, window={self.window}"
-        return f"Stream(format={self.format!r}, {told})"
+        sizes = f"n_rows={n_rows}, n_features={self.n_features}, rows={self.rows}, window={self.window}"
+        return f"Stream(format={self.format!r}, {sizes})"
+
+
+def _refuse_unused(form: str, named_form: str, options: dict[str, Any], y: Any) -> None:
+    """Raise ValueError or TypeError for an option that the form has no use for."""
+    where = f"format={form!r}"
+    if form == "arrays":
+        _refuse("arrays", "format", named_form, "auto")
+        where = "arrays"
+    for name, default in DEFAULTS.items():
+        if name not in OPTIONS.get(form, ()):
+            _refuse(where, name, options[name], default)
+    if form not in ("arrays", *TABLES):
+        _refuse(where, "y", y, None)
+    if form in TABLES and not isinstance(y, str | None):
+        raise TypeError(f"y is a {type(y).__name__}; of a table it must be the name of the column of labels")
 
 
 def _refuse(where: str, name: str, value: Any, default: Any) -> None:
@@ -308,62 +323,54 @@ def _refuse(where: str, name: str, value: Any, default: Any) -> None:
         raise ValueError(f"{name} is {value!r}, which has no effect with {where}; leave it {default!r}")
 
 
-def files_of(paths: PathLike | Sequence[PathLike]) -> list[Path]:
-    """Return the files that a path, a folder, a pattern or a list of these names, each there.
+def _opened(form: str, inputs: Sequence[Input], layout: Layout, *, all_labels: bool) -> _Source:
+    """Return what reads inputs of a form."""
+    if form == "xmc":
+        return XmcFiles.of(inputs, layout, any_labels=not all_labels)
+    if form == "csr":
+        return CsrFiles.of(inputs, layout)
+    return _LabelledRows(open_files(form, inputs, layout), all_labels=all_labels and form not in TABLES)
+
+
+class _LabelledRows:
+    """Rows of files whose labels are words, without those that have none.
 
     Parameters
     ----------
-    paths : str, path-like or sequence of these
-
-    Returns
-    -------
-    list of Path
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    OSError
-        If one that is named is not there.
+    files : WordFiles
+    all_labels : bool
+        Whether all labels of a row count, or the first one alone.
     """
-    if not isinstance(paths, str | os.PathLike):
-        listed = [file for path in paths for file in files_of(path)]
-        if not listed:
-            raise ValueError("source is empty; it must name a file at least")
-        return listed
-    path = Path(paths)
-    if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
-    elif path.exists() or not glob.has_magic(os.fspath(path)):
-        path.stat()  # raises where there is none
-        files = [path]
-    else:
-        files = [Path(file) for file in sorted(glob.glob(os.fspath(path)))]
-    if not files:
-        raise ValueError(f"{os.fspath(paths)}: no file is there")
-    return files
 
+    def __init__(self, files: WordFiles, *, all_labels: bool) -> None:
+        self.files, self._all_labels = files, all_labels
+        self.layout = files.layout if isinstance(files, SvmlightFiles) else Layout()
+        self.n_features, self.n_rows = files.n_features, files.n_rows
+        self._vocabulary: Vocabulary | None = None
+        if files.form != "parquet":
+            words = files.words()
+            self._vocabulary = Vocabulary(words if all_labels else (row[:1] for row in words))
+            if not len(self._vocabulary.labels):
+                raise ValueError(f"{files.inputs[0].name}: no row has a label")
+        self.label_names = None if files.form in TABLES or not self._vocabulary else self._vocabulary.labels
+        self.n_labels = len(self._vocabulary.labels) if all_labels and self._vocabulary else None
 
-def form_of_files(files: Sequence[Path]) -> str:
-    """Return the form of files by their suffixes.
+    def blocks(self, size: int) -> Iterator[Part]:
+        """Yield the labelled rows of at most `size` at once."""
+        for X, labels in self.files.blocks(size):
+            rows, y = self._labels(labels)
+            if len(rows):
+                X = np.array(X, dtype=object) if isinstance(X, list) else X
+                yield X if len(rows) == X.shape[0] else rows_of(X, rows), y
 
-    Parameters
-    ----------
-    files : sequence of Path
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If they are of several forms.
-    """
-    forms = {BY_SUFFIX.get(without_suffix(file).suffix.lower(), "xmc") for file in files}
-    if len(forms) > 1:
-        raise ValueError(f"the files are of several forms, {', '.join(sorted(forms))}; a stream has one of them")
-    return forms.pop()
+    def _labels(self, labels: Any) -> tuple[NDArray[np.intp], Any]:
+        """Return the numbers of rows with a label, and their labels."""
+        if isinstance(labels, Present):
+            return np.flatnonzero(labels.is_labelled), labels.labels
+        assert self._vocabulary is not None
+        rows = np.flatnonzero([len(row) > 0 for row in labels])
+        words = [row for row in labels if row]
+        return rows, self._vocabulary.indicator(words) if self._all_labels else self._vocabulary.first(words)
 
 
 class _Arrays:
@@ -390,8 +397,10 @@ class _Arrays:
     def blocks(self, size: int) -> Iterator[Part]:
         """Yield the rows in their order, at most `size` at once."""
         for first in range(0, self.n_rows, size):
-            yield _taken(self._block, slice(first, first + size))
+            yield _take(self._block, slice(first, first + size))
 
+
+_Source = _Arrays | XmcFiles | CsrFiles | _LabelledRows
 
 # Windows and parts
 
@@ -400,7 +409,7 @@ def _n_rows(part: Part) -> int:
     return int(part[0].shape[0])
 
 
-def _taken(part: Part, rows: slice | NDArray[Any]) -> Part:
+def _take(part: Part, rows: slice | NDArray[Any]) -> Part:
     """Some rows of a matrix, a table or an array, with their labels."""
     return tuple(rows_of(column, rows) for column in part)
 
@@ -409,48 +418,40 @@ def _joined(parts: list[Part]) -> Part:
     """One part of several, which are forgotten."""
     columns = list(zip(*parts, strict=True))
     parts.clear()
-    return tuple(column[0] if len(column) == 1 else _concatenated(column) for column in columns)
-
-
-def _concatenated(column: tuple[Any, ...]) -> Any:
-    if hasattr(column[0], "iloc"):
-        import pandas
-
-        return pandas.concat(column, ignore_index=True)
-    if is_sparse(column[0]):
-        return sp.csr_array(sp.vstack(column, format="csr"))
-    return np.concatenate(column)
+    return tuple(joined_rows(list(column)) for column in columns)
 
 
 def _first_labels(X: Any, Y: sp.csr_array) -> Part:
     y = first_label(Y)
     labelled = np.flatnonzero(y >= 0)
-    return (X, y) if len(labelled) == len(y) else _taken((X, y), labelled)
+    return (X, y) if len(labelled) == len(y) else _take((X, y), labelled)
 
 
 def _of_size(blocks: Iterator[Part], size: int) -> Iterator[Part]:
     """The rows of all blocks, `size` at once, but for the last."""
-    held: list[Part] = []
-    n_held = 0
+    pieces: list[Part] = []
+    n_rows = 0
     for block in blocks:
         first, n = 0, _n_rows(block)
-        while n_held + n - first >= size:
-            last = first + size - n_held
-            held.append(block if last - first == n else _taken(block, slice(first, last)))
-            first, n_held = last, 0
-            yield _joined(held)
+        while n_rows + n - first >= size:
+            last = first + size - n_rows
+            pieces.append(block if last - first == n else _take(block, slice(first, last)))
+            first, n_rows = last, 0
+            yield _joined(pieces)
         if first < n:
-            held.append(_taken(block, slice(first, n)) if first else block)
-            n_held += n - first
-    if n_held:
-        yield _joined(held)
+            pieces.append(_take(block, slice(first, n)) if first else block)
+            n_rows += n - first
+    if n_rows:
+        yield _joined(pieces)
 
 
 def _parts(windows: Iterator[Part], rows: int) -> Iterator[Part]:
     with closing(cast(Any, windows)):
         for window in windows:
             n = _n_rows(window)
-            yield from (window,) if n <= rows else (_taken(window, slice(at, at + rows)) for at in range(0, n, rows))
+            yield from (
+                (window,) if n <= rows else (_take(window, slice(first, first + rows)) for first in range(0, n, rows))
+            )
 
 
 def _ahead(windows: Iterator[Part]) -> Iterator[Part]:
@@ -460,7 +461,7 @@ def _ahead(windows: Iterator[Part]) -> Iterator[Part]:
     is made.
     """
     with closing(cast(Any, windows)), ThreadPoolExecutor(1, THREAD) as thread:
-        made = thread.submit(next, windows, None)
-        while (window := made.result()) is not None:
-            made = thread.submit(next, windows, None)
+        next_window = thread.submit(next, windows, None)
+        while (window := next_window.result()) is not None:
+            next_window = thread.submit(next, windows, None)
             yield window

@@ -5,23 +5,23 @@ from __future__ import annotations
 import csv
 import importlib
 import io
-import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice
-from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES, opened
+from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES
+from manyclass.datasets.forms import DELIMITERS, Layout
+from manyclass.datasets.inputs import Input
 from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
-DELIMITERS = {"csv": ",", "tsv": "\t"}
+TEXTS = "if each line is a text, a tab and its labels, its format is text"
 BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 LOOKED_AT = 1000  # labels at once, to tell whether all are integers
 PIECE_BYTES = 1 << 20  # of text read at a time
@@ -52,6 +52,11 @@ class Marks:
                 f"delimiter is {self.delimiter!r}; it must be one character, which is no letter, digit, quote, sign or "
                 f"end of a line, and not the decimal {self.decimal!r}"
             )
+
+    @classmethod
+    def of(cls, form: str, layout: Layout) -> Marks:
+        """Return the marks of a layout, or those of the form."""
+        return cls(DELIMITERS.get(form, ",") if layout.delimiter is None else layout.delimiter, layout.decimal)
 
 
 class Cells:
@@ -84,14 +89,14 @@ class Cells:
         first = io.StringIO()
         csv.writer(first).writerow(self._next(self._reader.header))
         self.columns: list[str] = pandas.read_csv(io.StringIO(first.getvalue()), nrows=0).columns.tolist()
-        if len(self.columns) == 1 and (other := re.search("[;\t|]", self.columns[0])):
-            raise ValueError(f"{name}: the first line is one cell, {self.columns[0]!r}; set delimiter to {other[0]!r}")
+        if len(self.columns) == 1 and (mark := re.search("[;\t|]", self.columns[0])):
+            raise ValueError(f"{name}: the first line is one cell, {self.columns[0]!r}; set delimiter to {mark[0]!r}")
 
     def _next(self, ask: Callable[[], Any]) -> Any:
         """What the core says once it has enough text."""
-        while (found := ask()) is None:
+        while (answer := ask()) is None:
             self._reader.add(self._file.read(PIECE_BYTES))
-        return found
+        return answer
 
     def _rows(
         self, numbers: Sequence[int], cells: Sequence[int], size: int, *, all_counted: bool
@@ -114,9 +119,9 @@ class Cells:
             and the line.
         """
         numbers = [self.columns.index(name) for name in numeric]
-        others = [at for at in range(len(self.columns)) if at not in numbers]
+        others = [column for column in range(len(self.columns)) if column not in numbers]
         for X, texts in self._rows(numbers, others, size, all_counted=True):
-            yield X, {self.columns[at]: cells for at, cells in zip(others, texts, strict=True)}
+            yield X, {self.columns[column]: cells for column, cells in zip(others, texts, strict=True)}
 
     def column(self, name: str, size: int) -> Iterator[list[str]]:
         """Yield the cells of a column, at most `size` at once; no other column is looked at."""
@@ -124,111 +129,169 @@ class Cells:
             yield texts[0]
 
 
+class Present(NamedTuple):
+    """The labels of a block of rows: which rows have one, and the labels of these."""
+
+    is_labelled: NDArray[np.bool_]
+    labels: NDArray[Any]
+
+
 @dataclass(frozen=True)
 class Tables:
-    """Files with the same columns.
+    """Inputs with the same columns.
 
     Attributes
     ----------
-    files : sequence of Path
+    inputs : sequence of Input
     form : {"csv", "tsv", "parquet"}
-    label : str
-        The column of labels; all others are features.
-    features : list of str
-    marks : Marks or None
-        None of Parquet.
-    integers : bool
-        Whether the labels of CSV are integers, which all of them must be; else they are text. Parquet says it itself.
+    label : str or None
+        The column of labels; None: there is none, and rows have no label.
+    features : sequence of str
+        Columns of numbers, or those that are joined to texts.
+    is_text : bool
+    separator : str
+        Between the labels in a cell; empty: a cell is a label.
+    marks : Marks
     n_rows : int or None
         None of CSV, which must be read to be counted.
     """
 
-    files: Sequence[Path]
+    inputs: Sequence[Input]
     form: str
-    label: str
-    features: list[str]
-    marks: Marks | None
-    integers: bool
+    label: str | None
+    features: Sequence[str]
+    is_text: bool
+    separator: str
+    marks: Marks
     n_rows: int | None
 
     n_labels = None  # they become known as they come
 
     @classmethod
-    def of(cls, files: Sequence[Path], form: str, label: str, marks: Marks | None = None) -> Tables:
-        """Read the names of the columns; raises ValueError where the label's is missing or files differ.
+    def of(cls, inputs: Sequence[Input], form: str, layout: Layout) -> Tables:
+        """Read the names of the columns.
 
-        Where the first labels are integers, those of all rows are looked at.
+        Raises
+        ------
+        ValueError
+            If a column is missing, or inputs differ in their columns.
+        ImportError
+            Without pandas, or pyarrow for Parquet.
         """
-        marks = None if form == "parquet" else marks or Marks(DELIMITERS[form])
-        names = [_columns(file, marks) for file in files]
-        for file, found in zip(files, names, strict=True):
-            if label not in found:
-                shown = ", ".join(map(repr, found[:20]))
-                raise ValueError(f"{file}: there is no column {label!r} of labels; set y to one of {shown}")
-            if sorted(found) != sorted(names[0]):
-                other = sorted(set(found) ^ set(names[0]))[0]
-                raise ValueError(f"{file} and {files[0]} differ in their columns: {other!r} is in one of them only")
-        features = [name for name in names[0] if name != label]
-        if not features:
-            raise ValueError(f"{files[0]}: there is no column but {label!r}; features are needed")
+        library("pandas")
+        marks = Marks.of(form, layout)
+        names = [_columns(source, form, marks) for source in inputs]
+        label, features = _columns_to_read(inputs[0].name, names[0], layout)
+        for source, other_names in zip(inputs, names, strict=True):
+            if sorted(other_names) != sorted(names[0]):
+                lone = sorted(set(other_names) ^ set(names[0]))[0]
+                raise ValueError(
+                    f"{source.name} and {inputs[0].name} differ in their columns: {lone!r} is in one of them only"
+                )
+        n_rows = None
         if form == "parquet":
-            n_rows = sum(library("pyarrow.parquet").ParquetFile(file).metadata.num_rows for file in files)
-            return cls(files, form, label, features, None, False, n_rows)
-        assert marks is not None
-        cells = itertools.chain.from_iterable(_column(file, marks, label) for file in files)
-        integers = all(_core.all_integers([*filter(None, map(label_in, some))]) for some in cells)
-        return cls(files, form, label, features, marks, integers, None)
+            n_rows = sum(_parquet(source).metadata.num_rows for source in inputs)
+        return cls(inputs, form, label, features, bool(layout.text), layout.separator or "", marks, n_rows)
 
     @property
-    def n_features(self) -> int:
-        """Columns but that of labels."""
-        return len(self.features)
+    def n_features(self) -> int | None:
+        """Columns of numbers; None of texts."""
+        return None if self.is_text else len(self.features)
 
-    def blocks(self, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
-        """Yield at most `size` rows at once, features as a DataFrame of float32 with names."""
-        read = self._rows_of_parquet if self.form == "parquet" else self._rows_of_text
-        for file in self.files:
-            yield from read(file, size)
+    def words(self) -> Iterator[list[str]]:
+        """Yield the labels of each row of CSV; no other column is looked at."""
+        assert self.label is not None
+        for source in self.inputs:
+            with source.opened() as raw:
+                for cells in Cells(raw, source.name, self.marks).column(self.label, LOOKED_AT):
+                    yield from _core.split_labels(cells, self.separator)
 
-    def _rows_of_text(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
-        pandas = library("pandas")
-        assert self.marks is not None
-        with opened(file) as raw:
-            for X, texts in Cells(raw, str(file), self.marks).blocks(self.features, size):
-                labels = [label_in(cell) for cell in texts[self.label]]
-                if "" in labels:
-                    X, labels = X[[label != "" for label in labels]], [label for label in labels if label]
-                if labels:
-                    y = np.array(labels, dtype=np.int64) if self.integers else as_labels(labels)
-                    yield pandas.DataFrame(X, columns=self.features), y
+    def blocks(self, size: int) -> Iterator[tuple[Any, Any]]:
+        """Yield at most `size` rows at once: a DataFrame of float32 or a list of texts, and the labels of each row.
 
-    def _rows_of_parquet(self, file: Path, size: int) -> Iterator[tuple[Any, NDArray[Any]]]:
-        columns, n = [*self.features, self.label], 0
-        for batch in library("pyarrow.parquet").ParquetFile(file).iter_batches(size, columns=columns):
-            frame = batch.to_pandas()
+        Labels are words, those of Parquet `Present`.
+        """
+        for source in self.inputs:
+            yield from self._rows_of_parquet(source, size) if self.form == "parquet" else self._rows(source, size)
+
+    def no_rows(self) -> Any:
+        """Return features without rows."""
+        return [] if self.is_text else self._frame(np.empty((0, len(self.features)), np.float32))
+
+    def _frame(self, X: NDArray[np.float32]) -> Any:
+        return library("pandas").DataFrame(X, columns=self.features)
+
+    def _rows(self, source: Input, size: int) -> Iterator[tuple[Any, list[list[str]]]]:
+        with source.opened() as raw:
+            for X, cells in Cells(raw, source.name, self.marks).blocks([] if self.is_text else self.features, size):
+                labels = [""] * len(X) if self.label is None else cells[self.label]
+                words = _core.split_labels(labels, self.separator)
+                if self.is_text:
+                    yield [" ".join(row) for row in zip(*(cells[name] for name in self.features), strict=True)], words
+                else:
+                    yield self._frame(X), words
+
+    def _rows_of_parquet(self, source: Input, size: int) -> Iterator[tuple[Any, Present]]:
+        columns, n = [*self.features, *([] if self.label is None else [self.label])], 0
+        for batch in _parquet(source).iter_batches(size, columns=columns):
+            frame = batch.select(self.features).to_pandas()
             try:
-                X, labels = frame[self.features].astype(np.float32), frame[self.label]
+                X = [" ".join(map(str, row)) for row in frame.to_numpy()] if self.is_text else frame.astype(np.float32)
             except (ValueError, TypeError, OverflowError) as error:
-                raise ValueError(f"{file}, from row {n} on: {error}") from error
+                raise ValueError(f"{source.name}, from row {n} on: {error}") from error
             n += len(X)
-            there = np.array([not isinstance(label, str) or label_in(label) != "" for label in labels]) & labels.notna()
-            if not there.all():
-                X, labels = X[there], labels[there]
-            if len(labels):
-                y = as_labels(labels)
-                yield X, as_labels(written(y)) if y.dtype == object else y
+            if self.label is None:
+                yield X, Present(np.zeros(len(X), dtype=bool), np.zeros(0, dtype=object))
+            else:
+                yield X, _present(batch.column(self.label))
 
 
-def _column(file: Path, marks: Marks, name: str) -> Iterator[list[str]]:
-    with opened(file) as raw:
-        yield from Cells(raw, str(file), marks).column(name, LOOKED_AT)
+def _present(column: Any) -> Present:
+    """Return the labels of a column of Arrow; a null, NaN or a blank text is none."""
+    is_labelled = column.is_valid().to_numpy(zero_copy_only=False).copy()
+    values = column.drop_null().to_pandas()  # nulls would make other numbers of integers
+    there = np.array([not isinstance(label, str) or label_in(label) != "" for label in values], dtype=bool)
+    there &= values.notna().to_numpy()
+    is_labelled[is_labelled] = there
+    labels = as_labels(values[there])
+    return Present(is_labelled, as_labels(written(labels)) if labels.dtype == object else labels)
 
 
-def _columns(file: Path, marks: Marks | None) -> list[str]:
-    if marks is None:
-        return list(library("pyarrow.parquet").ParquetFile(file).schema_arrow.names)
-    with opened(file) as raw:
-        return Cells(raw, str(file), marks).columns
+def _parquet(source: Input) -> Any:
+    """Open a file of Parquet."""
+    raw = source.path if source.content is None else io.BytesIO(source.content)
+    return library("pyarrow.parquet").ParquetFile(raw)
+
+
+def _columns(source: Input, form: str, marks: Marks) -> list[str]:
+    """Return the names of an input's columns."""
+    if form == "parquet":
+        return list(_parquet(source).schema_arrow.names)
+    with source.opened() as raw:
+        return Cells(raw, source.name, marks).columns
+
+
+def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[str | None, list[str]]:
+    """Return the column of labels, if there is one to read, and those of features; raises as `Tables.of` does."""
+    label = layout.label if layout.label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
+    if layout.need_label and label is None:
+        told = f"{name}: no column is named {LABEL_COLUMN!r}; name it by y, one of {_listed(names)}"
+        raise ValueError(f"{told}; {TEXTS}" if len(names) == 2 else told)
+    if label not in names and not layout.need_label:
+        label = None
+    wanted = layout.text or layout.features
+    for column in [*wanted, *([label] if label is not None else [])]:
+        if column not in names:
+            raise ValueError(f"{name}: there is no column {column!r}; it has {_listed(names)}")
+    features = [*wanted] or [column for column in names if column != label]
+    if not features:
+        raise ValueError(f"{name}: there is no column but {label!r}; features are needed")
+    return label, features
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:20])
+    return shown + (f" and {len(names) - 20} others" if len(names) > 20 else "")
 
 
 def library(name: str) -> Any:

@@ -6,26 +6,27 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
-from manyclass.compressed import LONGEST_LINE, is_compressed, opened
+from manyclass.compressed import LONGEST_LINE, is_compressed
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
-from manyclass.datasets.csr import csr_from_core
+from manyclass.datasets.csr import csr_from_core, joined_rows
+from manyclass.datasets.forms import Header, Layout
+from manyclass.datasets.inputs import Input
 
-Header = bool | Literal["auto"]
-Rows = tuple[sparse.csr_array, sparse.csr_array]
+Matrices = tuple[sparse.csr_array, sparse.csr_array]
 
 CACHE_SUFFIX = ".csr.safetensors"
 MOST_COLUMNS = 2**31 - 1  # what an index of 32 bits can tell apart
 BLOCK = 1 << 23  # bytes of text that are parsed at once: 8 MB, some hundredths of a second
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def load_xmc(
@@ -110,9 +111,9 @@ def load_xmc(
     layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
     source = Path(path)
     if cache is None or cache is False:
-        return _read(source, layout)
+        return read_xmc(Input(os.fspath(path)), layout)
 
-    kept = Path(os.fspath(path) + CACHE_SUFFIX) if cache is True else Path(cache)
+    cache_path = Path(os.fspath(path) + CACHE_SUFFIX) if cache is True else Path(cache)
     status = source.stat()
     stamp = json.dumps(
         {
@@ -122,81 +123,47 @@ def load_xmc(
             "options": [header, zero_based, n_features, n_labels],
         }
     )
-    if kept.exists():
-        X, Y, metadata = read_matrices(kept)
+    if cache_path.exists():
+        X, Y, metadata = read_matrices(cache_path)
         if metadata.get("source") == stamp and Y is not None:
             return X, Y
-    X, Y = _read(source, layout)
-    write_matrices(kept, X, Y, {"source": stamp})
+    X, Y = read_xmc(Input(os.fspath(path)), layout)
+    write_matrices(cache_path, X, Y, {"source": stamp})
     return X, Y
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a text is read: the parameters of `load_xmc`, with a number of threads. None of columns: not known yet."""
+def read_xmc(source: Input, layout: Layout) -> Matrices:
+    """Return X and Y of an input as `load_xmc` does, which says what it raises.
 
-    header: Header
-    zero_based: bool
-    n_features: int | None
-    n_labels: int | None
-    n_threads: int
-
-
-def _read(path: Path, layout: Layout) -> Rows:
-    """Parse a file: a plain one through a map of it, others in blocks, so that their whole text is never in memory."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or is_compressed(path):  # a pipe cannot be mapped
-        reader = _reader(path, layout)
-        parts = list(_blocks(path, reader))
+    A plain file is parsed through a map of it, a pipe's bytes as they are, and others in blocks, so that their whole
+    text is never in memory.
+    """
+    path = Path(source.path)
+    if source.content is not None:
+        text = np.frombuffer(source.read(), np.uint8)
+    elif stat.S_ISREG(path.stat().st_mode) and not is_compressed(path):
+        # An empty map does not exist.
+        text = np.asarray(np.memmap(path, np.uint8, "r")) if path.stat().st_size else np.empty(0, np.uint8)
+    else:  # a pipe cannot be mapped
+        reader = block_reader(source, layout)
+        blocks = list(_blocks(source, reader))
         widths = reader.n_features, reader.n_labels
-        X, Y = (_stacked([part[i] for part in parts], width) for i, width in enumerate(widths))
+        X, Y = (joined_rows([block[i] for block in blocks], width) for i, width in enumerate(widths))
         X.has_canonical_format = True
         return X, Y
-    # An empty map does not exist.
-    text = np.asarray(np.memmap(path, np.uint8, "r")) if status.st_size else np.empty(0, np.uint8)
-    return parse_xmc(text, str(path), layout)
+    n_mark = len(BYTE_ORDER_MARK) if text[:3].tobytes() == BYTE_ORDER_MARK else 0
+    sizes = layout.zero_based is not False, layout.n_features, layout.n_labels, layout.n_threads
+    return matrices_from(_core.read_xmc(text[n_mark:], source.name, _core_header(layout.header), *sizes))
 
 
-def _stacked(parts: list[sparse.csr_array], width: int) -> sparse.csr_array:
-    """One matrix of the rows of several, of which none has a larger index than the width allows."""
-    if not parts:
-        return sparse.csr_array(np.empty((0, width), np.float32))
-    whole = parts[0] if len(parts) == 1 else sparse.csr_array(sparse.vstack(parts, format="csr"))
-    return sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
-
-
-def parse_xmc(text: NDArray[np.uint8], name: str, layout: Layout) -> Rows:
-    """Read what `load_xmc` reads from memory.
-
-    Parameters
-    ----------
-    text : ndarray of uint8
-        The bytes of the text.
-    name : str
-        What messages call it.
-    layout : Layout
-
-    Returns
-    -------
-    X, Y : csr_array
-        As `load_xmc` gives them.
-
-    Raises
-    ------
-    ValueError
-        As `load_xmc` does for a malformed text.
-    """
-    sizes = layout.zero_based, layout.n_features, layout.n_labels, layout.n_threads
-    return _matrices(_core.read_xmc(text, name, _header(layout.header), *sizes))
-
-
-def _header(header: Header) -> bool | None:
-    """Whether there is a header, as the core takes it."""
+def _core_header(header: Header) -> bool | None:
+    """Return whether there is a header, as the core takes it."""
     return None if header == "auto" else header
 
 
-def _matrices(found: tuple[Any, ...]) -> Rows:
-    width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = found
+def matrices_from(arrays: tuple[Any, ...]) -> Matrices:
+    """Return X and Y over the arrays that the core has parsed."""
+    width, n_classes, x_indptr, x_indices, x_data, y_indptr, y_indices = arrays
     n_samples = len(x_indptr) - 1
     X = csr_from_core(x_data, x_indices, x_indptr, (n_samples, width))
     X.has_canonical_format = True
@@ -204,70 +171,82 @@ def _matrices(found: tuple[Any, ...]) -> Rows:
     return X, csr_from_core(ones, y_indices, y_indptr, (n_samples, n_classes))
 
 
+def header_of(source: Input, header: Header) -> tuple[int, int, int] | None:
+    """Return N, D and L of the first line, None where it is no header."""
+    with source.opened() as file:
+        line = file.readline(LONGEST_LINE).removeprefix(BYTE_ORDER_MARK)
+        return _core.xmc_header(line, source.name, _core_header(header))
+
+
+def block_reader(source: Input, layout: Layout) -> _core.XmcBlocks:
+    """Return what parses the text of an input block by block; columns that nothing tells are `MOST_COLUMNS`."""
+    sizes = layout.zero_based is not False, layout.n_features, layout.n_labels
+    return _core.XmcBlocks(source.name, _core_header(layout.header), *sizes, LONGEST_LINE, layout.n_threads)
+
+
+def _blocks(source: Input, reader: _core.XmcBlocks) -> Iterator[Matrices]:
+    """Yield the rows of an input, as many at once as a block of text has."""
+    with source.opened() as file:
+        mark, text = BYTE_ORDER_MARK, None
+        while text != b"":
+            piece = file.read(BLOCK)
+            text, mark = piece.removeprefix(mark), b""
+            X, Y = matrices_from(reader.add(text))
+            if X.shape[0]:
+                yield X, Y
+
+
 @dataclass(frozen=True)
 class XmcFiles:
-    """Text files with the same columns, whose rows are read a block of text at a time.
+    """Inputs with the same columns, whose rows are read a block of text at a time.
 
     Attributes
     ----------
-    files : sequence of Path
+    inputs : sequence of Input
     layout : Layout
+        With the numbers of columns.
     n_features : int
     n_labels : int or None
         None where any label may come.
     n_rows : int or None
-        None where a file has no header.
+        None where an input has no header.
     """
 
-    files: Sequence[Path]
+    inputs: Sequence[Input]
     layout: Layout
     n_features: int
     n_labels: int | None
     n_rows: int | None
 
     @classmethod
-    def of(cls, files: Sequence[Path], layout: Layout, *, any_labels: bool = False) -> XmcFiles:
-        """Find the numbers of columns; raises ValueError where nothing tells them.
+    def of(cls, inputs: Sequence[Input], layout: Layout, *, any_labels: bool = False) -> XmcFiles:
+        """Find the numbers of columns, where neither the layout nor the first header tells them, by reading all rows.
 
-        With `any_labels` that of the labels may stay unknown.
+        Parameters
+        ----------
+        inputs : sequence of Input
+        layout : Layout
+        any_labels : bool, default=False
+            Whether the number of labels may stay unknown.
         """
-        headers = [_first_header(file, layout.header) for file in files]
-        sizes = {"n_features": layout.n_features, "n_labels": layout.n_labels}
-        for (name, given), told in zip(sizes.items(), (headers[0] or (0, None, None))[1:], strict=True):
-            size = told if given is None else given
-            if size is None and not (any_labels and name == "n_labels"):
-                raise ValueError(
-                    f"{files[0]} has no header `N D L`; a stream must know its columns before it begins: set {name}"
-                )
+        headers = [header_of(source, layout.header) for source in inputs]
+        _, d, k = headers[0] or (0, None, None)
+        d = d if layout.n_features is None else layout.n_features
+        k = k if layout.n_labels is None else layout.n_labels
+        for name, size in (("n_features", d), ("n_labels", k)):
             if size is not None:
                 check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
-            sizes[name] = size
-        d, k = sizes.values()
-        n_rows = sum(found[0] for found in headers if found) if all(headers) else None
-        return cls(files, Layout(layout.header, layout.zero_based, d, k, layout.n_threads), d or 0, k, n_rows)
+        if d is None or (k is None and not any_labels):
+            readers = [block_reader(source, replace(layout, n_features=d, n_labels=k)) for source in inputs]
+            for source, reader in zip(inputs, readers, strict=True):
+                for _ in _blocks(source, reader):
+                    pass
+            d = max(reader.n_features for reader in readers)
+            k = k if any_labels else max(reader.n_labels for reader in readers)
+        n_rows = sum(header[0] for header in headers if header) if all(headers) else None
+        return cls(inputs, replace(layout, n_features=d, n_labels=k), d, k, n_rows)
 
-    def blocks(self, size: int) -> Iterator[Rows]:
-        """Yield the rows of all files, as many at once as a block of text has; `size` is for other sources."""
-        for file in self.files:
-            yield from _blocks(file, _reader(file, self.layout))
-
-
-def _first_header(path: Path, header: Header) -> tuple[int, int, int] | None:
-    with opened(path) as file:
-        return _core.xmc_header(file.readline(LONGEST_LINE), str(path), _header(header))
-
-
-def _reader(path: Path, layout: Layout) -> _core.XmcBlocks:
-    sizes = layout.zero_based, layout.n_features, layout.n_labels
-    return _core.XmcBlocks(str(path), _header(layout.header), *sizes, LONGEST_LINE, layout.n_threads)
-
-
-def _blocks(path: Path, reader: _core.XmcBlocks) -> Iterator[Rows]:
-    """The rows of a file, as many at once as a block of text has; columns that nothing tells are `MOST_COLUMNS`."""
-    with opened(path) as file:
-        block = None
-        while block != b"":
-            block = file.read(BLOCK)
-            X, Y = _matrices(reader.add(block))
-            if X.shape[0]:
-                yield X, Y
+    def blocks(self, size: int) -> Iterator[Matrices]:
+        """Yield the rows of all inputs, as many at once as a block of text has; `size` is for other forms."""
+        for source in self.inputs:
+            yield from _blocks(source, block_reader(source, self.layout))

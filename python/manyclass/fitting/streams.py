@@ -88,7 +88,6 @@ def encoded_stream(X: Any, vectorizer: Encoder | None) -> tuple[Any, Encoder | N
     if not isinstance(vectorizer, TextVectorizer | None):
         raise ValueError(f"X is a stream of texts; vectorizer is {vectorizer!r}, and must be a TextVectorizer")
     made = TextVectorizer() if vectorizer is None else clone(vectorizer)
-    made.fit_parts(texts for texts, _ in X.read())
     return X.encoded(made), made
 
 

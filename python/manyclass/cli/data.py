@@ -1,0 +1,574 @@
+"""Data of all commands: options, forms, names of labels, texts, rows that are dropped, and streams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number, n_threads_from
+from manyclass.cli.messages import note, waiting
+from manyclass.compressed import STDIN
+from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
+from manyclass.datasets.csr import is_sparse, rows_of
+from manyclass.datasets.forms import LINES, TABLES, Layout, files_of, guess_form
+from manyclass.datasets.inputs import Input
+from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
+from manyclass.datasets.records import Records, as_classes, first_labels, read_records
+from manyclass.datasets.stream import Stream
+from manyclass.datasets.tables import BLANKS, Marks
+from manyclass.datasets.xmc import header_of
+from manyclass.labels import as_labels, sorted_classes, written
+
+FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "binary"]
+BINARY = {"binary": "csr", "csr": "binary"}  # the one form whose name is another one in Python
+DELIMITED = ("csv", "tsv")
+# Options that only some forms use.
+USED_BY = {
+    **dict.fromkeys(("label_column", "text_column"), TABLES),
+    **dict.fromkeys(("delimiter", "decimal", "sequences", "session_gap", "last", "since"), DELIMITED),
+    "label_separator": (*TABLES, "text"),
+    "one_based": ("xmc", "svmlight"),
+    "n_features": ("xmc", "svmlight", "binary"),
+    "cache": ("xmc",),
+}
+OF_HISTORIES = ("session_gap", "last", "since")
+# What a model file keeps of the reading of its data.
+NOTES = (
+    *("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal"),
+    *("sequences", "session_gap"),
+)
+
+
+@dataclass
+class Reading:
+    """Reading of the data.
+
+    forms of data (plain or compressed; guessed from the name and the first line, or named by --format):
+      xmc       the extreme classification repository's: lines `l1,l2,... j:v j:v ...`, optional first line `N D L`
+      svmlight  lines `label j:v j:v ...`, the first feature having number 1
+      csv, tsv  a table whose first line names the columns: numeric features, or text (--text-column), and labels; or
+                a log of events (--sequences), whose labels are the items that came next
+      text      on each line a text, a tab and its labels: `text<TAB>label,label` (--text is short for it)
+      fasttext  on each line a text, in which words like `__label__name` are its labels
+      binary    what manyclass.datasets.save_csr writes
+      parquet   a table as csv is
+    a blank line of xmc or svmlight is a row without labels and features, and a comment is none
+    options that you leave out are those with which the model was fitted
+
+    Attributes
+    ----------
+    format : {"auto", "xmc", ...}
+        form of the data, see above
+    text : bool
+        short for --format text
+    label_names : FILE
+        names of the labels 0, 1, ..., one a line, instead of their numbers
+    label_column : NAME
+        column of a table that has the label; default: label
+    text_column : NAME
+        column of a table that has text; given several times, the columns are joined
+    label_separator : SEP
+        separator of the labels of a row; default: a comma, but in a table none unless all labels are taken
+    delimiter : CHAR
+        separator of the cells of a table; default: a comma in csv, a tab in tsv
+    decimal : {".", ","}
+        decimal mark of numbers in a table; default: a point
+    sequences : USER,ITEM[,TIME]
+        columns of a table that is a log of events: the user, the item, and the time (a number or a date; without it,
+        events stand in the order of the file)
+    session_gap : T
+        with --sequences: a pause of this length ends a session, in seconds, or in the unit of times that are numbers
+    last : N
+        with --sequences: fit leaves out the last N events of each user; evaluate and learn take these alone
+    since : TIME
+        with --sequences: fit leaves out the events from TIME on; evaluate and learn take these alone
+    header : {"auto", "yes", "no"}
+        whether the first line of xmc is `N D L`; auto: if it holds three integers
+    one_based : bool
+        the first feature of xmc or svmlight has number 1; default: not in xmc, in svmlight if there is no 0
+    normalize : bool
+        divide each row by its Euclidean norm, and do so wherever the model is used
+    cache : bool
+        keep a binary copy of an xmc file as DATA.csr.safetensors, and read that the next time
+    form : str or None
+        The form of the model's training data.
+    noted : set of str
+        The options that are not the user's but the model's.
+    """
+
+    _: KW_ONLY
+    format: Literal["auto", FormName] = "auto"
+    text: bool = False
+    label_names: str | None = None
+    label_column: str | None = None
+    text_column: list[str] | None = None
+    label_separator: str | None = None
+    delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
+    sequences: str | None = None
+    session_gap: float | None = None
+    last: int | None = None
+    since: str | None = None
+    header: Literal["auto", "yes", "no"] = "auto"
+    one_based: bool | None = None
+    normalize: bool | None = None
+    cache: bool = False
+    form: str | None = field(default=None, init=False)
+    noted: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        """Set the form that --text stands for."""
+        if self.text:
+            self.format = "text"
+
+    def take(self, notes: Mapping[str, Any]) -> None:
+        """Fill what was not given with how the training data of a model were read."""
+        self.form = notes.get("form")
+        self.noted = {name for name in NOTES[1:] if getattr(self, name) is None}
+        for name in self.noted:
+            setattr(self, name, notes.get(name))
+
+    def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
+        """Return how the training data were read, for the model file."""
+        named = {name: value for name in NOTES[3:] if (value := getattr(self, name)) is not None}
+        return {"form": BINARY.get(form, form), "one_based": one_based, "normalize": bool(self.normalize), **named}
+
+    def set_options(self, *names: str) -> list[str]:
+        """Return those of these options that the user has set."""
+        return [name for name in names if getattr(self, name) and name not in self.noted]
+
+    def names(self) -> list[str]:
+        """Return the lines of the file of names, none without a file."""
+        return [] if self.label_names is None else [line.strip(BLANKS) for line in Input.of(self.label_names).lines()]
+
+    def form_of(self, inputs: Sequence[Input]) -> str:
+        """Return the form of inputs, as Python calls it; raises ValueError where nothing tells it."""
+        if self.format != "auto":
+            return BINARY.get(self.format, self.format)
+        otherwise = None if self.set_options("label_column", "text_column") else self.form
+        try:
+            return guess_form(inputs, BINARY.get(otherwise or "", otherwise))
+        except ValueError as error:
+            raise ValueError(
+                re.sub(
+                    "name it by format$",
+                    f"name it by --format, one of {', '.join(get_args(FormName))} (--text is short for --format text)",
+                    str(error),
+                )
+            ) from error
+
+    def layout(self, form: str, expected: Expected) -> Layout:
+        """Return how files of a form are read."""
+        zero_based = None if self.one_based is None else not self.one_based
+        return Layout(
+            header="auto" if self.header == "auto" else self.header == "yes",
+            zero_based=form == "xmc" if zero_based is None and form != "svmlight" else zero_based,
+            n_features=None if form == "csr" and expected.exact else expected.n_features,
+            n_threads=n_threads_from(expected.n_jobs),
+            label=self.label_column,
+            need_label=expected.need_label,
+            text=tuple(self.text_column or ()),
+            features=() if expected.feature_names is None else tuple(expected.feature_names.tolist()),
+            separator=self.label_separator or ("," if expected.several and form in TABLES else None),
+            delimiter=self.delimiter,
+            decimal=self.decimal or ".",
+        )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a model, or a command, wants of data.
+
+    Attributes
+    ----------
+    n_features : int or None
+        None: as many as there are.
+    exact : bool
+        Whether a file may not say another number of features.
+    feature_names : ndarray or None
+        Columns of a table.
+    vectorizer : TextVectorizer, SequenceEncoder or None
+        What makes rows of texts or histories.
+    learns : bool
+        Whether new items of histories get columns.
+    several : bool
+        Whether all labels of a row count.
+    need_label : bool
+        Whether data without labels are an error.
+    n_jobs : int or None
+        Threads that read.
+    """
+
+    n_features: int | None = None
+    exact: bool = False
+    feature_names: NDArray[Any] | None = None
+    vectorizer: TextVectorizer | SequenceEncoder | None = None
+    several: bool = False
+    need_label: bool = False
+    n_jobs: int | None = None
+    learns: bool = False
+
+
+def read(reading: Reading, path: str, expected: Expected) -> Records:
+    """Read data, with names for their labels where a file of names is given.
+
+    Raises
+    ------
+    ValueError
+        If they are malformed, with file and line; or not what the model was fitted on.
+    """
+    if expected.n_features is not None:
+        check_number("n_features", expected.n_features, low=1, integer=True)
+    for name in OF_HISTORIES if reading.sequences is None else ():
+        if getattr(reading, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} is for logs; name their columns by --sequences")
+    with waiting(f"reading {'stdin' if path == STDIN else path}"):
+        source = Input.of(path)
+        form = reading.form_of([source])
+        _check_options(reading, source.name, BINARY.get(form, form), expected)
+        records = tell(_read(reading, source, form, expected))
+    if reading.label_names:
+        records = named(records, reading)
+    if expected.exact:
+        _check_kind(records, expected)
+    return records
+
+
+def _check_options(reading: Reading, name: str, form: str, expected: Expected) -> None:
+    """Raise ValueError for an option that a form has no use for."""
+    options = reading.set_options(*(option for option in USED_BY if option != "n_features"))
+    for option in [*options, *(["n_features"] if expected.n_features and not expected.exact else [])]:
+        if form not in USED_BY[option]:
+            raise ValueError(
+                f"--{option.replace('_', '-')} is for {', '.join(USED_BY[option])}; {name} is read as {form}"
+            )
+
+
+def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Records:
+    """Read data of a form; what errors say of parameters is said of options."""
+    layout = reading.layout(form, expected)
+    if form in DELIMITED and reading.sequences is not None:
+        names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
+        columns = LogColumns(names, reading.session_gap, reading.last, reading.since)
+        return read_log(form, source, Marks.of(form, layout), columns)
+    if form == "xmc" and expected.exact and layout.header is not False:
+        header = header_of(source, layout.header)
+        _check_width(source.name, header[1] if header else None, expected)
+    try:
+        return replace(read_records(form, source, layout, cache=reading.cache), form=BINARY.get(form, form))
+    except (ValueError, ImportError) as error:
+        raise type(error)(_as_options(str(error), form)) from error
+
+
+def _as_options(message: str, form: str) -> str:
+    """Return an error of a table with the options that help."""
+    if message.endswith("is not a finite number"):
+        return f"{message} (name columns of text by --text-column)"
+    if form == "tsv" and message.startswith("tables need"):
+        return f"{message}; if each line is a text, a tab and its labels, give --text"
+    message = message.replace("its format is text", "give --text").replace("name it by y", "name it by --label-column")
+    return message.replace("features are needed", "features or a --text-column are needed")
+
+
+def _check_kind(records: Records, expected: Expected) -> None:
+    """Raise ValueError for data of another kind than those that the model was fitted on."""
+    if not isinstance(records.X, list):
+        _check_width(records.name, records.X.shape[1], expected)
+        return
+    is_log = isinstance(records.X, Histories)
+    if not isinstance(expected.vectorizer, SequenceEncoder if is_log else TextVectorizer):
+        kinds = {TextVectorizer: "texts", SequenceEncoder: "histories"}
+        rows = f"rows of {expected.n_features} features"
+        wanted = rows if expected.vectorizer is None else kinds[type(expected.vectorizer)]
+        form = f"{records.form}, a log" if is_log else records.form
+        raise ValueError(f"{records.name} is read as {form}; the model was fitted on {wanted}")
+
+
+def _check_width(name: str, width: int | None, expected: Expected) -> None:
+    if width is not None and width != expected.n_features:
+        raise ValueError(f"{name} has {width} features; the model was fitted on {expected.n_features}")
+
+
+def tell(records: Records) -> Records:
+    """Say on stderr what a user should know of the reading; return the records without it."""
+    for text in records.notes:
+        note(text)
+    return replace(records, notes=())
+
+
+class LabelNames:
+    """The names of labels that are numbers, from a file that has one a line.
+
+    Parameters
+    ----------
+    reading : Reading
+        Which names the file.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._path, self._names = reading.label_names, as_labels(reading.names())
+        self._numbers: dict[str, int] = {}  # that have been named, by their names
+
+    def of(self, labels: NDArray[Any], name: str) -> NDArray[Any]:
+        """Return the name of each label of the data that messages call `name`.
+
+        Raises
+        ------
+        ValueError
+            If a label is no number, has no line, or two labels have one name.
+        """
+        if labels.dtype.kind not in "iu":
+            shown = written(labels)[0]
+            raise ValueError(f"{name} has labels with names, such as {shown!r}; --label-names is for numbers")
+        used, places = np.unique(labels, return_inverse=True)
+        for label in used.tolist():
+            if not 0 <= label < len(self._names):
+                raise ValueError(f"{self._path} has {len(self._names)} names; {name} has the label {label}")
+            if self._numbers.setdefault(str(self._names[label]), label) != label:
+                twice = str(self._names[label])
+                raise ValueError(f"{self._path}: the name {twice!r} stands in several lines; names must be distinct")
+        names: NDArray[Any] = self._names[used][places]
+        return names
+
+
+def named(records: Records, reading: Reading) -> Records:
+    """Give labels that are numbers their names; raises as `LabelNames` does."""
+    Y, used = records.Y, np.unique(records.Y.indices)
+    labels = records.labels[used] if records.labels.dtype.kind in "iu" else records.labels
+    names, places = sorted_classes(LabelNames(reading).of(labels, records.name))
+    column = np.full(len(records.labels), -1, dtype=np.int32)
+    column[used] = places
+    Y = sp.csr_array((Y.data, column[Y.indices], Y.indptr), shape=(Y.shape[0], len(names)))
+    return replace(records, Y=Y, labels=names)
+
+
+def features(reading: Reading, X: Any, vectorizer: TextVectorizer | SequenceEncoder | None) -> Any:
+    """Return the features of rows, of texts and histories through the vectorizer, normalized where that is asked."""
+    if isinstance(X, list):
+        assert vectorizer is not None
+        with waiting(
+            f"turning {len(X)} {'texts' if isinstance(vectorizer, TextVectorizer) else 'histories'} into rows"
+        ):
+            X = vectorizer.transform(X)
+    if not reading.normalize:
+        return X
+    if not hasattr(X, "columns"):
+        return l2_normalize(X)
+    lengths = np.linalg.norm(X.to_numpy(np.float64), axis=1)
+    return X.div(np.where(lengths > 0, lengths, 1), axis=0).astype(np.float32)
+
+
+def read_pairs(path: str, name: str, value: str) -> dict[str, str]:
+    """Read lines of a name, a tab and its value.
+
+    Raises
+    ------
+    ValueError
+        If a line is no such pair, or a name has two values.
+    """
+    pairs: dict[str, str] = {}
+    for number, line in enumerate(Input.of(path).lines(), start=1):
+        if not line.strip(BLANKS):
+            continue
+        key, _, text = (part.strip(BLANKS) for part in line.partition("\t"))
+        if not (key and text) or "\t" in text:
+            raise ValueError(f"{path}:{number}: {line!r:.60} is not a {name}, a tab, and its {value}")
+        if pairs.setdefault(key, text) != text:
+            raise ValueError(f"{path}:{number}: {key!r} has a second {value}, {text!r}")
+    if not pairs:
+        raise ValueError(f"{path} has no line")
+    return pairs
+
+
+def labelled_rows(reading: Reading, path: str, expected: Expected, which: str | None = None) -> Records:
+    """Read labelled rows; see `labelled`. `which` None: all labels where several are expected, else the first."""
+    records = read(reading, path, expected)
+    if isinstance(records.X, Histories) and isinstance(expected.vectorizer, SequenceEncoder):
+        records = tell(next_items(records, expected.vectorizer, learns=expected.learns))
+    X = features(reading, records.X, expected.vectorizer)
+    return labelled(records, X, which or ("all" if expected.several else "first"))
+
+
+def labelled(records: Records, X: Any, which: str) -> Records:
+    """Keep the rows that have a label and a feature; notes say what was dropped or has further labels.
+
+    Parameters
+    ----------
+    records : Records
+    X : csr_array or DataFrame
+        Their features.
+    which : {"first", "all", "one"}
+        Which labels of a row count; "one": several are an error.
+
+    Raises
+    ------
+    ValueError
+        If a row has several labels and may not, or no row is left.
+    """
+    Y = records.Y
+    several = int(np.sum(np.diff(Y.indptr) > 1))
+    if several and which == "one":
+        raise ValueError(f"{records.name}: {several} rows have several labels; choose --labels first or --labels all")
+    if several and which == "first":
+        note(f"{records.name}: {several} rows have several labels; the first one counts")
+    has_label, has_feature = np.diff(Y.indptr) > 0, rows_with_features(X)
+    dropped = {"without_label": int(np.sum(~has_label)), "without_feature": int(np.sum(has_label & ~has_feature))}
+    for what, count in dropped.items():
+        if count:
+            note(f"{records.name}: dropped {count} rows {what.replace('_', ' ')}")
+    if any(dropped.values()):
+        rows = np.flatnonzero(has_label & has_feature)
+        X, Y = rows_of(X, rows), Y[rows]
+    if X.shape[0] == 0:
+        raise ValueError(f"{records.name}: no row has a label and a feature")
+    if which != "all" and several:
+        Y = first_labels(Y)
+    return replace(records, X=X, Y=Y, dropped=dropped)
+
+
+def rows_with_features(X: Any) -> NDArray[np.bool_]:
+    """Return which rows have a feature that is not 0, all of a table."""
+    return np.ones(len(X), dtype=bool) if hasattr(X, "columns") else np.asarray(X.count_nonzero(axis=1) > 0)
+
+
+# --stream: data of several files, larger than memory, as a stream of parts
+
+
+@dataclass(kw_only=True)
+class Streaming:
+    """Data larger than memory.
+
+    Attributes
+    ----------
+    stream : bool
+        read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of any form below, but
+        no log; texts become rows anew in each pass, and files that do not tell their columns are read once before
+    """
+
+    stream: bool = False
+
+
+class PreparedRows:
+    """Rows of a stream as a command wants them, and how many were dropped: a function of blocks.
+
+    Parameters
+    ----------
+    reading : Reading
+        Of which --normalize and --label-names are used.
+    classes : ndarray or None
+        Of a model whose labels are to be of one kind with these.
+    name : str
+        What messages call the data.
+    """
+
+    def __init__(self, reading: Reading, classes: NDArray[Any] | None, name: str) -> None:
+        self._reading, self._classes, self._name = reading, classes, name
+        self._names = LabelNames(reading) if reading.label_names else None
+        self.n_without_feature = 0
+
+    def __call__(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Drop rows without a feature, normalize, give labels their names."""
+        has_feature = rows_with_features(X)
+        if not has_feature.all():
+            rows = np.flatnonzero(has_feature)
+            self.n_without_feature += len(has_feature) - len(rows)
+            X, y = rows_of(X, rows), y[rows]
+        X = features(self._reading, X, None)
+        if sp.issparse(y):
+            return X, y
+        return X, as_classes(self._classes, y if self._names is None else self._names.of(y, self._name))
+
+    def tell(self) -> None:
+        """Say on stderr how many rows were dropped, over all passes."""
+        if self.n_without_feature:
+            note(f"dropped {self.n_without_feature} rows without feature, over all passes")
+
+
+def stream_of(
+    reading: Reading, source: str | Sequence[str], expected: Expected, *, classes: NDArray[Any] | None, seed: int = 0
+) -> tuple[Stream, PreparedRows, dict[str, Any]]:
+    """Open files; return their stream, what prepares its rows, and what a model file keeps of their reading.
+
+    Parameters
+    ----------
+    reading : Reading
+    source : str or sequence of str
+        Files, folders or patterns.
+    expected : Expected
+        What the stream must be; a vectorizer that is not fitted learns the terms of texts.
+    classes : ndarray or None
+        See `PreparedRows`.
+    seed : int, default=0
+        Of the order of rows.
+
+    Raises
+    ------
+    ValueError
+        For options that a stream has no use for, and as `Stream` does.
+    """
+    form, name = streamed_form(reading, source)
+    _check_streamed(reading, form, several=expected.several)
+    if (form in LINES) != isinstance(expected.vectorizer, TextVectorizer):
+        wanted = f"texts, and {name} is read as {BINARY.get(form, form)}"
+        wanted = wanted if expected.vectorizer else f"rows, and {name} is texts"
+        raise ValueError(f"the model was fitted on {wanted}")
+    stream = Stream(source, format=cast(Any, form), random_state=seed, **_stream_options(reading, form, expected))
+    rows = PreparedRows(reading, classes, name)
+    notes = reading.notes(form, one_based=not stream.zero_based)
+    if isinstance(expected.vectorizer, TextVectorizer):
+        with waiting("counting the words of all texts"):
+            stream = stream.encoded(expected.vectorizer)
+    return stream.map(rows), rows, notes
+
+
+def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, str]:
+    """Return the form of the files of a stream, and the name of the first one."""
+    files = [Input(str(file)) for file in files_of(source)]
+    return reading.form_of(files), files[0].name
+
+
+def _check_streamed(reading: Reading, form: str, *, several: bool) -> None:
+    """Raise ValueError for an option that a stream has no use for."""
+    unused = {"text_column", "cache", "sequences", *OF_HISTORIES}
+    unused |= {option for option, forms in USED_BY.items() if BINARY.get(form, form) not in forms}
+    unused |= {"label_separator"} if form in TABLES else set()
+    unused |= {"label_names"} if several or form in LINES else set()
+    for option in reading.set_options(*sorted(unused - {"n_features"})):
+        where = " and all labels" if several else ""
+        raise ValueError(f"--{option.replace('_', '-')} has no effect with --stream{where}; leave it out")
+    if several and form in TABLES:
+        raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
+
+
+def _stream_options(reading: Reading, form: str, expected: Expected) -> dict[str, Any]:
+    """Return what `Stream` takes for a form."""
+    layout = reading.layout(form, expected)
+    labels = {"labels": "all" if expected.several else "first"}
+    if form in TABLES:
+        marks = {name: value for name in ("delimiter", "decimal") if (value := getattr(reading, name)) is not None}
+        return {"y": layout.label, **marks}
+    if form in LINES:
+        return labels if form == "fasttext" else {**labels, "delimiter": layout.separator}
+    options = {**labels, "n_features": expected.n_features}
+    if form != "csr":
+        options |= {"zero_based": layout.zero_based, "n_jobs": expected.n_jobs}
+    return options if form != "xmc" else {**options, "header": layout.header}
+
+
+def labels_in(stream: Stream, rows: PreparedRows) -> NDArray[Any]:
+    """Read a stream once, and return the labels of its rows; those of a matrix are what its columns stand for."""
+    labels: NDArray[Any] = np.zeros(0)
+    with waiting("counting the labels"):
+        for _, y in stream:
+            if is_sparse(y):
+                names = np.arange(y.shape[1]) if stream.label_names is None else stream.label_names
+                y = names[np.unique(y.indices)]
+            labels = sorted_classes(y, labels if len(labels) else None)[0]
+    rows.n_without_feature = 0  # what is told is of the passes of training
+    return labels

@@ -1,0 +1,177 @@
+"""Logs of events: tables whose rows have a user, an item and a time, as the histories of users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.checks import check_number
+from manyclass.datasets.inputs import Input
+from manyclass.datasets.label_words import label_columns
+from manyclass.datasets.records import ROWS, Records
+from manyclass.datasets.sequences import SequenceEncoder
+from manyclass.datasets.tables import Cells, Marks, label_in, library
+
+
+class Histories(list[NDArray[Any]]):
+    """The items of each user, or of each session, the earliest first.
+
+    Attributes
+    ----------
+    users : ndarray of shape (n_histories,)
+    n_before : ndarray of shape (n_histories,), int64, or None
+        Items of each before those that are told apart; None where none are.
+    """
+
+    users: NDArray[Any]
+    n_before: NDArray[np.int64] | None
+
+    def __init__(
+        self, items: Iterable[NDArray[Any]], users: NDArray[Any], n_before: NDArray[np.int64] | None = None
+    ) -> None:
+        super().__init__(items)
+        self.users, self.n_before = users, n_before
+
+    def before(self) -> Histories:
+        """Return what a fit may see of them."""
+        if self.n_before is None:
+            return self
+        return Histories((items[:n] for items, n in zip(self, self.n_before, strict=True)), self.users)
+
+    def of_users(self) -> Histories:
+        """Return the last history of each user."""
+        is_last = np.append(self.users[1:] != self.users[:-1], [True][: len(self)])
+        return Histories((self[place] for place in np.flatnonzero(is_last)), self.users[is_last])
+
+
+@dataclass(frozen=True)
+class LogColumns:
+    """How a log is read.
+
+    Attributes
+    ----------
+    names : sequence of str
+        The columns of users, items and, if there are three, times: numbers or dates.
+    gap : float or None
+        Seconds, or the unit of times that are numbers, without an event that end a session.
+    last : int or None
+        The last events of each history are told apart.
+    since : str or None
+        The events from this time on are told apart.
+
+    Raises
+    ------
+    ValueError
+        If there are not two or three columns, or an option needs times.
+    """
+
+    names: Sequence[str]
+    gap: float | None = None
+    last: int | None = None
+    since: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.last is not None:
+            check_number("last", self.last, low=1, integer=True)
+        if len(self.names) not in (2, 3) or not all(self.names):
+            raise ValueError(
+                f"--sequences is {','.join(self.names)!r}; it must name two or three columns: USER,ITEM,TIME"
+            )
+        for option, value in (("session-gap", self.gap), ("since", self.since)):
+            if value is not None and len(self.names) < 3:
+                raise ValueError(f"--{option} needs times; give --sequences a third column")
+        if self.last is not None and self.since is not None:
+            raise ValueError("--last and --since are two ways to tell events apart; leave out one")
+
+
+def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Records:
+    """Read a table of events; X of the records are its histories, which have no labels yet.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or a time is neither a number nor a date.
+    """
+    cells = _cells(source, marks, columns.names)
+    has_both = np.array([bool(user and item) for user, item in zip(cells[0], cells[1], strict=True)], dtype=bool)
+    n_dropped = int((~has_both).sum())
+    notes = (f"{source.name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
+    users, items = (_labels([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2])
+    times = _times(cells[2], source.name)[has_both] if len(cells) > 2 else None
+    sequences, names = SequenceEncoder.sequences_of(users, items, times, gap=columns.gap)
+    n_before = None
+    if columns.last is not None:
+        n_before = np.array([max(0, len(sequence) - columns.last) for sequence in sequences], dtype=np.int64)
+    if columns.since is not None and times is not None:
+        begin = _times([columns.since], "--since")[0]
+        if (times.dtype.kind == "M") != (begin.dtype.kind == "M"):
+            raise ValueError(f"--since is {columns.since!r}; the times of {source.name} are such as {cells[2][0]!r}")
+        # Times by their places, which are in the order of the sequences.
+        ordered, _ = SequenceEncoder.sequences_of(users, np.arange(len(users)), times, gap=columns.gap)
+        n_before = np.array([int((times[places] < begin).sum()) for places in ordered], dtype=np.int64)
+    Y = sp.csr_array(np.zeros((len(sequences), 0), np.float32))
+    histories = Histories(sequences, names, n_before)
+    return Records(histories, Y, np.zeros(0, dtype=object), name=source.name, form=form, notes=notes)
+
+
+def _cells(source: Input, marks: Marks, names: Sequence[str]) -> list[list[str]]:
+    """Return the cells of these columns."""
+    with source.opened() as file:
+        cells = Cells(file, source.name, marks)
+        for name in names:
+            if name not in cells.columns:
+                raise ValueError(f"{source.name}: there is no column {name!r}; it has {', '.join(cells.columns)}")
+        blocks = [block for _, block in cells.blocks([], ROWS)]
+    return [[label_in(cell) for block in blocks for cell in block[name]] for name in names]
+
+
+def _labels(cells: Sequence[str]) -> NDArray[Any]:
+    """Labels as other forms of data have them: integers where all are."""
+    Y, labels, _ = label_columns([[cell] for cell in cells])
+    return labels[Y.indices] if len(cells) else labels
+
+
+def _times(cells: Sequence[str], name: str) -> NDArray[Any]:
+    """Numbers or, where one is none, dates."""
+    try:
+        return np.array(cells, dtype=np.float64)
+    except ValueError:
+        pass
+    try:
+        dates = library("pandas").to_datetime(list(cells), utc=True, format="ISO8601")
+    except ValueError as error:
+        told = f"{name}: a time is neither a number nor a date like 2026-01-31 or 2026-01-31T12:00:00"
+        raise ValueError(f"{told}: {error}") from error
+    return np.asarray(dates.tz_localize(None).to_numpy())
+
+
+def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = False) -> Records:
+    """Return the rows of histories with the items that came next as labels: of those told apart, where some are.
+
+    Parameters
+    ----------
+    records : Records
+        Whose X are histories.
+    encoder : SequenceEncoder
+    learns : bool
+        Whether items that it does not know get columns.
+    """
+    histories: Histories = records.X
+    if learns:
+        encoder.partial_fit(histories)
+    first = 1 if histories.n_before is None else np.maximum(histories.n_before, 1)
+    rows = encoder.next_items(histories, n_first=first)
+    lengths = list(map(len, histories))
+    n, n_items = len(rows.y), int(sum(lengths) - np.minimum(first, lengths).sum())
+    notes = records.notes
+    if n_items > n:
+        told = f"left out {n_items - n} next items that are new, or come after none that is known"
+        notes += (f"{records.name}: {told}",)
+    ones = (np.ones(n, np.float32), rows.y.astype(np.int32), np.arange(n + 1))
+    Y = sp.csr_array(ones, shape=(n, len(encoder.items_)))
+    return replace(records, X=rows.X, Y=Y, labels=encoder.items_, notes=notes)

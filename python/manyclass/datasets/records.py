@@ -1,0 +1,195 @@
+"""All rows of an input, in any form: features, texts or histories of users, and labels with their names."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass.datasets.binary_csr import read_csr
+from manyclass.datasets.csr import joined_rows
+from manyclass.datasets.forms import TABLES, Layout
+from manyclass.datasets.inputs import Input
+from manyclass.datasets.label_words import label_columns
+from manyclass.datasets.preprocessing import first_label
+from manyclass.datasets.svmlight import SvmlightFiles
+from manyclass.datasets.tables import Present, Tables
+from manyclass.datasets.text_files import TextFiles
+from manyclass.datasets.xmc import Matrices, load_xmc, read_xmc
+from manyclass.labels import as_labels, find_positions, joined_labels, sorted_classes, written
+
+ROWS = 65_536  # of a table that are parsed at once
+
+WordFiles = SvmlightFiles | Tables | TextFiles  # whose labels are words
+
+
+@dataclass(frozen=True)
+class Records:
+    """Rows as an input has them.
+
+    Attributes
+    ----------
+    X : csr_array of shape (n_rows, n_features), DataFrame of such a shape, or list of n_rows str
+        Features, or texts.
+    Y : csr_array of shape (n_rows, n_labels)
+        Ones where a row has a label; the order in which a row stores them is that of the input.
+    labels : ndarray of shape (n_labels,)
+        The label of each column, sorted: numbers or str.
+    one_based : bool
+        Whether the first feature of a text has number 1.
+    name : str
+        What messages call the rows.
+    form : str
+        The form that they had.
+    dropped : dict
+        Number of rows "without_label" and "without_feature" (and with a label), where these have been dropped.
+    notes : tuple of str
+        What a user should know of the reading.
+    """
+
+    X: Any
+    Y: sp.csr_array
+    labels: NDArray[Any]
+    one_based: bool = False
+    name: str = ""
+    form: str = ""
+    dropped: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def open_files(form: str, inputs: Sequence[Input], layout: Layout) -> WordFiles:
+    """Return what reads inputs of a form whose labels are words.
+
+    Raises
+    ------
+    ValueError
+        If they are malformed, with the file and the line, or a column of a table is missing.
+    """
+    if form in TABLES:
+        return Tables.of(inputs, form, layout)
+    if form == "svmlight":
+        return SvmlightFiles.of(inputs, layout)
+    return TextFiles(inputs, form, layout.separator or ",")
+
+
+def read_records(form: str, source: Input, layout: Layout, *, cache: bool = False) -> Records:
+    """Read all rows of an input.
+
+    Parameters
+    ----------
+    form : str
+        One of `FORMS`.
+    source : Input
+    layout : Layout
+    cache : bool, default=False
+        Whether "xmc" is kept as a binary file beside the input; see `load_xmc`.
+
+    Raises
+    ------
+    ValueError
+        If they are malformed, with the file and the line.
+    """
+    if form in ("xmc", "csr"):
+        X, Y = read_csr(source, layout.n_features) if form == "csr" else _read_xmc(source, layout, cache)
+        return Records(X, Y, np.arange(Y.shape[1]), form == "xmc" and layout.zero_based is False, source.name, form)
+    if form == "svmlight":
+        X, words, layout = SvmlightFiles([source], layout).whole()
+        Y, names, notes = _columns([words])
+        return Records(X, Y, names, not layout.zero_based, source.name, form, notes=notes)
+    files = open_files(form, [source], layout)
+    blocks = list(files.blocks(ROWS))
+    rows: Any = joined_rows([X for X, _ in blocks]) if blocks else files.no_rows()
+    Y, names, notes = _columns([labels for _, labels in blocks])
+    return Records(rows, Y, names, False, source.name, form, notes=notes)
+
+
+def _read_xmc(source: Input, layout: Layout, cache: bool) -> Matrices:
+    """Read a text in the XMC repository's form, or its cache."""
+    if not cache:
+        return read_xmc(source, layout)
+    if source.content is not None:
+        raise ValueError(f"--cache needs a file; {source.name} is none")
+    return load_xmc(
+        source.path,
+        header=layout.header,
+        zero_based=layout.zero_based is not False,
+        n_features=layout.n_features,
+        n_jobs=layout.n_threads,
+        cache=True,
+    )
+
+
+def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[str, ...]]:
+    """Return the labels of blocks of rows as a matrix, the label of each of its columns, and what there is to note."""
+    if not (blocks and isinstance(blocks[0], Present)):
+        Y, names, n_twice = label_columns([row for words in blocks for row in words])
+        return Y, names, (f"labels that stand twice in a row count once: {n_twice} left out",) if n_twice else ()
+    names, columns = sorted_classes(joined_labels([block.labels for block in blocks]))
+    indptr = np.cumsum([0, *(has_label for block in blocks for has_label in block.is_labelled.tolist())])
+    ones = np.ones(len(columns), np.float32)
+    return sp.csr_array((ones, columns.astype(np.int32), indptr), shape=(len(indptr) - 1, len(names))), names, ()
+
+
+# Labels of rows, Y, and the label of each of its columns
+
+
+def first_labels(Y: sp.csr_array) -> sp.csr_array:
+    """Return the first label of each row that has one, as a matrix without the other rows."""
+    y = first_label(Y)
+    y = y[y >= 0]
+    return sp.csr_array((np.ones(len(y), np.float32), y, np.arange(len(y) + 1)), shape=(len(y), Y.shape[1]))
+
+
+def places_among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the position of each label among the classes of a model, -1 where it is none of them.
+
+    Numbers are compared as numbers; a number with a name by what is written for it.
+    """
+    if classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf":
+        return find_positions(labels, classes, "the data").astype(np.int64)
+    places = {label: place for place, label in enumerate(written(classes))}
+    return np.array([places.get(label, -1) for label in written(labels)], dtype=np.int64)
+
+
+def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
+    """Return the labels of the rows that a model knows, (n_rows, n_classes), ones by the places of its classes."""
+    places = places_among(classes, labels)[Y.indices]
+    is_known = places >= 0
+    indptr = np.concatenate([[0], np.cumsum(is_known)])[Y.indptr]
+    ones = np.ones(int(is_known.sum()), dtype=np.float32)
+    return sp.csr_array((ones, places[is_known].astype(np.int32), indptr), shape=(Y.shape[0], len(classes)))
+
+
+def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
+    """Return what `known_labels` does, sorted within rows, as estimators want it."""
+    known = known_labels(classes, labels, Y)
+    known.sort_indices()
+    return known
+
+
+def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of the kind that a model's have: a number or a date is the name that is written for it.
+
+    Raises
+    ------
+    ValueError
+        If the model's labels are numbers or dates and the data's are other names.
+    """
+    if classes is None or (classes.dtype.kind in "biuf" and labels.dtype.kind in "biuf"):
+        return labels
+    names, places = written(labels), places_among(classes, labels)
+    if np.all(places >= 0):
+        return np.asarray(classes[places])
+    if classes.dtype.kind in "OU":
+        return as_labels(names)
+    with contextlib.suppress(ValueError, OverflowError):
+        converted = np.array(names).astype(classes.dtype)
+        if written(converted) == names:
+            return converted
+    kind = "dates" if classes.dtype.kind in "mM" else "numbers"
+    raise ValueError(f"labels are names, such as {names[0]!r}; the model's are {kind}, such as {written(classes)[0]}")
