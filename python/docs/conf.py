@@ -55,7 +55,7 @@ html_sidebars = {
     "reference/parts": [],
     "choose": [],
     "auto": [],
-    "first_hour": [],
+    "other_packages": [],
     "annif": [],
     "command_line": [],
     "method": [],

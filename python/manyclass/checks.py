@@ -37,7 +37,7 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
     """A hint at the nearest of some names, for the end of a message; empty where none is near."""
     names = [*choices]
     near = difflib.get_close_matches(value, names, n=1) if isinstance(value, str) else []
-    if value == "sparse" and "pairs" in names:  # what that model was called before version 0.3
+    if value == "sparse" and "pairs" in names:  # its name up to version 0.2.0
         near = ["pairs"]
     return f" (did you mean {near[0]!r}?)" if near else ""
 

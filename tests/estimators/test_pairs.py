@@ -349,7 +349,7 @@ def test_what_a_fit_or_a_question_cannot_have_is_refused():
         model.embed(X)
     with pytest.raises(ValueError, match="model is 'pairs'; it must be one of 'auto', 'linear', 'embedding'"):
         MarginClassifier(model="pairs").fit(X, y)
-    with pytest.raises(ValueError, match=r"model is 'sparse'.* \(did you mean 'pairs'\?\)"):  # its name before 0.3
+    with pytest.raises(ValueError, match=r"model is 'sparse'.* \(did you mean 'pairs'\?\)"):  # its name in 0.2.0
         SoftmaxClassifier(model="sparse").fit(X, y)
 
 

@@ -146,8 +146,8 @@ def literals(page: Path) -> list[str]:
 
 @pytest.mark.filterwarnings("ignore:.*converge")  # as above
 @pytest.mark.filterwarnings("ignore:.*iterations")
-def test_every_line_of_the_first_hour_runs(folder, capsys):
-    code = literals(DOCS / "first_hour.rst")
+def test_every_line_for_users_of_other_packages_runs(folder, capsys):
+    code = literals(DOCS / "other_packages.rst")
     assert len(code) >= 40
     X, y = load_iris(return_X_y=True)
     X = StandardScaler().fit_transform(X).astype(np.float32)

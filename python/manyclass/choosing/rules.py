@@ -104,8 +104,8 @@ BATCHES = Case("in minibatches", lambda q: training(q) in ("minibatches", "margi
 POINTS = Case("point by point", lambda q: training(q) == "points")
 BESIDE = Case("beside weights on pairs", lambda q: q.beside_pairs)
 PAIRS_BY_MARGINS = Case(
-    "of weights on pairs in a hybrid, up to 8 labels a row in the mean and a fit to all rows, up to 150,000, without "
-    "texts of classes",
+    f"of weights on pairs in a hybrid, up to {figures.MANY_LABELS:g} labels a row in the mean and a fit to all rows, up "
+    f"to {figures.MOST_ROWS_BY_MARGINS:,}, without texts of classes",
     lambda q: (
         PAIRS.holds(q)
         and q["model"].name == "hybrid"
@@ -129,14 +129,16 @@ HYBRID_FITS = Case(
 )
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
 DENSE = Case("of dense data", lambda q: not q.facts.sparse)
-FEW_LABELS = Case("of up to 8 labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS)
+FEW_LABELS = Case(
+    f"of up to {figures.MANY_LABELS:g} labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS
+)
 TOO_LARGE = Case(
-    "where W would take more than 2 GB or max_memory",
+    f"where W would take more than {figures.LARGEST_TRIED >> 30} GB or max_memory",
     lambda q: q.facts.bytes > min(figures.LARGEST_TRIED, q.most_bytes),
 )
 OF_COLUMNS = Case("where each class is the name of a column, as next items are", lambda q: q.facts.of_columns)
 TRIED = Case(
-    "of 1,000 rows and more where W takes at most 2 GB and max_memory",
+    f"of {figures.FEWEST_TO_TRY:,} rows and more where W takes at most {figures.LARGEST_TRIED >> 30} GB and max_memory",
     lambda q: not TOO_LARGE.holds(q) and q.facts.n_samples >= figures.FEWEST_TO_TRY,
 )
 FULL_PASSES = Case("in full passes", _solver("lbfgs"))
@@ -149,25 +151,25 @@ UNNORMALIZED = Case(
     "of the solver 'negative_sampling', whose scores are none of the softmax", _solver("negative_sampling")
 )
 FITS_TWICE = Case(
-    "where W takes at most 2 GB and half of max_memory",
+    f"where W takes at most {figures.MOST_FOR_AVERAGE >> 30} GB and half of max_memory",
     lambda q: q.facts.bytes <= min(figures.MOST_FOR_AVERAGE, q.most_bytes / 2),
 )
 OPEN_RATE = Case("where learning_rate is open", lambda q: q.is_open("learning_rate"))
 NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked("learning_rate"), str))
 BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
 OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*figures.U_RATES))
-MANY_SCORED = Case("of more than 8,192 classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
+MANY_SCORED = Case(f"of more than {figures.MOST_SCORED:,} classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
 OPEN_DRAWS = Case("where n_negatives is open", lambda q: q.is_open("n_negatives"))
-FEW_SCORED = Case("of up to 8,192 classes", lambda q: q.facts.n_classes <= figures.MOST_SCORED)
+FEW_SCORED = Case(f"of up to {figures.MOST_SCORED:,} classes", lambda q: q.facts.n_classes <= figures.MOST_SCORED)
 MORE_THAN_DRAWN = Case("of more classes than are drawn", lambda q: q.facts.n_classes > q["n_negatives"])
 ONE_LABEL = Case("of one label a row", lambda q: not q.facts.several)
-FEW_CLASSES = Case("of up to 64 classes", lambda q: q.facts.n_classes <= figures.FEW_CLASSES)
+FEW_CLASSES = Case(f"of up to {figures.FEW_CLASSES:,} classes", lambda q: q.facts.n_classes <= figures.FEW_CLASSES)
 EMBEDDING = Case("of embeddings", lambda q: q["model"].name == "embedding")
 EMBEDDED = Case("of embeddings by 'adagrad'", lambda q: EMBEDDING.holds(q) and q["solver"].name == "adagrad")
 LABELLED = Case("of solvers of the double sum", _solver(*LABEL_SOLVERS))
 SEES_ALL = Case("of solvers that see all classes", _flag("all_classes"))
 OF_BATCHES = Case("of solvers whose step is that of a batch", _flag("batch"))
-FEW_ROWS = Case("of up to 100,000 rows", lambda q: q.facts.n_samples <= figures.FEW_ROWS)
+FEW_ROWS = Case(f"of up to {figures.FEW_ROWS:,} rows", lambda q: q.facts.n_samples <= figures.FEW_ROWS)
 
 
 @Case.of

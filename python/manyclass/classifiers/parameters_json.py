@@ -17,7 +17,7 @@ PARTS: dict[str, type[Part]] = {
     part.__name__: part for kind in (SOLVERS, SAMPLERS, MODELS, LOCAL_STEPS, POSTERIORS) for part in kind.values()
 }
 
-FORMER_NAMES = {"sparse": "pairs", "Sparse": "Pairs"}  # of models in files written before version 0.3
+FORMER_NAMES = {"sparse": "pairs", "Sparse": "Pairs"}  # of models in files of versions up to 0.2.0
 
 
 def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

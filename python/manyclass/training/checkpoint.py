@@ -61,7 +61,7 @@ OF_A_RUN = ("n_jobs", "verbose", "random_state")  # what may be another where a 
 _FLOAT, _ROUNDING = re.compile(r"\d+(?:\.\d+(?:e[+-]?\d+)?|e[+-]?\d+)"), 1e-6
 
 
-# What files written before version 0.3 call otherwise: a plan, a model by its name and as an object.
+# What files of versions up to 0.2.0 call otherwise: a plan, a model by its name and as an object.
 _RENAMED = {"PostingsPlan(": "PairsPlan(", "'sparse'": "'pairs'", "Sparse(": "Pairs("}
 
 

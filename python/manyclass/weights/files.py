@@ -93,7 +93,7 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
         beside["minibatches"] = {"scale": float(weights.scales[1])}
     if weights.has_phi:
         beside["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
-        beside["scale"] = float(weights.scales[1])  # which versions before 0.3 read where there are no pairs
+        beside["scale"] = float(weights.scales[1])  # which version 0.2.0 reads where there are no pairs
     return {}, beside
 
 
