@@ -21,7 +21,7 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier, samplers, solvers
-from manyclass.training.closed_forms import begin_at_closed_form
+from manyclass.training.start import begin_at_closed_form
 
 COMMON = {"n_jobs": 2, "random_state": 0}
 BY_BLOCK = {"sampler": "block", "max_iter": 12}

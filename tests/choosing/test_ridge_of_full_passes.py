@@ -9,8 +9,8 @@ from manyclass.choosing.plans import Trials
 from manyclass.fitting.planning import cross_validated_ridge, folds
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.passes import fork
 from manyclass.training.plan import FullBatchPlan
-from manyclass.training.validation import fork
 
 PLAN = FullBatchPlan(
     loss="softmax", alpha=1e-3, tol=1e-6, max_iter=1000, fit_intercept=True, n_threads=1, verbose=0

@@ -12,7 +12,7 @@ from test_command import K, run, write_data
 import manyclass
 from manyclass import SoftmaxClassifier, load_xmc
 from manyclass.datasets import first_label
-from manyclass.training.progress import progress_bar
+from manyclass.training.passes import progress_bar
 from manyclass.weights.tensor_file import replacing
 
 COMMAND = f"{sys.executable} -m manyclass"
@@ -143,7 +143,7 @@ class NoTerminal:
 
 @pytest.mark.parametrize("stderr", [None, NoTerminal()])
 def test_progress_needs_no_terminal(stderr, data, monkeypatch):
-    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
+    monkeypatch.setattr("manyclass.training.passes.DELAY", 0)
     X, Y = load_xmc(data)
     monkeypatch.setattr(sys, "stderr", stderr)
     model = SoftmaxClassifier(solver="implicit", max_iter=2, verbose=1).fit(X, first_label(Y))

@@ -194,7 +194,7 @@ def test_without_matplotlib_the_plot_is_refused_before_training(tmp_path, data, 
 
 
 def test_progress_is_told_on_stderr_in_whole_lines(tmp_path, data, capsys, monkeypatch):
-    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
+    monkeypatch.setattr("manyclass.training.passes.DELAY", 0)
     run("fit", data, "--output", tmp_path / "m", "--max-iter", 2)
     out, err = capsys.readouterr()
     line = r"^480 of 480 row, 100 %, \d+ s, \S+ row/s, pass 2/2, loss [\d.]+$"

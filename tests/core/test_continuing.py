@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import core_data
 from manyclass.training.incremental import KeptRows
-from manyclass.training.seen import Carried
+from manyclass.training.squares import LocalState
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -82,7 +82,7 @@ def test_rows_carry_what_was_put_there_once_all_were_visited():
     rows = KeptRows(kept, np.array([1, 4, 5]))
     assert len(rows.of(None).u) == 0
     u, scale = np.array([0.5, 1e300, -1e300]), np.array([1.0, 2.0, 3.0])
-    rows.put(None, Carried(u, scale))
+    rows.put(None, LocalState(u, scale))
     most = float(np.finfo(np.float32).max)
     assert rows.of(None).u.tolist() == [0.5, most, -most]
     assert rows.of(np.array([2, 0])).local_scale.tolist() == [3, 1]

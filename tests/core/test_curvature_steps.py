@@ -22,7 +22,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.datasets import load_multiclass
 from manyclass.papers.data import load
 from manyclass.training import points
-from manyclass.training.shrinkage import ends_of_stretches
+from manyclass.training.incremental import ends_of_stretches
 
 GAIN = 1.25
 LONG = pytest.mark.long

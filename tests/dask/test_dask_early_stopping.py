@@ -24,7 +24,7 @@ from reference.dask_simulation import plan_of, simulate
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.shards import Shard, Whole
-from manyclass.training.validation import fork, held_out
+from manyclass.training.passes import fork, held_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 

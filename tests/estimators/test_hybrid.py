@@ -14,7 +14,8 @@ from manyclass import SoftmaxClassifier, solvers
 from manyclass.checks import seed_from
 from manyclass.choosing import figures
 from manyclass.datasets import l2_normalize
-from manyclass.training import blend, terms
+from manyclass.training import blend
+from manyclass.training import hybrid as training
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 
@@ -153,11 +154,11 @@ def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, se
     X.data[:] = 1
     labels = indicator([[k, (k + 1) % n_classes] for k in y], n_classes) if several else y
     asked = []
-    joined = terms.join
-    monkeypatch.setattr(terms, "join", lambda *given, **more: asked.append(joined(*given, **more)) or asked[-1])
+    joined = training.join
+    monkeypatch.setattr(training, "join", lambda *given, **more: asked.append(joined(*given, **more)) or asked[-1])
     solver = solvers.Adagrad(reduction="decoupled")
     model = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
-    monkeypatch.setattr(terms, "_closed_forms", lambda *_: terms.NO_FORMS)
+    monkeypatch.setattr(training, "_closed_forms", lambda *_: training.NO_FORMS)
     without = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
     assert asked[0].shape == (1,)
     assert asked[0][0] > 0
@@ -372,7 +373,7 @@ def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeyp
 
     def fit(spoils):
         passes = []
-        monkeypatch.setattr(terms, "spoils_ranks", lambda *given: spoils)
+        monkeypatch.setattr(training, "spoils_ranks", lambda *given: spoils)
         model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2)
         return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
 

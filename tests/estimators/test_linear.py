@@ -269,7 +269,7 @@ def test_a_model_worse_than_none_is_reported(seed):
 
 
 def test_progress_shows_the_loss_and_the_speed(problem, capsys, monkeypatch):
-    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
+    monkeypatch.setattr("manyclass.training.passes.DELAY", 0)
     quick(verbose=1).fit(*problem)
     shown = capsys.readouterr().err
     assert "pass 3/3, loss " in shown

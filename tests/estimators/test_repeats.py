@@ -10,10 +10,10 @@ import scipy.sparse as sp
 import manyclass
 from manyclass import SoftmaxClassifier, _core, models
 from manyclass.checks import seed_from
-from manyclass.training import blend, terms
+from manyclass.training import blend, hybrid
+from manyclass.training.hybrid import features_of_classes
 from manyclass.training.plan import HybridPlan
 from manyclass.training.state import Features, Points
-from manyclass.training.terms import features_of_classes
 
 K, GROUP, HELD = 240, 6, 3  # items, those of a group, and items of a history: each is in 25 rows of 2,000
 NEVER, OFTEN = 0.0, 0.8  # how often the next item is one of the history
@@ -201,8 +201,8 @@ def test_whole_sequences_are_held_out_where_they_are_short(seed, mean_length, wh
     rows = prefixes(seed, int(2500 / mean_length), mean_length, 400)
     X, y = matrix(rows, 400)
     told = []
-    original = terms.best_mixture
-    monkeypatch.setattr(terms, "best_mixture", lambda *given: told.append(given[2]) or original(*given))
+    original = hybrid.best_mixture
+    monkeypatch.setattr(hybrid, "best_mixture", lambda *given: told.append(given[2]) or original(*given))
     SoftmaxClassifier(model="hybrid", max_iter=1, n_models=1, random_state=seed).fit(X, y)
     # Rows of classes that no other row has tell nothing, so that a few of those held out are missing.
     n_held = int(0.05 * len(rows))

@@ -24,10 +24,9 @@ from manyclass import (
 from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
 from manyclass.training.blend import best_scales
-from manyclass.training.core_training import CoreTraining
+from manyclass.training.core_training import Carried, CoreTraining
 from manyclass.training.incremental import KeptRows
 from manyclass.training.plan import Labels
-from manyclass.training.seen import Carried
 from manyclass.weights.weights import Weights
 
 MOST = float(np.finfo(np.float32).max)

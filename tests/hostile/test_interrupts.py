@@ -29,7 +29,7 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.training.interrupts import time_limit
+from manyclass.training.passes import time_limit
 from manyclass.weights.weights import Weights
 
 pytestmark = [

@@ -7,8 +7,8 @@ from reference.problems import as_storage
 from sklearn.base import clone
 
 from manyclass import MarginClassifier, SoftmaxClassifier, losses, solvers
+from manyclass.training.passes import held_out
 from manyclass.training.plan import Labels
-from manyclass.training.validation import held_out
 
 
 def noisy(seed, n=400, n_classes=12):

@@ -12,7 +12,7 @@ import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
 from manyclass.choosing import costs, figures
 from manyclass.fitting import runs
-from manyclass.training import terms
+from manyclass.training import hybrid as training
 from manyclass.training.blend import loss_without_counts_of, mean_log_loss
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
@@ -233,8 +233,8 @@ def test_what_cannot_be_averaged_is_refused(model, error, message):
 
 def test_runs_of_many_rows_share_the_pairs_of_the_first_one(seed, monkeypatch):
     X, y = data(seed)
-    trained, pairs = [], terms.fit_pairs
-    monkeypatch.setattr(terms, "fit_pairs", lambda *args: trained.append(args) or pairs(*args))
+    trained, pairs = [], training.fit_pairs
+    monkeypatch.setattr(training, "fit_pairs", lambda *args: trained.append(args) or pairs(*args))
     model = SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=3, random_state=seed)
     model.fit(X, y)
     assert len(trained) == 3

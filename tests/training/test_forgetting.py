@@ -10,7 +10,7 @@ from test_epoch import small_problem
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
-from manyclass.training import forgetting
+from manyclass.training import incremental
 
 OF_ONE = 10.0  # what says that intercepts have a slope of 1, as in the core's train/common/continuing.cpp
 
@@ -179,7 +179,7 @@ def test_mean_curvatures_are_those_of_the_probabilities(seed):
     X, y = small_problem(seed)
     model = SoftmaxClassifier(solver="implicit", max_iter=3, random_state=0).fit(X, y)
     p = model.predict_proba(X)
-    found = forgetting.mean_curvatures(model._weights, X, 1)
+    found = incremental.mean_curvatures(model._weights, X, 1)
     np.testing.assert_allclose(found, np.mean(p * (1 - p), axis=0), rtol=1e-5)  # scores are floats
     found = float(found.sum())
-    assert forgetting.step_that_remembers(1000, 21, found) == pytest.approx(21 * np.log(2) / (found * 1000))
+    assert incremental.step_that_remembers(1000, 21, found) == pytest.approx(21 * np.log(2) / (found * 1000))

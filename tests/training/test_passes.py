@@ -129,7 +129,7 @@ def test_a_fault_ends_training_at_its_slice_and_a_verdict_comes_after_the_last_p
 
 
 def test_progress_says_which_pass_and_what_the_training_says(capsys, monkeypatch):
-    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
+    monkeypatch.setattr("manyclass.training.passes.DELAY", 0)
     driven(Recorder(), verbose=True)
     err = capsys.readouterr().err
     assert "309 of 309" in err

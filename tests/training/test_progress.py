@@ -13,8 +13,8 @@ from test_command import run, write_data
 from manyclass import SoftmaxClassifier
 from manyclass.choosing import costs, figures
 from manyclass.choosing.facts import Facts
-from manyclass.training import progress
-from manyclass.training.progress import progress_bar
+from manyclass.training import passes
+from manyclass.training.passes import progress_bar
 
 
 class Clock:
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(progress.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(passes.time, "monotonic", clock.monotonic)
     return clock
 
 
@@ -80,7 +80,7 @@ def test_a_terminal_has_a_bar(monkeypatch):
 
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(progress, "DELAY", 0)
+    monkeypatch.setattr(passes, "DELAY", 0)
     bar = progress_bar(4, unit="row", heading="reading")
     bar.update(4)
     bar.close()
@@ -89,7 +89,7 @@ def test_a_terminal_has_a_bar(monkeypatch):
 
 
 def test_trials_of_the_ridge_are_told(capsys, monkeypatch, seed):
-    monkeypatch.setattr(progress, "DELAY", 0)
+    monkeypatch.setattr(passes, "DELAY", 0)
     rng = np.random.default_rng(seed)
     y = rng.integers(4, size=1200)
     X = np.eye(4)[y] + rng.normal(size=(1200, 4))
@@ -106,7 +106,7 @@ def test_trials_of_the_ridge_are_told(capsys, monkeypatch, seed):
 
 
 def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "DELAY", 0)
+    monkeypatch.setattr(passes, "DELAY", 0)
     monkeypatch.setattr("manyclass.cli.messages.SILENCE", 0)
     data = write_data(tmp_path / "d", 1200)
     run("fit", data, "--output", tmp_path / "m")

@@ -6,8 +6,7 @@ import scipy.sparse as sp
 from sklearn.preprocessing import normalize
 
 from manyclass import MarginClassifier, SoftmaxClassifier, models, solvers
-from manyclass.weights.scaling import FeatureScaling
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
 
 
 def problem(seed, n=120):

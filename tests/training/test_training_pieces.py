@@ -13,13 +13,13 @@ from test_plans_of_points import BASE as POINTS
 from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, row_norms_sq, seed_from
 from manyclass.choosing.facts import Facts
-from manyclass.training import core_plan, points
-from manyclass.training.batches import BatchesTraining
-from manyclass.training.core_plan import first_carried
+from manyclass.training import plan as plans
+from manyclass.training import points
 from manyclass.training.core_training import Watch
+from manyclass.training.minibatches import BatchesTraining
+from manyclass.training.passes import Validation, fork, held_out
 from manyclass.training.plan import Labels, Schedule
-from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order
-from manyclass.training.validation import Validation, fork, held_out
+from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, first_carried
 from manyclass.weights.weights import Weights
 
 
@@ -212,7 +212,7 @@ def test_factors_of_rows_are_multiplied_in_at_the_end():
 def test_u_is_bounded_by_the_lemma_where_there_are_no_intercepts(fit_intercept, most, monkeypatch):
     told = []
     monkeypatch.setattr(
-        points, "core_plan", lambda *_, u_max, **more: told.append(u_max) or core_plan.core_plan(*_, **more)
+        points, "core_plan", lambda *_, u_max, **more: told.append(u_max) or plans.core_plan(*_, **more)
     )
     plan = replace(POINTS, max_norm=0.5, fit_intercept=fit_intercept)
     PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())

@@ -16,10 +16,13 @@ from sklearn.utils.class_weight import compute_class_weight
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.training.core_training import Probe, Signs
+from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import Labels
-from manyclass.training.validation import fork, held_out
-from manyclass.training.weighting import normalized, times_class_weight
-from manyclass.weights.scaling import FeatureScaling
+from manyclass.training.weighting import (
+    normalized,
+    times_class_weight,
+)
+from manyclass.weights.weights import FeatureScaling
 
 MODELS = {
     "softmax": SoftmaxClassifier(solver="exact", max_iter=3, random_state=0),

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from test_plans_of_batches import SOFTMAX as PLAN
 
 from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, samplers
-from manyclass.training.batches import BatchesTraining
+from manyclass.training.minibatches import BatchesTraining
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 

@@ -18,7 +18,7 @@ from manyclass import SkipGram, _core
 from manyclass.cli import main
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.interrupts import time_limit
+from manyclass.training.passes import time_limit
 from manyclass.words import objectives
 from manyclass.words.passes import WordTables
 from manyclass.words.training import index_for

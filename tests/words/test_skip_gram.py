@@ -279,7 +279,7 @@ def test_a_word_with_a_no_break_space_is_trained_written_and_read(tmp_path):
 
 
 def test_the_command_writes_what_python_trains(tmp_path, capsys, seed, monkeypatch):
-    monkeypatch.setattr("manyclass.training.progress.DELAY", 0)
+    monkeypatch.setattr("manyclass.training.passes.DELAY", 0)
     corpus = write(tmp_path / "corpus.txt", topical(seed, 300))
     pairs, questions = tmp_path / "pairs.tsv", tmp_path / "questions.txt"
     pairs.write_text("# from nowhere\nt0w1\tt0w2\t9\nt0w1\tt1w2\t1\nt2w1 t2w2 8\nt0w1 absent 5\n")

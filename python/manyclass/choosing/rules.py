@@ -19,7 +19,7 @@ see `help(manyclass.models.Linear)`. The trials are these:
     the search goes on while the best is at an end. The middle of those within 0.5 % of the least log-loss is taken,
     divided by what the steps of all passes add up to over 2, where that is more. Dense data are tried from W = 0 and
     from the weights of linear discriminant analysis, which are in closed form, without a ridge; the fit begins there
-    if these trials have a log-loss lower by 5 % (`help(manyclass.training.closed_forms)`), and makes but two passes
+    if these trials have a log-loss lower by 5 % (`help(manyclass.training.start)`), and makes but two passes
     where they lower that of the closed form by less than 0.5 %.
 "step size of pairs"
     On 4,000 random rows at most a third or less of it, while the decoupled loss of held-out rows falls: that is the

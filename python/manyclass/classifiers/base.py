@@ -46,11 +46,12 @@ from manyclass.fitting.streams import (
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Callback, Watch
-from manyclass.training.growth import NewFeatures
-from manyclass.training.incremental import Call
+from manyclass.training.incremental import Call, NewFeatures
 from manyclass.training.plan import Labels
 from manyclass.training.state import Points, Starts, State
-from manyclass.training.weighting import ClassWeight
+from manyclass.training.weighting import (
+    ClassWeight,
+)
 from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.tensor_file import PathLike

@@ -30,7 +30,9 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
 from manyclass.training.plan import Labels
 from manyclass.training.start import asked_start
-from manyclass.training.state import Points
+from manyclass.training.state import (
+    Points,
+)
 from manyclass.training.weighting import (
     ClassWeight,
     counting,
@@ -41,8 +43,8 @@ from manyclass.training.weighting import (
     times_class_weight,
 )
 from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
-from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.tensor_file import PathLike
+from manyclass.weights.weights import FeatureScaling
 
 # Linear models of one label a row
 
@@ -216,7 +218,7 @@ class SoftmaxClassifier(LabelClassifier):
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
-            coef_init="closed_form": those of `help(manyclass.training.closed_forms)`, with their own intercepts
+            coef_init="closed_form": those of `help(manyclass.training.start)`, with their own intercepts
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None

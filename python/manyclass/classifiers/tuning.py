@@ -19,10 +19,10 @@ from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, search_
 from manyclass.labels import check_targets, labels_given, sorted_classes
 from manyclass.parts import part_name
 from manyclass.protocols import Estimator, Resolved
-from manyclass.training.validation import fork, held_out
+from manyclass.training.passes import fork, held_out
 from manyclass.training.weighting import raw_weights
 from manyclass.weights.arrays import Data, Matrix
-from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import FeatureScaling
 
 
 def tune_learning_rate(

@@ -32,7 +32,7 @@ from manyclass.cli.options import WithProgress
 from manyclass.datasets import Planted, make_planted
 from manyclass.metrics import top_k_accuracy
 from manyclass.solvers import Implicit
-from manyclass.training.interrupts import was_interrupted
+from manyclass.training.passes import was_interrupted
 from manyclass.weights.weights import Weights
 
 SAMPLE = 10_000  # new rows to measure on, which make the standard error of a share at most 0.5 %

@@ -57,7 +57,7 @@ from manyclass.datasets.records import Records, as_classes, indicator
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
-from manyclass.training.interrupts import was_interrupted
+from manyclass.training.passes import was_interrupted
 
 Vectorizer = TextVectorizer | SequenceEncoder
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]

@@ -32,7 +32,7 @@ from manyclass.cli.output import check_writable, written
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.records import Records, as_classes, indicator, known_labels
 from manyclass.labels import sorted_classes
-from manyclass.training.interrupts import was_interrupted
+from manyclass.training.passes import was_interrupted
 
 
 @dataclass

@@ -43,7 +43,7 @@ from manyclass.datasets.csr import rows_of
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.records import Records, indicator
 from manyclass.labels import readable
-from manyclass.training.progress import progress_bar
+from manyclass.training.passes import progress_bar
 
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
 ROWS = 1024  # at a time, where a row may have many labels

@@ -24,7 +24,7 @@ from manyclass.cli.options import (
     parameters_from,
 )
 from manyclass.cli.output import check_writable, written
-from manyclass.training.interrupts import was_interrupted
+from manyclass.training.passes import was_interrupted
 from manyclass.words.files import Pairs, load_analogies, load_word_pairs
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
 from manyclass.words.skip_gram import SkipGram

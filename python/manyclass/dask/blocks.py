@@ -45,12 +45,10 @@ from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
 from manyclass.dask.shards import PassReport, Shard, Stretch, Whole
 from manyclass.dask.stored_blocks import Block, block_in, bytes_of, cuts_of
-from manyclass.training.core_plan import core_plan, core_state
-from manyclass.training.plan import PointsPlan
-from manyclass.training.points import batch_size_of, class_order
+from manyclass.training.plan import PointsPlan, core_plan
+from manyclass.training.points import batch_size_of, class_order, core_state
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
-from manyclass.weights.scaling import FeatureScaling
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
 
 # Rows that make an exact step together: enough for products of matrices to be quick, few enough for a class to be met
 # once or twice in them where there are hundreds.

@@ -25,13 +25,21 @@ from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call
+from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import Labels, PointsPlan
-from manyclass.training.state import Features, History, Points, State, Told
-from manyclass.training.validation import fork, held_out
-from manyclass.training.weighting import taken, times_class_weight
+from manyclass.training.state import (
+    Features,
+    History,
+    Points,
+    State,
+    Told,
+)
+from manyclass.training.weighting import (
+    taken,
+    times_class_weight,
+)
 from manyclass.weights.arrays import Doubles
-from manyclass.weights.scaling import FeatureScaling
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
 
 NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
 

@@ -17,13 +17,13 @@ from manyclass import _core
 from manyclass.dask.merging import Curvature, multiply_by_ways, unweigh, weigh
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
-from manyclass.training import seen as before
-from manyclass.training.batches import BatchesTraining, by_features, start_over_phi
-from manyclass.training.core_training import Watch
+from manyclass.training.core_training import (
+    Watch,
+)
+from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.points import PointsTraining
-from manyclass.training.seen import Seen
-from manyclass.training.squares import Squares
+from manyclass.training.squares import EarlierModel, LocalState, Squares
 from manyclass.weights.arrays import BLOCK_NUMBERS, NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.weights import Weights
 
@@ -119,12 +119,12 @@ class ShardPasses:
         matrices = [weights.matrix[self.whole.rows_of(part)] for part in range(self.whole.n_shards)]
         return [WeightPart(matrices[0], weights.bias, beside), *map(WeightPart, matrices[1:])]
 
-    def training(self, shard: Shard, seen_before: Seen, beside: Floats, u: Doubles | None) -> Any:
+    def training(self, shard: Shard, earlier: EarlierModel, beside: Floats, u: Doubles | None) -> Any:
         """Return the trainer of a pass; `u` is what points carry, None: what the trainer begins with."""
         if u is not None:
-            seen_before = replace(seen_before, carried=before.Carried(u, NO_DOUBLES))
+            earlier = replace(earlier, local_state=LocalState(u, NO_DOUBLES))
         arguments = (shard.x, shard.labels, self.whole.n_classes, None, Watch())
-        training = PointsTraining(self.plan, *arguments, sample_weight=shard.weights, seen=seen_before)
+        training = PointsTraining(self.plan, *arguments, sample_weight=shard.weights, earlier=earlier)
         if len(beside):
             training.memory.scale[training.position] = beside
         return training
@@ -140,7 +140,7 @@ class ShardPasses:
         if self.whole.n_shards > 1 and len(scale):
             weights.multiply_classes(scale)
             scale = NO_FLOATS
-        return Ended(scale, training.carried.u, memory.averaged)
+        return Ended(scale, training.local_state.u, memory.averaged)
 
     @property
     def carries(self) -> tuple[bool, float]:
@@ -221,8 +221,8 @@ class ShardPasses:
         weights, beside = self.joined(parts)
         u = None if carried is None else self.follow(carried, shard, weights)
         begins = stretch.n_pass == stretch.number == 0 and not whole.goes_on
-        seen_before = Seen(weights, whole.counts, shard.first, goes_on=not begins)
-        training = self.training(shard, seen_before, beside, u)
+        earlier = EarlierModel(weights, whole.counts, shard.first, goes_on=not begins)
+        training = self.training(shard, earlier, beside, u)
         first, last = stretch.visits(n, training.batch)
         eta, eta_u = self.plan.schedule.at(stretch.n_pass)
         progress = training.visit(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
@@ -342,13 +342,13 @@ class BatchPasses(ShardPasses):
         cuts = [self.whole.rows_of(part) for part in range(self.whole.n_shards)]
         return [WeightPart(weights.matrix[rows], squares=beside[rows]) for rows in cuts]
 
-    def training(self, shard: Shard, seen_before: Seen, beside: Floats, u: Doubles | None) -> Any:
+    def training(self, shard: Shard, earlier: EarlierModel, beside: Floats, u: Doubles | None) -> Any:
         """See `ShardPasses`."""
         squares = Squares(classes=beside)
         if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
-            seen_before = replace(seen_before, weights=seen_before.weights.over_features())
-        arguments = (shard.x, shard.lists, seen_before.weights, shard.weights)
-        return _Training(u, self.plan, *arguments, squares=squares, seen=seen_before)
+            earlier = replace(earlier, weights=earlier.weights.over_features())
+        arguments = (shard.x, shard.lists, earlier.weights, shard.weights)
+        return _Training(u, self.plan, *arguments, squares=squares, earlier=earlier)
 
     def ended(self, training: Any, weights: Weights) -> Ended:
         """See `ShardPasses`."""

@@ -71,7 +71,7 @@ class Whole:
     sparse : bool
         Whether W is feature-major, as sparse X has it where training is point by point.
     goes_on : bool
-        Whether points may have been visited before these: what points carry then begins as `Seen` says.
+        Whether points may have been visited before these: what points carry then begins as `EarlierModel` says.
     """
 
     counts: Doubles

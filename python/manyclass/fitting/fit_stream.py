@@ -43,7 +43,7 @@ from manyclass.fitting.streams import Bounded, Part, PartByPart, rows_of_stream,
 from manyclass.parts import Parameters, part_name
 from manyclass.parts import Part as Solver
 from manyclass.training.incremental import Call, KeptRows
-from manyclass.training.progress import progress_bar
+from manyclass.training.passes import progress_bar
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights

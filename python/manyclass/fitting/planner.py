@@ -33,17 +33,28 @@ from manyclass.parts import Parameters
 from manyclass.training.blend import mean_log_loss
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import Watch
-from manyclass.training.growth import NewFeatures, widened
-from manyclass.training.incremental import Call
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, PointsPlan
+from manyclass.training.incremental import Call, NewFeatures, widened
+from manyclass.training.passes import fork, held_out
+from manyclass.training.plan import (
+    AnyPlan,
+    HybridPlan,
+    Labels,
+    PairsPlan,
+    PointsPlan,
+)
 from manyclass.training.start import ClosedForm, Start
-from manyclass.training.state import Points, State
+from manyclass.training.state import (
+    Points,
+    State,
+)
 from manyclass.training.train import First, train
-from manyclass.training.validation import fork, held_out
-from manyclass.training.weighting import check_class_weight, taken
+from manyclass.training.weighting import (
+    check_class_weight,
+    taken,
+)
 from manyclass.weights.arrays import Matrix
 from manyclass.weights.hashing import FeatureHash
-from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import FeatureScaling
 
 # Passes over the rows of a call, of weights on pairs: of 1, 2, 4 and 8, 2 had the least log-loss on bibtex and
 # esco-titles by 1, 10 and 100 calls of a stream, and .01 more than 1 on 20news by 100 calls, but less by 1 and 10.

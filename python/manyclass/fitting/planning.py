@@ -46,10 +46,9 @@ from manyclass.models import MODELS
 from manyclass.parts import Parameters
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
+from manyclass.training.passes import fork, progress_bar
 from manyclass.training.plan import AnyPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
-from manyclass.training.progress import progress_bar
 from manyclass.training.state import Points
-from manyclass.training.validation import fork
 from manyclass.training.weighting import some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights

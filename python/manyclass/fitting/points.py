@@ -27,7 +27,11 @@ from manyclass.labels import (
     sorted_classes,
 )
 from manyclass.training.plan import Labels
-from manyclass.training.state import Features, Points, State
+from manyclass.training.state import (
+    Features,
+    Points,
+    State,
+)
 from manyclass.training.weighting import (
     ClassWeight,
     counting,
@@ -39,8 +43,7 @@ from manyclass.training.weighting import (
 )
 from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
-from manyclass.weights.scaling import FeatureScaling
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
 
 
 class _Noted(BaseEstimator):

@@ -18,10 +18,8 @@ from manyclass.training.blend import loss_without_counts_of
 from manyclass.training.calibration import Calibration, calibrated, check_calibration, n_held_out, rows_to_hold_out
 from manyclass.training.class_texts import ClassScales, ClassTexts
 from manyclass.training.core_training import Shared, Watch
-from manyclass.training.interrupts import was_interrupted
-from manyclass.training.passes import warn_user
+from manyclass.training.passes import fork, warn_user, was_interrupted
 from manyclass.training.state import History, Points, State
-from manyclass.training.validation import fork
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.weights import Weights
 

@@ -31,13 +31,15 @@ from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch
-from manyclass.training.growth import refuse_starts
-from manyclass.training.incremental import Call
+from manyclass.training.incremental import Call, refuse_starts
 from manyclass.training.plan import HybridPlan
-from manyclass.training.state import Points, State
+from manyclass.training.state import (
+    Points,
+    State,
+)
 from manyclass.training.train import First, train
 from manyclass.weights.arrays import Ids
-from manyclass.weights.scaling import FeatureScaling
+from manyclass.weights.weights import FeatureScaling
 
 
 def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: Watch, asked: Asked) -> State:

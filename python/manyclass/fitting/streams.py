@@ -44,9 +44,7 @@ from manyclass.fitting.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from
 from manyclass.fitting.points import Encoder
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
-from manyclass.training.interrupts import was_interrupted
-from manyclass.training.passes import warn_user
-from manyclass.training.progress import Progress, progress_bar
+from manyclass.training.passes import Progress, progress_bar, warn_user, was_interrupted
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights

@@ -26,16 +26,23 @@ from manyclass.choosing.facts import Facts, Lengths
 from manyclass.choosing.plans import Trials, with_rate_of_pairs
 from manyclass.parts import Parameters
 from manyclass.training.blend import best_scales, decoupled_loss
-from manyclass.training.closed_forms import begin_at_closed_form
 from manyclass.training.core_training import Watch
 from manyclass.training.pairs import fit_pairs
-from manyclass.training.passes import warn_user
-from manyclass.training.plan import Labels, PairsPlan, PointsPlan, Schedule
+from manyclass.training.passes import fork, held_out, warn_user
+from manyclass.training.plan import (
+    Labels,
+    PairsPlan,
+    PointsPlan,
+    Schedule,
+)
 from manyclass.training.points import fit_points
-from manyclass.training.start import Start
+from manyclass.training.start import Start, begin_at_closed_form
 from manyclass.training.state import Features, Points
-from manyclass.training.validation import fork, held_out
-from manyclass.training.weighting import normalized, shares_of_classes, some_of
+from manyclass.training.weighting import (
+    normalized,
+    shares_of_classes,
+    some_of,
+)
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 

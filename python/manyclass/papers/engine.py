@@ -31,7 +31,7 @@ from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.papers.report import ExperimentReport, Table
-from manyclass.training.progress import progress_bar
+from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
 RECORDS = "runs.jsonl"

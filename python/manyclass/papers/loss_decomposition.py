@@ -42,8 +42,8 @@ from manyclass.plot.style import Panel, Series
 from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.batches import BLOCKS
 from manyclass.training.core_training import TrainingState
+from manyclass.training.minibatches import BLOCKS
 
 NAME = "loss-decomposition"
 SUMMARY = "Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes"

@@ -39,10 +39,10 @@ from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
 from manyclass.parts import Parameters
-from manyclass.training.progress import Position
 from manyclass.version import __version__
 from manyclass.weights.tensor_file import (
     PathLike,
+    Position,
     Resumable,
     Saved,
     TensorFile,

@@ -24,14 +24,12 @@ from manyclass import _core
 from manyclass.checks import canonical_csr, check_number
 from manyclass.training.blend import held_out_loss
 from manyclass.training.checkpoint import Checkpoints, Stage
-from manyclass.training.passes import drive, warn_user
+from manyclass.training.passes import UNUSED_SCALE, LabelValidation, Validation, drive, warn_user
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, Labels, PairsPlan, Plan
 from manyclass.training.squares import Squares
-from manyclass.training.validation import UNUSED_SCALE, LabelValidation, Validation
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
-from manyclass.weights.scaling import FeatureScaling
 from manyclass.weights.tensor_file import Arrays, Saved
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
 
 
 @dataclass

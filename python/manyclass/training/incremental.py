@@ -1,23 +1,81 @@
-"""What a call that trains on begins at, and what it is told beside its plan: passes, step sizes, rows that fade."""
+"""What a call that trains on begins at, and what it is told beside its plan: passes, step sizes, rows that fade.
+
+With half_life=h a row counts half when h further rows have come: a call with n rows multiplies the weight of all rows
+before it by f = 2^(-n/h), its own rows counting 1. What is followed is the optimum of the exponentially weighted
+log-loss, the sum over rows of 2^(-age/h) times their losses. Of that a step by rows can do four things:
+
+- `class_count_`, from which come draws by frequency and the intercepts of new classes, fades by f in each call.
+- Where steps fall by curvature, what they go by fades by f: steps are those of a model that has seen h / log 2 rows.
+- Where a step size was set, it does not fall below that which remembers for h rows. Near an optimum a step of size s
+  shrinks the error of an intercept by 1 - s c, c being its curvature, p_k (1 - p_k), whose mean over classes is g/K
+  with g = E[1 - sum_k p_k^2]: half is left after h rows where s = K log(2) / (g h). On features of variance 1 weights
+  forget as intercepts do; on rare ones more slowly, as they meet fewer rows. g is that of the model's predictions for
+  some rows of the call; the step size never exceeds the first one of `fit`. It is that of linear models of one label a
+  row, which are trained point by point; for other noises than Gumbel's, g is that of the softmax of the same scores.
+- Adagrad's sums of squared gradients fade by f, too.
+
+A `learning_rate` that is given is used as it is. Without half_life nothing fades (bench/decisions.md).
+
+new_features="grow" takes an X with more columns than the model has seen, behind those of before. Their weights and
+embeddings begin at 0, so that growth changes no prediction; weights on pairs come with the rows that have them. Where
+training scales features, new ones get the scale that all sparse ones share, or are measured on the rows of the call.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.checks import check_choice
 from manyclass.labels import find_positions
-from manyclass.training.forgetting import left_of_old_rows
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
-from manyclass.training.seen import Carried
-from manyclass.training.squares import Squares
-from manyclass.training.state import History, Points, Starts, State
-from manyclass.weights.arrays import NO_DOUBLES, Doubles
+from manyclass.training.squares import FACTORS, LocalState, Squares
+from manyclass.training.start import finite_floats
+from manyclass.training.state import (
+    Features,
+    History,
+    Points,
+    Starts,
+    State,
+)
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.weights import Weights
+
+# Rows that tell g: the standard error of its mean is then .02 or less, since it is within [0, 1] and varies by less
+# than .25 from row to row.
+IMPURITY_BY = 128
+
+
+def left_of_old_rows(n_new: int, half_life: float | None) -> float:
+    """What rows before a call with `n_new` rows count after it."""
+    return 1.0 if half_life is None else 2.0 ** (-n_new / half_life)
+
+
+def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
+    """The means of p_k (1 - p_k) over some rows, (n_classes,), p being the probabilities of the softmax."""
+    rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], IMPURITY_BY)).astype(np.int64))
+    return weights.mean_curvatures(x[rows], n_threads)
+
+
+def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:
+    """The step size that halves what an intercept holds of old rows in `half_life` visits, at impurity g."""
+    return n_classes * math.log(2) / (max(g, 1e-3) * half_life)  # a model so sure of all rows moves little anyway
+
+
+def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
+    """The step sizes of a call, none below `least`."""
+    kept = _core.steps_kept_above(schedule.at(0)[0], schedule.at(n_passes - 1)[0], least, n_passes)
+    if kept is None:
+        return schedule
+    first, decay = kept
+    ratio = schedule.u_learning_rate / schedule.learning_rate
+    return replace(schedule, learning_rate=first, u_learning_rate=first * ratio, decay=decay)
 
 
 @dataclass(frozen=True)
@@ -27,15 +85,15 @@ class KeptRows:
     kept: _core.CarriedRows
     numbers: NDArray[np.int64]
 
-    def of(self, rows: NDArray[np.int64] | None) -> Carried:
+    def of(self, rows: NDArray[np.int64] | None) -> LocalState:
         """Return what these of the rows of the part carry; empty arrays where one is visited for the first time."""
         found = self.kept.of(self.numbers if rows is None else self.numbers[rows])
-        return Carried(*[*found, NO_DOUBLES, NO_DOUBLES][:2])
+        return LocalState(*[*found, NO_DOUBLES, NO_DOUBLES][:2])
 
-    def put(self, rows: NDArray[np.int64] | None, carried: Carried) -> None:
+    def put(self, rows: NDArray[np.int64] | None, local_state: LocalState) -> None:
         """Keep what they carry after a visit."""
         numbers = self.numbers if rows is None else self.numbers[rows]
-        for which, values in enumerate((carried.u, carried.local_scale)):
+        for which, values in enumerate((local_state.u, local_state.local_scale)):
             if len(values):
                 self.kept.put(numbers, which, values)
 
@@ -121,7 +179,7 @@ class Before:
     counted : bool
         Whether `counts` has the rows of the call already.
     goes_on : bool
-        See `Seen`. The first pass of a `fit` from a stream does not, and what its rows carry is kept.
+        See `EarlierModel`. The first pass of a `fit` from a stream does not, and what its rows carry is kept.
     """
 
     weights: Weights | None
@@ -230,3 +288,145 @@ def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> 
     per_sum = schedule.learning_rate / (_core.curvature_gain * of_batch * n_classes)
     factor, decay = _core.steps_by_sums(before, now, per_sum, plan.max_iter)
     return Schedule("exponential", schedule.learning_rate * factor, schedule.u_learning_rate * factor, decay)
+
+
+# Rows that are looked at: some thousand scores of all classes take hundredths of a second, and those of the
+# fewest rows, where there are at most MOST_CLASSES, a quarter of one. So many tell of a share LEAST_SHARE of the rows
+# before, and fewer of smaller calls, so that a stream scores as many by calls of any size.
+FEWEST_ROWS, MOST_ROWS, SCORES, MOST_CLASSES = 64, 512, 300_000, 30_000
+LEAST_SHARE = 0.1
+# The share of a call's rows after which weights may shrink first; then it is done whenever there are twice as many.
+FIRST_STRETCH = 1 / 32
+
+
+def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]:
+    """Return after which rows of a call of one pass weights may shrink: none where as many rows came before.
+
+    So one call over more rows than came before is trained in stretches, and ends where ten or a thousand calls do.
+    """
+    ends: list[int] = []
+    at = n_rows
+    while n_classes <= MOST_CLASSES:
+        at = int(at - n_before) // 2
+        if at < max(FEWEST_ROWS, FIRST_STRETCH * n_rows):
+            break
+        ends.insert(0, at)
+    return ends
+
+
+def shrink(
+    weights: Weights, points: Points, plan: PointsPlan, before: Before, squares: Squares
+) -> tuple[Squares, float]:
+    """Multiply the weights, in place, by the factor that new points ask for, once there are enough that were looked at.
+
+    The first steps of a stream have a prior variance that nobody knows. Where it is too large, as for labels that are
+    hardly predictable, scores are too sure of themselves at first, and later steps are too small to mend it. Before a
+    call goes on, the log-loss of some of its rows is therefore compared with that of the weights times factors below 1,
+    the intercepts staying as they are. What calls have told is added up until their rows are a tenth of those before,
+    and at least 64 were looked at. Where a factor is then better by more than twice the standard error, the weights are
+    multiplied by the best one, and the prior variance by its square.
+
+    Returns the squares with what is yet to be decided, and the factor, 1 where none is asked for. Points of new classes
+    are left out, of which the weights can know nothing.
+    """
+    n_before = before.history.n_counting
+    if not n_before > 0 or points.n_classes > MOST_CLASSES:
+        return squares, 1.0
+    share = len(points.labels) / (LEAST_SHARE * n_before)
+    most = min(MOST_ROWS, max(FEWEST_ROWS, SCORES // points.n_classes))
+    rows = np.flatnonzero(before.counts[points.labels.ids] > 0)
+    rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), math.ceil(most * min(1.0, share)))).astype(np.int64)]
+    told = np.concatenate([[share, len(rows)], *_gains(weights, points, rows, plan.n_threads)])
+    told += squares.told if len(squares.told) else 0
+    share, n = told[:2]
+    if share < 1 or n < FEWEST_ROWS:
+        return replace(squares, told=told), 1.0
+    sums, squares_of_gains = told[2:].reshape(2, -1)
+    factor = _core.best_shrinking(sums, squares_of_gains, FACTORS, n)
+    if factor != 1:
+        weights.matrix[:] *= np.float32(factor)
+    return replace(squares, told=NO_DOUBLES), factor
+
+
+def _gains(weights: Weights, points: Points, rows: NDArray[np.int64], n_threads: int) -> tuple[Doubles, Doubles]:
+    """Return by how much each factor makes the log-losses of points smaller, summed, and the sums of its squares."""
+    if not len(rows):
+        return np.zeros(len(FACTORS)), np.zeros(len(FACTORS))
+    scores = np.concatenate([z for _, z in weights.score_tiles(points.x[rows], n_threads)])
+    return _core.shrinking_gains(scores, np.ascontiguousarray(weights.intercept), points.labels.ids[rows], FACTORS)
+
+
+NewFeatures = Literal["error", "grow"]
+
+
+def widened(state: State, X: Any, new_features: str, kind: str) -> State:
+    """Return the state of a model that takes X where it has more features; `kind` is the name of its class.
+
+    Raises
+    ------
+    ValueError
+        If X has more features and they are not to grow, or names that are not those of before and others.
+    """
+    check_choice("new_features", new_features, ("error", "grow"))
+    shape, n_before = np.shape(X), state.features.n
+    if state.hashing is not None or len(shape) != 2 or shape[1] <= n_before:
+        return state
+    n = shape[1]
+    if new_features == "error":
+        raise ValueError(
+            f"X has {n} features, but {kind} is expecting {n_before} features as input; partial_fit with "
+            "new_features='grow' takes more, after those of before"
+        )
+    names, before = _names(X), state.features.names
+    if before is not None and names is not None and not np.array_equal(names[:n_before], before):
+        at = int(np.flatnonzero(names[:n_before] != before)[0])
+        raise ValueError(
+            f"feature {at} of X is {names[at]!r}, and {before[at]!r} in the model; with new_features='grow' the "
+            "features of before come first, in their order"
+        )
+    return replace(
+        state,
+        weights=state.weights.widened(n),
+        squares=None if state.squares is None else state.squares.widened(n),
+        features=Features(n, None if before is None else names),  # names of some would say nothing of the others
+    )
+
+
+def _names(X: Any) -> NDArray[Any] | None:
+    """Names of columns, where all are text."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return np.asarray(columns, dtype=object)
+
+
+def set_new_rows(weights: Weights, classes: NDArray[Any], position: NDArray[np.intp], starts: Starts | None) -> None:
+    """Write what classes begin at that are not in `position`.
+
+    Raises
+    ------
+    ValueError
+        If a vector has another shape than rows of weights, or is not finite in float32.
+    """
+    if starts is None:
+        return
+    coef: Floats = weights.coef
+    new = np.setdiff1d(np.arange(len(classes)), position)
+    for k, label in zip(new, classes[new].tolist(), strict=True):
+        if label in starts:
+            shape = (coef.shape[1],)
+            coef[k] = finite_floats(f"new_classes[{label!r}]", starts[label], shape, ", as a row of coef_")
+
+
+def check_starts(starts: Any) -> None:
+    """Raise TypeError unless new_classes is a mapping or None."""
+    if starts is not None and not isinstance(starts, Mapping):
+        raise TypeError(f"new_classes is a {type(starts).__name__}; it must be a mapping of labels to vectors, or None")
+
+
+def refuse_starts(starts: Starts | None, kind: str) -> None:
+    """Raise ValueError for new_classes where a class has no one row of weights."""
+    if starts is not None:
+        raise ValueError(
+            f"new_classes is given; the classes of a model that is {kind!r} have no row of weights: leave it None"
+        )

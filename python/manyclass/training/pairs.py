@@ -10,11 +10,19 @@ from scipy.special import logit
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.training.blend import MARGIN
-from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
+from manyclass.training.core_training import (
+    LabelTraining,
+    Signs,
+    Trained,
+    Watch,
+    loss_at_zero,
+    trained,
+)
 from manyclass.training.plan import Labels, PairsPlan
-from manyclass.training.seen import Seen
-from manyclass.training.squares import Squares
-from manyclass.training.weighting import shares_of_classes
+from manyclass.training.squares import EarlierModel, Squares
+from manyclass.training.weighting import (
+    shares_of_classes,
+)
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
@@ -38,25 +46,25 @@ def fit_pairs(
     n_classes: int,
     watch: Watch,
     sample_weight: Doubles | None = None,
-    seen: Seen | None = None,
+    earlier: EarlierModel | None = None,
     squares: Squares | None = None,
 ) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, whose support has the
+    `sample_weight`, of mean 1, multiplies the losses. Training goes on from an `earlier` model, whose support has the
     pairs of these points, and from `squares`, which are moved in place; None: sums of 0. Then no weight is dropped.
     Of a training that diverges see `trained`.
     """
     csr = as_csr(x)
 
     def made(by: PairsPlan) -> _PairsTraining:
-        weights = start_pairs(by, csr, labels, n_classes, sample_weight) if seen is None else seen.weights
+        weights = start_pairs(by, csr, labels, n_classes, sample_weight) if earlier is None else earlier.weights
         own = Squares.of_pairs(weights, by.fit_intercept, by.offset) if squares is None else squares
-        return _PairsTraining(by, csr, labels, weights, own, sample_weight, seen)
+        return _PairsTraining(by, csr, labels, weights, own, sample_weight, earlier)
 
     training, rate = trained(made, plan, watch, Signs(loss_at_zero(plan.loss, labels, n_classes, sample_weight)))
     weights, sums = training.weights, training.squares
-    if plan.prune > 0 and seen is None:
+    if plan.prune > 0 and earlier is None:
         kept = weights.without_smallest(plan.prune)
         weights, sums = weights.some_pairs(kept), sums.some_pairs(kept)
     return Trained(weights, training.curve, rate, sums)
@@ -99,9 +107,9 @@ class _PairsTraining(LabelTraining):
         weights: Weights,
         squares: Squares,
         sample_weight: Doubles | None,
-        seen: Seen | None,
+        earlier: EarlierModel | None,
     ) -> None:
-        super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
+        super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         self.squares = squares
@@ -119,7 +127,7 @@ class _PairsTraining(LabelTraining):
             "offset": squares.offset,
             "intercept_offset": OFFSET,
             "sample_weight": sample_weight,
-            "first_point": 0 if seen is None else seen.n_points,
+            "first_point": 0 if earlier is None else earlier.n_points,
             "batch": self.batch,
             "ridge": plan.alpha,
             "hogwild": plan.hogwild and plan.n_threads > 1,

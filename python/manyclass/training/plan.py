@@ -294,6 +294,30 @@ class DoubleSum:
         return carry_of(self.formulation)
 
 
+def core_plan(plan: PointsPlan, n_classes: int, **more: Any) -> _core.Plan:
+    """Return the core's plan, with `more` of its fields: `batch` points see the same weights.
+
+    Others may be `u_max`, the most that u can be; `first_point`, from which on the draws of points are named; and
+    `exact_first_u`, whether a u of NaN begins at its exact value or at what its own draw makes of it.
+    """
+    made = plan.shared_with("Plan") | {
+        "selection": plan.sampler,
+        "n_negatives": min(plan.n_negatives, n_classes),
+        "options": dict(plan.options),
+        "mean_of_batch": plan.batch_size is not None,
+        "hogwild": plan.hogwild and plan.n_threads > 1,
+        "ridge": plan.alpha,
+        "decay": plan.schedule.decay,
+        "decay_every": plan.schedule.decay_every,
+        "isa": "auto",
+    }
+    utility = plan.utility
+    if utility is not None:
+        made |= {name: getattr(utility, name) for name in ("noise", "local_step", "gain", "floor")}
+        made |= {"power": utility.gain_power, "family": utility.family}
+    return _core.Plan(**made, **more)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchesPlan(Plan):
     """Training by minibatches on embeddings, several labels, or searches.

@@ -20,10 +20,16 @@ from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data, row_norms_sq
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.core_plan import core_plan, core_state, first_carried
-from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
-from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan
-from manyclass.training.seen import Carried, Seen
+from manyclass.training.core_training import (
+    CoreTraining,
+    Signs,
+    Trained,
+    TrainingState,
+    Watch,
+    trained,
+)
+from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan, core_plan
+from manyclass.training.squares import EarlierModel, LocalState
 from manyclass.training.start import Start, carried_at
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
@@ -131,6 +137,29 @@ def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     return _core.points_of_batch(labels, n_classes, plan.solver == "exact" or plan.sampler == "all")
 
 
+def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> tuple[Doubles, Doubles]:
+    """Return what points carry before their first visit: u of the double sum, or mean and scale of q."""
+    family = plan.utility.family if plan.utility else None
+    if plan.utility is not None and family is not None:
+        mean, scale = (family.mu, family.s) if plan.utility.start == "best" else (0.0, 1.0)
+        return np.full(n_samples, mean), np.full(n_samples, scale)
+    first_u = float(np.log(n_classes)) if plan.u_init == "log_n_classes" else 0.0
+    return np.full(n_samples, first_u), NO_DOUBLES
+
+
+def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
+    """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
+    u, local_scale = first_carried(plan, len(labels), weights.n_classes)
+    return _core.State(
+        labels=labels,
+        x_sq=x_sq,
+        weights=weights.matrix,
+        intercept=weights.intercept if plan.fit_intercept else NO_FLOATS,
+        n_classes=weights.n_classes,
+        **{"u": u, "local_scale": local_scale, **more},
+    )
+
+
 def class_order(plan: PointsPlan, counts: NDArray[Any], n_classes: int) -> Ids:
     """Return the order in which training sees the classes, whose numbers of points are `counts`.
 
@@ -158,22 +187,22 @@ class PointsTraining(CoreTraining):
         watch: Watch,
         start: Start | None = None,
         sample_weight: Doubles | None = None,
-        seen: Seen | None = None,
+        earlier: EarlierModel | None = None,
     ) -> None:
-        if seen is None:
+        if earlier is None:
             weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
         else:
-            weights = seen.weights
-        super().__init__(plan, x, Labels.single(labels), weights, sample_weight, goes_on=seen is not None)
-        self.plan, self.validation, self.seen = plan, watch.validation, seen
+            weights = earlier.weights
+        super().__init__(plan, x, Labels.single(labels), weights, sample_weight, goes_on=earlier is not None)
+        self.plan, self.validation, self.earlier = plan, watch.validation, earlier
         self.batch = batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
-        counts = np.bincount(labels, minlength=n_classes) if seen is None else seen.counts
+        counts = np.bincount(labels, minlength=n_classes) if earlier is None else earlier.counts
         order = class_order(plan, counts, n_classes)
         self.order, self.curvatures = order, NO_DOUBLES
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
-        if seen is not None:
+        if earlier is not None:
             weights.reorder(order, plan.n_threads)
         self.memory = Memory.of(plan, weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
         self.scale = self.memory.scale
@@ -199,13 +228,13 @@ class PointsTraining(CoreTraining):
         if start is not None:
             arrays |= self._begin(start, x, labels)
         first_point = 0
-        if self.seen is not None:
-            arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.seen, labels)}
-            arrays |= self._by_curvature(self.seen)
-            first_point = self.seen.n_points
+        if self.earlier is not None:
+            arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.earlier, labels)}
+            arrays |= self._by_curvature(self.earlier)
+            first_point = self.earlier.n_points
         u, local_scale = first_carried(plan, len(labels), n_classes)
         found: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays, "sample_weight": self.sample_weight}
-        self.carried = Carried(found["u"], found["local_scale"])  # the core moves them in place
+        self.local_state = LocalState(found["u"], found["local_scale"])  # the core moves them in place
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **found)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
         u_max = np.inf
@@ -234,23 +263,23 @@ class PointsTraining(CoreTraining):
             return {"u": np.full(len(labels), np.nan)}  # a point's first visit begins it at its own draw
         return {"u": carried_at(self.weights, x, labels, carry=self.plan.carry, n_threads=self.plan.n_threads)}
 
-    def _go_on(self, seen: Seen, labels: Ids) -> dict[str, Doubles]:
+    def _go_on(self, earlier: EarlierModel, labels: Ids) -> dict[str, Doubles]:
         """Return the arrays that follow from the weights that training goes on from."""
         if len(self.memory.norm_sq):
             self.memory.norm_sq[:] = np.einsum("kj,kj->k", self.weights.coef, self.weights.coef, dtype=np.float64)
-        if seen.carried is not None and len(seen.carried.u):
-            return {"u": seen.carried.u, "local_scale": seen.carried.local_scale}
-        unknown = seen.goes_on and self._begins_at_weights()
+        if earlier.local_state is not None and len(earlier.local_state.u):
+            return {"u": earlier.local_state.u, "local_scale": earlier.local_state.local_scale}
+        unknown = earlier.goes_on and self._begins_at_weights()
         return {"u": np.full(len(labels), np.nan)} if unknown else {}
 
-    def _by_curvature(self, seen: Seen) -> dict[str, Doubles]:
+    def _by_curvature(self, earlier: EarlierModel) -> dict[str, Doubles]:
         """Return what steps by curvature go by; with a ridge, which shrinks all features alike, they are alike."""
-        if seen.squares is None:
+        if earlier.squares is None:
             return {}
-        before, now = seen.squares.features, seen.features
+        before, now = earlier.squares.features, earlier.features
         if self.plan.alpha > 0:
             before, now = _core.alike(before), _core.alike(before + now) - _core.alike(before)
-        self.curvatures = seen.squares.curvatures[self.order]
+        self.curvatures = earlier.squares.curvatures[self.order]
         return {"feature_squares": before, "feature_squares_now": now, "curvatures": self.curvatures}
 
     def _begins_at_weights(self) -> bool:
@@ -278,7 +307,7 @@ class PointsTraining(CoreTraining):
         kept = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
         of_validation = {} if self.validation is None else self.validation.arrays()
         own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
-        carried = {"u": self.carried.u, "local_scale": self.carried.local_scale}
+        carried = {"u": self.local_state.u, "local_scale": self.local_state.local_scale}
         return {**own, **kept, **carried, **of_validation}
 
     def own_numbers(self) -> dict[str, Any]:
@@ -326,16 +355,16 @@ def fit_points(
     candidates: Ids | None = None,
     start: Start | None = None,
     weights: Doubles | None = None,
-    seen: Seen | None = None,
+    earlier: EarlierModel | None = None,
 ) -> Trained:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
     With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of
-    the points. Training goes on from what was `seen`. Of a training that diverges see `trained`.
+    the points. Training goes on from an `earlier` model. Of a training that diverges see `trained`.
     """
 
     def made(by: PointsPlan) -> PointsTraining:
-        return PointsTraining(by, x, labels, n_classes, candidates, watch, start, weights, seen)
+        return PointsTraining(by, x, labels, n_classes, candidates, watch, start, weights, earlier)
 
     n_drawn: int | None = n_classes if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
     # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
@@ -346,14 +375,17 @@ def fit_points(
         n_drawn=n_drawn,
         noise=plan.utility.noise if plan.utility else "gumbel",
         # One pass over few new rows may end above a model that knew them, an average of few passes above an iterate.
-        minimised=seen is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
+        minimised=earlier is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
         ridge=plan.alpha,
     )
     training, rate = trained(made, plan, watch, signs)
-    if seen is not None and seen.squares is not None:
-        seen.squares.curvatures[training.order] = training.curvatures
-    if seen is not None and seen.carried is not None:
-        seen.carried.u, seen.carried.local_scale = training.carried.u, training.carried.local_scale
+    if earlier is not None and earlier.squares is not None:
+        earlier.squares.curvatures[training.order] = training.curvatures
+    if earlier is not None and earlier.local_state is not None:
+        earlier.local_state.u, earlier.local_state.local_scale = (
+            training.local_state.u,
+            training.local_state.local_scale,
+        )
     return Trained(training.finished(), training.curve, rate)
 
 

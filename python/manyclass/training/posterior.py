@@ -11,10 +11,16 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
-from manyclass.training.core_plan import core_plan, core_state, first_carried
-from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
-from manyclass.training.plan import Labels, PointsPlan
-from manyclass.training.seen import Carried
+from manyclass.training.core_training import (
+    CoreTraining,
+    Signs,
+    Trained,
+    Watch,
+    trained,
+)
+from manyclass.training.plan import Labels, PointsPlan, core_plan
+from manyclass.training.points import core_state, first_carried
+from manyclass.training.squares import LocalState
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
@@ -49,8 +55,8 @@ class GaussianTraining(CoreTraining):
         self.prior = min(max(mean_weight * len(labels) * plan.alpha, 1 / MOST_PRECISION), MOST_PRECISION)
         # Precisions are without the prior's.
         self.variances, self.collected, self.precisions = (aligned_zeros(*means.matrix.shape) for _ in range(3))
-        self.carried = Carried(*first_carried(plan, len(labels), n_classes))
-        state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.carried))
+        self.local_state = LocalState(*first_carried(plan, len(labels), n_classes))
+        state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.local_state))
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         self.batch = min(plan.batch_size or BATCH, len(labels))
         own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
@@ -82,7 +88,7 @@ class GaussianTraining(CoreTraining):
     def arrays(self) -> Arrays:
         """Return the means, the variances with what they are made of, and what points carry."""
         own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "variances": self.variances}
-        return {**own, "collected": self.collected, "precisions": self.precisions, **vars(self.carried)}
+        return {**own, "collected": self.collected, "precisions": self.precisions, **vars(self.local_state)}
 
 
 def fit_posterior(

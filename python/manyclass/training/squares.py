@@ -1,7 +1,7 @@
-"""What step sizes go by beside weights: sums that grow with the model as training goes on.
+"""What a training goes on from beside weights: sums that step sizes go by, and what each point carries.
 
 Adagrad's are sums of squared gradients. Steps by curvature have a model's online Laplace approximation, see
-train/common/curvature.hpp: sums of squared features and sums of p (1 - p), p being the probabilities of a class.
+train/curvature.hpp of the core: sums of squared features and sums of p (1 - p), p being the probabilities of a class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from manyclass.weights.weights import Weights
 
 # What is kept in double precision.
 DOUBLES = frozenset({"offset", "features", "curvatures", "told", "scales", "precisions"})
-FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see shrinkage.py
+FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see `shrink`
 
 
 @dataclass(frozen=True)
@@ -149,3 +149,57 @@ def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
     if not found.keys() & {"classes", "offset", "features"}:
         return None
     return Squares(**{**found, "offset": float(found["offset"][0])} if "offset" in found else found)
+
+
+@dataclass(frozen=True)
+class EarlierModel:
+    """A model, and how much it has seen.
+
+    Attributes
+    ----------
+    weights : Weights
+        Of all classes, in the order of the labels, those of new classes included. Training moves them in place.
+    counts : ndarray of shape (n_classes,), float64
+        Points of each class, those of the training to come included: what draws by frequency go by.
+    n_points : int
+        Points before it. Draws are named by a point's number among all, so that none are made twice.
+    goes_on : bool
+        Whether the weights know other points already. Then u of the double sum begins at its exact value or at what the
+        visit's own draw makes of it, since these points may never be visited again (train/points/first_u.hpp).
+        Otherwise it begins as in a first training, whose later passes mend it.
+    squares : Squares or None
+        What steps by curvature go by: the features and the curvatures of earlier points. Training adds to the
+        curvatures in place. None: steps follow the schedule.
+    features : ndarray of shape (n_features + 1,) or (0,), float64
+        What the points of the training to come add to the features of `squares` in each pass.
+    local_state : LocalState or None
+        What points carried when they were visited last, and go on with; empty arrays in their first training.
+        Training leaves in it what they carry in the end. None: nobody asks.
+    """
+
+    weights: Weights
+    counts: Doubles
+    n_points: int
+    goes_on: bool = False
+    squares: Squares | None = None
+    features: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    local_state: LocalState | None = None
+
+    def with_weights(self, weights: Weights) -> EarlierModel:
+        """The same of other weights, such as those of a part."""
+        return EarlierModel(weights, self.counts, self.n_points, self.goes_on)
+
+
+@dataclass
+class LocalState:
+    """What points of a linear model carry from pass to pass beside the weights: u of the double sum, or q.
+
+    Attributes
+    ----------
+    u : ndarray of shape (n_samples,), float64
+    local_scale : ndarray of shape (n_samples,), float64, or (0,)
+        Of augment and reduce.
+    """
+
+    u: Doubles
+    local_scale: Doubles

@@ -14,27 +14,43 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.training.closed_forms import begin_at_closed_form
-from manyclass.training.core_training import CoreTraining, Trained, Watch
-from manyclass.training.forgetting import kept_awake, mean_curvatures, step_that_remembers
+from manyclass.training.core_training import (
+    CoreTraining,
+    Trained,
+    Watch,
+)
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.growth import set_new_rows
-from manyclass.training.incremental import Before, Call, falling, passes_of_call
-from manyclass.training.passes import warn_user
+from manyclass.training.hybrid import fit_terms, go_on_terms
+from manyclass.training.incremental import (
+    Before,
+    Call,
+    ends_of_stretches,
+    falling,
+    kept_awake,
+    mean_curvatures,
+    passes_of_call,
+    set_new_rows,
+    shrink,
+    step_that_remembers,
+)
+from manyclass.training.passes import LabelValidation, Validation, warn_user
 from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, Labels, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
-from manyclass.training.seen import Seen
-from manyclass.training.shrinkage import ends_of_stretches, shrink
-from manyclass.training.squares import Squares
-from manyclass.training.start import CLOSED_FORM, ClosedForm, Start
-from manyclass.training.state import Points, Starts, State, Told
-from manyclass.training.terms import fit_terms, go_on_terms
-from manyclass.training.validation import LabelValidation, Validation
-from manyclass.training.weighting import one_a_label, some_of
+from manyclass.training.squares import EarlierModel, Squares
+from manyclass.training.start import CLOSED_FORM, ClosedForm, Start, begin_at_closed_form
+from manyclass.training.state import (
+    Points,
+    Starts,
+    State,
+    Told,
+)
+from manyclass.training.weighting import (
+    one_a_label,
+    some_of,
+)
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
-from manyclass.weights.scaling import FeatureScaling
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import FeatureScaling, Weights
 
 SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
 
@@ -312,7 +328,7 @@ def _points_go_on(
     if weights is None:
         weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
-    carried = None if call.kept is None else call.kept.of(points.rows)
+    local_state = None if call.kept is None else call.kept.of(points.rows)
     features = points.feature_squares
     squares = _squares_of_call(plan, weights, points, features, before)
     each = _each_by_curvature(plan)
@@ -321,7 +337,9 @@ def _points_go_on(
         squares, factor = shrink(weights, points, plan, before, squares)
         rate = max(plan.schedule.learning_rate * factor**2, SMALLEST_RATE)
         plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
-    seen = Seen(weights, counts, before.n_visits, before.goes_on, squares if each else None, features, carried)
+    earlier = EarlierModel(
+        weights, counts, before.n_visits, before.goes_on, squares if each else None, features, local_state
+    )
     passes = passes_of_call(plan, before.history, call, len(points.labels))
     half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
     if half_life is not None and before.weights is not None:
@@ -331,11 +349,11 @@ def _points_go_on(
     plan = replace(plan, averaging="none", **passes)
     if plan.by_curvature and not each:
         plan = replace(plan, schedule=falling(plan, n_classes, squares.features, features))
-    found = fit_points(plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, seen=seen)
+    found = fit_points(plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, earlier=earlier)
     if scaling is not None:
         scaling.fold(found.weights)
-    if call.kept is not None and carried is not None:
-        call.kept.put(points.rows, carried)
+    if call.kept is not None and local_state is not None:
+        call.kept.put(points.rows, local_state)
     if not before.counted:
         squares = replace(squares, features=squares.features + plan.max_iter * features)
     return Trained(found.weights, found.curve, rate, squares)

@@ -357,6 +357,15 @@ class Saved:
         return self.file.read(name) if name in self.file.entries else np.zeros(0, dtype=np.float32)
 
 
+@dataclass
+class Position:
+    """Where a training is: the losses of whole passes, the first visit to make, and whether it has come to its end."""
+
+    curve: list[float] = field(default_factory=list)
+    first: int = 0
+    ended: bool = False
+
+
 class Resumable(Protocol):
     """A training that can be stopped between two visits."""
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.labels import columns_of_classes
-from manyclass.training.batches import fit_batches, start_over_phi
 from manyclass.training.blend import (
     FEWEST_ROWS,
     LEAST_OF_STREAM,
@@ -42,16 +41,28 @@ from manyclass.training.blend import (
     some_that_tell,
     spoils_ranks,
 )
-from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
-from manyclass.training.growth import set_new_rows
-from manyclass.training.incremental import Before, Call, passes_of_call
+from manyclass.training.core_training import (
+    Callback,
+    Shared,
+    Trained,
+    TrainingState,
+    Watch,
+)
+from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
+from manyclass.training.minibatches import fit_batches, start_over_phi
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
-from manyclass.training.seen import Seen
-from manyclass.training.squares import Squares
-from manyclass.training.state import Points, Starts
-from manyclass.training.weighting import normalized, shares_of_labels, taken
+from manyclass.training.squares import EarlierModel, Squares
+from manyclass.training.state import (
+    Points,
+    Starts,
+)
+from manyclass.training.weighting import (
+    normalized,
+    shares_of_labels,
+    taken,
+)
 from manyclass.weights.arrays import UNMIXED, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
@@ -325,12 +336,12 @@ def _train_on(
     scales: tuple[float, float] = (1.0, 1.0),
 ) -> list[float]:
     """Move weights and squares in place; a term whose scale is 0 has no scores to go on from, and stays out."""
-    seen = Seen(weights, before.counts_with(points), before.n_visits, before.goes_on)
+    earlier = EarlierModel(weights, before.counts_with(points), before.n_visits, before.goes_on)
     in_use = _Terms(tuple(plan for plan in terms.plans if scales[isinstance(plan, BatchesPlan)] != 0))
     if not in_use.plans:
         return []
     x = as_csr(kept.x) if terms.both else kept.x
-    return _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, seen, squares)[0].curve
+    return _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, earlier, squares)[0].curve
 
 
 def _train(
@@ -340,7 +351,7 @@ def _train(
     n_classes: int,
     r: Doubles | None,
     watch: Watch,
-    seen: Seen | None = None,
+    earlier: EarlierModel | None = None,
     squares: Squares | None = None,
     ranked: tuple[Matrix, Labels, int, Doubles | None] | None = None,
 ) -> tuple[Trained, bool]:
@@ -350,7 +361,7 @@ def _train(
     """
     begin, complete, found, shared = time.perf_counter(), True, list[Trained](), watch.shared or Shared()
     for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
-        plan, told, own = one, watch, seen and seen.with_weights(_alone(one, seen.weights))
+        plan, told, own = one, watch, earlier and earlier.with_weights(_alone(one, earlier.weights))
         if terms.both:
             left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
             told = replace(watch, heading=heading, max_seconds=left)

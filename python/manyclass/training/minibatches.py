@@ -12,10 +12,16 @@ from manyclass import _core
 from manyclass.checks import as_csr, core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
+from manyclass.training.core_training import (
+    LabelTraining,
+    Signs,
+    Trained,
+    Watch,
+    loss_at_zero,
+    trained,
+)
 from manyclass.training.plan import BatchesPlan, Labels
-from manyclass.training.seen import Seen
-from manyclass.training.squares import Squares
+from manyclass.training.squares import EarlierModel, Squares
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
@@ -38,19 +44,19 @@ def fit_batches(
     n_classes: int,
     watch: Watch,
     sample_weight: Doubles | None = None,
-    seen: Seen | None = None,
+    earlier: EarlierModel | None = None,
     squares: Squares | None = None,
 ) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    `sample_weight`, of mean 1, multiplies the losses. Training goes on from what was `seen`, and from `squares`, which
-    are moved in place; None: from sums of 0. Of a training that diverges see `trained`.
+    `sample_weight`, of mean 1, multiplies the losses. Training goes on from an `earlier` model and from `squares`,
+    which are moved in place; None: from sums of 0. Of a training that diverges see `trained`.
     """
 
     def made(by: BatchesPlan) -> BatchesTraining:
         sparse = isinstance(x, sp.csr_array)
-        weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if seen is None else seen.weights
-        return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, seen=seen)
+        weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if earlier is None else earlier.weights
+        return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, earlier=earlier)
 
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
     # Other losses have no logarithm of a sampled sum, the double sum shows a divergence itself, and scores that are yet
@@ -98,11 +104,11 @@ class BatchesTraining(LabelTraining):
         sample_weight: Doubles | None = None,
         *,
         squares: Squares | None = None,
-        seen: Seen | None = None,
+        earlier: EarlierModel | None = None,
     ) -> None:
         if weights.by_minibatches:
             x = as_csr(x)
-        super().__init__(plan, x, labels, weights, sample_weight, goes_on=seen is not None)
+        super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
         self.plan = plan
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         if plan.relu and plan.adagrad:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
@@ -113,10 +119,10 @@ class BatchesTraining(LabelTraining):
         plan.check_sharing(self.batch, len(labels), weights.n_classes)
         self._index: Index | None = None
         self._moved = 0
-        self._first_point = 0 if seen is None else seen.n_points
-        self._searches_first = seen is not None and seen.n_points > 0
+        self._first_point = 0 if earlier is None else earlier.n_points
+        self._searches_first = earlier is not None and earlier.n_points > 0
         squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
-        self.squares, self._local = squares, self._begin_local(goes_on=seen is not None and seen.goes_on)
+        self.squares, self._local = squares, self._begin_local(goes_on=earlier is not None and earlier.goes_on)
         self._arrays = _core.LabelArrays(
             x=core_data(x),
             labels_indptr=labels.indptr,
@@ -132,7 +138,7 @@ class BatchesTraining(LabelTraining):
             relu=weights.relu,
             sample_weight=sample_weight,
             local=self._local,
-            counts=None if seen is None else seen.counts,
+            counts=None if earlier is None else earlier.counts,
             embedding_ridge=float(plan.length**2),  # as that of rows of unit length, whose embeddings are longer
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
