@@ -53,7 +53,7 @@ OTHERS = replace(
 )
 
 
-def settled(x=None, *, candidates=False, timed=False, **parameters):
+def planned_points(x=None, *, candidates=False, timed=False, **parameters):
     owner = SoftmaxClassifier(**{"solver": "implicit", "random_state": 0} | parameters)
     x = np.ones((N, D), dtype=np.float32) if x is None else x
     return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed)
@@ -115,7 +115,7 @@ FIELDS = [
 
 @pytest.mark.parametrize(("parameters", "changes"), FIELDS, ids=str)
 def test_each_parameter_changes_its_own_field_of_the_plan_and_no_other(parameters, changes):
-    assert settled(**parameters).plan == replace(BASE, **changes)
+    assert planned_points(**parameters).plan == replace(BASE, **changes)
 
 
 # By solver: what the docstring gives for c of the learning rate, for the step of u, and the numbers that it owns. u has
@@ -154,9 +154,9 @@ def test_defaults_of_a_solver_are_those_of_its_docstring(solver):
     decay = base.schedule.decay
     changes = {"solver": solver, **steps(c / (MEAN_SQUARE + 1), c_of_u, decay=decay), **NEEDS.get(solver, {})}
     changes["options"] = own | changes.get("options", dict(base.options))
-    plan = settled(solver=solver).plan
+    plan = planned_points(solver=solver).plan
     assert plan == replace(base, **changes)
-    given = settled(solver=solver, learning_rate=0.3).plan
+    given = planned_points(solver=solver, learning_rate=0.3).plan
     u_rate = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}.get(solver, 0.3)
     assert given == replace(base, **changes | {"alpha": 0.0} | steps(0.3, u_rate, decay=decay))
 
@@ -171,22 +171,22 @@ def test_defaults_of_a_solver_are_those_of_its_docstring(solver):
     ids=repr,
 )
 def test_numbers_of_a_solver_and_of_its_sampler_stand_side_by_side(solver, options):
-    plan = settled(solver=solver, sampler=samplers.Frequency(power=0.5)).plan
+    plan = planned_points(solver=solver, sampler=samplers.Frequency(power=0.5)).plan
     assert plan.options == {**options, "power": 0.5}
-    assert settled(solver=solver, sampler="uniform").plan.options == options
+    assert planned_points(solver=solver, sampler="uniform").plan.options == options
 
 
 def test_a_batch_of_the_minibatch_solver_makes_its_step_as_large_as_it_has_points():
     for size, c in ((None, 10), (7, 7), (1000, N)):
-        plan = settled(solver=solvers.MinibatchImplicit(batch_size=size)).plan
+        plan = planned_points(solver=solvers.MinibatchImplicit(batch_size=size)).plan
         assert plan.schedule.learning_rate == c / 5
         assert plan.batch_size == size
 
 
 def test_the_adaptive_schedule_has_a_step_of_its_own_whatever_the_data():
     adaptive = {"solver": "css", **steps(0.02, 1.0, "adaptive", 0.9)}
-    assert settled(solver=solvers.CSS(schedule="adaptive")).plan == replace(OTHERS, **adaptive)
-    assert settled(
+    assert planned_points(solver=solvers.CSS(schedule="adaptive")).plan == replace(OTHERS, **adaptive)
+    assert planned_points(
         10 * np.ones((N, D), dtype=np.float32), solver=solvers.CSS(schedule="adaptive", decay=1.0)
     ).plan == replace(OTHERS, **adaptive | steps(0.02, 1.0, "adaptive", 1.0))
 
@@ -197,12 +197,12 @@ def test_the_learning_rate_follows_the_mean_square_of_the_rows(sparse, seed):
     mean = float(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
     x = sp.csr_array(X) if sparse else X
     for fit_intercept in (False, True):
-        rate = settled(x, fit_intercept=fit_intercept).plan.schedule.learning_rate
+        rate = planned_points(x, fit_intercept=fit_intercept).plan.schedule.learning_rate
         assert rate == pytest.approx(6 / (mean + fit_intercept), rel=D * 2**-22)  # float32 squares of D numbers
 
 
 def test_rows_of_zeros_leave_a_finite_learning_rate():
-    rate = settled(np.zeros((N, D), dtype=np.float32), fit_intercept=False).plan.schedule.learning_rate
+    rate = planned_points(np.zeros((N, D), dtype=np.float32), fit_intercept=False).plan.schedule.learning_rate
     assert np.isfinite(rate)
     assert rate > 0
 
@@ -223,7 +223,7 @@ def test_rows_of_zeros_leave_a_finite_learning_rate():
     ids=str,
 )
 def test_auto_samples_where_something_was_said_of_samples(given, solver):
-    found = settled(solver="auto", **given)
+    found = planned_points(solver="auto", **given)
     assert found.plan.solver == solver
     assert found.params["solver"].name == solver
     c, passes = {"exact": (1.0, 20), "implicit": (6.0, 12)}[solver]
@@ -238,13 +238,13 @@ def test_auto_samples_where_something_was_said_of_samples(given, solver):
 
 
 def test_what_was_open_is_told_and_what_was_given_is_not():
-    found = settled()
+    found = planned_points()
     assert set(found.params) == {"solver", "sampler", "model", "n_negatives", "alpha", "learning_rate", "max_iter"}
     inner = found.params["solver"].get_params()
     assert (inner["averaging"], inner["u_learning_rate"], inner["decay"]) == ("none", 30.0, DECAY)
     assert found.params["sampler"].get_params() == {"power": 1.0}
     assert (found.params["n_negatives"], found.params["alpha"], found.params["max_iter"]) == (256, RIDGE, 12)
-    given = settled(
+    given = planned_points(
         solver=solvers.UMax(decay=0.5, averaging="none", u_learning_rate=1.0, formulation="proposed"),
         sampler="uniform",
         model=models.Linear(scaling="none"),
@@ -254,7 +254,7 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
         max_iter=2,
     )
     assert given.params == {}
-    exact = settled(solver="exact")
+    exact = planned_points(solver="exact")
     assert set(exact.params) == {"solver", "model", "alpha", "learning_rate", "max_iter"}
 
 
@@ -267,15 +267,15 @@ def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_op
 
     monkeypatch.setattr(planning, "best_ridge", best_ridge)
     monkeypatch.setattr(figures, "FEWEST_TO_TRY", N)
-    found = settled(solver="auto")
+    found = planned_points(solver="auto")
     assert (found.plan.alpha, found.params["alpha"], found.alpha_path) == (0.125, 0.125, {0.125: 1.0})
     for parameters in ({"alpha": 0.0}, {"solver": "exact"}, {"timed": True}):
-        other = settled(**{"solver": "auto"} | parameters)
+        other = planned_points(**{"solver": "auto"} | parameters)
         assert other.alpha_path == {}
         assert other.plan.alpha != 0.125
     assert len(asked) == 1
     monkeypatch.setattr(figures, "QUICK", 0.0)  # and five trials take more than a third of a fit
-    assert settled(solver="auto").alpha_path == {}
+    assert planned_points(solver="auto").alpha_path == {}
 
 
 # What is refused.
@@ -306,11 +306,11 @@ REFUSED = [
 @pytest.mark.parametrize(("parameters", "message"), REFUSED, ids=lambda value: str(value)[:60])
 def test_what_no_loop_has_and_what_has_no_effect_is_refused(parameters, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        settled(**parameters)
+        planned_points(**parameters)
 
 
 def test_numbers_of_early_stopping_are_taken_with_it():
-    plan = settled(early_stopping=True, validation_fraction=0.2, n_iter_no_change=2).plan
+    plan = planned_points(early_stopping=True, validation_fraction=0.2, n_iter_no_change=2).plan
     assert plan == BASE
 
 

@@ -83,11 +83,15 @@ def turn(
 
     Parameters
     ----------
-    plan, whole, shard : what to do, what all shards know, and the rows
-    buffer, number : ndarray and int
-        Where the block lies, and its number.
-    log_sums : ndarray of shape (n_rows, n_blocks), float64; None: those of W = 0
-        NaN: they were lost. Where some are lost, no weight is moved, and the rows get new ones.
+    plan : PointsPlan
+    whole : Whole
+    shard : Shard
+    buffer : ndarray
+        Where the block lies.
+    number : int
+        The block's.
+    log_sums : ndarray of shape (n_rows, n_blocks), float64, or None
+        None: those of W = 0. NaN: they were lost; then no weight is moved, and the rows get new ones.
     stretch : Stretch
         Which of the rows.
     *_after : any
@@ -137,12 +141,7 @@ def _sampled_steps(
 ) -> tuple[int, int, float, bool]:
     """Visit each row of the stretch in the core's loop: see the module's docstring."""
     block_plan, order = plan_on_block(plan, whole, number), order_in_block(plan, whole, number)
-    place = place_in_block(plan, whole, number)
-    assert place is not None
-    position = shard.labels - block.first
-    here = (position >= 0) & (position < len(block))
-    labels = np.full(len(shard), -1, dtype=np.int32)
-    labels[here] = place[position[here]]
+    labels = _labels_in(block, shard.labels, place_in_block(plan, whole, number))
     counts = whole.counts[block.first : block.first + len(block)][order]
     v, elsewhere = _core.block_normalizers(sums, number)
     state = core_state(
@@ -197,6 +196,12 @@ def _exact_steps(
     return len(order), len(order) * len(block), loss, not finite
 
 
+def _labels_in(block: Block, labels: Ids, place: Ids | None) -> Ids:
+    """Return the places of labels in a block, whose classes may have their own order; -1: it has not the label."""
+    places = np.where((labels >= block.first) & (labels < block.first + len(block)), labels - block.first, -1)
+    return np.where(places < 0, -1, places if place is None else place[places]).astype(np.int32)
+
+
 def _in_core(shard: Shard, block: Block) -> dict[str, Any]:
     return {"x": core_data(shard.x), "matrix": block.weights.matrix, "intercept": block.weights.intercept}
 
@@ -221,10 +226,7 @@ def _looked_at(plan: PointsPlan, whole: Whole, shard: Shard, block: Block, numbe
     tail = np.random.default_rng(key).choice(by_count[n_head:], min(n, LOOKED_AT) - n_head, replace=False)
     classes = np.append(by_count[:n_head], tail)
     log_weights = np.repeat([0.0, np.log(max(1, n - n_head) / max(1, len(tail)))], [n_head, len(tail)])
-    label_positions = shard.labels - block.first
-    in_block = (label_positions >= 0) & (label_positions < n)
-    labels = np.full(len(shard), -1, dtype=np.int32)
-    labels[in_block] = place[label_positions[in_block]]
+    labels = _labels_in(block, shard.labels, place)
     return _core.estimated_log_sums(
         **_in_core(shard, block), labels=labels, scale=block.scale, classes=classes, log_weights=log_weights
     )
@@ -240,10 +242,14 @@ def finished_block(
 
     Parameters
     ----------
-    plan, whole : what training was, and what all shards know
-    buffer, number : as in `block_in`
+    plan : PointsPlan
+    whole : Whole
+    buffer : ndarray
+        As in `block_in`.
+    number : int
+        As in `block_in`.
     scaling : FeatureScaling or None
-        What the features of training were scaled by; the block's are those that are given.
+        What the features of training were scaled by; the block's become those of the caller.
     """
     block, position = block_in(whole, buffer, number), place_in_block(plan, whole, number)
     weights = block.weights
@@ -296,9 +302,9 @@ def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> BlockSco
     log_sums, label_scores = block.weights.log_normalizers(x, 1), np.full(x.shape[0], -np.inf)
     best, log_p = block.weights.top_k(x, min(k, len(block)), 1)
     if labels is not None:
-        positions = labels - block.first
-        rows = np.flatnonzero((positions >= 0) & (positions < len(block)))
-        label_scores[rows] = block.weights.label_scores(x[rows], positions[rows])
+        places = _labels_in(block, labels, None)
+        rows = np.flatnonzero(places >= 0)
+        label_scores[rows] = block.weights.label_scores(x[rows], places[rows])
     return BlockScores(log_sums, best + np.int32(block.first), log_p + log_sums[:, np.newaxis], label_scores)
 
 

@@ -93,13 +93,15 @@ class RowsState:
 
     Attributes
     ----------
-    parts, copies : list of future of WeightPart
-        W after the last merge, and the same on the next worker; no copies with one worker.
+    parts : list of future of WeightPart
+        W after the last merge.
+    copies : list of future of WeightPart
+        The same on the next worker; none with one worker.
     carried : list of future of CarriedNumbers or None
     total : list of future of WeightPart or None
-        Sum of the iterates in the average, and
+        Sum of the iterates in the average.
     n_averaged : int
-        how many these are.
+        How many these are.
     """
 
     parts: list[Any]

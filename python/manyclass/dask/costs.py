@@ -39,7 +39,9 @@ class Job:
 
     Attributes
     ----------
-    n_rows, n_features, n_classes : int
+    n_rows : int
+    n_features : int
+    n_classes : int
     stored : float
         Values of X that are not 0, a row.
     n_merges : int
@@ -67,10 +69,16 @@ class Pass:
 
     Attributes
     ----------
-    steps, moved, tasks : float
-        Seconds of computing, of moving and of the scheduler.
-    bytes_moved, memory : float
-        Of each worker: bytes in and out, and bytes that W takes, its rows not counted.
+    steps : float
+        Seconds of computing.
+    moved : float
+        Seconds of moving.
+    tasks : float
+        Seconds of the scheduler.
+    bytes_moved : float
+        Bytes in and out of each worker.
+    memory : float
+        Bytes that W takes on each worker, its rows not counted.
     """
 
     steps: float

@@ -60,7 +60,8 @@ class Training(ABC):
 
     Attributes
     ----------
-    workers, plan : Workers, and PointsPlan or BatchesPlan
+    workers : Workers
+    plan : PointsPlan or BatchesPlan
     n_merges : int
         Rounds of a pass.
     """

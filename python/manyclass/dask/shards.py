@@ -24,8 +24,9 @@ class Shard:
         Places among the classes of all shards; with several labels a row, the labels of one row after another's.
     weights : ndarray of shape (n_rows,), float64, or None
         Of the rows, with mean 1 over all shards.
-    number, first : int
-        The shard's number, and the rows of the shards before it: draws are named by a row's number among all.
+    number : int
+    first : int
+        Rows of the shards before it: draws are named by a row's number among all.
     indptr : ndarray of shape (n_rows + 1,), int64, or None
         Where the labels of each row begin; None: each row has one.
     """
@@ -67,7 +68,9 @@ class Whole:
     ----------
     counts : ndarray of shape (n_classes,), float64
         Rows of each class.
-    n_shards, n_features, n_rows : int
+    n_shards : int
+    n_features : int
+    n_rows : int
     sparse : bool
         Whether W is feature-major, as sparse X has it where training is point by point.
     goes_on : bool
@@ -141,16 +144,20 @@ class PassReport:
 
     Attributes
     ----------
-    n_visits, class_updates : int
-        Points visited, and rows of W moved.
+    n_visits : int
+        Points visited.
+    class_updates : int
+        Rows of W moved.
     loss : float
         Sum of the running losses.
     diverged : bool
         Whether a step was too large.
     averaged : bool
         Whether the iterate after this pass is in the average, if there is one.
-    bytes_in, bytes_out : int
-        Bytes of W that came from other workers, and of changes that go to them.
+    bytes_in : int
+        Bytes of W that came from other workers.
+    bytes_out : int
+        Bytes of changes that go to them.
     """
 
     n_visits: int
