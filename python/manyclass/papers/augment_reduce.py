@@ -55,22 +55,6 @@ CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are man
 
 Estimator = SoftmaxClassifier | AugmentReduceClassifier
 
-NOTES = (
-    "What is left between the paper's steps here and those of the paper: points are visited in a new order in each "
-    "pass and not drawn. The natural local step of a point falls with its own visits, t of (1 + t)^-0.9, where the "
-    "paper counts iterations and its code passes, and the first visit overwrites; that from one draw is "
-    "0.001 (1 + t)^-0.9 from mean 0 and scale 1, as in the code (the paper says 0.01, and not where q begins), which "
-    "leaves the entropy's gradient out. How the exact softmax was trained the paper does not say: here with the same "
-    "steps and points.",
-    f"Figure 2: the mean bound over {CURVE_POINTS} training points; that of softmax A&R at its best eta, where it "
-    "is the log-likelihood, as for exact and css. Probit and logistic, which the paper does not plot, show the "
-    "running bound of the pass.",
-    "Bibtex: the order of a row's labels differs between copies of the data.",
-    "The paper's importance sampler gives a log-likelihood that is too low on average; compare it with the paper's "
-    "value, and trust the quadrature.",
-    "On mnist every method of ours sees all ten classes in every step (64 negatives), so that css is exact there.",
-)
-
 
 def runs(name: str, options: Options) -> list[Run]:
     """One run a method; on the synthetic set for the two that the paper has."""
@@ -269,7 +253,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
         caption = "Figure 2: evidence lower bound by processor seconds of training"
         drawn = summary.panels(real, "seconds", "elbo", "-o")
         plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
-    return ExperimentReport(tuple(tables), tuple(plots), NOTES, tuple(_figures(of)))
+    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(of)))
 
 
 def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:

@@ -137,14 +137,9 @@ def report(records: Records, options: Options) -> ExperimentReport:
         all_caption = f"Figure 3: sensitivity to the learning rate on {where}"
         plots.append(_curves("figure-2", umax_caption, umax, "method", "rate"))
         plots.append(_curves("figure-3", all_caption, sensitivity, "method", "rate"))
-    notes = (
-        "All log-losses here are those of the softmax with the trained W, over all classes. The published ratios of "
-        "ove, nce and is are not: the authors' evaluation applied the softmax twice there, so compare errors.",
-        "The published Figure 2 (factor 3.08) was made with a slip in the gradient of u (an exponential taken twice).",
-    )
     shapes = summary.shape_figures("Table 1", records, ("classes", "features", "rows"))
     figures = (*shapes, *_figures_of_tuning(tuning), *_figures_of_table_3(final), *_figures_of_rates(sensitivity))
-    return ExperimentReport(tuple(tables), tuple(plots), notes, figures)
+    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], figures)
 
 
 def _figures_of_tuning(records: Records) -> Iterator[PaperFigure]:

@@ -153,13 +153,8 @@ def report(records: Records, options: Options) -> ExperimentReport:
     tables = tuple(_table(name, group) for name, group in of.items())
     drawn = summary.panels(records, "seconds", "objective")
     caption = "Figure 3: the exact objective against training time"
-    notes = (
-        "Paper: iterations of GD-Decomp-MIPS are 5 times faster than those of GD, with a significantly better "
-        "objective than GD-MIPS for the same time (24 cores, 451,000 words).",
-        "Word2vec-HS is another model; its values are those of its tree.",
-    )
     plot = Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)
-    return ExperimentReport(tables, (plot,), notes, tuple(_figures(of)))
+    return ExperimentReport(tables, (plot,), published.NOTES[NAME], tuple(_figures(of)))
 
 
 def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:

@@ -74,12 +74,6 @@ IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
 # identities eight learn more (bench/decisions.md).
 MIPS = {"n_probe": 4, "budget": 64}
 BLOCKS_OF_FACES = {"n_blocks": 4, "n_probe": 2, "budget": 32}
-NOTES = (
-    "messages is the paper's Decomp-MIPS: with its own step of a message, 2 / (t + 2), that is 2 / 3 for T = 1, among "
-    "the paper's steps, and with the whole step 1 otherwise. Labels are always active, active classes have their exact "
-    "scores in all blocks, and classes that no search found are left out. printed messages has none of the three: see "
-    "cpp/manyclass/search/printed_messages.hpp for what differs and why.",
-)
 DECAY_OF_SPECTRUM = 16.0  # the d-th principal direction has a standard deviation of 1 / (1 + d / 16)
 
 
@@ -265,7 +259,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
         tables.append(summary.table(f"{NAME}-{name}", caption, columns, group, _row, "method"))
     first = summary.by_key(summary.of_first_seed(records), "data")
     if not first:
-        return ExperimentReport(tuple(tables), (), NOTES)
+        return ExperimentReport(tuple(tables), (), published.NOTES[NAME])
     plots = []
     for axis, axis_label in (("time", "processor seconds"), ("passes", "passes")):
         panels = [
@@ -274,7 +268,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
             for part in ("test", "train")
         ]
         plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True))
-    return ExperimentReport(tuple(tables), tuple(plots), NOTES, tuple(_figures(records)))
+    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(records)))
 
 
 def _figures(records: Records) -> Iterator[PaperFigure]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any
 
@@ -22,6 +22,7 @@ TITSIAS, YEN = _PAPERS["titsias"], _PAPERS["yen"]
 PAPERS = ("fagan_iyengar", "titsias", "ruiz", "yen")
 CURVE = "a curve, of which no number is printed"
 NOT_PUBLISHED = {"": "not in the paper"}
+NOTES: Mapping[str, tuple[str, ...]] = {name: tuple(notes) for name, notes in _PAPERS["notes"].items()}
 FILES: Mapping[str, str] = _PAPERS["files"]  # data that --fetch cannot get: a command needs PATH for them
 COLUMNS = ("row", "published", "ours", "processor s", "what differs", "command")
 SHAPE = ("features", "classes", "training points", "test points")
@@ -65,12 +66,28 @@ def algorithms(paper: str) -> list[dict[str, str]]:
     return definitions
 
 
+def _scores(
+    name: str, item: str, methods_of: Mapping[str, Mapping[str, Any]], quantities: Sequence[str] = ()
+) -> Iterator[Row]:
+    """Rows of values by data set and method; lists of values are those of the `quantities`."""
+    for data, methods in methods_of.items():
+        for method, scores in methods.items():
+            yield Row(name, item, data, method, dict(zip(quantities, scores, strict=True)) if quantities else scores)
+
+
+def _words(methods: Iterable[str], words: str) -> dict[str, dict[str, str]]:
+    """Words that stand for all values of several methods."""
+    return {method: {"": words} for method in methods}
+
+
+def _shapes(name: str, shapes: Mapping[str, Sequence[int]], quantities: Sequence[str]) -> Iterator[Row]:
+    yield from _scores(name, "Table 1", {data: {"all": shape} for data, shape in shapes.items()}, quantities)
+
+
 def _fagan_iyengar() -> Iterator[Row]:
     name, of = "fagan-iyengar", FAGAN_IYENGAR
-    for data, shape in of["shapes"].items():
-        yield Row(name, "Table 1", data, "all", dict(zip(("classes", "features", "rows"), shape, strict=True)))
-    for data, rates in of["rates"].items():
-        yield Row(name, "Table 2", data, "all", rates)
+    yield from _shapes(name, of["shapes"], ("classes", "features", "rows"))
+    yield from _scores(name, "Table 2", {data: {"all": rates} for data, rates in of["rates"].items()})
     for data, methods in of["relative"].items():
         for method, (iclr, arxiv) in methods.items():
             recorded = of["recorded"].get(data, {}).get(method, {})
@@ -84,64 +101,46 @@ def _fagan_iyengar() -> Iterator[Row]:
         values = {"log-loss after 25 passes": of["halfway"][data]} if data in of["halfway"] else {"": CURVE}
         yield Row(name, "Figure 1", data, "implicit", values)
     yield Row(name, "Figure 2", "eurlex", "umax", {"Raman's over the proposed": of["raman"]})
-    for method in of["solvers"]:
-        yield Row(name, "Figure 3", "eurlex", method, {"": CURVE})
+    yield from _scores(name, "Figure 3", {"eurlex": _words(of["solvers"], CURVE)})
 
 
 def _titsias() -> Iterator[Row]:
     name, of = "titsias", TITSIAS
-    for method, words in (("SOFT", "exact"), ("OVE", "exact"), ("BOUCHARD", "overrates large ones")):
-        yield Row(name, "Figure 1a", "values", method, {"": words})
-    for method in ("SOFT", "OVE", "BOUCHARD", "OVE-SGD"):
-        yield Row(name, "Figure 1b-c", "plane", method, {"": "SOFT above OVE above BOUCHARD; OVE-SGD comes to OVE"})
+    bounds = _words(("SOFT", "OVE"), "exact") | _words(("BOUCHARD",), "overrates large ones")
+    yield from _scores(name, "Figure 1a", {"values": bounds})
+    order = "SOFT above OVE above BOUCHARD; OVE-SGD comes to OVE"
+    yield from _scores(name, "Figure 1b-c", {"plane": _words(("SOFT", "OVE", "BOUCHARD", "OVE-SGD"), order)})
     yield Row(name, "Figure 2", "toy", "OVE", {"": "the optimum"})
-    start, end = of["figure_2"]["OVE-SGD"]
-    yield Row(name, "Figure 2", "toy", "OVE-SGD", {"at the start": start, "at the end": end})
-    for data, shape in of["shapes"].items():
-        yield Row(name, "Table 1", data, "all", dict(zip(SHAPE, shape, strict=True)))
-    for data, methods in of["table_2"].items():
-        for method, scores in methods.items():
-            yield Row(name, "Table 2", data, method, scores)
-    for data, methods in of["table_2"].items():
-        for method in methods:
-            yield Row(name, "Figure 3", data, method, {"": CURVE})
-    for data, methods in of["large"].items():
-        for method, scores in methods.items():
-            yield Row(name, "Figure 3d", data, method, scores)
+    yield from _scores(name, "Figure 2", {"toy": of["figure_2"]}, ("at the start", "at the end"))
+    yield from _shapes(name, of["shapes"], SHAPE)
+    yield from _scores(name, "Table 2", of["table_2"])
+    curves = {data: _words(methods, CURVE) for data, methods in of["table_2"].items()}
+    yield from _scores(name, "Figure 3", curves)
+    yield from _scores(name, "Figure 3d", of["large"])
 
 
 def _ruiz() -> Iterator[Row]:
     name, of = "augment-reduce", RUIZ
-    for data, shape in of["shapes"].items():
-        yield Row(name, "Table 1", data, "all", dict(zip(SHAPE, shape, strict=True)))
-
-    def both(item: str, data: str, method: str, values: Mapping[str, Any]) -> Iterator[Row]:
-        yield from (Row(name, item, data, label, values) for label in (method, f"{method}, ours"))
-
-    for data, methods in of["seconds"].items():
-        for method, seconds in methods.items():
-            yield from both("Table 2", data, method, {"seconds": seconds})
-    for data, methods in of["table_3"].items():
-        for method, scores in methods.items():
-            yield from both("Table 3", data, method, dict(zip(("log-likelihood", "accuracy"), scores, strict=True)))
-    for method, scores in of["synthetic"].items():
-        values = dict(zip(("bound", "mean error"), scores, strict=True))
-        yield from both("section 4.1", "synthetic", method, values)
-    for data in of["shapes"]:
-        for method, words in (("OVE", "below softmax A&R, but on EURLex-4K"), ("softmax A&R", "above OVE")):
-            yield from both("Figure 2", data, method, {"": words})
+    yield from _shapes(name, of["shapes"], SHAPE)
+    claims = {"OVE": {"": "below softmax A&R, but on EURLex-4K"}, "softmax A&R": {"": "above OVE"}}
+    seconds = {data: {method: [value] for method, value in methods.items()} for data, methods in of["seconds"].items()}
+    for row in (
+        *_scores(name, "Table 2", seconds, ("seconds",)),
+        *_scores(name, "Table 3", of["table_3"], ("log-likelihood", "accuracy")),
+        *_scores(name, "section 4.1", {"synthetic": of["synthetic"]}, ("bound", "mean error")),
+        *_scores(name, "Figure 2", dict.fromkeys(of["shapes"], claims)),
+    ):
+        yield from (row, replace(row, method=f"{row.method}, ours"))
 
 
 def _yen() -> Iterator[Row]:
-    of = YEN
-    for data, (item, sizes) in of["tables"].items():
-        name = "ldgs-skip-gram" if item == "Table 3" else "loss-decomposition"
-        yield Row(name, item, data, "all", sizes)
-    for data, item in of["figures"].items():
-        for method, words in of["claims"].items():
-            yield Row("loss-decomposition", item, data, method, {"": words})
+    for data, (item, sizes) in YEN["tables"].items():
+        yield Row("ldgs-skip-gram" if item == "Table 3" else "loss-decomposition", item, data, "all", sizes)
+    claims = {method: {"": words} for method, words in YEN["claims"].items()}
+    for data, item in YEN["figures"].items():
+        yield from _scores("loss-decomposition", item, {data: claims})
     for method in ("GD", "GD-MIPS", "GD-Decomp-MIPS", "Word2vec-Neg", "Word2vec-HS"):
-        speed = of["speed"].get(method)
+        speed = YEN["speed"].get(method)
         values = {"": CURVE} if speed is None else {"times GD's speed": speed}
         yield Row("ldgs-skip-gram", "Figure 3", "novels100", method, values)
 

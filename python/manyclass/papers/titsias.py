@@ -368,12 +368,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
     if LARGE in of:
         tables.append(_table_of_large(of[LARGE]))
         plots.append(_bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", of[LARGE]))
-    notes = (
-        "The curves of OVE-SGD are the exact bound at some passes, where the paper smooths its stochastic estimate. "
-        "AmazonCat-13K (Figure 3d) is run where its files are.",
-        "Bibtex: the order of a row's labels differs between copies of the data, hence which one is the first.",
-    )
-    return ExperimentReport(tuple(tables), tuple(plots), notes, tuple(_figures(of)))
+    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(of)))
 
 
 def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
