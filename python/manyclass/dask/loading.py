@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.checks import canonical_csr
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import Planned, linear_model
 from manyclass.choosing.rules import Choice, steps_by_batches
@@ -26,7 +25,7 @@ from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import Labels, PointsPlan
+from manyclass.training.plan import PointsPlan
 from manyclass.training.state import (
     Features,
     History,
@@ -161,15 +160,7 @@ def checked_part(planner: Planner, known: NDArray[Any] | None, part: Columns) ->
 def joined(parts: Sequence[Points]) -> Points:
     """Put the rows of several parts together, labels being places among the classes of all."""
     classes = all_classes([points.classes for points in parts])
-    parts = [among(points, classes) for points in parts]
-    starts = np.cumsum([0, *(len(points.labels.ids) for points in parts)])
-    indptr = [points.labels.indptr[:-1] + start for points, start in zip(parts, starts, strict=False)]
-    ids = np.concatenate([points.labels.ids for points in parts])
-    labels = Labels(np.append(np.concatenate(indptr), starts[-1]), ids)
-    weights = None if parts[0].weights is None else np.concatenate([points.weights for points in parts])
-    xs: list[Any] = [points.x for points in parts]
-    x = canonical_csr(sp.vstack(xs, format="csr")) if sp.issparse(xs[0]) else np.concatenate(xs)
-    return replace(parts[0], x=x, labels=labels, classes=classes, weights=weights)
+    return Points.joined((*parts[:-1], among(parts[-1], classes)))
 
 
 def all_classes(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
