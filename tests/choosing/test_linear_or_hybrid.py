@@ -12,7 +12,7 @@ from manyclass.classifiers import softmax
 from manyclass.fitting import planning
 from manyclass.fitting.trials import Sample
 from manyclass.parts import Parameters
-from manyclass.training.state import State, Told
+from manyclass.training.state import FitReport, State
 from manyclass.weights.weights import Weights
 
 K = 60
@@ -160,7 +160,7 @@ def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):
     def fitted(self, points):
         seen.append(points.classes[points.labels.ids].tolist())
         weights = Weights.zeros(points.n_classes, 2, by_feature=False)
-        return State.of_fit(points, weights, [1.0], told=Told({"max_iter": 1}))
+        return State.of_fit(points, weights, [1.0], fit_report=FitReport({"max_iter": 1}))
 
     x = np.eye(2, dtype=np.float32)
     labels = np.array([1, 0], dtype=np.int32)

@@ -100,7 +100,7 @@ def test_scales_have_the_least_loss(planted, seed):
     has_text = np.ones(k, bool)
     scales = scales_of(scores, sp.csr_array(alike), Labels.single(ids), counts, r, has_text)
     found = scales.of_classes
-    assert "texts count" in scales.told
+    assert "texts count" in scales.description
 
     there = alike[:, -3:] > 0
     slope, constant = np.polyfit(alike[:, -3:][there], z[:, -3:][there], 1)

@@ -172,7 +172,7 @@ def test_a_mean_goes_on_as_each_of_its_models_would(seed):
     both = clone(HYBRID).set_params(random_state=seed).fit(X, y, max_seconds=100)
     assert np.array_equal(one.decision_function(X), both.decision_function(X))
     mean = replace(both._fitted, weights=both._weights.add_to_mean(both._weights, 1))
-    both._taken(mean.with_told(params={**both.resolved_params_, "n_models": 2}))
+    both._taken(mean.with_report(params={**both.resolved_params_, "n_models": 2}))
     for _ in range(3):
         for model in (one, both):
             model.partial_fit(X, y)

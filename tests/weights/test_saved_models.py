@@ -95,7 +95,7 @@ def test_unpickled_weights_begin_at_a_cache_line():
 def test_a_loaded_model_knows_what_was_chosen_for_it(tmp_path, options):
     model, _ = fitted(sparse=True, **options)
     rates = {**model.learning_rate_table_, 1e9: np.inf}  # a trial that diverged
-    model._taken(model._fitted.with_told(rates=rates))
+    model._taken(model._fitted.with_report(rates=rates))
     model.save(tmp_path / "m")
     loaded = manyclass.load(tmp_path / "m")
     for name in ("alpha_path_", "learning_rate_table_", "best_iter_"):

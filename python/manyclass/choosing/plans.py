@@ -34,7 +34,7 @@ from manyclass.training.plan import (
     Utility,
     formulation_of,
 )
-from manyclass.training.state import Told
+from manyclass.training.state import FitReport
 
 # The core's names of the losses of several labels that a solver's `reduction` names.
 REDUCTIONS = {
@@ -648,11 +648,11 @@ class Planned:
     rates: dict[float, float] = field(default_factory=dict)
     trials: Trials = field(default_factory=lambda: Trials(0.0))
 
-    def told(self, told: Told = Told()) -> Told:  # noqa: B008 - frozen
-        """Return how the plan came to be beside what training told; a step size that it took instead of it counts."""
+    def fit_report(self, trained: FitReport = FitReport()) -> FitReport:  # noqa: B008 - frozen
+        """Return how the plan came to be beside what `trained` says; a step size that it took instead of it counts."""
         return replace(
-            told,
-            params={**self.params, **told.params},
+            trained,
+            params={**self.params, **trained.params},
             rules=self.rules,
             alpha_path=self.alpha_path,
             rates=self.rates,

@@ -231,12 +231,12 @@ class LabelClassifier(LabelAnswers, LinearClassifier):
     @property
     def validation_curve_(self) -> Doubles:
         """The loss of held-out rows after each pass with early_stopping: log-loss in nats, or the margin loss."""
-        return self._fitted.told.validation_curve
+        return self._fitted.fit_report.validation_curve
 
     @property
     def best_iter_(self) -> int:
         """The number of the pass, from 1, whose weights were kept."""
-        return self._fitted.told.best_iter
+        return self._fitted.fit_report.best_iter
 
     def _check_eval_set(self, eval_set: Any, checkpoint: PathLike | None) -> None:
         """Raise ValueError for rows of `fit(eval_set=...)` that can have no effect."""

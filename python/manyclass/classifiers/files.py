@@ -23,10 +23,10 @@ from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import (
     Features,
+    FitReport,
     History,
     SetRule,
     State,
-    Told,
 )
 from manyclass.version import __version__
 from manyclass.weights.arrays import is_finite
@@ -59,7 +59,7 @@ _DESCRIBED = {
 }
 
 KINDS = ("AugmentReduceClassifier", "MarginClassifier", "SoftmaxClassifier")  # classes of models
-TABLES = {"alpha_path_": "alpha_path", "learning_rate_table_": "rates"}  # of what was tried, and fields of `Told`
+TABLES = {"alpha_path_": "alpha_path", "learning_rate_table_": "rates"}  # of what was tried, and fields of `FitReport`
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     JSON has neither numbers as keys nor infinite ones: tables become lists of pairs, a trial that diverged null.
     """
     history, arrays = state.history.encoded()
-    told = state.told
+    report = state.fit_report
     labels: dict[str, Any] = {
         "multilabel_": int(state.several),
         "n_labels_": state.n_labels,
@@ -152,14 +152,14 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
         **described(state.weights)[1],
     }
     automatic: dict[str, Any] = {
-        "resolved_params_": encode_parameters(told.params),
-        "validation_curve_": told.validation_curve.tolist(),
-        "best_iter_": int(told.best_iter),
-        "auto_rules": dict(told.rules),
-        "auto_report_": [_replaced(line, np.inf, None) for line in told.report],
+        "resolved_params_": encode_parameters(report.params),
+        "validation_curve_": report.validation_curve.tolist(),
+        "best_iter_": int(report.best_iter),
+        "auto_rules": dict(report.rules),
+        "auto_report_": [_replaced(line, np.inf, None) for line in report.report],
     }
-    for name, of_told in TABLES.items():
-        table = getattr(told, of_told)
+    for name, field_of_report in TABLES.items():
+        table = getattr(report, field_of_report)
         automatic[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in table.items()]
     description: dict[str, Any] = {"history": history, "labels": labels, "automatic": automatic}
     if state.hashing is not None:
@@ -242,7 +242,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
         variances=arrays.get("variances"),
         hashing=hashing,
         calibration=Calibration.decoded(info.get("calibration")),
-        told=_told_of(info.get("automatic", {}), n_iter),
+        fit_report=_report_of(info.get("automatic", {}), n_iter),
         sets=tuple(SetRule(**rule) for rule in info.get("sets", [])),
         encoder=_decode_vectorizer(file, info["vectorizer"], n_features_in) if "vectorizer" in info else None,
         **_labels_of(info.get("labels", {}), len(classes)),
@@ -265,12 +265,12 @@ def _labels_of(found: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
     }
 
 
-def _told_of(found: Mapping[str, Any], n_iter: int) -> Told:
+def _report_of(found: Mapping[str, Any], n_iter: int) -> FitReport:
     tables: dict[str, Any] = {
-        of_told: {key: np.inf if loss is None else loss for key, loss in found.get(name, [])}
-        for name, of_told in TABLES.items()
+        field_of_report: {key: np.inf if loss is None else loss for key, loss in found.get(name, [])}
+        for name, field_of_report in TABLES.items()
     }
-    return Told(
+    return FitReport(
         params=decode_parameters(found.get("resolved_params_", {})),
         rules=dict(found.get("auto_rules", {})),
         report=[_replaced(line, None, np.inf) for line in found.get("auto_report_", [])],

@@ -48,7 +48,7 @@ class LabelAnswers(Answers):
     @property
     def resolved_params_(self) -> dict[str, Any]:
         """What parameters that were left open became."""
-        return dict(self._fitted.told.params)
+        return dict(self._fitted.fit_report.params)
 
     @property
     def embedding_(self) -> Floats:

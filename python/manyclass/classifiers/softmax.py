@@ -125,17 +125,17 @@ class SoftmaxClassifier(LabelClassifier):
     @property
     def alpha_path_(self) -> dict[float, float]:
         """Held-out log-losses by ridge, where some were tried."""
-        return dict(self._fitted.told.alpha_path)
+        return dict(self._fitted.fit_report.alpha_path)
 
     @property
     def learning_rate_table_(self) -> dict[float, float]:
         """Held-out log-losses by step size, where a grid of them was tried."""
-        return dict(self._fitted.told.rates)
+        return dict(self._fitted.fit_report.rates)
 
     @property
     def auto_report_(self) -> Report:
         """A line for each trial by which a parameter was chosen; printed, a table with the rules that applied."""
-        told = self._fitted.told
+        told = self._fitted.fit_report
         return Report(told.report, told.rules)
 
     @hinting
@@ -270,7 +270,7 @@ class SoftmaxClassifier(LabelClassifier):
             row the objective is the one that solver="lbfgs" minimises, of weights on pairs as their softmax over these.
         """
         state, x = self._asked(X)
-        model, told = state.weights, state.told.params
+        model, told = state.weights, state.fit_report.params
         model.refuse_compressed("certificate")
         if model.kind == "hybrid" or model.embeddings.size:
             raise ValueError("the model has embeddings, whose objective is not convex; it has no certificate")
@@ -316,6 +316,6 @@ def _loss_of_fit(parameters: Parameters, sample: Sample, classes: NDArray[Any]) 
     planner = SoftmaxClassifier(**parameters)._plans()
     state = quietly(lambda: planner._fitted(sample.points(classes)))
     ends_early = getattr(parameters["solver"], "name", parameters["solver"]) == "lbfgs"  # at the optimum
-    if not ends_early and len(state.curve) < state.told.params.get("max_iter", parameters["max_iter"]):
+    if not ends_early and len(state.curve) < state.fit_report.params.get("max_iter", parameters["max_iter"]):
         return np.inf
     return sample.loss_of(state.weights, n_threads_from(parameters["n_jobs"]))

@@ -28,10 +28,10 @@ from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import PointsPlan
 from manyclass.training.state import (
     Features,
+    FitReport,
     History,
     Points,
     State,
-    Told,
 )
 from manyclass.training.weighting import (
     taken,
@@ -505,11 +505,11 @@ class Loaded:
 def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> State:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
     origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
-    history, before, how = History.of_fit(n), np.zeros(0), planned.told(Told(**stopping))
+    history, before, how = History.of_fit(n), np.zeros(0), planned.fit_report(FitReport(**stopping))
     if origin.call is not None:
         history = origin.history.gone_on(n, None, 0.0)
         if origin.state is not None:
-            before, how = origin.state.curve, origin.state.told
+            before, how = origin.state.curve, origin.state.fit_report
     whole_curve = np.concatenate([before, curve])
     return State(
         classes=before[:0],
@@ -520,7 +520,7 @@ def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: A
         curve=whole_curve,
         several=loaded.several,
         sparse_labels=loaded.sparse_labels,
-        told=replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
+        fit_report=replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
     )
 
 

@@ -157,11 +157,11 @@ class _Fit:
         state = _as_after_fit(self._state)
         if self._mean is not None:
             state = replace(state, weights=self._mean)
-        return replace(state, curve=np.array(curve)).with_told(best_iter=len(curve))
+        return replace(state, curve=np.array(curve)).with_report(best_iter=len(curve))
 
     def _used(self, name: str) -> Any:
         """A parameter as it is used."""
-        told = {} if self._state is None else self._state.told.params
+        told = {} if self._state is None else self._state.fit_report.params
         return told.get(name, self._parameters[name])
 
     @property

@@ -69,7 +69,7 @@ class MarginPlanner(Planner):
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
         first = first_of(self.parameters, points, given)
-        return train(None, points, planned.plan, watch, first=first).told_by(planned.told)
+        return train(None, points, planned.plan, watch, first=first).reported_by(planned.fit_report)
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""

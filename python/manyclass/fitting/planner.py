@@ -230,7 +230,7 @@ class Planner(ABC):
             call = replace(call, n_passes=1 if calls and begun else passes)  # of rows that will be fitted to soon
         after = train(state, found.points, found.planned.plan, call=call, scaling=found.scaling)
         if state is None:
-            after = after.told_by(found.planned.told)
+            after = after.reported_by(found.planned.fit_report)
         return replace(self.labelled(after, points, state), encoder=encoder, calls=calls)
 
     def keeps_rows(self, call: Call) -> bool:
@@ -249,7 +249,7 @@ class Planner(ABC):
         found = self.plan_call(None, points, call)
         call = replace(call, n_passes=self.passes_of_call(found.planned.plan, after_fit=False))
         after = train(None, found.points, found.planned.plan, call=call, scaling=found.scaling)
-        return self.labelled(after.told_by(found.planned.told), points)
+        return self.labelled(after.reported_by(found.planned.fit_report), points)
 
     def loss(self, state: State, points: Points) -> float:
         """Return the mean loss of points by which states are compared: the log-loss, in nats."""
@@ -343,7 +343,7 @@ def facts_of(points: Points) -> Facts:
 
 def resolved(parameters: Parameters, state: State) -> Parameters:
     """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
-    found, told = state.told.params, {}
+    found, told = state.fit_report.params, {}
     if (n_models := found.get("n_models", 1)) > 1:  # their mean is one model, with the columns of all
         found = {**found, "n_models": 1, "dim": n_models * found.get("dim", parameters["dim"])}
         parameters = parameters.changed(dim="auto")

@@ -153,7 +153,7 @@ def _with_texts(parameters: Parameters, points: Points, watch: Watch, run: Run, 
         state, own = fit_runs(parameters, own, watch, run, noise=noise)
         told = "no text of class_text has a feature that a row has, so that texts tell nothing of rows"
         warnings.warn(f"{told}: the model is as without them", UserWarning, stacklevel=outer_level())
-        return state.with_told(rules={**state.told.rules, "class_text": told}), own
+        return state.with_report(rules={**state.fit_report.rules, "class_text": told}), own
     n_rows, calibrates = len(rows.labels), parameters["calibration"] is not None
     n_held = n_held_out(n_rows, points.n_classes, parameters.get("validation_fraction", FRACTION))
     if not calibrates:  # so few that the model need not be fitted again, if they are enough for three numbers
@@ -176,8 +176,10 @@ def _with_texts(parameters: Parameters, points: Points, watch: Watch, run: Run, 
             break
     assert best is not None
     scales, state, way = best
-    told = scales.told if way.all() else scales.told + "; only those of classes without rows are rows, too"
-    state = state.with_told(rules={**state.told.rules, "class_text": told})
+    told = (
+        scales.description if way.all() else scales.description + "; only those of classes without rows are rows, too"
+    )
+    state = state.with_report(rules={**state.fit_report.rules, "class_text": told})
     found = None
     trained = points.some(np.flatnonzero(way & np.append(~held, np.ones(points.n_texts, dtype=bool))))
     if again and not runs.ended:
@@ -217,16 +219,16 @@ class _Runs:
         """
         if self._watch.shared is not None:
             self._watch = replace(self._watch, shared=Shared())  # by other points
-        first = self._run(0, {} if as_in is None else as_in.told.params, points, self._asked)
+        first = self._run(0, {} if as_in is None else as_in.fit_report.params, points, self._asked)
         if as_in is not None:
-            was = as_in.told
+            was = as_in.fit_report
             known = {"params": was.params, "rules": was.rules, "report": was.report}
-            first = first.with_told(**known, alpha_path=was.alpha_path, rates=was.rates)
+            first = first.with_report(**known, alpha_path=was.alpha_path, rates=was.rates)
         return self.added_to(first, points)
 
     def added_to(self, first: State, points: Points) -> State:
         """Make the runs that are still to be made, and return the mean in the place of the first one."""
-        chosen = first.told.params
+        chosen = first.fit_report.params
         n_models = self._runs_after(first) if self._open else self._asked
         weights, curves, losses = first.weights, [first.curve], list[float]()
         for n in range(1, n_models):
@@ -251,7 +253,7 @@ class _Runs:
         squares = first.squares
         if squares is not None and weights.has_pairs:
             squares = squares.of_more_pairs(first.weights, weights)
-        return replace(state, squares=squares).with_told(params={**chosen, "n_models": len(curves)})
+        return replace(state, squares=squares).with_report(params={**chosen, "n_models": len(curves)})
 
     def _loss(self, weights: Weights, points: Points, n_runs: int) -> list[float]:
         """The log-loss of a mean of runs on the rows that all have left out, in nats; nothing where there are none."""
@@ -265,7 +267,7 @@ class _Runs:
 
     def _runs_after(self, first: State) -> int:
         """What n_models="auto" stands for."""
-        told, parameters = first.told, self._parameters
+        told, parameters = first.fit_report, self._parameters
         ended = len(first.curve) < told.params.get("max_iter", parameters["max_iter"])
         if ended or np.isfinite(self._watch.max_seconds) or not parameters.is_auto("dim"):
             return 1

@@ -89,8 +89,8 @@ class SoftmaxPlanner(Planner):
         known = replace(self, parameters=resolved(self.parameters, state))
         start = warm_start_of(state, points)
         found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start))
-        was, now = state.told, found.told
-        return found.with_told(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
+        was, now = state.fit_report, found.fit_report
+        return found.with_report(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
@@ -178,7 +178,7 @@ def _trained(
         if costs.fit_cost(facts, planned.plan) >= figures.TOLD_BEFORE:
             print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
-    return state.told_by(planned.told).with_told(n_runs=_n_runs(choice, planned, state, points, watch))
+    return state.reported_by(planned.fit_report).with_report(n_runs=_n_runs(choice, planned, state, points, watch))
 
 
 def _n_runs(choice: Choice, planned: Planned, state: State, points: Points, watch: Watch) -> int:

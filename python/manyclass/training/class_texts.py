@@ -120,7 +120,7 @@ class ClassScales:
 
     of_classes: Doubles
     loss: float
-    told: str
+    description: str
 
     def added_to(self, state: State, texts: ClassTexts) -> State:
         """Return a state whose classes have their texts, times these scales, added to their weights."""
@@ -154,11 +154,11 @@ def scales_of(
         has_text=has_text,
         weights=weights,
     )
-    told, shrinkage = "texts do not count", found["shrinkage"]
+    description, shrinkage = "texts do not count", found["shrinkage"]
     if found["scale"] > 0:
         by_rows = "" if np.isinf(shrinkage) else f" x {shrinkage:g} / ({shrinkage:g} + rows)"
         losses = f"held-out loss {found['loss']:.4f} for {found['none']:.4f} nats"
-        told = f"texts count {found['scale']:.3g}{by_rows}: {losses}"
+        description = f"texts count {found['scale']:.3g}{by_rows}: {losses}"
     if n_unseen := int(((counts == 0) & has_text).sum()):
-        told += f"; {found['of_unseen']:.3g} of {n_unseen} classes without rows"
-    return ClassScales(found["of_classes"], found["loss"], told)
+        description += f"; {found['of_unseen']:.3g} of {n_unseen} classes without rows"
+    return ClassScales(found["of_classes"], found["loss"], description)

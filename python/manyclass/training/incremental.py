@@ -336,16 +336,16 @@ def shrink(
     most = min(MOST_ROWS, max(FEWEST_ROWS, SCORES // points.n_classes))
     rows = np.flatnonzero(before.counts[points.labels.ids] > 0)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), math.ceil(most * min(1.0, share)))).astype(np.int64)]
-    told = np.concatenate([[share, len(rows)], *_gains(weights, points, rows, plan.n_threads)])
-    told += squares.told if len(squares.told) else 0
-    share, n = told[:2]
+    shrinking = np.concatenate([[share, len(rows)], *_gains(weights, points, rows, plan.n_threads)])
+    shrinking += squares.shrinking if len(squares.shrinking) else 0
+    share, n = shrinking[:2]
     if share < 1 or n < FEWEST_ROWS:
-        return replace(squares, told=told), 1.0
-    sums, squares_of_gains = told[2:].reshape(2, -1)
+        return replace(squares, shrinking=shrinking), 1.0
+    sums, squares_of_gains = shrinking[2:].reshape(2, -1)
     factor = _core.best_shrinking(sums, squares_of_gains, FACTORS, n)
     if factor != 1:
         weights.matrix[:] *= np.float32(factor)
-    return replace(squares, told=NO_DOUBLES), factor
+    return replace(squares, shrinking=NO_DOUBLES), factor
 
 
 def _gains(weights: Weights, points: Points, rows: NDArray[np.int64], n_threads: int) -> tuple[Doubles, Doubles]:

@@ -18,7 +18,7 @@ from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats
 from manyclass.weights.weights import Weights
 
 # What is kept in double precision.
-DOUBLES = frozenset({"offset", "features", "curvatures", "told", "scales", "precisions"})
+DOUBLES = frozenset({"offset", "features", "curvatures", "shrinking", "scales", "precisions"})
 FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see `shrink`
 
 
@@ -39,7 +39,7 @@ class Squares:
         Of a linear model that is trained point by point: sums of the features' squares, and the number of rows.
     curvatures : ndarray of shape (n_classes,) or (0,), float64
         Sums of p (1 - p); none after a `fit`, which does not take them.
-    told : ndarray of shape (2 + 2 n_factors,) or (0,), float64
+    shrinking : ndarray of shape (2 + 2 n_factors,) or (0,), float64
         What rows have told of the size of the weights of a linear model, since it was looked at last: their number, as
         a share of those after which it is, and that of those that told it; by factor how much it made their log-losses
         smaller, summed, and the sum of squares of that.
@@ -54,7 +54,7 @@ class Squares:
     offset: float = 0.0
     features: Doubles = field(default_factory=lambda: NO_DOUBLES)
     curvatures: Doubles = field(default_factory=lambda: NO_DOUBLES)
-    told: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    shrinking: Doubles = field(default_factory=lambda: NO_DOUBLES)
     scales: Doubles = field(default_factory=lambda: NO_DOUBLES)
     precisions: Doubles = field(default_factory=lambda: NO_DOUBLES)
 
@@ -112,7 +112,7 @@ class Squares:
 
     def times(self, factor: float) -> Squares:
         """Return a copy times a factor."""
-        names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "told", "precisions")
+        names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "shrinking", "precisions")
         return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
 
     def of_one_pass(self, n_passes: int) -> Squares:
@@ -122,10 +122,13 @@ class Squares:
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""
-        found = {f"squares.{one.name}": np.atleast_1d(getattr(self, one.name)) for one in fields(self)}
+        arrays = {in_file: np.atleast_1d(getattr(self, name)) for name, in_file in IN_FILE.items()}
         if not self.offset:
-            del found["squares.offset"]
-        return {name: array for name, array in found.items() if len(array)}
+            del arrays["squares.offset"]
+        return {in_file: array for in_file, array in arrays.items() if len(array)}
+
+
+IN_FILE = {one.name: f"squares.{one.name}" for one in fields(Squares)} | {"shrinking": "squares.told"}
 
 
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:
@@ -135,20 +138,18 @@ def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]
         shapes |= dict.fromkeys(("scales", "precisions"), (3 if weights.has_pairs else 1,))
     if weights.is_linear:
         shapes |= {"features": (weights.n_features + 1,), "curvatures": (weights.n_classes,)}
-        shapes |= {"told": (2 + 2 * len(FACTORS),)}
+        shapes |= {"shrinking": (2 + 2 * len(FACTORS),)}
     if weights.has_pairs:
         shapes |= {"values": weights.values.shape, "intercept": (weights.n_classes,), "offset": (1,)}
-    return {f"squares.{name}": (np.float64 if name in DOUBLES else np.float32, shape) for name, shape in shapes.items()}
+    return {IN_FILE[name]: (np.float64 if name in DOUBLES else np.float32, shape) for name, shape in shapes.items()}
 
 
 def read_squares(arrays: Mapping[str, NDArray[Any]]) -> Squares | None:
     """Return what `Squares.saved` gave, where it is there."""
-    found: dict[str, Any] = {
-        one.name: arrays[f"squares.{one.name}"] for one in fields(Squares) if f"squares.{one.name}" in arrays
-    }
-    if not found.keys() & {"classes", "offset", "features"}:
+    sums: dict[str, Any] = {name: arrays[in_file] for name, in_file in IN_FILE.items() if in_file in arrays}
+    if not sums.keys() & {"classes", "offset", "features"}:
         return None
-    return Squares(**{**found, "offset": float(found["offset"][0])} if "offset" in found else found)
+    return Squares(**{**sums, "offset": float(sums["offset"][0])} if "offset" in sums else sums)
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,7 @@ def _stacked(parts: list[Matrix], n_features: int) -> Matrix:
 
 
 @dataclass(frozen=True)
-class Told:
+class FitReport:
     """How a model came to be, beside what it is.
 
     Attributes
@@ -339,7 +339,8 @@ class State:
         The rounded mean number of labels a row.
     threshold : float or None
         The probability, or score, above which labels are predicted; None: `n_labels` are.
-    told : Told
+    fit_report : FitReport
+        What the fit chose and tried.
     encoder : object or None
         What makes rows of raw inputs, such as texts, where the model was fitted on those.
     sets : tuple of SetRule
@@ -362,7 +363,7 @@ class State:
     sparse_labels: bool = False
     n_labels: int = 1
     threshold: float | None = None
-    told: Told = field(default_factory=Told)
+    fit_report: FitReport = field(default_factory=FitReport)
     encoder: Any = None
     sets: tuple[SetRule, ...] = ()
     calls: tuple[Points, ...] = ()
@@ -382,7 +383,7 @@ class State:
         scaling: FeatureScaling | None = None,
         squares: Squares | None = None,
         variances: Floats | None = None,
-        told: Told | None = None,
+        fit_report: FitReport | None = None,
     ) -> State:
         """Return what a fit to these points has found."""
         return cls(
@@ -397,7 +398,7 @@ class State:
             hashing=points.hashing,
             several=points.several,
             sparse_labels=points.sparse_labels,
-            told=Told(best_iter=len(curve)) if told is None else told,
+            fit_report=FitReport(best_iter=len(curve)) if fit_report is None else fit_report,
         )
 
     @property
@@ -405,10 +406,10 @@ class State:
         """K."""
         return len(self.classes)
 
-    def told_by(self, more: Callable[[Told], Told]) -> State:
-        """Return it with what is made of `told`."""
-        return replace(self, told=more(self.told))
+    def reported_by(self, add_choices: Callable[[FitReport], FitReport]) -> State:
+        """Return it with a report that has what a planner adds, too."""
+        return replace(self, fit_report=add_choices(self.fit_report))
 
-    def with_told(self, **more: Any) -> State:
-        """Return it with other fields of `told`."""
-        return replace(self, told=replace(self.told, **more))
+    def with_report(self, **fields: Any) -> State:
+        """Return it with other fields of its report."""
+        return replace(self, fit_report=replace(self.fit_report, **fields))

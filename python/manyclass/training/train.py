@@ -40,10 +40,10 @@ from manyclass.training.posterior import fit_posterior
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import CLOSED_FORM, ClosedForm, Start, begin_at_closed_form
 from manyclass.training.state import (
+    FitReport,
     Points,
     Starts,
     State,
-    Told,
 )
 from manyclass.training.weighting import (
     one_a_label,
@@ -124,10 +124,10 @@ def train(
     )
     if made.weights.is_finite():
         return made
-    told = f"training diverged: its weights are no numbers. {CoreTraining.advice}"
+    fault = f"training diverged: its weights are no numbers. {CoreTraining.advice}"
     if state is None or call is None:
-        raise ValueError(f"{told}. Nothing was fitted")
-    warn_user(f"{told}. The model is the one before these rows")
+        raise ValueError(f"{fault}. Nothing was fitted")
+    warn_user(f"{fault}. The model is the one before these rows")
     return state
 
 
@@ -147,12 +147,12 @@ def _gone_on(
     state: State | None, before: Before, points: Points, found: Trained, call: Call, scaling: FeatureScaling | None
 ) -> State:
     """Return the state after a call."""
-    told = Told() if state is None else state.told
-    if found.rate is not None and (state is None or "learning_rate" in told.params):
-        told = replace(told, params={**told.params, "learning_rate": found.rate})
+    report = FitReport() if state is None else state.fit_report
+    if found.rate is not None and (state is None or "learning_rate" in report.params):
+        report = replace(report, params={**report.params, "learning_rate": found.rate})
     if call.whole:
         own = State.of_fit(points, found.weights, found.curve, squares=found.squares)
-        return replace(own, told=replace(told, best_iter=len(found.curve)))
+        return replace(own, fit_report=replace(report, best_iter=len(found.curve)))
     curve = np.array(found.curve) if state is None else np.concatenate([state.curve, found.curve])
     return State(
         classes=points.classes,
@@ -167,7 +167,7 @@ def _gone_on(
         sparse_labels=points.sparse_labels,
         n_labels=1 if state is None else state.n_labels,
         threshold=None if state is None else state.threshold,
-        told=replace(told, best_iter=len(curve)),
+        fit_report=replace(report, best_iter=len(curve)),
     )
 
 
@@ -178,8 +178,8 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
     if isinstance(plan, PointsPlan) and plan.posterior:
         data = (points.x, points.labels.ids, points.n_classes, watch, points.weights)
         found, variances = fit_posterior(plan, *data, mean_weight=points.mean_weight)
-        told = Told(_told_rate(found), best_iter=len(found.curve))
-        return State.of_fit(points, found.weights, found.curve, variances=variances, told=told)
+        report = FitReport(_rate_taken(found), best_iter=len(found.curve))
+        return State.of_fit(points, found.weights, found.curve, variances=variances, fit_report=report)
     if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
     held, kept = None, points
@@ -189,13 +189,13 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
         out, kept = points.some(np.flatnonzero(first.held)), points.some(np.flatnonzero(~first.held))
         held = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
     found = fit_terms(plan, kept, replace(watch, label_validation=held))
-    told = Told(_told_rate(found), best_iter=len(found.curve))
+    report = FitReport(_rate_taken(found), best_iter=len(found.curve))
     if held is not None:
-        told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
-    return State.of_fit(points, found.weights, found.curve, squares=found.squares, told=told)
+        report = replace(report, validation_curve=np.array(held.curve), best_iter=held.best_iter)
+    return State.of_fit(points, found.weights, found.curve, squares=found.squares, fit_report=report)
 
 
-def _told_rate(found: Trained) -> dict[str, Any]:
+def _rate_taken(found: Trained) -> dict[str, Any]:
     """Return what is told of a step size that training had to take instead of its plan's."""
     return {} if found.rate is None else {"learning_rate": found.rate}
 
@@ -241,11 +241,11 @@ def _begin_linear(
         found = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
     if scaling is not None:
         scaling.fold(found.weights)
-    told, held = Told(_told_rate(found), best_iter=len(found.curve)), watch.validation
+    report, held = FitReport(_rate_taken(found), best_iter=len(found.curve)), watch.validation
     if held is not None:
-        told = replace(told, validation_curve=np.array(held.curve), best_iter=held.best_iter)
+        report = replace(report, validation_curve=np.array(held.curve), best_iter=held.best_iter)
     squares = Squares(features=points.feature_squares)
-    return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, told=told)
+    return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, fit_report=report)
 
 
 # Linear models of one label a row that go on
