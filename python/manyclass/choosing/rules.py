@@ -104,8 +104,8 @@ BATCHES = Case("in minibatches", lambda q: training(q) in ("minibatches", "margi
 POINTS = Case("point by point", lambda q: training(q) == "points")
 BESIDE = Case("beside weights on pairs", lambda q: q.beside_pairs)
 PAIRS_BY_MARGINS = Case(
-    f"of weights on pairs in a hybrid, up to {figures.MANY_LABELS:g} labels a row in the mean and a fit to all rows, up "
-    f"to {figures.MOST_ROWS_BY_MARGINS:,}, without texts of classes",
+    f"of weights on pairs in a hybrid, up to {figures.MANY_LABELS:g} labels a row in the mean and a fit to all rows, "
+    f"up to {figures.MOST_ROWS_BY_MARGINS:,}, without texts of classes",
     lambda q: (
         PAIRS.holds(q)
         and q["model"].name == "hybrid"
