@@ -158,10 +158,7 @@ class Setting:
 
     def check(self, value: Any) -> None:
         """Raise ValueError or TypeError unless `value` is allowed."""
-        if any(
-            value is other or (isinstance(other, str) and isinstance(value, str) and value == other)
-            for other in self.beside
-        ):
+        if any(value is other or (isinstance(value, str) and value == other) for other in self.beside):
             return
         if self.kind == "flag":
             check_flag(self.name, value)

@@ -41,8 +41,7 @@ def brief_requests(cls: type) -> None:
 
 def get_named(self: BaseEstimator, deep: bool = True) -> dict[str, Any]:
     """Return the parameters and, with `deep`, those of parts by names such as solver__decay."""
-    parameters: dict[str, Any] = BaseEstimator.get_params(self, deep)
-    return parameters
+    return dict(BaseEstimator.get_params(self, deep))
 
 
 def get_routing(self: BaseEstimator) -> Any:

@@ -104,9 +104,7 @@ def _check_lists(items: Sequence[Any], several: bool) -> None:
         array = np.asarray(items)
     except ValueError:  # lists of different lengths
         array = np.empty(0, dtype=object)
-    if array.ndim == 2 and (array.dtype.kind in "biufc" or array.shape[1] == 1):
-        return
-    if array.ndim > 2:
+    if array.ndim > 2 or (array.ndim == 2 and (array.dtype.kind in "biufc" or array.shape[1] == 1)):
         return
     remedy = BINARIZER if several else ONE_LABEL + BINARIZER
     raise ValueError(f"y[{row}] is {_shortened(items[row])}, a {type(items[row]).__name__} of labels; {remedy}")

@@ -76,13 +76,17 @@ def max_margin(scores: ArrayLike, positives: Positives) -> Losses:
 
     Parameters
     ----------
-    scores, positives
+    scores
+        As of `cross_entropy`.
+    positives
         As of `cross_entropy`.
 
     Returns
     -------
-    values, gradients
-        As of `cross_entropy`; values without unit.
+    values
+        As of `cross_entropy`, without unit.
+    gradients
+        As of `cross_entropy`.
 
     Raises
     ------
@@ -103,15 +107,19 @@ def smoothed_margin(scores: ArrayLike, positives: Positives, smoothing: float = 
 
     Parameters
     ----------
-    scores, positives
+    scores
+        As of `cross_entropy`.
+    positives
         As of `cross_entropy`.
     smoothing : float, default=1.0
         :math:`\mu \ge 0`. 0 is `max_margin`.
 
     Returns
     -------
-    values, gradients
-        As of `cross_entropy`; values without unit. The gradient of a row adds up to 0.
+    values
+        As of `cross_entropy`, without unit.
+    gradients
+        As of `cross_entropy`; that of a row adds up to 0.
 
     Raises
     ------
@@ -135,8 +143,10 @@ def implicit_margin(
 
     Parameters
     ----------
-    scores, positives
-        As of `cross_entropy`; the scores are those before the step.
+    scores
+        Those before the step, as of `cross_entropy`.
+    positives
+        As of `cross_entropy`.
     x_sq : float or array-like of shape (n,)
         :math:`\|x\|^2 \ge 0` of each row, each of which is a step of its own from :math:`\tilde W`.
     eta : float, default=1.0
@@ -177,13 +187,17 @@ def triplet(scores: ArrayLike, positives: Positives) -> Losses:
 
     Parameters
     ----------
-    scores, positives
+    scores
+        As of `cross_entropy`.
+    positives
         As of `cross_entropy`.
 
     Returns
     -------
-    values, gradients
-        As of `cross_entropy`; values without unit.
+    values
+        As of `cross_entropy`, without unit.
+    gradients
+        As of `cross_entropy`.
 
     Raises
     ------
@@ -292,7 +306,9 @@ def mahalanobis_queries(points: ArrayLike, M: ArrayLike, *, drop_constant: bool 
     ----------
     points : array-like of shape (n, d)
         Points x, finite.
-    M, drop_constant
+    M
+        As of `mahalanobis_rows`.
+    drop_constant
         As of `mahalanobis_rows`.
 
     Returns

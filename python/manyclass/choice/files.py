@@ -48,9 +48,13 @@ class ChoiceState:
     Z : ndarray, csr_array or None
     fit : ChoiceFit
     covariance : Covariance
-    n_rows, n_free : int
-    log_likelihood, null_log_likelihood : float
-        The second with equal probabilities of what is available; NaN where alternatives were drawn.
+    n_rows : int
+    n_free : int
+        Coefficients that are neither fixed nor equal to others.
+    log_likelihood : float
+        NaN where alternatives were drawn.
+    null_log_likelihood : float
+        The same with equal probabilities of what is available.
     solver : {"lbfgs", "double_sum"}
     """
 
@@ -98,15 +102,10 @@ def write_choice_model(
 
 
 def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
-    tensors: dict[str, NDArray[Any]] = {
-        "theta": state.fit.theta,
-        "losses": state.fit.losses,
-        "draw_errors": state.fit.draw_errors,
-        "covariance": np.ascontiguousarray(state.covariance.matrix),
-        "covariance_error": state.covariance.error,
-        "groups": state.form.groups,
-        "nests": state.form.nests,
-    }
+    tensors: dict[str, NDArray[Any]] = {name: getattr(state.fit, name) for name in ("theta", "losses", "draw_errors")}
+    tensors["covariance"] = np.ascontiguousarray(state.covariance.matrix)
+    tensors["covariance_error"] = state.covariance.error
+    tensors |= {"groups": state.form.groups, "nests": state.form.nests}
     if _kind_of_labels(state.alternatives) == "U":
         tensors |= {f"alternatives.{part}": array for part, array in encode_text(state.alternatives).items()}
     else:
@@ -139,8 +138,7 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
         **{name: getattr(state.form, name) for name in ("noise", "rank", "has_features", "n_alternatives")},
         "alternatives": _kind_of_labels(state.alternatives),
         "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
-        "n_rows": state.n_rows,
-        "n_free": state.n_free,
+        **{name: getattr(state, name) for name in ("n_rows", "n_free")},
         "covariance_rows": state.covariance.n_rows,
         "covariance_kind": state.covariance.kind,
         "solver": state.solver,
@@ -253,10 +251,8 @@ def _read_features(file: TensorFile, kind: str, shape: tuple[int, int]) -> Any:
     if kind == "dense":
         return finite(file, "Z", file.read(checked(file, "Z", np.float64, shape)))
     indptr = file.read(checked(file, "Z.indptr", np.int64, (shape[0] + 1,)))
-    if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        raise ValueError("'Z.indptr' does not begin rows")
-    data = finite(file, "Z.data", file.read(checked(file, "Z.data", np.float64, (int(indptr[-1]),))))
-    indices = file.read(checked(file, "Z.indices", np.int64, (int(indptr[-1]),)))
-    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
-        raise ValueError("'Z.indices' has numbers outside the features")
-    return sp.csr_array((data, indices, indptr), shape=shape)
+    stored = (int(indptr[-1]),)
+    data = finite(file, "Z.data", file.read(checked(file, "Z.data", np.float64, stored)))
+    Z = sp.csr_array((data, file.read(checked(file, "Z.indices", np.int64, stored)), indptr), shape=shape)
+    Z.check_format(full_check=True)
+    return Z

@@ -38,7 +38,9 @@ class ChoiceForm:
     Attributes
     ----------
     noise : {"gumbel", "normal", "logistic"}
-    chooser_names, alternative_names, pair_names : tuple of str
+    chooser_names : tuple of str
+    alternative_names : tuple of str
+    pair_names : tuple of str
     n_alternatives : int
     rank : int
         Of W: 0 is no W, -1 a full one.
@@ -103,9 +105,9 @@ class ChoiceForm:
     @cached_property
     def names(self) -> list[str]:
         """Names of all coefficients."""
-        choosers, alternatives = list(self.chooser_names), list(self.alternative_names)
-        groups, nests = (list(map(str, labels)) for labels in (self.group_labels, self.nest_labels))
-        return self.core.names(choosers, alternatives, list(self.pair_names), list(self.labels), groups, nests)
+        features = (self.chooser_names, self.alternative_names, self.pair_names)
+        kinds = (*features, self.labels, self.group_labels, self.nest_labels)
+        return self.core.names(*(list(map(str, names)) for names in kinds))
 
     def start(self, seed: int) -> Doubles:
         """Return coefficients to begin with: zeros, but small numbers by chance for a W of low rank."""
@@ -345,8 +347,10 @@ def fit_exactly(
     tol : float
         The largest derivative in these coordinates, which is about the distance from the minimum in units of
         sqrt(loss): 1e-6 leaves coefficients within some 1e-6 sqrt(n_rows) of their standard errors.
-    max_iter, seed : int
-    watch : callable, told the loss of each iteration
+    max_iter : int
+    seed : int, of rows drawn for the metric
+    watch : callable
+        It is called with the loss of each iteration.
 
     Returns
     -------
@@ -447,8 +451,10 @@ def fit_drawn(
     free : FreeCoefficients
     start : ndarray of shape (n,), float64
     n_draws : int, alternatives by row and pass
-    n_passes, seed : int
-    watch : callable, told the loss of each pass
+    n_passes : int
+    seed : int
+    watch : callable
+        It is called with the loss of each pass.
 
     Returns
     -------

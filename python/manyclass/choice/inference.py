@@ -230,14 +230,13 @@ class ChoiceSummary:
         lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
         head = [*self.columns]
         head[-2:] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
-        rows = [[_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True)]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        for row in (head, *rows):
-            first, *rest = (
-                cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True))
-            )
-            lines.append("  ".join([first, *rest]).rstrip())
-        return "\n".join([*lines[: len(self.facts)], "", *lines[len(self.facts) :]])
+        rows = [head, *([_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True))]
+        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        lines.append("")
+        for name, *cells in rows:
+            shown = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            lines.append("  ".join([name.ljust(first), *shown]).rstrip())
+        return "\n".join(lines)
 
 
 def _shown(value: Any) -> str:

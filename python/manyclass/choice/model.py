@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
@@ -23,13 +24,7 @@ from manyclass.choice.fitting import (
     fit_exactly,
     list_features,
 )
-from manyclass.choice.inference import (
-    AS_A_QUADRATURE,
-    COVARIANCES,
-    Covariance,
-    certificate_of,
-    covariance_of,
-)
+from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certificate_of, covariance_of
 from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets
 from manyclass.choice.tables import choice_sets
@@ -284,12 +279,11 @@ class ChoiceClassifier(FittedChoiceModel):
         whole = list_features(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
         start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
-        turn = [0]
+        turns = itertools.count(1)
 
         def watch(loss: float) -> None:
-            turn[0] += 1
             if self.verbose > 0:
-                print(f"{turn[0]:4d}  {loss:.8f}")
+                print(f"{next(turns):4d}  {loss:.8f}")
 
         if solver == "lbfgs":
             most = 500 if self.max_iter == "auto" else int(self.max_iter)
@@ -318,7 +312,9 @@ class ChoiceClassifier(FittedChoiceModel):
 
         Parameters
         ----------
-        X, y, sample_weight : the rows of the fit, as `fit` takes them
+        X : the rows of the fit, as `fit` takes them
+        y : their choices, as `fit` takes them
+        sample_weight : their weights, as `fit` takes them
 
         Returns
         -------
@@ -357,15 +353,13 @@ class ChoiceClassifier(FittedChoiceModel):
             rank = 0 if rank == "none" or not sets.X.shape[1] else -1
         elif not sets.X.shape[1]:
             raise ValueError(f"interactions is {rank!r}; the data have no features of choosers")
-        groups: Any = self.constants
+        groups, none = self.constants, (np.zeros(0, np.int64), ())
         if isinstance(groups, str):
             by_alternative = groups == "alternative" or (groups == "auto" and not has and k <= MOST_CONSTANTS)
-            groups, group_labels = (np.arange(k), sets.alternatives) if by_alternative else (np.zeros(0, np.int64), ())
+            groups, group_labels = (np.arange(k), sets.alternatives) if by_alternative else none
         else:
             groups, group_labels = self._by_alternative("constants", groups, k)
-        nests, nest_labels = (np.zeros(0, np.int64), ())
-        if self.nests is not None:
-            nests, nest_labels = self._by_alternative("nests", self.nests, k)
+        nests, nest_labels = none if self.nests is None else self._by_alternative("nests", self.nests, k)
         return ChoiceForm(
             noise=self.noise,
             chooser_names=sets.chooser_names,

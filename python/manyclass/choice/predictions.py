@@ -120,22 +120,19 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     # Predictions
 
     def _rows(self, X: Any) -> ChoiceSets:
-        state = self._fitted
+        state, form = self._fitted, self._fitted.form
         if isinstance(X, ChoiceSets):
-            feature_names, form = (X.chooser_names, X.alternative_names, X.pair_names), state.form
-            if feature_names != (form.chooser_names, form.alternative_names, form.pair_names):
-                raise ValueError(
-                    f"the data have features {feature_names}; the model was fitted on "
-                    f"{(form.chooser_names, form.alternative_names, form.pair_names)}"
-                )
+            feature_names = (X.chooser_names, X.alternative_names, X.pair_names)
+            fitted_names = (form.chooser_names, form.alternative_names, form.pair_names)
+            if feature_names != fitted_names:
+                raise ValueError(f"the data have features {feature_names}; the model was fitted on {fitted_names}")
             bound = form.own_tastes or len(form.group_labels) or len(form.nest_labels)
             if bound and not np.array_equal(X.alternatives, state.alternatives):
                 raise ValueError("the data have other alternatives than the model, whose coefficients belong to them")
             return X
-        if state.form.pair_names:
+        if form.pair_names:
             raise ValueError("the model has features of pairs; give ChoiceSets (manyclass.datasets.choice_sets)")
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        form = state.form
         return choice_sets(
             alternatives=state.alternatives,
             X=X,
@@ -213,7 +210,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        labels, probabilities : ndarrays of shape (n_rows, k)
+        labels : ndarray of shape (n_rows, k)
+        probabilities : ndarray of shape (n_rows, k), float64
         """
         sets = self._rows(X)
         check_number("k", k, low=1, high=sets.n_alternatives, integer=True)
@@ -399,7 +397,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        feature, price : str, names of coefficients
+        feature : str, the name of a coefficient
+        price : str, the name of the coefficient of money
         level : float
 
         Returns
@@ -479,7 +478,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        before, after : ChoiceSets of the same choosers
+        before : ChoiceSets
+        after : ChoiceSets of the same choosers
         price : str, optional
             The coefficient of money, by which changes of inclusive values become money.
 

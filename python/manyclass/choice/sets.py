@@ -40,7 +40,10 @@ class ChoiceSets:
     chosen : ndarray of shape (n_rows,), int32, positions of what was chosen; None where it is not known
     persons : ndarray of shape (n_rows,), int64, who chose, by number; None where each row is of another person
     sample_weight : ndarray of shape (n_rows,), float64, or None
-    chooser_names, alternative_names, pair_names : tuple of str
+    chooser_names : tuple of str
+    alternative_names : tuple of str
+    pair_names : tuple of str
+    origin : ndarray of shape (n_rows,), int64, numbers by which the function knows the rows; None: their positions
     """
 
     alternatives: NDArray[Any]
@@ -101,15 +104,9 @@ class ChoiceSets:
         return self._rows(positions, self.lists.take(positions))
 
     def _rows(self, positions: NDArray[np.int64], lists: _core.ChoiceLists) -> ChoiceSets:
-        return replace(
-            self,
-            X=self.X[positions],
-            lists=lists,
-            chosen=None if self.chosen is None else self.chosen[positions],
-            persons=None if self.persons is None else self.persons[positions],
-            sample_weight=None if self.sample_weight is None else self.sample_weight[positions],
-            origin=self._numbers[positions],
-        )
+        names = ("chosen", "persons", "sample_weight")
+        by_row = {name: array[positions] for name in names if (array := getattr(self, name)) is not None}
+        return replace(self, X=self.X[positions], lists=lists, origin=self._numbers[positions], **by_row)
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
@@ -239,7 +236,8 @@ class ChoiceSets:
         rows : ndarray of shape (n,), int64
         n_draws : int
         share : float, of draws that repeat the choice of a row drawn by chance
-        seed, epoch : int, which name the draws with the numbers of the rows
+        seed : int
+        epoch : int, which names the draws with the seed and the numbers of the rows
         n_threads : int
 
         Returns

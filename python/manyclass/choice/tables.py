@@ -12,12 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.choice.sets import (
-    MOST_TOGETHER,
-    ChoiceSets,
-    PairFunction,
-    positions_among,
-)
+from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, positions_among
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
 from manyclass.weights.arrays import Doubles, Ids
@@ -105,8 +100,12 @@ def choice_sets(
     persons : array-like of shape (n_rows,), optional
         Who chose: rows of one person are repeated choices.
     sample_weight : array-like of shape (n_rows,), optional
-    chooser_names, alternative_names, pair_names : sequences of str, optional
-        Names of the features.
+    chooser_names : sequence of str, optional
+        Names of the features of choosers.
+    alternative_names : sequence of str, optional
+        Names of the features of alternatives.
+    pair_names : sequence of str, optional
+        Names of the features of pairs.
     n_rows : int, optional
         Needed where nothing else tells it.
 
@@ -261,17 +260,24 @@ def from_long(
     Parameters
     ----------
     table : DataFrame or mapping of names to columns
-    chooser, alternative, chosen : str
-        Columns: numbers or names of choosers and alternatives, and what is true (or not 0) where a row was chosen;
-        None: it is not known.
+    chooser : str
+        The column with numbers or names of choosers.
+    alternative : str
+        The column with numbers or names of alternatives.
+    chosen : str or None
+        The column that is true (or not 0) where a row was chosen; None: it is not known.
     features : sequence of str or mapping, optional
         Columns with features, all others that have numbers being taken where none are named. What is the same in all
         rows of every chooser becomes a feature of choosers, and of every alternative one of alternatives; a mapping of
         "choosers", "alternatives" and "pairs" to columns says which are which, as it must for a table to predict.
     alternatives : array-like, optional
         Labels of all alternatives, of which the table may lack some.
-    person, weight, offset : str, optional
-        Columns; "person", "weight" and "offset" are taken where the table has them.
+    person : str, optional
+        The column of who chose; "person" where the table has it.
+    weight : str, optional
+        The column of weights of choosers; "weight" where the table has it.
+    offset : str, optional
+        The column that is added to utilities; "offset" where the table has it.
     formula : str, optional
         Features by a formula of the package formulaic, such as "log(distance) + cost:income", instead of `features`.
 
@@ -411,8 +417,10 @@ def from_wide(
         Columns that are true (or not 0) where an alternative is available; one that is left out always is.
     choosers : sequence of str
         Columns with features of choosers.
-    person, weight : str, optional
-        Columns.
+    person : str, optional
+        The column of who chose.
+    weight : str, optional
+        The column of weights.
 
     Returns
     -------

@@ -122,8 +122,10 @@ class SubjectModel:
     ----------
     estimator : SoftmaxClassifier or MarginClassifier
         Its `classes_` are the numbers of the subjects that occur in training.
-    slope, offset : float
-        a > 0 and b.
+    slope : float
+        a, above 0.
+    offset : float
+        b.
     """
 
     estimator: Estimator
@@ -170,8 +172,8 @@ class SubjectModel:
 
         Parameters
         ----------
-        X, Y : csr_array
-            As in `fit`.
+        X : csr_array, as in `fit`
+        Y : csr_array, as in `fit`
 
         Returns
         -------

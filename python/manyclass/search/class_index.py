@@ -174,8 +174,7 @@ class ClassIndex:
         parts = []
         for first in range(0, x.shape[0], BLOCK_ROWS):
             Q = queries_of(queries(x[first : first + BLOCK_ROWS], index.n_features_in_), index.n_features_in_)[0]
-            answers = index.core.best_classes(Q, **options, seed=self._seed, first=first, n_threads=n_threads)
-            parts.append(answers)
+            parts.append(index.core.best_classes(Q, **options, seed=self._seed, first=first, n_threads=n_threads))
         classes, log_p, std = (np.concatenate(part) for part in zip(*parts, strict=True))
         return classes, log_p, std
 
@@ -279,11 +278,9 @@ class ApproximateAnswers:
         """
         if self.weights.n_classes <= EXACT_CLASSES:
             return None
-        if self.weights.codes is None and (why := self.too_large()):
-            warnings.warn(f"approximate=True is not followed: {why}", UserWarning, stacklevel=outer_level())
-            return None
+        why = self.too_large() if self.weights.codes is None else ""
         probes = None if self.index is None else self.index.probes(k, recall)
-        if self._by_copy(x.shape[0], probes, recall):
+        if not why and self._by_copy(x.shape[0], probes, recall):
             copy = self.build_copy(n_threads)
 
             def best_of_copy(points: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
@@ -291,7 +288,7 @@ class ApproximateAnswers:
                 return exact(points, width) if answers is None else answers
 
             return best_of_copy
-        if why := slower(self.weights, x, probes, recall):
+        if why := why or slower(self.weights, x, probes, recall):
             warnings.warn(f"approximate=True is not followed: {why}", UserWarning, stacklevel=outer_level())
             return None
         index = self.build_index(random_state, n_threads)

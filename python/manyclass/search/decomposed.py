@@ -44,7 +44,10 @@ class DecomposedIndex(ClusteredRows):
     ----------
     cluster_centers_ : ndarray of shape (C, n_features_in_), float32
         The columns of a block hold its unit centroids.
-    n_clusters_, n_probe_, n_rows_, n_features_in_ : int
+    n_clusters_ : int
+    n_probe_ : int
+    n_rows_ : int
+    n_features_in_ : int
     block_starts_ : ndarray of shape (B + 1,), int64
         Block j is made of the columns block_starts_[j]:block_starts_[j + 1].
 

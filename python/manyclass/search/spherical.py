@@ -79,7 +79,10 @@ class SphericalClusterIndex(ClusteredRows):
         Unit centroids.
     radius_ : float
         M, or 0 without `augment_norm`.
-    n_clusters_, n_probe_, n_rows_, n_features_in_ : int
+    n_clusters_ : int
+    n_probe_ : int
+    n_rows_ : int
+    n_features_in_ : int
     kmeans_stats_ : dict
         Per iteration, over the sampled rows: "mean_cosine", "moved" rows, "repaired" (clusters that were empty and were
         given a row), each of shape (n_iter,), and "sizes" (n_iter, C).
@@ -146,7 +149,11 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        Q, n_probe, exclude
+        Q
+            As of `query`.
+        n_probe
+            As of `query`.
+        exclude
             As of `query`.
         threshold : float or array-like of shape (n,)
             A row is found if its score is greater.
@@ -155,8 +162,9 @@ class SphericalClusterIndex(ClusteredRows):
         -------
         indptr : ndarray of shape (n + 1,), int64
             Rows of query i stand at indptr[i]:indptr[i + 1] of the next two.
-        ids, scores : ndarrays of int64 and float32
+        ids : ndarray, int64
             Best first, equal scores by id.
+        scores : ndarray, float32
         """
         index = self._fitted()
         queries, n, _, options = self._request(Q, n_probe, exclude)
@@ -177,7 +185,8 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        ids, rows : distinct int in [0, K), of shape (m,), and array-like or sparse matrix of shape (m, n_features)
+        ids : array-like of shape (m,), distinct int in [0, K)
+        rows : array-like or sparse matrix of shape (m, n_features)
 
         Returns
         -------
@@ -222,8 +231,12 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        Q, k, exclude
-            As of `query`. The queries should be a sample of those to come.
+        Q
+            A sample of the queries to come, as of `query`.
+        k
+            As of `query`.
+        exclude
+            As of `query`.
         recall : float, default=0.9
             In [0, 1].
 
@@ -242,7 +255,11 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        Q, k, exclude
+        Q
+            As of `query`.
+        k
+            As of `query`.
+        exclude
             As of `query`.
 
         Returns
@@ -338,8 +355,8 @@ class SphericalClusterIndex(ClusteredRows):
         self.recall_ = float(curve[self.n_probe_ - 1])
 
     def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        index = _core.ClusterIndex(rows, centers, radius=self.radius_, labels=labels, n_threads=self._n_threads())
-        self._index = index
+        how: dict[str, Any] = {"radius": self.radius_, "labels": labels, "n_threads": self._n_threads()}
+        self._index = _core.ClusterIndex(rows, centers, **how)
         self.cluster_centers_ = centers
         self.n_clusters_ = len(centers)
 

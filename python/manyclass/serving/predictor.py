@@ -247,8 +247,7 @@ class Predictor:
                 why = f"the scores of {first} of {query.n_rows} rows were found in time: send fewer at once"
                 raise TimeoutError(why) from error
         labels, scores = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        columns = {"labels": readable(labels).tolist()}
-        columns |= {"scores": _rounded(scores)}
+        columns = {"labels": readable(labels).tolist(), "scores": _rounded(scores)}
         columns |= {"probabilities": _rounded(np.exp(scores))} if self.has_probabilities else {}
         predictions = []
         for row, n in enumerate((scores > -np.inf).sum(axis=1).tolist()):  # a label that is missing has the score -inf

@@ -35,19 +35,6 @@ class WordTables(NamedTuple):
     output: Floats
 
 
-def core_text(
-    corpus: Corpus, *, window: int, shrink_window: bool, sample: float, sample_rule: str
-) -> _core.SkipGramText:
-    """Return the core's view of a corpus, with the windows and the sub-sampling that parameters of `SkipGram` say."""
-    return _core.SkipGramText(
-        tokens=corpus.tokens,
-        sentences=corpus.sentences,
-        keep=_core.kept_shares(corpus.counts, sample, sample_rule == "word2vec"),
-        window=window,
-        shrink=shrink_window,
-    )
-
-
 @dataclass
 class TextModel:
     """A text as the core sees it, and the vectors of its words.
@@ -58,15 +45,18 @@ class TextModel:
         Word numbers, vocabulary and counts.
     text : SkipGramText
         The same for the core, with windows and sub-sampling.
-    window, shrinks : int, bool
-        Words on either side of a centre, and whether the number of them is drawn for each centre.
+    window : int
+        Words on either side of a centre.
+    shrinks : bool
+        Whether their number is drawn for each centre.
     tables : WordTables
         h_x, and v_y or the vectors of the tree's nodes.
     dim : int
         Columns of the tables before padding.
     has_tree : bool
         Whether the objective is that of a Huffman tree.
-    seed, n_threads : int
+    seed : int
+    n_threads : int
     """
 
     corpus: Corpus
@@ -91,11 +81,7 @@ class TextModel:
         """The shares of pairs in the text, counted when they are first asked for."""
         with tempfile.TemporaryDirectory() as folder:
             pairs = _core.PairShares.count(
-                text=self.text,
-                seed=self.seed,
-                n_threads=self.n_threads,
-                memory=COUNTING_BYTES,
-                folder=folder,
+                text=self.text, seed=self.seed, n_threads=self.n_threads, memory=COUNTING_BYTES, folder=folder
             )
         if pairs.n_pairs == 0:
             raise ValueError(NO_PAIRS)
@@ -226,7 +212,8 @@ class TextPasses(_Passes):
     ----------
     state : SkipGramState
     objective : Objective
-    n_passes, n_negatives : int
+    n_passes : int
+    n_negatives : int
     rates : (float, float)
         Step sizes at the beginning and the end; they fall linearly over all passes.
     """
@@ -235,12 +222,7 @@ class TextPasses(_Passes):
     owner_numbers = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
 
     def __init__(
-        self,
-        state: SkipGramState,
-        objective: Objective,
-        n_passes: int,
-        n_negatives: int,
-        rates: tuple[float, float],
+        self, state: SkipGramState, objective: Objective, n_passes: int, n_negatives: int, rates: tuple[float, float]
     ) -> None:
         super().__init__(state, n_passes)
         model, n_words = state.model, len(state.model.corpus.counts)
@@ -330,14 +312,7 @@ class DescentPasses(_Passes):
     owner_numbers = ("output_rate",)  # an index follows from the tables
 
     def __init__(
-        self,
-        state: SkipGramState,
-        n_passes: int,
-        learning_rate: float,
-        index: Index | None,
-        *,
-        search_rule: str,
-        budget: int,
+        self, state: SkipGramState, n_passes: int, learning_rate: float, index: Index | None, *, rule: str, budget: int
     ) -> None:
         super().__init__(state, n_passes)
         model = state.model
@@ -349,7 +324,7 @@ class DescentPasses(_Passes):
             output=model.tables.output,
             input_rates=self._input_rates,
             output_rate=learning_rate,
-            found=search_rule,
+            found=rule,
             budget=budget,
             dim=model.dim,
             group=GROUP,

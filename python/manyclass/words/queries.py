@@ -261,13 +261,15 @@ class WordVectorQueries:
 
         Parameters
         ----------
-        positive, negative : str, ndarray of shape (dim,), or list of these
-            Words whose unit vectors are added and taken away, or vectors of one's own. Words are not among the answers.
-            A pair (word, weight) has a weight in place of 1, or of -1 in `negative`. A number in place of `negative` is
-            `topn`: most_similar("man", 3), where gensim takes away the word in row 3.
-        topn, restrict_vocab : int or None, default=10, None
-            How many answers, None for the cosines of all words, float32 of shape (n_words,), in place of words with
-            cosines, nearest first; and among how many first words (of a model trained here, the most frequent ones).
+        positive : str, ndarray of shape (dim,), or list of these
+            Words whose unit vectors are added, or vectors of one's own; a pair (word, weight) has a weight in place of
+            1. Words are not among the answers.
+        negative : str, ndarray of shape (dim,), or list of these
+            The same, taken away. A number is `topn`: most_similar("man", 3), where gensim takes away the word in row 3.
+        topn : int or None, default=10
+            How many answers, nearest first; None: the cosines of all words, float32 of shape (n_words,).
+        restrict_vocab : int or None, default=None
+            Among how many first words (of a model trained here, the most frequent ones).
         """
         if isinstance(negative, int | np.integer):
             if topn != N_ANSWERS:
@@ -366,13 +368,9 @@ class WordVectorQueries:
         if len(rated) < 2:
             raise ValueError(f"{os.fspath(pairs)} has {len(rated)} pairs of known words; two are needed")
         ours, theirs = zip(*rated, strict=True)
-        pearson, spearman = pearsonr(ours, theirs), spearmanr(ours, theirs)
-        missing = 100 * (1 - len(rated) / len(scored))
-        return (
-            (float(pearson.statistic), float(pearson.pvalue)),
-            (float(spearman.statistic), float(spearman.pvalue)),
-            missing,
-        )
+        tests = pearsonr(ours, theirs), spearmanr(ours, theirs)
+        pearson, spearman = ((float(test.statistic), float(test.pvalue)) for test in tests)
+        return pearson, spearman, 100 * (1 - len(rated) / len(scored))
 
     def score_analogies(self, path: str | os.PathLike[str]) -> dict[str, float]:
         """Find "accuracy", of answers that are no word of the question, to "n_questions" of `load_analogies`.

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from manyclass import _core
 from manyclass.checks import check_number, n_threads_from, seed_from, set_named
 from manyclass.compressed import split_words
 from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, hinting, set_container
@@ -47,7 +48,7 @@ from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.tensor_file import PathLike
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import Objective
-from manyclass.words.passes import Callback, SkipGramState, TextModel, core_text, first_tables
+from manyclass.words.passes import Callback, SkipGramState, TextModel, first_tables
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.training import SkipGramPlan, rates_of_call, train
 from manyclass.words.vectors import WordVectors
@@ -306,12 +307,12 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
     def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:
         has_tree, seed = plan.objective.has_tree, seed_from(random_state)
-        text = core_text(
-            corpus,
+        text = _core.SkipGramText(
+            tokens=corpus.tokens,
+            sentences=corpus.sentences,
+            keep=_core.kept_shares(corpus.counts, self.sample, self.sample_rule == "word2vec"),
             window=self.window,
-            shrink_window=self.shrink_window,
-            sample=self.sample,
-            sample_rule=self.sample_rule,
+            shrink=self.shrink_window,
         )
         tables = first_tables(len(corpus.words), self.dim, has_tree=has_tree, seed=seed)
         windows, n_threads = (self.window, self.shrink_window), n_threads_from(self.n_jobs)

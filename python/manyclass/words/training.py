@@ -179,8 +179,8 @@ def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramSta
     model, search = state.model, objective.search
     n_words, exact = len(model.corpus.words), isinstance(search, str) and search == "exact"
     index = None if exact else index_for(search, seed=model.seed, n_jobs=model.n_threads)
-    search_rule = "all" if exact else "mask" if objective.masks else "sample"
+    rule = "all" if exact else "mask" if objective.masks else "sample"
     if objective.passes_messages:
-        search_rule = str(search)
+        rule = str(search)
     budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
-    return DescentPasses(state, plan.max_iter, plan.learning_rate, index, search_rule=search_rule, budget=budget)
+    return DescentPasses(state, plan.max_iter, plan.learning_rate, index, rule=rule, budget=budget)
