@@ -157,10 +157,19 @@ def test_labels_and_features_may_be_missing(write):
     assert np.diff(Y.indptr).tolist() == [1, 0, 0, 1, 0]
 
 
-def test_comments_and_blank_lines_are_no_rows_of_a_svmlight_file(write):
-    X, Y = load_xmc(write("# made: by, hand\n\n1 2:3#x\n  # y\n \t\n0 1:2 # z 3:4\n"))
-    assert X.toarray().tolist() == [[0, 0, 3], [0, 2, 0]]
-    assert first_label(Y).tolist() == [1, 0]
+def test_comments_are_no_rows_and_blank_lines_are_rows_without_features(write):
+    X, Y = load_xmc(write("# made: by, hand\n\n1 2:3#x\n  # y\n \t\n0 1:2 # z 3:4\n\n"))
+    assert X.toarray().tolist() == [[0, 0, 0], [0, 0, 3], [0, 0, 0], [0, 2, 0], [0, 0, 0]]
+    assert first_label(Y).tolist() == [-1, 1, -1, 0, -1]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t\r"])
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_a_million_blank_lines_are_refused_wherever_the_text_is_cut(write, blank, n_jobs):
+    lines = ["1 2:3", *[blank] * 1_000_000, "0 1:2"]
+    assert load_xmc(write("\n".join(lines)), n_jobs=n_jobs)[0].shape[0] == len(lines)
+    with pytest.raises(ValueError, match=r"train.txt:1000002: more than 1000000 lines before this one are blank"):
+        load_xmc(write("\n".join(["1 2:3", blank, *lines[1:]])), n_jobs=n_jobs)
 
 
 def test_blank_lines_behind_the_last_promised_row_are_ignored(write):

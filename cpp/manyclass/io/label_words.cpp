@@ -12,6 +12,7 @@
 
 #include "manyclass/io/csv_reader.hpp"
 #include "manyclass/io/decimal.hpp"
+#include "manyclass/io/xmc_reader.hpp"
 
 namespace manyclass {
 
@@ -139,11 +140,15 @@ LabelWords take_svmlight_labels(std::span<char> text, const std::string& name) {
   LabelWords rows;
   char* p = text.data();
   char* const end = p + text.size();
+  std::size_t n_blank = 0;
   for (std::size_t line = 1; p != end; ++line) {
     auto* const stop = std::find(p, end, '\n');
     const char* const data_end = std::find(p, stop, '#');
     char* const first = std::find_if_not(p, stop, is_space);
     char* const field_end = std::find_if(first, stop, [&](const char& c) { return &c >= data_end || is_space(c); });
+    n_blank = first == stop ? n_blank + 1 : 0;
+    if (n_blank > most_blank_lines) refuse_blank_lines(name, line);
+    if (first == stop) rows.emplace_back();
     if (first < data_end) {
       const std::string_view field(first, static_cast<std::size_t>(field_end - first));
       std::vector<std::string>& words = rows.emplace_back();

@@ -32,8 +32,8 @@ bool all_integers(std::span<const std::string> labels);
 std::string plain_number(const std::string& word);
 
 // The labels of the rows `label,... j:v j:v ...` of a text, in whose place 0 and blanks are written, so that the text can
-// be parsed as the XMC form. Lines without a feature or a label, and comments behind '#', are no rows. Throws
-// std::invalid_argument that begins with "name:line: " where a label is not UTF-8.
+// be parsed as the XMC form. Comments behind '#' are no rows, blank lines are rows without labels. Throws
+// std::invalid_argument that begins with "name:line: " where a label is not UTF-8, or too many lines are blank.
 LabelWords take_svmlight_labels(std::span<char> text, const std::string& name);
 
 }  // namespace manyclass

@@ -35,6 +35,9 @@ struct Chunk {
   std::optional<Fault> fault;
   std::size_t fault_line = 0;  // line of the fault in this chunk, from 0
   const char* fault_begin = nullptr;
+  std::size_t n_blank_first = 0;  // blank lines at its beginning
+  std::size_t n_blank_last = 0;   // and at its end
+  bool all_blank = true;
 };
 
 // Where a line ends, and where the next one begins.
@@ -120,7 +123,7 @@ Buffer<T> make_buffer(std::size_t size) {
 }
 
 // Writes the chunk's rows where `at` says. The indptr entries count from the chunk's beginning.
-void fill(Chunk& chunk, const XmcLimits& limits, bool blank_is_row, XmcData& to) {
+void fill(Chunk& chunk, const XmcLimits& limits, XmcData& to) {
   XmcRowParser parser(limits);
   Index* const labels = to.y_indices.data.get() + chunk.at.labels;
   Index* const features = to.x_indices.data.get() + chunk.at.features;
@@ -140,7 +143,14 @@ void fill(Chunk& chunk, const XmcLimits& limits, bool blank_is_row, XmcData& to)
       return;
     }
     p = line.next;
-    if (kind == LineKind::comment || (kind == LineKind::blank && !blank_is_row)) continue;
+    chunk.n_blank_last = kind == LineKind::blank ? chunk.n_blank_last + 1 : 0;
+    chunk.all_blank &= kind == LineKind::blank;
+    if (chunk.all_blank) ++chunk.n_blank_first;
+    if (chunk.n_blank_last > most_blank_lines) {
+      chunk.fault_line = line_number;
+      return;
+    }
+    if (kind == LineKind::comment) continue;
     *x_end++ = out.features - features;
     *y_end++ = out.labels - labels;
     ++chunk.held.lines;
@@ -202,7 +212,6 @@ struct Lines {
   const char* begin;
   const char* end;
   std::size_t n_before;
-  bool blank_is_row;
 };
 
 struct Largest {
@@ -220,9 +229,22 @@ XmcLimits limits_of(const XmcOptions& options, const std::optional<XmcHeader>& h
                                           : max_index};
 }
 
+// Throws where too many lines are blank, one after the other; `n_blank` of them stand before the chunks and become those
+// at the end.
+void check_blank_lines(const std::vector<Chunk>& chunks, const Lines& lines, const std::string& name,
+                       std::size_t& n_blank) {
+  for (const Chunk& chunk : chunks) {
+    n_blank += chunk.n_blank_first;
+    const std::size_t begin = lines.n_before + chunk.at.lines + 1;
+    if (n_blank > most_blank_lines) refuse_blank_lines(name, begin + most_blank_lines + chunk.n_blank_first - n_blank);
+    if (chunk.n_blank_last > most_blank_lines) refuse_blank_lines(name, begin + chunk.fault_line);
+    if (!chunk.all_blank) n_blank = chunk.n_blank_last;
+  }
+}
+
 // Parses lines into arrays, without the numbers of columns.
 XmcData parse_lines(const Lines& lines, const std::string& name, const XmcLimits& limits, std::ptrdiff_t piece,
-                    int n_threads, Largest& largest) {
+                    int n_threads, Largest& largest, std::size_t& n_blank) {
   std::vector<Chunk> chunks = cut(lines.begin, lines.end, piece);
   parallel_for(n_threads, chunks.size(),
                [&](std::size_t c) { chunks[c].room = count(chunks[c].begin, chunks[c].end); });
@@ -245,7 +267,7 @@ XmcData parse_lines(const Lines& lines, const std::string& name, const XmcLimits
   std::atomic<std::size_t> first_fault{chunks.size()};
   parallel_for(n_threads, chunks.size(), [&](std::size_t c) {
     if (c > first_fault) return;
-    fill(chunks[c], limits, lines.blank_is_row, data);
+    fill(chunks[c], limits, data);
     if (!chunks[c].fault) return;
     std::size_t known = first_fault;
     while (c < known && !first_fault.compare_exchange_weak(known, c)) {
@@ -256,6 +278,7 @@ XmcData parse_lines(const Lines& lines, const std::string& name, const XmcLimits
     const Fault& fault = chunk.fault.value();
     throw error_at(name, lines.n_before + chunk.at.lines + chunk.fault_line + 1, chunk.fault_begin, fault);
   }
+  check_blank_lines(chunks, lines, name, n_blank);
   close_up(chunks, data);
   for (const Chunk& chunk : chunks) {
     largest.feature = std::max(largest.feature, chunk.largest_feature);
@@ -284,6 +307,11 @@ void refuse_too_few(const std::string& name, Offset promised, Offset n_rows) {
 
 }  // namespace
 
+void refuse_blank_lines(const std::string& name, std::size_t line) {
+  throw std::invalid_argument(name + ":" + std::to_string(line) + ": more than " + std::to_string(most_blank_lines) +
+                              " lines before this one are blank");
+}
+
 std::optional<XmcHeader> xmc_header(std::span<const char> text, const std::string& name, std::optional<bool> header) {
   const char* const begin = text.data();
   const Line first = text.empty() ? Line{begin, begin} : line_at(begin, begin + text.size());
@@ -304,8 +332,9 @@ XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcO
 
   const XmcLimits limits = limits_of(options, header);
   Largest largest;
+  std::size_t n_blank = 0;
   XmcData data =
-      parse_lines({begin, end, header ? 1U : 0U, header.has_value()}, name, limits, options.piece, n_threads, largest);
+      parse_lines({begin, end, header ? 1U : 0U}, name, limits, options.piece, n_threads, largest, n_blank);
   if (header) drop_blank_tail(data, static_cast<std::size_t>(header->n_rows));
   const Offset n_rows = n_rows_of(data);
   if (header && n_rows != header->n_rows) refuse_too_few(name, header->n_rows, n_rows);
@@ -339,8 +368,7 @@ XmcData XmcBlocks::add(std::span<const char> piece) {
   const char* const end = text_.data() + size;
   Largest largest{options_.n_features || header_ ? -1 : widths_.features - 1,
                   options_.n_labels || header_ ? -1 : widths_.labels - 1};
-  XmcData data =
-      parse_lines({begin, end, n_lines_, header_.has_value()}, name_, limits, options_.piece, n_threads_, largest);
+  XmcData data = parse_lines({begin, end, n_lines_}, name_, limits, options_.piece, n_threads_, largest, n_blank_);
   if (header_) {
     const Offset n_left = header_->n_rows - n_rows_;
     drop_blank_tail(data, static_cast<std::size_t>(n_left));

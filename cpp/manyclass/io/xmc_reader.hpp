@@ -3,8 +3,8 @@
 //   [N D L]                          optional header: numbers of rows, features and labels
 //   l1,l2,... j:v j:v ...            a row: labels, then features with their values
 //
-// Lines end with "\n" or "\r\n"; the last one need not. A line that holds only a comment (# ...) is skipped. With a
-// header a blank line is a row without labels and features. Without one it is skipped, as in svmlight files.
+// Lines end with "\n" or "\r\n"; the last one need not. A line that holds only a comment (# ...) is skipped. A blank line
+// is a row without labels and features, but for those behind the last row that a header promises.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,9 @@
 #include "manyclass/core/types.hpp"
 
 namespace manyclass {
+
+// More blank lines, one after the other, are refused: a compressed file of a megabyte may hold a thousand million.
+inline constexpr std::size_t most_blank_lines = 1'000'000;
 
 struct XmcOptions {
   std::optional<bool> header;       // if unset, a first line of three integers is one; no row looks like that
@@ -47,6 +50,9 @@ struct XmcData {
 // number of threads, or with "name: " if the file as a whole is wrong. Nothing is skipped silently. It takes the memory
 // of the resulting arrays, and 4 bytes for each line without labels.
 XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcOptions& options, int n_threads);
+
+// Throws std::invalid_argument for the line before which more lines are blank than may be.
+[[noreturn]] void refuse_blank_lines(const std::string& name, std::size_t line);
 
 struct XmcHeader {
   Offset n_rows;
@@ -86,6 +92,7 @@ class XmcBlocks {
   bool has_begun_ = false;
   std::optional<XmcHeader> header_;
   std::size_t n_lines_ = 0;  // before text_
+  std::size_t n_blank_ = 0;  // of the last of these
   Offset n_rows_ = 0;
   Widths widths_;
 };

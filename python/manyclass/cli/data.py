@@ -137,7 +137,12 @@ class Reading:
     def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
         """Return how the training data were read, for the model file."""
         named = {name: value for name in NOTES[3:] if (value := getattr(self, name)) is not None}
-        return {"form": BINARY.get(form, form), "one_based": one_based, "normalize": bool(self.normalize), **named}
+        return {
+            "form": "binary" if form == "csr" else form,
+            "one_based": one_based,
+            "normalize": bool(self.normalize),
+            **named,
+        }
 
     def set_options(self, *names: str) -> list[str]:
         """Return those of these options that the user has set."""

@@ -46,8 +46,8 @@ def load_xmc(
     A line is a row: its labels, separated by commas, then its features, separated by blanks. Both may be
     missing; a line that begins with a blank or with a feature has no labels. Rows are sorted by feature;
     a feature or a label that occurs twice in a row is refused, and so is svmlight's ``qid:``. Text behind
-    ``#`` is a comment, and a line with nothing else is skipped. A blank line is an empty row in a file with a
-    header, and is skipped in one without, as in svmlight files.
+    ``#`` is a comment, and a line with nothing else is skipped. A blank line is a row without labels and features, but
+    for those behind the last row that a header promises; a million of them, one after the other, are refused.
 
     Values become the nearest float32, explicit zeros included. Plain files are mapped and parsed in place.
     Compressed files (gzip, xz, bzip2 and Zstandard, as their first bytes tell) are parsed as they are decompressed.
