@@ -60,9 +60,9 @@ class Stream:
         "xmc" is text as `load_xmc` reads it, "svmlight" likewise with words as labels; "csr" is what `save_csr`, or
         `load_xmc` with a cache, has written; "csv", "tsv" and "parquet" are tables of numeric features whose first line
         names the columns. "text" has on each line a text, a tab and its labels, "fasttext" a text in which words such
-        as `__label__tea` are labels: X of a part is texts, and `fit` learns the words of all of them first. Files may be compressed. "auto" goes by the suffix: .csv, .tsv or .tab,
-        .parquet or .pq, .safetensors, .svm, .svmlight or .libsvm; of others by the first line, "xmc" where it tells
-        nothing.
+        as `__label__tea` are labels: X of a part is texts, and `fit` learns the words of all of them first. Files may
+        be compressed. "auto" goes by the suffix: .csv, .tsv or .tab, .parquet or .pq, .safetensors, .svm, .svmlight or
+        .libsvm; of others by the first line, and is "xmc" where that tells nothing.
     labels : {"all", "first"}, default="all"
         Which labels of a row count, where it may have several. With "all" y is an indicator matrix as `load_xmc` gives
         it; with "first" it is an array of numbers, and rows without a label are left out, as are those of a table in
