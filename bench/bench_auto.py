@@ -16,7 +16,7 @@ from conftest import digits
 from manyclass import SoftmaxClassifier, tune_learning_rate
 from manyclass.choosing.costs import embedded_cost, embeds, visit_cost
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import EMBEDDED_DIM, NEGATIVES_BATCHES
+from manyclass.choosing.figures import FIGURES
 from manyclass.papers.data import load
 
 # Rows are enough for a second or two a pass.
@@ -36,7 +36,7 @@ MOST_SECONDS = 15  # predicted, of a pass
 def predicted_cost(shape, what):
     """Microseconds of a visit, as `auto` expects; None where the data are too large for it or have too few classes."""
     if what == "embedded":
-        return embedded_cost(NEGATIVES_BATCHES, EMBEDDED_DIM) if embeds(shape) else None
+        return embedded_cost(FIGURES.NEGATIVES_BATCHES, FIGURES.EMBEDDED_DIM) if embeds(shape) else None
     drawn = None if what == "exact" else what
     predicted = visit_cost(shape, drawn)
     too_long = 1e-6 * predicted * shape.n_samples > MOST_SECONDS

@@ -13,14 +13,14 @@ that is there is not made again:
 
 import json
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from planned import with_figures
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.papers.data import load
 
 RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"
@@ -44,20 +44,9 @@ CONSTANTS = {
     "as good a step": ("implicit", "AS_GOOD", (1.005, 1.0, 1.01)),
     "sum of steps": ("implicit", "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
     "last step": ("implicit", "LAST_STEP", (0.0125, 0.05, 0.003125)),
-    "step of u": ("implicit", "U_RATES", tuple(figures.U_RATES | {"implicit": rate} for rate in (30.0, 3.0, 300.0))),
+    "step of u": ("implicit", "U_RATES", tuple(FIGURES.U_RATES | {"implicit": rate} for rate in (30.0, 3.0, 300.0))),
     "rule for u": ("implicit", "solver", ("implicit", "scent", "ema", "scgd", "bregman")),
 }  # fmt: skip
-
-
-@contextmanager
-def set_to(name, value):
-    """Of a figure; a parameter is given to the model."""
-    if name.islower():
-        yield {name: value}
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, name, value)
-        yield {}
 
 
 def told(value):
@@ -81,9 +70,12 @@ def cut(name):
     return X, y, data.X_test[tested], data.y_test[tested]
 
 
-def model_of(kind, more):
+def model_of(kind, name, value):
+    """A model with a value of a parameter or of a figure."""
     given = {"model": "hybrid", "n_models": 1} if kind == "hybrid" else {"model": "linear", "solver": "implicit"}
-    return SoftmaxClassifier(random_state=0, n_jobs=1, **given | more)
+    given |= {name: value} if name.islower() else {}
+    model = SoftmaxClassifier(random_state=0, n_jobs=1, **given)
+    return model if name.islower() else with_figures(model, **{name: value})
 
 
 @pytest.mark.parametrize("name", list(dict.fromkeys(HYBRID + LINEAR)))
@@ -99,10 +91,9 @@ def test_constants_of_auto(timed, name, small):
                 continue
             figures = as_it_is.get(kind) if place == 0 else None
             if figures is None:
-                with set_to(attribute, value) as more:
-                    start = time.process_time()
-                    model = model_of(kind, more).fit(X, y)
-                    cpu = time.process_time() - start
+                start = time.process_time()
+                model = model_of(kind, attribute, value).fit(X, y)
+                cpu = time.process_time() - start
                 found = model.evaluate(X_test, y_test)
                 figures = {
                     "log_loss": round(found["log_loss"], 4),

@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.figures import NEGATIVES_SAMPLED
+from manyclass.choosing.figures import FIGURES
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit
@@ -66,7 +66,7 @@ def test_a_sampled_turn_of_a_shard_on_a_block(timed, what):
     x, y = rows(n, n_classes)
     whole = Whole(np.bincount(y, minlength=n_classes) + 1.0, n_blocks, D, n + n_classes, True)
     shard, buffer = Shard(x, y, None, 0, 0), buffer_at_zero(whole, 0)
-    plan, sums = plan_with("implicit", "frequency_block", NEGATIVES_SAMPLED), log_sums_at_zero(whole, shard)
+    plan, sums = plan_with("implicit", "frequency_block", FIGURES.NEGATIVES_SAMPLED), log_sums_at_zero(whole, shard)
     timed(lambda: turn(plan, whole, shard, buffer, 0, sums, Stretch(0)), rounds=5, warmup=1)
     predicted = 1e6 * sampled_visit(Job(n, D, n_classes, STORED), n_blocks) / n_blocks
     timed.tell(us_a_visit=1e6 * timed.seconds.min() / n, us_predicted=predicted, stored_values_a_row=STORED)

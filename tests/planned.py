@@ -1,11 +1,12 @@
-"""Plans of estimators for data, without a fit."""
+"""Plans of estimators for data, without a fit, and estimators whose choices have other figures behind them."""
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 
 import numpy as np
 
 from manyclass import models
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.questions import Chosen
 from manyclass.choosing.rules import Choice
@@ -14,17 +15,26 @@ from manyclass.parts import Parameters
 from manyclass.training.plan import Labels
 
 
+def with_figures(model, **values):
+    """The same estimator, of a class whose choices have these among the figures behind them."""
+    planner = type(model)._planner
+    fields = [("figures", Figures, replace(planner.figures, **values))]
+    other = make_dataclass(planner.__name__, fields, bases=(planner,), frozen=True)
+    return type(type(model).__name__, (type(model),), {"_planner": other})(**model.get_params(deep=False))
+
+
 def chosen_of(model):
     """The parts of an estimator, with a linear model where it names none."""
     chosen = model.check_parameters()
     return replace(chosen, model=chosen.model or models.Linear()) if isinstance(chosen, Chosen) else chosen
 
 
-def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, weights=None):
+def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, weights=None, figures=FIGURES):
     """The plan of a linear model of one label a row, point by point."""
     given = {"timed": timed, "candidates": candidates, "by_steps": True}
     chosen = model.check_parameters()
-    return plan_points(Choice(Parameters.of(model), chosen, Facts.of(x, n_classes), **given), x, labels, weights)
+    facts = Facts.of(x, n_classes, figures=figures)
+    return plan_points(Choice(Parameters.of(model), chosen, facts, **given), x, labels, weights)
 
 
 def by_full_passes(model, x, labels, n_classes):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import question
+from planned import question, with_figures
 from sklearn.base import clone
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
-from manyclass.choosing import figures
 from manyclass.choosing.costs import embeds, full_cost, visit_cost
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES
 
 BIBTEX = Facts(4_880, 1_836, 146, 68.5, True)
 EURLEX57K = Facts(51_000, 5_000, 1_809, 140.0, True)
@@ -45,7 +45,7 @@ def test_few_classes_are_trained_exactly_and_many_by_samples(shape, solver):
 
 @pytest.mark.parametrize("shape", [BIBTEX, EURLEX57K, YSO, MNIST, YELP_NEXT, OMNIGLOT])
 def test_large_data_are_not_trained_by_full_passes(shape):
-    assert full_cost(shape) > figures.MOST_FULL
+    assert full_cost(shape) > FIGURES.MOST_FULL
 
 
 def test_small_data_are_trained_by_full_passes_on_scaled_features(seed):
@@ -157,12 +157,12 @@ def test_a_solver_chosen_by_hand_changes_nothing_else(seed):
     assert described(model.resolved_params_) == described(
         {
             "solver": solvers.UMax(
-                u_learning_rate=0.1, averaging="none", decay=figures.DECAY_BY_HAND, formulation="proposed"
+                u_learning_rate=0.1, averaging="none", decay=FIGURES.DECAY_BY_HAND, formulation="proposed"
             ),
             "model": models.Linear(scaling="none"),
-            "max_iter": figures.PASSES_BY_HAND,
+            "max_iter": FIGURES.PASSES_BY_HAND,
             "alpha": 0.0,
-            "n_negatives": figures.NEGATIVES_BY_HAND,
+            "n_negatives": FIGURES.NEGATIVES_BY_HAND,
             "sampler": samplers.FrequencyBlock(),
         }
     )
@@ -196,7 +196,7 @@ def test_the_ridge_of_steps_is_the_one_that_predicts_held_out_points_best(seed):
     model = SoftmaxClassifier(model="linear", random_state=seed, max_iter=20).fit(X, y)
     path = model.alpha_path_
     # Scaled features have mean square 1 each, to the rounding of float32 sums.
-    assert list(path) == pytest.approx([r * X.shape[1] for r in figures.RIDGES[: len(path)]], rel=1e-4)
+    assert list(path) == pytest.approx([r * X.shape[1] for r in FIGURES.RIDGES[: len(path)]], rel=1e-4)
     assert model.resolved_params_["alpha"] == min(path, key=path.get)
 
 
@@ -208,7 +208,7 @@ def test_nothing_is_tried_with_a_limit_of_seconds_or_few_points(seed):
     assert timed.resolved_params_["alpha"] == pytest.approx(0.01 / 1000 * X.shape[1], rel=1e-4)
     full = SoftmaxClassifier().fit(X, y, max_seconds=1e6)
     assert full.alpha_path_ == {}
-    assert full.resolved_params_["alpha"] == figures.PRIOR / 1000
+    assert full.resolved_params_["alpha"] == FIGURES.PRIOR / 1000
     assert SoftmaxClassifier(model="linear", max_iter=3).fit(X[:300], y[:300]).alpha_path_ == {}
 
 
@@ -253,28 +253,32 @@ def test_embeddings_are_for_weights_that_the_data_cannot_teach_one_by_one(shape,
 
 
 @pytest.fixture
-def wide(seed, monkeypatch):
-    """Sparse data with two words a row and a class for each second word; small W count as large ones."""
-    monkeypatch.setattr(figures, "LEAST_TO_EMBED", 0)
+def wide(seed):
+    """Sparse data with two words a row and a class for each second word."""
     rng = np.random.default_rng(seed)
     y = np.arange(600) % 150
     words = np.stack([2 * y + rng.integers(0, 2, 600), rng.integers(300, 400, 600)], axis=1)
     return sp.csr_array((np.ones(1200, np.float32), words.ravel(), np.arange(0, 1201, 2)), shape=(600, 400)), y
 
 
+def embedding(**parameters):
+    """A SoftmaxClassifier that takes small W for large ones."""
+    return with_figures(SoftmaxClassifier(**parameters), LEAST_TO_EMBED=0)
+
+
 def test_the_default_embeds_wide_sparse_data_and_says_so(wide, seed):
     X, y = wide
-    model = SoftmaxClassifier(random_state=seed).fit(X, y)
+    model = embedding(random_state=seed).fit(X, y)
     used = model.resolved_params_
     assert described(used) == described(
         {
-            "solver": solvers.Adagrad(decay=figures.EMBEDDED_PASSES[1], reduction="pick_all"),
-            "max_iter": figures.EMBEDDED_PASSES[0],
+            "solver": solvers.Adagrad(decay=FIGURES.EMBEDDED_PASSES[1], reduction="pick_all"),
+            "max_iter": FIGURES.EMBEDDED_PASSES[0],
             "learning_rate": 1.0,
             "model": models.Embedding(),
             "sampler": samplers.Frequency(),
             "dim": 192,
-            "n_negatives": figures.NEGATIVES_BATCHES,
+            "n_negatives": FIGURES.NEGATIVES_BATCHES,
         }
     )
     assert model.embedding_.shape == (400, 192)
@@ -286,8 +290,8 @@ def test_the_default_embeds_wide_sparse_data_and_says_so(wide, seed):
 
 @pytest.mark.parametrize("given", [{"max_iter": 2}, {"dim": 8}, {"n_negatives": 32}, {"learning_rate": 0.5}], ids=str)
 def test_what_is_given_wins_with_embeddings_too(wide, given, seed):
-    model = SoftmaxClassifier(random_state=seed, **given).fit(*wide)
-    used = {"dim": 192, "max_iter": figures.EMBEDDED_PASSES[0], "n_negatives": figures.NEGATIVES_BATCHES} | given
+    model = embedding(random_state=seed, **given).fit(*wide)
+    used = {"dim": 192, "max_iter": FIGURES.EMBEDDED_PASSES[0], "n_negatives": FIGURES.NEGATIVES_BATCHES} | given
     assert {**model.resolved_params_, **given}.items() >= used.items()
     assert model.embedding_.shape == (400, used["dim"])
     assert not set(given) & set(model.resolved_params_)
@@ -306,28 +310,28 @@ def test_what_is_given_wins_with_embeddings_too(wide, given, seed):
 )
 def test_whatever_embeddings_have_no_use_for_keeps_the_model_linear(wide, given, seed):
     X, y = wide
-    model = SoftmaxClassifier(random_state=seed, max_iter=2, **given).fit(X, y)
+    model = embedding(random_state=seed, max_iter=2, **given).fit(X, y)
     assert model.coef_.shape == (150, 400)
     assert model.resolved_params_.get("model", models.Linear()).name == "linear"
 
 
 @pytest.mark.filterwarnings("ignore:the best learning rate")
 def test_a_grid_of_rates_keeps_the_model_linear_when_its_rate_is_found(wide, seed):
-    model = SoftmaxClassifier(random_state=seed, max_iter=2, learning_rate="grid").fit(*wide)
+    model = embedding(random_state=seed, max_iter=2, learning_rate="grid").fit(*wide)
     assert model.coef_.shape == (150, 400)
     assert model.resolved_params_["learning_rate"] in model.learning_rate_table_
 
 
 def test_candidates_keep_the_model_linear(wide, seed):
     X, y = wide
-    model = SoftmaxClassifier(random_state=seed, max_iter=2, sampler="head_tail")
+    model = embedding(random_state=seed, max_iter=2, sampler="head_tail")
     assert model.fit(X, y, candidates=np.column_stack([y, (y + 1) % 150])).coef_.shape == (150, 400)
 
 
 def test_several_labels_of_wide_data_are_embedded_too(wide, seed):
     X, y = wide
     Y = sp.csr_array((np.ones(600, np.int64), (np.arange(600), y)), shape=(600, 150))
-    assert SoftmaxClassifier(random_state=seed).fit(X, Y).embedding_.shape == (400, 3 * 192)  # three runs
+    assert embedding(random_state=seed).fit(X, Y).embedding_.shape == (400, 3 * 192)  # three runs
 
 
 # A hidden layer on dense rows
@@ -344,7 +348,7 @@ def test_dense_rows_get_a_hidden_layer_where_no_linear_scores_tell_the_classes(s
     X, y = of_modes(seed)
     model = SoftmaxClassifier(random_state=seed).fit(X[:1600], y[:1600])
     chosen = model.resolved_params_
-    assert (chosen["model"].activation, chosen["dim"], chosen["sampler"].name) == ("relu", figures.HIDDEN_DIM, "all")
+    assert (chosen["model"].activation, chosen["dim"], chosen["sampler"].name) == ("relu", FIGURES.HIDDEN_DIM, "all")
     tried = {line["value"]: line["log_loss"] for line in model.auto_report_ if line["parameter"] == "model"}
     assert tried["embedding"] < tried["linear"] < np.inf
     linear = SoftmaxClassifier(model="linear", random_state=seed).fit(X[:1600], y[:1600])

@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import costs, figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.classifiers import softmax
 from manyclass.fitting import planning
 from manyclass.fitting.trials import Sample
@@ -16,30 +17,29 @@ from manyclass.training.state import FitReport, State
 from manyclass.weights.weights import Weights
 
 K = 60
+# Small data count as large ones. No ridges are tried, as so many would take too long, no draw is clear, and a hybrid is
+# tried by one run; see the tests of these.
+FEW_TRIALS = {
+    **{"CLEAR_MODEL": 0.0, "MOST_GAIN_OF_RUNS": 0.0, "MOST_EXACT": 0.0, "MOST_FULL": 0.0, "FEWEST_TO_TRY": 200},
+    **{"SIZES": (520, 800), "RIDGES": (0.0,) * 100_000},
+}
+RIDGES = {"RIDGES": FIGURES.RIDGES, "QUICK": math.inf}
+EMBEDS = {"LEAST_TO_EMBED": 0, "NUMBERS_A_VALUE": 0}
 MODELS = ("linear", "hybrid")
 
 
 @pytest.fixture
-def problem(seed, monkeypatch):
-    """Sparse rows of two words, one of which tells the class; small data count as large ones.
-
-    No ridges are tried, no draw is clear, and a hybrid is tried by one run; see the tests of these.
-    """
-    monkeypatch.setattr(costs, "tries_ridges", lambda *_: False)
-    monkeypatch.setattr(figures, "CLEAR_MODEL", 0.0)
-    monkeypatch.setattr(figures, "MOST_GAIN_OF_RUNS", 0.0)
-    monkeypatch.setattr(figures, "MOST_EXACT", 0.0)
-    monkeypatch.setattr(figures, "MOST_FULL", 0.0)
-    monkeypatch.setattr(figures, "FEWEST_TO_TRY", 200)
-    monkeypatch.setattr(planning, "SIZES", (520, 800))
+def problem(seed):
+    """Sparse rows of two words, one of which tells the class."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, K, 1200)
     words = np.stack([2 * y + rng.integers(0, 2, 1200), rng.integers(2 * K, 2 * K + 50, 1200)], axis=1)
     return sp.csr_array((np.ones(2400, np.float32), words.ravel(), np.arange(0, 2401, 2)), shape=(1200, 2 * K + 50)), y
 
 
-def fit(problem, weights=None, *, fit_parameters=None, **parameters):
+def fit(problem, weights=None, *, fit_parameters=None, figures=None, **parameters):
     model = SoftmaxClassifier(**{"max_iter": 2, "random_state": 0} | parameters)
+    model = with_figures(model, **FEW_TRIALS | (figures or {}))
     return model.fit(*problem, sample_weight=weights, **fit_parameters or {})
 
 
@@ -95,8 +95,7 @@ def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes_where_one_is_behind(
     outcomes, tried = iter([1.0, by_one[0], 1.0, by_one[1], *by_all]), []
     told = lambda own, *_: tried.append(own["n_models"]) or next(outcomes)  # noqa: E731
     monkeypatch.setattr(softmax, "_loss_of_fit", told)
-    monkeypatch.setattr(figures, "MOST_GAIN_OF_RUNS", 1.2)
-    model = fit(problem)
+    model = fit(problem, figures={"MOST_GAIN_OF_RUNS": 1.2})
     assert tried == [1] * 4 + [3] * len(by_all)
     assert model.resolved_params_["model"].name == best
     predicted = [line["predicted_seconds"] for line in lines(model)]
@@ -104,54 +103,41 @@ def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes_where_one_is_behind(
     assert planning.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
 
 
-def test_a_draw_that_is_clear_is_the_last_one(problem, losses, monkeypatch):
-    monkeypatch.setattr(figures, "CLEAR_MODEL", 0.75)
+def test_a_draw_that_is_clear_is_the_last_one(problem, losses):
     for outcomes, best in (((1.0, 0.74), "hybrid"), ((0.74, 1.0), "linear")):
         losses(*outcomes)
-        model = fit(problem)
+        model = fit(problem, figures={"CLEAR_MODEL": 0.75})
         assert [line["value"] for line in lines(model)] == list(MODELS)
         assert model.resolved_params_["model"].name == best
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "best", "n_ridges"),
+    ("outcomes", "best", "ridges"),
     [
-        ((1.0, 0.74), "hybrid", 0),
-        ((0.74, 1.0), "linear", 1),
-        ((1.0, 0.8, 1.0, 0.8, 1.0, 0.8), "hybrid", 1),
-        ((0.8, 1.0, 0.8, 1.0, 0.8, 1.0), "linear", 1),
+        ((1.0, 0.74), "hybrid", False),
+        ((0.74, 1.0), "linear", True),
+        ((1.0, 0.8, 1.0, 0.8, 1.0, 0.8), "hybrid", True),
+        ((0.8, 1.0, 0.8, 1.0, 0.8, 1.0), "linear", True),
     ],
     ids=str,
 )
-def test_ridges_are_not_tried_for_a_linear_model_that_loses_clearly(
-    outcomes, best, n_ridges, problem, losses, monkeypatch
-):
-    tried = []
-    monkeypatch.setattr(costs, "tries_ridges", lambda *_: True)
-    monkeypatch.setattr(planning, "best_ridge", lambda *_: tried.append(1) or (1e-6, {1e-6: 1.0}))
-    monkeypatch.setattr(figures, "CLEAR_MODEL", 0.75)
-    monkeypatch.setattr(figures, "QUICK", math.inf)
+def test_ridges_are_not_tried_for_a_linear_model_that_loses_clearly(outcomes, best, ridges, problem, losses):
     losses(*outcomes)
-    model = fit(problem)
-    assert len(tried) == n_ridges
+    model = fit(problem, figures={"CLEAR_MODEL": 0.75, **RIDGES})
+    assert [line["chosen"] for line in model.auto_report_ if line["parameter"] == "alpha"].count(True) == ridges
     assert len(lines(model)) == len(outcomes)
     assert model.resolved_params_["model"].name == best
-    assert (model.resolved_params_.get("alpha") == 1e-6) == (best == "linear")
+    assert bool(model.alpha_path_) == (best == "linear")
 
 
-@pytest.mark.parametrize(("outcomes", "n_ridges"), [((1.0, 0.9) * 2, 0), ((0.9, 1.0) * 2, 1)], ids=str)
-def test_where_the_rule_has_a_hybrid_ridges_are_tried_once_it_has_lost(
-    outcomes, n_ridges, problem, losses, monkeypatch
-):
-    tried = []
-    monkeypatch.setattr(costs, "embeds", lambda facts: True)
-    monkeypatch.setattr(costs, "tries_ridges", lambda *_: True)
-    monkeypatch.setattr(planning, "best_ridge", lambda trials, *_: tried.append(len(trials.report)) or (1e-6, {}))
+@pytest.mark.parametrize(("outcomes", "ridges"), [((1.0, 0.9) * 2, False), ((0.9, 1.0) * 2, True)], ids=str)
+def test_where_the_rule_has_a_hybrid_ridges_are_tried_once_it_has_lost(outcomes, ridges, problem, losses):
     losses(*outcomes)
-    model = fit(problem)
-    assert len(tried) == n_ridges
-    assert tried in ([], [len(model.auto_report_)])  # after all other trials
-    assert hasattr(model, "embedding_") == (n_ridges == 0)
+    model = fit(problem, figures={**EMBEDS, **RIDGES})
+    tried = [line["parameter"] == "alpha" for line in model.auto_report_]
+    assert any(tried) == ridges
+    assert tried == sorted(tried)  # after all other trials
+    assert hasattr(model, "embedding_") == (not ridges)
 
 
 def test_a_trial_calls_classes_as_the_fit_does(monkeypatch):
@@ -190,10 +176,9 @@ def test_the_least_mean_loss_wins(outcomes, best, problem, losses):
 
 
 @pytest.mark.parametrize("embeds", [True, False])
-def test_the_rule_decides_where_all_trials_diverge(embeds, problem, losses, monkeypatch):
-    monkeypatch.setattr(costs, "embeds", lambda shape: embeds)
+def test_the_rule_decides_where_all_trials_diverge(embeds, problem, losses):
     losses(*[math.inf] * 4)
-    model = fit(problem)
+    model = fit(problem, figures=EMBEDS if embeds else {})
     assert hasattr(model, "embedding_") == embeds
     assert not any(line["chosen"] for line in lines(model))
 
@@ -216,25 +201,23 @@ def test_the_rule_decides_where_all_trials_diverge(embeds, problem, losses, monk
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore:the best learning rate")
-def test_the_model_is_not_tried_where_something_says_which(given, problem, monkeypatch):
-    if "dim" in given:
-        monkeypatch.setattr(costs, "embeds", lambda shape: True)  # a length of embeddings is refused of linear models
-    assert lines(fit(problem, **given)) == []
+def test_the_model_is_not_tried_where_something_says_which(given, problem):
+    embeds = EMBEDS if "dim" in given else {}  # a length of embeddings is refused of linear models
+    assert lines(fit(problem, figures=embeds, **given)) == []
 
 
-def test_where_a_linear_model_would_be_too_large_the_hybrid_is_not_tried(problem, monkeypatch):
-    monkeypatch.setattr(figures, "LARGEST_TRIED", 0)
-    model = fit(problem)
+def test_where_a_linear_model_would_be_too_large_the_hybrid_is_not_tried(problem):
+    model = fit(problem, figures={"LARGEST_TRIED": 0})
     assert lines(model) == []
     assert model.resolved_params_["model"].name == "hybrid"
-    assert lines(fit((problem[0].toarray(), problem[1]))) == []
+    assert lines(fit((problem[0].toarray(), problem[1]), figures={"LARGEST_TRIED": 0})) == []
 
 
-def test_embeddings_are_tried_where_rows_would_meet_too_many_weights(problem, monkeypatch):
-    monkeypatch.setattr("manyclass.choosing.facts.least_count", lambda met: None)
-    assert {line["value"] for line in lines(fit(problem))} == {"linear", "embedding"}
-    monkeypatch.setattr(figures, "MOST_EXACT", math.inf)  # small, where embeddings alone are no better
-    assert lines(fit(problem)) == []
+def test_embeddings_are_tried_where_rows_would_meet_too_many_weights(problem):
+    figures = {"MOST_MET": -1.0, "MOST_MET_OF_MANY": -1.0}
+    assert {line["value"] for line in lines(fit(problem, figures=figures))} == {"linear", "embedding"}
+    figures["MOST_EXACT"] = math.inf  # small, where embeddings alone are no better
+    assert lines(fit(problem, figures=figures)) == []
 
 
 def test_dense_rows_have_a_hidden_layer_as_the_rival(problem):
@@ -249,11 +232,9 @@ def test_few_rows_and_several_labels_are_not_tried(problem):
     assert lines(fit((X, Y))) == []
 
 
-def test_trials_of_the_model_keep_to_what_is_left(problem, monkeypatch):
+def test_trials_of_the_model_keep_to_what_is_left(problem):
     def spent_and_made(seconds):
-        monkeypatch.setattr(figures, "QUICK", seconds)
-        monkeypatch.setattr(figures, "MOST_OF_FIT", 0.0)
-        model = fit(problem)
+        model = fit(problem, figures={"QUICK": seconds, "MOST_OF_FIT": 0.0})
         return sum(line["predicted_seconds"] for line in model.auto_report_), lines(model)
 
     for seconds in (0.0, 1e-3, 0.02, 0.05, 0.1, 3.0):
@@ -280,8 +261,8 @@ def test_rows_without_weight_are_not_there(problem, seed):
 def test_draws_are_whole_classes_where_some_can_be(seed):
     random = np.random.RandomState(seed)
     large = np.random.default_rng(seed).permutation(np.repeat(np.arange(100), 50)).astype(np.int32)
-    (rows,) = planning._draws(large, [600, 2500], random)  # 12 classes would be too few
+    (rows,) = planning._draws(large, [600, 2500], random, FIGURES)  # 12 classes would be too few
     assert len(rows) == 2500
     assert set(np.bincount(large[rows])) <= {0, 50}
     few = np.repeat(np.arange(20), 100).astype(np.int32)
-    assert [len(rows) for rows in planning._draws(few, [600, 1500], random)] == [600, 1500]
+    assert [len(rows) for rows in planning._draws(few, [600, 1500], random, FIGURES)] == [600, 1500]

@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from test_plans_of_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import Trials
 from manyclass.classifiers import tuning
 from manyclass.classifiers.tuning import search_grid, tune_learning_rate
@@ -55,8 +55,8 @@ def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, mon
     X, y = np.full((100, 4), 1.5, dtype=np.float32), (np.arange(100) % 5).astype(np.int32)
     alpha, tried = best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)
     unit = 9.0  # the mean of |x|^2
-    assert [plan.alpha for plan in plans] == [ridge * unit for ridge in figures.RIDGES[:n_tried]]
-    assert alpha == figures.RIDGES[best] * unit
+    assert [plan.alpha for plan in plans] == [ridge * unit for ridge in FIGURES.RIDGES[:n_tried]]
+    assert alpha == FIGURES.RIDGES[best] * unit
     assert list(tried) == [plan.alpha for plan in plans]
     assert list(tried.values()) == [loss if math.isfinite(loss) else math.inf for loss in losses[:n_tried]]
 
@@ -71,7 +71,7 @@ def test_a_ridge_whose_training_ended_early_is_none(monkeypatch, seed):
 
     monkeypatch.setattr(trials, "fit_points", fit_points)
     X, y = np.ones((50, 1), dtype=np.float32), (np.arange(50) % 5).astype(np.int32)
-    assert best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)[0] == figures.RIDGES[2]
+    assert best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)[0] == FIGURES.RIDGES[2]
 
 
 @pytest.mark.parametrize("solver", ["exact", "implicit"])

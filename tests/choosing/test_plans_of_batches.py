@@ -18,8 +18,8 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import seed_from
-from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import MARGIN_BUDGET
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule
@@ -153,7 +153,7 @@ def test_embeddings_that_were_chosen_have_passes_and_a_decay_of_their_own():
     found = softmax(embeds=True, model="auto")
     assert found.plan == replace(EMBEDDED, source="sampled")
     assert (
-        (found.params["dim"], found.params["model"].name) == (figures.EMBEDDED_DIM, "embedding") == (192, "embedding")
+        (found.params["dim"], found.params["model"].name) == (FIGURES.EMBEDDED_DIM, "embedding") == (192, "embedding")
     )
 
 

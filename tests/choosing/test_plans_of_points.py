@@ -10,8 +10,7 @@ from planned import by_full_passes, by_points
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing import figures
-from manyclass.fitting import planning
+from manyclass.choosing.figures import FIGURES
 from manyclass.registry import names, parts
 from manyclass.training.plan import FORMULATIONS, FullBatchPlan, PointsPlan, Schedule, carry_of
 
@@ -53,10 +52,10 @@ OTHERS = replace(
 )
 
 
-def planned_points(x=None, *, candidates=False, timed=False, **parameters):
+def planned_points(x=None, *, candidates=False, timed=False, figures=FIGURES, **parameters):
     owner = SoftmaxClassifier(**{"solver": "implicit", "random_state": 0} | parameters)
     x = np.ones((N, D), dtype=np.float32) if x is None else x
-    return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed)
+    return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed, figures=figures)
 
 
 def test_what_is_carried_has_the_names_of_the_registry():
@@ -258,24 +257,15 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
     assert set(exact.params) == {"solver", "model", "alpha", "learning_rate", "max_iter"}
 
 
-def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_open(monkeypatch):
-    asked = []
-
-    def best_ridge(_, plan, *__):
-        asked.append(plan)
-        return 0.125, {0.125: 1.0}
-
-    monkeypatch.setattr(planning, "best_ridge", best_ridge)
-    monkeypatch.setattr(figures, "FEWEST_TO_TRY", N)
-    found = planned_points(solver="auto")
-    assert (found.plan.alpha, found.params["alpha"], found.alpha_path) == (0.125, 0.125, {0.125: 1.0})
+def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_open():
+    few = replace(FIGURES, FEWEST_TO_TRY=N)
+    planned = planned_points(solver="auto", figures=few)
+    assert planned.alpha_path
+    assert planned.plan.alpha == planned.params["alpha"] == min(planned.alpha_path, key=planned.alpha_path.get)
     for parameters in ({"alpha": 0.0}, {"solver": "exact"}, {"timed": True}):
-        other = planned_points(**{"solver": "auto"} | parameters)
-        assert other.alpha_path == {}
-        assert other.plan.alpha != 0.125
-    assert len(asked) == 1
-    monkeypatch.setattr(figures, "QUICK", 0.0)  # and five trials take more than a third of a fit
-    assert planned_points(solver="auto").alpha_path == {}
+        assert planned_points(**{"solver": "auto", "figures": few} | parameters).alpha_path == {}
+    few = replace(few, QUICK=0.0)  # and five trials take more than a third of a fit
+    assert planned_points(solver="auto", figures=few).alpha_path == {}
 
 
 # What is refused.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import Trials
 from manyclass.fitting.planning import cross_validated_ridge, folds
 from manyclass.training.core_training import Watch
@@ -38,10 +38,10 @@ def test_folds_are_even_in_each_class_and_leave_it_a_point(seed):
 def test_losses_are_those_of_scikit_learns_optima_on_the_same_folds(seed):
     X, y = problem(seed)
     _, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 3, seed)
-    fold = folds(y, figures.FOLDS, fork(seed))
-    for ridge in figures.PRIORS[: len(tried)]:
+    fold = folds(y, FIGURES.FOLDS, fork(seed))
+    for ridge in FIGURES.PRIORS[: len(tried)]:
         losses = []
-        for part in range(figures.FOLDS):
+        for part in range(FIGURES.FOLDS):
             kept, out = fold != part, fold == part
             # Its C weighs the sum of losses; ours is the mean, with ridge / N.
             theirs = LogisticRegression(C=1 / ridge, tol=1e-8, max_iter=10_000).fit(X[kept], y[kept])
@@ -59,19 +59,19 @@ def noise(seed):
 def test_a_ridge_is_taken_that_is_clearly_better_than_1_over_n(seed):
     X, y = noise(seed)
     alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
-    assert alpha == min(tried, key=tried.get) > figures.PRIOR / 100
+    assert alpha == min(tried, key=tried.get) > FIGURES.PRIOR / 100
 
 
 def test_a_ridge_that_is_better_by_chance_is_not_taken(seed, monkeypatch):
     X, y = noise(seed)
     monkeypatch.setattr("manyclass._core.mean_and_error", lambda *_: (0.1, 1e3))
     alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
-    assert alpha == figures.PRIOR / 100 != min(tried, key=tried.get)
+    assert alpha == FIGURES.PRIOR / 100 != min(tried, key=tried.get)
 
 
 def test_nothing_is_tried_where_nothing_can_be_held_out():
     X = np.eye(4, dtype=np.float32)
-    assert cross_validated_ridge(Trials(np.inf), PLAN, X, np.arange(4, dtype=np.int32), 4, 0) == (figures.PRIOR / 4, {})
+    assert cross_validated_ridge(Trials(np.inf), PLAN, X, np.arange(4, dtype=np.int32), 4, 0) == (FIGURES.PRIOR / 4, {})
 
 
 def test_a_fit_from_its_own_optimum_is_done_at_once(seed):

@@ -11,8 +11,9 @@ from house import ROOT
 from planned import lists, question
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, samplers, solvers
-from manyclass.choosing import figures, rules
+from manyclass.choosing import rules
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.questions import Figure, Rule
 from manyclass.choosing.rules import RULES, Choice, table
 
@@ -107,12 +108,11 @@ def test_all_that_may_be_left_open_has_rules():
     assert of_solvers <= set(SETS)
 
 
-def test_values_that_are_figures_are_told_as_they_are(monkeypatch):
+def test_values_that_are_figures_are_told_as_they_are():
     (rule,) = (rule for rule in RULES if rule.value == Figure("PASSES_SAMPLED"))
     assert rule.told() == "12"
-    monkeypatch.setattr(figures, "PASSES_SAMPLED", 7)
-    assert rule.told() == "7"
-    assert question(SoftmaxClassifier(solver="implicit", model="linear"), SMALL)["max_iter"] == 7
+    of_seven = replace(SMALL, figures=replace(FIGURES, PASSES_SAMPLED=7))
+    assert question(SoftmaxClassifier(solver="implicit", model="linear"), of_seven)["max_iter"] == 7
 
 
 def test_a_fit_tells_the_rules_of_what_was_left_open_also_when_it_is_read_again(seed, tmp_path):
@@ -141,7 +141,7 @@ def test_help_and_the_documentation_have_each_line_of_the_table():
 
 def test_numbers_in_the_words_are_those_of_the_figures():
     told = " ".join(inspect.getdoc(rules).split())
-    f = figures
+    f = FIGURES
     for words in (
         f"at most {f.MOST_MET:,} weights on pairs of at most {f.FEW_ROWS_OF_A_PAIR} rows",
         f"more than {f.MANY_LABELS:.0f} labels a row, {f.MOST_MET_OF_MANY:,} of more rows",
@@ -188,7 +188,7 @@ def test_what_is_picked_for_known_sets(name):
         SoftmaxClassifier(fit_intercept=False), facts(n_samples, n_features, n_classes, row=row, dense=name == "mnist")
     )
     model, solver = asked["model"].name, asked["solver"].name
-    drawn = None if solver == "exact" else asked["n_negatives"] if model == "linear" else figures.NEGATIVES_BATCHES
+    drawn = None if solver == "exact" else asked["n_negatives"] if model == "linear" else FIGURES.NEGATIVES_BATCHES
     rate = asked["learning_rate"] if model == "linear" else None
     averaging = asked["averaging"] if model == "linear" else None
     assert (model, solver, asked["max_iter"], drawn, rate, averaging) == expected
@@ -201,9 +201,9 @@ def test_next_items_get_a_hybrid_without_a_trial_and_few_draws():
     asked = question(SoftmaxClassifier(), NEXT)
     assert (asked["model"].name, asked.tries("model")) == ("hybrid", False)
     beside = question(SoftmaxClassifier(model="embedding", solver="adagrad"), NEXT, beside_pairs=True)
-    assert beside["n_negatives"] == figures.NEGATIVES_NEXT
+    assert beside["n_negatives"] == FIGURES.NEGATIVES_NEXT
     other = question(SoftmaxClassifier(model="embedding", solver="adagrad"), facts(), beside_pairs=True)
-    assert other["n_negatives"] == figures.NEGATIVES_BATCHES
+    assert other["n_negatives"] == FIGURES.NEGATIVES_BATCHES
     assert question(SoftmaxClassifier(), replace(NEXT, n_samples=200)).tries("model") is False
     assert question(SoftmaxClassifier(), facts()).tries("model")
 

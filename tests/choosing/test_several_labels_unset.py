@@ -1,21 +1,25 @@
 """What a SoftmaxClassifier with nothing set trains where rows have several labels, and how many weights a row meets."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import question
+from planned import question, with_figures
 from scipy.special import logsumexp
 from test_pairs import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts, least_count, weights_met
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import hybrid_plan
 from manyclass.fitting.planner import facts_of
 from manyclass.fitting.points import points_of
 from manyclass.solvers import Adagrad
 from manyclass.training import blend
 from manyclass.training.plan import Labels
+
+NO_PAIRS = {"MOST_MET": -1.0, "MOST_MET_OF_MANY": -1.0}  # figures by which rows would always meet too many
 
 
 def lists_of(P):
@@ -54,41 +58,37 @@ def test_several_labels_get_a_hybrid(seed):
     np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
 
 
-def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed, monkeypatch):
+def test_pairs_of_few_rows_are_left_out_where_rows_meet_too_many(seed):
     X, P = some_rows(seed, n=200, n_classes=60)
     met = weights_met(X, lists_of(P), 60)
     assert met[1] > met[5] > 0
     # Where pairs of five rows are too many, those of more rows are fewer still.
     assert least_count(dict.fromkeys((1, 2, 3, 5), 6e4) | {10: 4e4, 20: 1.1e4, 30: 9e3}) == 30
-    assert least_count(dict.fromkeys(figures.LEAST_COUNTS, 4e4)) == 1
-    monkeypatch.setattr(figures, "MOST_MET", met[5])
-    model = SoftmaxClassifier(random_state=seed).fit(X, indicator(P, 60))
+    assert least_count(dict.fromkeys(FIGURES.LEAST_COUNTS, 4e4)) == 1
+    model = with_figures(SoftmaxClassifier(random_state=seed), MOST_MET=met[5]).fit(X, indicator(P, 60))
     assert 1 < model.resolved_params_["model"].min_count <= 5
-    for name in ("MOST_MET", "MOST_MET_OF_MANY"):
-        monkeypatch.setattr(figures, name, -1.0)
-    model = SoftmaxClassifier(random_state=seed).fit(sp.csr_array(X), indicator(P, 60))
+    model = with_figures(SoftmaxClassifier(random_state=seed), **NO_PAIRS).fit(sp.csr_array(X), indicator(P, 60))
     assert names(model)["model"] == "embedding"
     assert model.resolved_params_["solver"].reduction == "margin"
 
 
-def test_rare_features_keep_all_their_pairs_where_frequent_ones_meet_too_many(monkeypatch):
+def test_rare_features_keep_all_their_pairs_where_frequent_ones_meet_too_many():
     # A feature of all rows, and one of each class: the first meets all classes, the others one.
     n_classes = 60
     y = np.arange(3 * n_classes) % n_classes
     X = sp.csr_array(np.hstack((np.ones((len(y), 1)), np.eye(n_classes)[y])).astype(np.float32))
     labels = lists_of(y[:, np.newaxis])
     assert weights_met(X, labels, n_classes, (5,), 10) == pytest.approx({5: 1}, rel=0.2)  # draws of features
-    monkeypatch.setattr(figures, "FEW_CLASSES_OF_A_FEATURE", 10)
-    monkeypatch.setattr(figures, "MOST_MET", 30)
-    found = Facts.of(X, n_classes, labels, several=True)
-    assert (found.least_count, found.few_classes) == (5, 10)
-    monkeypatch.setattr(figures, "MOST_MET", 100)
-    assert Facts.of(X, n_classes, labels, several=True).few_classes == 0  # all pairs are affordable
-    monkeypatch.setattr(figures, "MOST_MET", 0)
-    monkeypatch.setattr(figures, "MOST_MET_OF_MANY", 0)
-    assert Facts.of(X, n_classes, labels, several=True).few_classes == 0  # nor are those of rare features
-    monkeypatch.setattr(figures, "MOST_MET", 30)
-    model = SoftmaxClassifier(random_state=0).fit(X, np.eye(n_classes, dtype=int)[y])
+
+    def facts(**values):
+        values = {"FEW_CLASSES_OF_A_FEATURE": 10} | values
+        return Facts.of(X, n_classes, labels, several=True, figures=replace(FIGURES, **values))
+
+    assert (facts(MOST_MET=30).least_count, facts(MOST_MET=30).few_classes) == (5, 10)
+    assert facts(MOST_MET=100).few_classes == 0  # all pairs are affordable
+    assert facts(MOST_MET=0, MOST_MET_OF_MANY=0).few_classes == 0  # nor are those of rare features
+    model = with_figures(SoftmaxClassifier(random_state=0), FEW_CLASSES_OF_A_FEATURE=10, MOST_MET=30)
+    model.fit(X, np.eye(n_classes, dtype=int)[y])
     assert model.resolved_params_["model"].few_classes == 10
     assert len(model._weights.classes) == n_classes
 
@@ -103,13 +103,12 @@ def test_what_is_set_by_hand_keeps_the_linear_model(given, seed):
     assert SoftmaxClassifier(random_state=seed, max_iter=2, **given).fit(X, indicator(P)).coef_.shape == (9, 12)
 
 
-def test_dense_rows_get_a_hybrid_where_there_are_few_weights_and_else_a_linear_model(seed, monkeypatch):
+def test_dense_rows_get_a_hybrid_where_there_are_few_weights_and_else_a_linear_model(seed):
     _, P = some_rows(seed)
     X = np.random.default_rng(seed).normal(size=(len(P), 6))
     assert names(SoftmaxClassifier(random_state=seed).fit(X, indicator(P)))["model"] == "hybrid"
-    for name in ("MOST_MET", "MOST_MET_OF_MANY"):
-        monkeypatch.setattr(figures, name, -1.0)
-    assert SoftmaxClassifier(random_state=seed, max_iter=2).fit(X, indicator(P)).coef_.shape == (9, 6)
+    linear = with_figures(SoftmaxClassifier(random_state=seed, max_iter=2), **NO_PAIRS).fit(X, indicator(P))
+    assert linear.coef_.shape == (9, 6)
 
 
 @pytest.mark.parametrize(("n_labels", "loss"), [(1, "cross_entropy"), (2, "margin"), (9, "decoupled")])
@@ -118,10 +117,10 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
-    plan = hybrid_plan(question(model, facts_of(points))).plan
+    plan = hybrid_plan(question(model, facts_of(points, FIGURES))).plan
     assert plan.embeddings.loss == loss
     assert plan.pairs.loss == ("margin" if loss == "margin" else "decoupled")
-    assert plan.pairs.smoothing == (figures.SMOOTHING if loss == "margin" else 0)
+    assert plan.pairs.smoothing == (FIGURES.SMOOTHING if loss == "margin" else 0)
 
 
 def rows_that_want_a_small_rate(n, seed):
@@ -139,12 +138,12 @@ def test_the_rate_is_tried_on_rows_held_out(kind, seed):
     model = SoftmaxClassifier(model=kind, solver=solver, random_state=seed, max_iter=2).fit(X, Y)
     report = model.auto_report_
     assert [line["parameter"] for line in report] == ["learning_rate"] * len(report)
-    assert 2 <= len(report) <= figures.PAIR_RATES
+    assert 2 <= len(report) <= FIGURES.PAIR_RATES
     best = min(report, key=lambda line: line["log_loss"])
     assert best["chosen"]
     assert sum(line["chosen"] for line in report) == 1
     assert best["value"] == model.resolved_params_["learning_rate"] < report[0]["value"]
-    assert sum(line["predicted_seconds"] for line in report) <= figures.QUICK
+    assert sum(line["predicted_seconds"] for line in report) <= FIGURES.QUICK
     assert [line["rows"] for line in report] == [960] * len(report)
     again = SoftmaxClassifier(model=kind, solver=solver, random_state=seed, max_iter=2).fit(X, Y)
     assert [line["log_loss"] for line in again.auto_report_] == [line["log_loss"] for line in report]

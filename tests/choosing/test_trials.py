@@ -2,17 +2,19 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import by_points
+from planned import by_points, with_figures
 from sklearn.base import clone
 
 import manyclass
 from manyclass import SoftmaxClassifier, _core, solvers
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import COLUMNS, Report
 from manyclass.fitting import trials
 from manyclass.fitting.trials import Sample, walk, whole_classes
@@ -59,11 +61,10 @@ def test_the_sum_of_many_steps_is_theirs(schedule):
 
 
 @pytest.mark.parametrize("n_rows", [150, 300, 900])
-def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, seed, monkeypatch):
-    monkeypatch.setattr(figures, "LEAST_CLASSES", 2)
+def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, seed):
     labels = np.random.default_rng(seed).geometric(0.02, 1000).astype(np.int32) - 1
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-    rows = whole_classes(labels, n_rows, np.random.RandomState(seed))
+    rows = whole_classes(labels, n_rows, np.random.RandomState(seed), replace(FIGURES, LEAST_CLASSES=2))
     drawn, counts = np.unique(labels[rows], return_counts=True)
     np.testing.assert_array_equal(counts, np.bincount(labels)[drawn])
     assert np.all(np.diff(rows) > 0)
@@ -71,11 +72,11 @@ def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, see
     assert len(rows) - counts.max() < n_rows  # without the last class they would have been too few
 
 
-def test_each_class_is_drawn_as_often_as_any_other(monkeypatch):
-    monkeypatch.setattr(figures, "LEAST_CLASSES", 1)
+def test_each_class_is_drawn_as_often_as_any_other():
+    few = replace(FIGURES, LEAST_CLASSES=1)
     labels = np.repeat(np.arange(20), 10).astype(np.int32)
     random = np.random.RandomState(0)
-    drawn = np.concatenate([np.unique(labels[whole_classes(labels, 45, random)]) for _ in range(2000)])
+    drawn = np.concatenate([np.unique(labels[whole_classes(labels, 45, random, few)]) for _ in range(2000)])
     # Five of twenty classes: binomial, with a standard error of 0.0097; 4.5 of them, for twenty classes.
     assert np.abs(np.bincount(drawn) / 2000 - 0.25).max() < 4.5 * 0.0097
 
@@ -152,12 +153,9 @@ def middle(values):
 
 @pytest.mark.parametrize("as_good", [1.005, 3.0])  # by the second several steps are, but of "implicit"
 @pytest.mark.parametrize("solver", ["implicit", "css", "exact", "umax", "auto"])
-def test_the_report_tells_what_was_tried_and_the_middle_of_the_good_ones_is_taken(
-    solver, as_good, problem, monkeypatch
-):
-    monkeypatch.setattr(figures, "AS_GOOD", as_good)
+def test_the_report_tells_what_was_tried_and_the_middle_of_the_good_ones_is_taken(solver, as_good, problem):
     given = {"model": "linear"} if solver == "auto" else {}
-    model = quick(solver=solver, **given).fit(*problem)
+    model = with_figures(quick(solver=solver, **given), AS_GOOD=as_good).fit(*problem)
     lines = [line for line in model.auto_report_ if line["parameter"] == "learning_rate"]
     assert all(tuple(line) == COLUMNS for line in model.auto_report_)
     assert len(lines) >= 3
@@ -262,11 +260,10 @@ def test_a_limit_of_seconds_is_for_the_fit_alone_and_few_rows_are_not_tried(prob
 
 
 @pytest.mark.parametrize("quick_seconds", [0.0, 0.004, 0.1])
-def test_trials_keep_to_their_predicted_seconds(quick_seconds, problem, monkeypatch):
+def test_trials_keep_to_their_predicted_seconds(quick_seconds, problem):
     X, y = sp.vstack([problem[0]] * 4, format="csr"), np.tile(problem[1], 4)
-    monkeypatch.setattr(figures, "QUICK", quick_seconds)
-    monkeypatch.setattr(figures, "FEWEST_TO_TRY", 200)
-    model = quick(solver="auto", n_negatives=32, max_iter=12).fit(X, y)
+    model = quick(solver="auto", n_negatives=32, max_iter=12)
+    model = with_figures(model, QUICK=quick_seconds, FEWEST_TO_TRY=200).fit(X, y)
     shape = Facts.of(sp.csr_array(X), K)
     most = max(quick_seconds, 0.3 * 1e-6 * costs.visit_cost(shape, 32) * 6000 * 12)
     spent = sum(line["predicted_seconds"] for line in model.auto_report_)
@@ -343,7 +340,6 @@ def test_ridges_by_cross_validation_are_in_the_report(seed):
 
 def test_the_trial_is_on_whole_classes(problem, monkeypatch):
     X, y = problem
-    monkeypatch.setattr(figures, "MOST_TO_TRY", 1400)
     seen = []
     made = Sample.of
 
@@ -352,7 +348,7 @@ def test_the_trial_is_on_whole_classes(problem, monkeypatch):
         return made(x, labels, weights, rows, random)
 
     monkeypatch.setattr(trials.Sample, "of", spy)
-    quick().fit(X, y)
+    with_figures(quick(), MOST_TO_TRY=1400).fit(X, y)
     (rows,) = seen
     assert len(rows) < len(y)
     assert not np.isin(np.delete(y, rows), y[rows]).any()

@@ -18,7 +18,7 @@ from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, some_problem
 
 from manyclass import SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing.figures import U_RATES
+from manyclass.choosing.figures import FIGURES
 from manyclass.registry import names, parts
 from manyclass.training.plan import DoubleSum
 
@@ -312,4 +312,4 @@ def test_all_classes_are_seen_where_that_is_asked_for():
     plan = by_batches(owner, np.ones((20, 4), dtype=np.float32), 6).plan
     # Proximal steps are plain ones, of size 1 / (mean |x|^2 + 1); that of u is what it is point by point.
     assert (plan.source, plan.adagrad, plan.implicit, plan.schedule.learning_rate) == ("exact", False, False, 0.2)
-    assert plan.double_sum == replace(U, rule="implicit", step=U_RATES["implicit"] / 0.2)
+    assert plan.double_sum == replace(U, rule="implicit", step=FIGURES.U_RATES["implicit"] / 0.2)

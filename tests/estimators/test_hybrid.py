@@ -12,7 +12,7 @@ from test_pairs import K, indicator, planted_rows, some_rows
 import manyclass
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.datasets import l2_normalize
 from manyclass.training import blend
 from manyclass.training import hybrid as training
@@ -378,7 +378,7 @@ def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeyp
         return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
 
     (whole, of_whole), (ended, of_ended) = fit(spoils=False), fit(spoils=True)
-    assert of_whole == [1, 2, *range(1, figures.RANKING_PASSES[0] + 1)]
+    assert of_whole == [1, 2, *range(1, FIGURES.RANKING_PASSES[0] + 1)]
     assert of_ended == [1, 2, 1]
     np.testing.assert_array_equal(whole.loss_curve_, ended.loss_curve_)  # that of the pairs
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 from reference.problems import as_storage, near_vertices
 from scipy.special import log_softmax
 from sklearn.base import clone
@@ -22,7 +23,7 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.search import class_index
 
 N, D, K = 60, 9, 12
@@ -95,21 +96,20 @@ def test_what_was_set_or_has_no_effect_is_not_among_what_was_open(X, y):
     assert drawn.resolved_params_ == {"n_negatives": 256}
 
 
-def test_many_classes_of_rows_that_w_is_too_large_for_learn_embeddings(monkeypatch):
-    monkeypatch.setattr(figures, "MOST_SCORED", 50)
-    monkeypatch.setattr(figures, "LEAST_TO_EMBED", 1 << 12)
+def test_many_classes_of_rows_that_w_is_too_large_for_learn_embeddings():
+    figures = {"MOST_SCORED": 50, "LEAST_TO_EMBED": 1 << 12}
     X, y = sp.csr_array(sp.eye_array(60, format="csr", dtype=np.float32)), np.arange(60)
-    found = MarginClassifier(max_iter=1, random_state=0).fit(X, y)
-    assert found.embedding_.shape == (60, figures.RANKING_DIM)
+    found = with_figures(MarginClassifier(max_iter=1, random_state=0), **figures).fit(X, y)
+    assert found.embedding_.shape == (60, FIGURES.RANKING_DIM)
     open_ = found.resolved_params_
     told = {name: getattr(open_[name], "name", open_[name]) for name in ("model", "sampler", "n_negatives", "dim")}
     assert told == {
         "model": "embedding",
         "sampler": "uniform",
-        "n_negatives": figures.NEGATIVES_RANKING,
-        "dim": figures.RANKING_DIM,
+        "n_negatives": FIGURES.NEGATIVES_RANKING,
+        "dim": FIGURES.RANKING_DIM,
     }
-    few = MarginClassifier(max_iter=1, random_state=0).fit(X[:50], y[:50])
+    few = with_figures(MarginClassifier(max_iter=1, random_state=0), **figures).fit(X[:50], y[:50])
     assert few.coef_.shape == (50, 60)
     assert few.resolved_params_["sampler"].name == "all"
 

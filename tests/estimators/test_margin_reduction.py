@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 from test_pairs import indicator
 
 from manyclass import MarginClassifier, SoftmaxClassifier, load
-from manyclass.choosing import figures
 from manyclass.classifiers.base import planner_of
 from manyclass.solvers import Adagrad, Implicit
 from manyclass.training import hybrid
@@ -101,15 +101,14 @@ def test_a_mean_of_runs_goes_on_and_comes_back_from_a_file(seed, tmp_path):
     np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
 
 
-def test_it_is_the_default_where_pairs_are_too_many_and_labels_few(seed, monkeypatch):
+def test_it_is_the_default_where_pairs_are_too_many_and_labels_few(seed):
     X, Y = data(seed)
-    monkeypatch.setattr(figures, "MOST_MET", 1.0)
-    model = SoftmaxClassifier(random_state=0).fit(X, Y)
+    model = with_figures(SoftmaxClassifier(random_state=0), MOST_MET=1.0).fit(X, Y)
     assert model.resolved_params_["solver"].reduction == "margin"
     assert model.resolved_params_["dim"] == 384
     assert model.n_iter_ == 4
-    monkeypatch.setattr(figures, "MANY_LABELS", 2.0)
-    assert type(SoftmaxClassifier(random_state=0).fit(X, Y).resolved_params_["model"]).__name__ == "Hybrid"
+    several = with_figures(SoftmaxClassifier(random_state=0), MOST_MET=1.0, MANY_LABELS=2.0).fit(X, Y)
+    assert type(several.resolved_params_["model"]).__name__ == "Hybrid"
 
 
 def test_a_linear_model_has_one_run_and_one_label_a_scale_too(seed):

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 from reference.problems import as_storage, planted
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 from sklearn.base import clone
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.choosing import figures
 from manyclass.registry import names
 
 N, D, K = 48, 6, 9
@@ -91,12 +91,11 @@ def test_resolved_parameters_of_a_margin_train_the_same_model_and_leave_nothing_
     assert again.resolved_params_ == {}
 
 
-def test_resolved_parameters_of_wide_data_train_the_same_embeddings(monkeypatch, seed):
-    monkeypatch.setattr(figures, "LEAST_TO_EMBED", 0)
-    monkeypatch.setattr(figures, "NUMBERS_A_VALUE", 0)
+def test_resolved_parameters_of_wide_data_train_the_same_embeddings(seed):
     X, y = problem(seed)
     x = sp.csr_array(X)
-    model = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8).fit(x, y)
+    model = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8)
+    model = with_figures(model, LEAST_TO_EMBED=0, NUMBERS_A_VALUE=0).fit(x, y)
     assert model.resolved_params_["model"].name == "embedding"
     again = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8, **model.resolved_params_).fit(x, y)
     np.testing.assert_array_equal(again.embedding_, model.embedding_)

@@ -6,7 +6,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.training.start import begin_at_closed_form
 
 
@@ -193,7 +193,7 @@ def test_a_fit_makes_no_more_passes_than_trials_where_these_hardly_better_the_di
     given = {"model": "linear", "sampler": "uniform", "random_state": seed}
     model = SoftmaxClassifier(**given).fit(x, labels)
     lines = {line["parameter"]: line for line in model.auto_report_ if line["chosen"]}
-    assert lines["start"]["log_loss"] <= figures.AS_GOOD * lines["learning_rate"]["log_loss"]
-    assert (model.n_iter_, model.resolved_params_["max_iter"]) == (figures.TRIAL_PASSES, figures.TRIAL_PASSES)
-    assert model.resolved_params_["solver"].decay == figures.TRIAL_DECAY
+    assert lines["start"]["log_loss"] <= FIGURES.AS_GOOD * lines["learning_rate"]["log_loss"]
+    assert (model.n_iter_, model.resolved_params_["max_iter"]) == (FIGURES.TRIAL_PASSES, FIGURES.TRIAL_PASSES)
+    assert model.resolved_params_["solver"].decay == FIGURES.TRIAL_DECAY
     assert SoftmaxClassifier(max_iter=5, **given).fit(x, labels).n_iter_ == 5

@@ -6,13 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 from reference.problems import planted
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
-from manyclass.choosing import figures
-from manyclass.fitting import planning
 from manyclass.training.core_training import Probe, Signs
 from manyclass.training.plan import Labels
 
@@ -190,13 +189,15 @@ def test_what_looks_on_sees_one_training(looks, seed, tmp_path, monkeypatch):
     assert "learning_rate" not in model.resolved_params_
 
 
-def test_a_smaller_step_stands_among_what_parameters_became(seed, monkeypatch):
+def test_a_smaller_step_stands_among_what_parameters_became(seed):
     X, y = wide_steps_diverge(seed)
-    monkeypatch.setattr(planning, "best_rate", lambda trials, plan, *_, **__: plan)  # it would find a better one
-    rate = SoftmaxClassifier(solver="css", random_state=seed).fit(X, y).resolved_params_["learning_rate"]
-    monkeypatch.setitem(figures.RELATIVE_RATES, "css", 5 / rate)
+    untried = {"FEWEST_TO_TRY": len(y) + 1}  # it would find a better one
+    rate = with_figures(SoftmaxClassifier(solver="css", random_state=seed), **untried).fit(X, y)
+    rate = rate.resolved_params_["learning_rate"]
+    untried["RELATIVE_RATES"] = {"css": 5 / rate}
+    large = with_figures(SoftmaxClassifier(solver="css", random_state=seed), **untried)
     with pytest.warns(ConvergenceWarning, match="instead of 5 it ended well"):
-        model = SoftmaxClassifier(solver="css", random_state=seed).fit(X, y)
+        model = large.fit(X, y)
     rate = model.resolved_params_["learning_rate"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -10,7 +10,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
+from manyclass.choosing.figures import FIGURES
 from manyclass.fitting import runs
 from manyclass.training import hybrid as training
 from manyclass.training.blend import loss_without_counts_of, mean_log_loss
@@ -140,14 +141,14 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
     ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (9.9, 1, 3), (10.1, 1, 2), (20.1, 1, 1), (1.0, 100 << 20, 2)]
 )
 def test_auto_adds_what_takes_twenty_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
-    assert costs.n_runs(seconds, embeddings) == expected
+    assert costs.n_runs(seconds, embeddings, FIGURES) == expected
 
 
 @pytest.mark.parametrize(
     ("seconds", "embeddings", "expected"), [(1.0, 1, 3), (29.9, 1, 2), (30.1, 1, 1), (29.9, 300 << 20, 1)]
 )
 def test_a_second_run_of_margins_of_several_labels_may_take_thirty_predicted_seconds(seconds, embeddings, expected):
-    assert costs.n_runs(seconds, embeddings, ranks=True) == expected
+    assert costs.n_runs(seconds, embeddings, FIGURES, ranks=True) == expected
 
 
 def test_a_run_of_auto_that_fails_leaves_the_old_model(seed):
@@ -238,7 +239,7 @@ def test_runs_of_many_rows_share_the_pairs_of_the_first_one(seed, monkeypatch):
     model = SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=3, random_state=seed)
     model.fit(X, y)
     assert len(trained) == 3
-    monkeypatch.setattr(figures, "ROWS_TO_SHARE", 100)
+    monkeypatch.setattr(runs, "FIGURES", replace(FIGURES, ROWS_TO_SHARE=100))
     one, mean = clone(model).set_params(n_models=1).fit(X, y), model.fit(X, y)
     assert len(trained) == 5
     # Each run has a scale of its own for the same pairs, so that those of the mean are a multiple, to single precision.
@@ -251,7 +252,7 @@ def test_a_third_run_gains_a_third_of_the_second():
     # V / 1, V / 2 and V / 3 above what all runs share: by V = .3 the second gains .15, the third .05, a fourth .025.
     for n, gain in ((2, 0.05), (3, 0.025)):
         for v, little in ((0.99, True), (1.01, False)):
-            scale = v * figures.LEAST_GAIN_OF_RUN / gain
+            scale = v * FIGURES.LEAST_GAIN_OF_RUN / gain
             assert runs._gains_little([1 + 0.3 * scale, 1 + 0.15 * scale], n) is little
     assert not runs._gains_little([], 2)
 

@@ -8,10 +8,11 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 from test_command import run, write_data
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
 from manyclass.training import passes
 from manyclass.training.passes import progress_bar
@@ -130,7 +131,7 @@ def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
         ({"solver": "lbfgs", "max_iter": 3}, "a linear model by L-BFGS in at most 3"),
     ],
 )
-def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys, monkeypatch):
+def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys):
     rng = np.random.default_rng(0)
     X = sp.random_array((200, 30), density=0.2, rng=rng, format="csr", dtype=np.float32)
     y = np.resize(np.arange(7), 200)
@@ -139,19 +140,17 @@ def test_a_long_fit_says_before_what_it_is_going_to_train(given, what, capsys, m
         warnings.simplefilter("ignore")  # few passes do not converge
         model.fit(X, y)
         assert "training" not in capsys.readouterr().err
-        monkeypatch.setattr(figures, "TOLD_BEFORE", 0.0)
-        model.fit(X, y)
+        with_figures(model, TOLD_BEFORE=0.0).fit(X, y)
     told = capsys.readouterr().err
     assert re.search(rf"training {what} passes over 200 rows of 7 classes: about \S+ s of one thread", told)
     assert re.search(r"and a model of \S+ MB are predicted", told)
 
 
-def test_what_is_said_of_weights_on_pairs_goes_by_those_that_rows_meet(capsys, monkeypatch):
+def test_what_is_said_of_weights_on_pairs_goes_by_those_that_rows_meet(capsys):
     # Each class has three features of its own, so that a row meets three weights, and not 600.
-    monkeypatch.setattr(figures, "TOLD_BEFORE", 0.0)
     y = np.resize(np.arange(200), 1000)
     columns = (3 * y[:, np.newaxis] + np.arange(3)).ravel()
     X = sp.csr_array((np.ones(3000, np.float32), columns, np.arange(0, 3001, 3)), shape=(1000, 600))
-    SoftmaxClassifier(model="pairs", max_iter=4, verbose=1, random_state=0).fit(X, y)
+    with_figures(SoftmaxClassifier(model="pairs", max_iter=4, verbose=1, random_state=0), TOLD_BEFORE=0.0).fit(X, y)
     seconds = 4e-6 * len(y) * costs.pairs_cost(Facts(1000, 600, 200, 3.0, sparse=True, met=3.0))
     assert f"about {seconds:.2g} s of one thread" in capsys.readouterr().err

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from pathlib import Path, PurePosixPath
 
-from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import Figures
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
 from manyclass.weights.arrays import LINE, padded
 
@@ -89,7 +89,7 @@ def full_cost(facts: Facts) -> float:
     each = 0.015 + (1e-3 if facts.sparse else 5e-4) * facts.row
     points = facts.n_samples * (0.1 + facts.n_classes * each)
     evaluation = 100.0 + points + 0.02 * facts.n_classes * facts.n_features
-    return 1e-6 * evaluation * EVALUATIONS * len(figures.PRIORS) * figures.FOLDS
+    return 1e-6 * evaluation * EVALUATIONS * len(facts.figures.PRIORS) * facts.figures.FOLDS
 
 
 def fit_cost(facts: Facts, plan: AnyPlan) -> float:
@@ -102,7 +102,7 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
         visit = pairs_cost(facts)
     elif isinstance(plan, BatchesPlan):
         drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)
-        width = plan.dim or figures.EMBEDDED_DIM
+        width = plan.dim or facts.figures.EMBEDDED_DIM
         visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, width)
         if plan.relu and not facts.sparse:
             # Three products of each feature's row with each point, fewer where most values are 0, as of pictures.
@@ -228,15 +228,18 @@ def embeds(facts: Facts) -> bool:
     """Whether W is too large for the data: see `LEAST_TO_EMBED`."""
     numbers = facts.n_features * facts.n_classes
     stored = facts.row * facts.n_samples
-    return facts.sparse and facts.bytes >= figures.LEAST_TO_EMBED and numbers >= figures.NUMBERS_A_VALUE * stored
+    least, least_a_value = facts.figures.LEAST_TO_EMBED, facts.figures.NUMBERS_A_VALUE
+    return facts.sparse and facts.bytes >= least and numbers >= least_a_value * stored
 
 
 def is_small(facts: Facts) -> bool:
     """Whether exact steps or full passes are affordable; embeddings alone lose there, and take longer."""
-    return visit_cost(facts, None) <= figures.MOST_EXACT or full_cost(facts) <= figures.MOST_FULL
+    return visit_cost(facts, None) <= facts.figures.MOST_EXACT or full_cost(facts) <= facts.figures.MOST_FULL
 
 
-def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf, *, ranks: bool = False) -> int:
+def n_runs(
+    seconds: float, embeddings: int, figures: Figures, most_bytes: float = math.inf, *, ranks: bool = False
+) -> int:
     """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings.
 
     `ranks` says that the runs rank several labels a row by margins.
@@ -248,17 +251,17 @@ def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf, *, ran
     return int(max(1, min(figures.MOST_RUNS, in_time, in_memory)))
 
 
-def budget(seconds: float) -> float:
+def budget(seconds: float, figures: Figures) -> float:
     """Return the predicted seconds that all trials may take before a fit that takes `seconds`."""
     return max(figures.QUICK, figures.MOST_OF_FIT * seconds)
 
 
 def rows_to_try(left: float, facts: Facts, plan: PointsPlan) -> int:
     """Return on how many rows step sizes can be tried in the `left` predicted seconds."""
-    visit = 1e-6 * visit_cost(facts, n_drawn(plan))
+    figures, visit = facts.figures, 1e-6 * visit_cost(facts, n_drawn(plan))
     return int(min(facts.n_samples, figures.MOST_TO_TRY, left / (figures.RATES * figures.TRIAL_PASSES * visit)))
 
 
 def tries_ridges(plan: PointsPlan, facts: Facts, left: float) -> bool:
     """Whether the ridge is chosen on held-out points in the `left` predicted seconds."""
-    return facts.n_samples >= figures.FEWEST_TO_TRY and len(figures.RIDGES) * fit_cost(facts, plan) <= left
+    return facts.n_samples >= facts.figures.FEWEST_TO_TRY and len(facts.figures.RIDGES) * fit_cost(facts, plan) <= left

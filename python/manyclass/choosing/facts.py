@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Matrix
 
@@ -82,6 +82,8 @@ class Facts:
         Whether each class is the name of a column, as items are that come next in histories of items.
     measured : Lengths or None
         None where only costs are asked for.
+    figures : Figures
+        The numbers behind choices.
     """
 
     n_samples: int
@@ -97,6 +99,7 @@ class Facts:
     n_texts: int = 0
     of_columns: bool = False
     measured: Lengths | None = field(default=None, repr=False, compare=False)
+    figures: Figures = field(default=FIGURES, repr=False, compare=False)
 
     @classmethod
     def sized(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
@@ -108,17 +111,24 @@ class Facts:
         return cls(n_samples, n_features, n_classes, row, sparse, n_labels=n_labels, several=several)
 
     @classmethod
-    def of(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
+    def of(
+        cls,
+        x: Matrix,
+        n_classes: int,
+        labels: Labels | None = None,
+        *,
+        several: bool = False,
+        figures: Figures = FIGURES,
+    ) -> Facts:
         """Measure the data."""
         found, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
         if labels is not None and (several or found.sparse):
-            least = least_count(weights_met(x, labels, n_classes))
-            if least != 1 and n_classes > figures.FEW_CLASSES_OF_A_FEATURE:
-                of_frequent = least_count(
-                    weights_met(x, labels, n_classes, few_classes=figures.FEW_CLASSES_OF_A_FEATURE)
-                )
-                least, few = (least, 0) if of_frequent is None else (of_frequent, figures.FEW_CLASSES_OF_A_FEATURE)
-        return replace(found, least_count=least, few_classes=few, measured=Lengths.of(x))
+            least = least_count(weights_met(x, labels, n_classes), figures)
+            most = figures.FEW_CLASSES_OF_A_FEATURE
+            if least != 1 and n_classes > most:
+                least_of_frequent = least_count(weights_met(x, labels, n_classes, few_classes=most), figures)
+                least, few = (least, 0) if least_of_frequent is None else (least_of_frequent, most)
+        return replace(found, least_count=least, few_classes=few, measured=Lengths.of(x), figures=figures)
 
     @property
     def lengths(self) -> Lengths:
@@ -133,7 +143,7 @@ class Facts:
 
 
 def weights_met(
-    x: Matrix, labels: Labels, n_classes: int, counts: tuple[int, ...] = figures.LEAST_COUNTS, few_classes: int = 0
+    x: Matrix, labels: Labels, n_classes: int, counts: tuple[int, ...] = FIGURES.LEAST_COUNTS, few_classes: int = 0
 ) -> dict[int, float]:
     """Estimate how many weights a row meets, by the number of rows that a pair must have to get one.
 
@@ -142,7 +152,7 @@ def weights_met(
     A row meets the weights of its features, which are as many as the classes that they occur with; these are counted
     for features drawn from the stored values of X. The draws are the same for equal data.
     """
-    csr, n_drawn = as_csr(x), figures.SAMPLED_FEATURES
+    csr, n_drawn = as_csr(x), FIGURES.SAMPLED_FEATURES
     if csr.nnz == 0:
         return dict.fromkeys(counts, 0.0)
     drawn = csr.indices[np.random.default_rng(0).integers(0, csr.nnz, n_drawn)]
@@ -152,7 +162,7 @@ def weights_met(
     return {least: n / n_drawn * csr.nnz / len(labels) for least, n in zip(counts, met, strict=True)}
 
 
-def least_count(met: Mapping[int, float]) -> int | None:
+def least_count(met: Mapping[int, float], figures: Figures = FIGURES) -> int | None:
     """Return the least of `LEAST_COUNTS` that keeps the weights met affordable; None: none does."""
     few, many = figures.MOST_MET, figures.MOST_MET_OF_MANY
     most = {least: few if least <= figures.FEW_ROWS_OF_A_PAIR else many for least in figures.LEAST_COUNTS}

@@ -1,194 +1,246 @@
 """The numbers behind "auto": each is named once here, with the measurement that it came from.
 
-The rules (`choosing/rules.py`), the predictions of costs (`choosing/costs.py`) and the trials read them;
-`bench/bench_leave_one_out.py` varies them one by one.
+The rules (`choosing/rules.py`), the predictions of costs (`choosing/costs.py`) and the trials read those that the facts
+of the data bring; `bench/bench_leave_one_out.py` varies them one by one.
 """
 
 from __future__ import annotations
 
-# Solvers of one label a row
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-# Where a visit of all classes takes at most these microseconds they are worth it: no noise of sampling, no u to learn,
-# and twenty passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
-MOST_EXACT = 8.0
-# Full passes of L-BFGS go to the optimum where they and the trials of their ridge take at most these predicted seconds.
-MOST_FULL = 5.0
-MOST_ITERATIONS = 10_000
-PASSES_EXACT = 20  # of exact steps, which are for few classes and take no time
-# What is open where the solver was chosen by hand: nothing that is not in the solver's definition.
-PASSES_BY_HAND, DECAY_BY_HAND, NEGATIVES_BY_HAND = 20, 0.9, 64
-# Sampled implicit steps, chosen by hand or not. On nine sets of first labels 12 passes of half the step gain up to 0.1
-# nats over 6, and 256 classes up to 0.06 over 112; 512 gain at most 0.03 more in 2.5 times the time. Steps fall to an
-# eightieth: over a twentieth that gains 0.002 to 0.02 nats on six sets of eight and loses 0.001 on the others, and
-# smaller ones gain hardly more (bench/decisions.md).
-PASSES_SAMPLED, NEGATIVES_SAMPLED, LAST_STEP = 12, 256, 1 / 80
-# Classes are drawn by their frequency itself: best, or within 0.035 nats, of the powers 0.5, 0.75 and 1 on each.
-POWER_SAMPLED = 1.0
-# The step size, times the mean of |x|^2 with the intercept's 1; it is 1 for all other solvers. A sampled implicit step
-# bears 6, which on eurlex57k and yso-en learns in 12 passes what 2 does not in 20. Explicit steps on the double sum
-# carry the weight K/m of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the start.
-RELATIVE_RATES = {"implicit": 6.0, "umax": 0.1, "sgd": 0.01, "softplus": 0.1}
-# In a stream u begins at its exact value or at what the visit's own draw makes of it, so that the probabilities of a
-# step sum to at most 1: these bear the step size of exact ones there.
-AS_EXACT_IN_STREAMS = ("umax", "sgd")
-# The first step of a stream, times the median of |x|^2 with the intercept's 1: the prior variance of a score, before
-# rows that have its features tell of it. Of 10, 30 and 100 the middle is the best, or within .08 nats of it, on six
-# sets of eight in one pass of 30 calls; delicious wants 3 and 20news 300, by .15 and .06 nats (bench/decisions.md).
-RELATIVE_RATE_OF_STREAM = 30.0
-RELATIVE_RATE_OVE = 4.0  # over n_classes
-ADAPTIVE_RATE = 0.02  # Ruiz et al. 2018, section 4
-RATE_UTILITY_SGD_NORMAL = 0.01  # of augment and reduce, relative as above: gradients grow with the scores
-# Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag behind:
-# for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06 (bench/decisions.md).
-U_RATES = {"implicit": 30.0, "bregman": 0.5, "scent": 0.5}
-# The last iterates are averaged, a gain of 0.02 nats on yso-en, unless the mean takes more than these bytes beside W.
-MOST_FOR_AVERAGE = 2 << 30
 
-# Models
+@dataclass(frozen=True)
+class Figures:
+    """Numbers that choices depend on."""
 
-# Where W would take more bytes than LEAST_TO_EMBED, and NUMBERS_A_VALUE numbers for each stored value of sparse data,
-# its rows cannot be learned one by one: yso-en has 290 and yelp-next 270 of them, and embeddings gain 0.3 and 1.1 nats
-# there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
-LEAST_TO_EMBED = 256 << 20
-NUMBERS_A_VALUE = 30
-# Larger ones are not tried for a linear model, whose fit would need as much memory again.
-LARGEST_TRIED = 2 << 30
-# A pair of a feature and a class gets no weight if so few rows have it that a row meets at most MOST_MET weights,
-# predicted from SAMPLED_FEATURES of its features. Pairs of five rows and more do better than all on eurlex57k, whose
-# rows meet 188,000 weights, in a third of the time; on yso-en, where they meet 19,000, pairs of one row are worth a
-# point of P@1. Where not even those are so few, pairs of many rows add little, and a row meets a fifth: on eurlex57k
-# pairs of 30 and of 300 rows rank alike beside embeddings.
-MOST_MET, FEW_ROWS_OF_A_PAIR, MOST_MET_OF_MANY = 50_000, 5, 10_000
-LEAST_COUNTS = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
-# Where that leaves out pairs, it is of features that occur with more classes than these, if that is enough. Of 106,000
-# definitions of 79,000 words, rows meet 70,000 weights, most of them by 22 frequent words: without all pairs of one row
-# the words, of which most have one, end at 8.52 nats and an accuracy of .114, with those of rare features at 7.57 and
-# .136.
-FEW_CLASSES_OF_A_FEATURE = 3000
-SAMPLED_FEATURES = 256
-# Embeddings of several labels a row rank them by margins; of one label, and of more labels than these in the mean,
-# they are those of the decoupled softmax with the settings of one label: they gain a point of P@1 and P@5 on delicious,
-# which has 19, in a third of the time, since a margin visits all classes once a label; on bibtex and eurlex57k, which
-# have 2.4 and 5.1, they lose one to four (bench/decisions.md).
-MANY_LABELS = 8.0
-# The mean of MOST_RUNS runs of a hybrid is taken, if those after the first one are predicted to take no more than
-# SECONDS_OF_RUNS and all embeddings no more than BYTES_OF_RUNS. Three gain .03, .02 and .05 nats on bibtex, delicious
-# and 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models gains nothing, as
-# their objective is convex (bench/decisions.md).
-MOST_RUNS, SECONDS_OF_RUNS, BYTES_OF_RUNS = 3, 20.0, 256 << 20
-# In a fit to this many rows of one label, or more, all runs take the weights on pairs of the first run, and leave out
-# the same rows. tmall-next loses .005 nats by that, esco-titles .004; bibtex, which has fewer rows, would lose .017.
-ROWS_TO_SHARE = 20_000
-# In such a fit a third run is made if it is expected to lower the log-loss by this many nats. What is expected is a
-# third of what the second run gained on the rows left out: .011 nats on tmall-next, .019 on esco-titles, .021 on
-# yelp-next and .028 on toys-next (bench/decisions.md).
-LEAST_GAIN_OF_RUN = 0.015
-# Where margins rank several labels a second run may take these predicted seconds: on package dependencies one of some
-# 22 gains .4 points of P@1 and .2 of P@5 (bench/decisions.md).
-SECONDS_OF_SECOND_RUN = 30.0
-# Trials of models make one run of a hybrid. Where it is behind by less than MOST_GAIN_OF_RUNS the mean of as many runs
-# as the fit makes is tried; on 20news, where a mean gains most, .57 becomes .51. A draw on which a model has less than
-# CLEAR_MODEL of the other's log-loss is the last one: .59 for 1.06 on 20news, where 2,500 rows of toys-next, on which
-# draws disagree, differ by 2.5 %.
-MOST_GAIN_OF_RUNS, CLEAR_MODEL = 1.12, 0.75
+    # Solvers of one label a row
 
-# Minibatches
+    # Where a visit of all classes takes at most these microseconds they are worth it: no noise of sampling, no u to
+    # learn, and twenty passes over 10^5 points still end in 16 s. bibtex takes 4, delicious 2.5, eurlex57k 150.
+    MOST_EXACT: float = 8.0
+    # Full passes of L-BFGS go to the optimum where they and the trials of their ridge take at most these predicted
+    # seconds.
+    MOST_FULL: float = 5.0
+    MOST_ITERATIONS: int = 10_000
+    PASSES_EXACT: int = 20  # of exact steps, which are for few classes and take no time
+    # What is open where the solver was chosen by hand: nothing that is not in the solver's definition.
+    PASSES_BY_HAND: int = 20
+    DECAY_BY_HAND: float = 0.9
+    NEGATIVES_BY_HAND: int = 64
+    # Sampled implicit steps, chosen by hand or not. On nine sets of first labels 12 passes of half the step gain up to
+    # 0.1 nats over 6, and 256 classes up to 0.06 over 112; 512 gain at most 0.03 more in 2.5 times the time. Steps fall
+    # to an eightieth: over a twentieth that gains 0.002 to 0.02 nats on six sets of eight and loses 0.001 on the
+    # others, and smaller ones gain hardly more (bench/decisions.md).
+    PASSES_SAMPLED: int = 12
+    NEGATIVES_SAMPLED: int = 256
+    LAST_STEP: float = 1 / 80
+    # Classes are drawn by their frequency itself: best, or within 0.035 nats, of the powers 0.5, 0.75 and 1 on each.
+    POWER_SAMPLED: float = 1.0
+    # The step size, times the mean of |x|^2 with the intercept's 1; it is 1 for all other solvers. A sampled implicit
+    # step bears 6, which on eurlex57k and yso-en learns in 12 passes what 2 does not in 20. Explicit steps on the
+    # double sum carry the weight K/m of a sampled class, hence less; one-vs-each adds up K probabilities, of 1/2 at the
+    # start.
+    RELATIVE_RATES: Mapping[str, float] = field(
+        default_factory=lambda: {"implicit": 6.0, "umax": 0.1, "sgd": 0.01, "softplus": 0.1}
+    )
+    # In a stream u begins at its exact value or at what the visit's own draw makes of it, so that the probabilities of
+    # a step sum to at most 1: these bear the step size of exact ones there.
+    AS_EXACT_IN_STREAMS: tuple[str, ...] = ("umax", "sgd")
+    # The first step of a stream, times the median of |x|^2 with the intercept's 1: the prior variance of a score,
+    # before rows that have its features tell of it. Of 10, 30 and 100 the middle is the best, or within .08 nats of it,
+    # on six sets of eight in one pass of 30 calls; delicious wants 3 and 20news 300, by .15 and .06 nats
+    # (bench/decisions.md).
+    RELATIVE_RATE_OF_STREAM: float = 30.0
+    RELATIVE_RATE_OVE: float = 4.0  # over n_classes
+    ADAPTIVE_RATE: float = 0.02  # Ruiz et al. 2018, section 4
+    RATE_UTILITY_SGD_NORMAL: float = 0.01  # of augment and reduce, relative as above: gradients grow with the scores
+    # Step sizes of u for u_learning_rate="auto". A visit lets u fall by at most its step, so that small ones lag
+    # behind: for the implicit step 3 costs 0.5 nats on sets of definitions, where 30 and 300 differ by 0.06
+    # (bench/decisions.md).
+    U_RATES: Mapping[str, float] = field(default_factory=lambda: {"implicit": 30.0, "bregman": 0.5, "scent": 0.5})
+    # The last iterates are averaged, a gain of 0.02 nats on yso-en, unless the mean takes more than these bytes beside
+    # W.
+    MOST_FOR_AVERAGE: int = 2 << 30
 
-# Of 128, 192 and 256 columns with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy on
-# yso-en. Passes stand with their decay.
-EMBEDDED_DIM, NEGATIVES_BATCHES, EMBEDDED_PASSES = 192, 1024, (4, 0.5)
-# A hidden layer on dense rows of one label: its columns, its passes with their decay, and Adagrad's rate; the ridge is
-# PRIOR / N, as of full passes. Of 256 and 512 columns, 4 and 8 passes, rates of 1, 3 and 6 and ridges of 0 to 1e-3
-# these are the best on omniglot and mnist together (bench/decisions.md).
-HIDDEN_DIM, HIDDEN_PASSES, HIDDEN_RATE = 512, (8, 0.7), 3.0
-# Next items beside weights on pairs: where no row tells its label, the noise of few draws is small beside its own. 128
-# end as low as 1,024, in a third of the time; esco-titles, whose rows tell the label, loses .05 nats by them
-# (bench/decisions.md).
-NEGATIVES_NEXT = 128
-# Up to 64 classes of one label a row, embeddings beside pairs have 64 columns: a product of W and embeddings
-# needs no more. 20news has .507 nats for .505 in 6.9 s for 11.2; the 30 to 60 most frequent classes of bibtex,
-# esco-titles, yso-en and delicious have at most .006 more, about what seeds differ by (bench/decisions.md).
-FEW_CLASSES = 64
-# Several labels a row by margins, beside weights on pairs and alone; the smoothing is that of Yen et al. 2018. A decay
-# of .5 ranks better than .7 beside pairs on bibtex, and worse alone on eurlex57k, where two runs of 384 columns do
-# better than three of 256 in the same time (bench/decisions.md).
-NEGATIVES_RANKING, RANKING_PASSES, RANKING_ALONE_PASSES = 2048, (4, 0.5), (4, 0.7)
-RANKING_DIM, RANKING_ALONE_DIM, SMOOTHING = 256, 384, 5.0
-BATCHES_PASSES = (10, 0.9)  # of all other minibatches
-NEGATIVES_MARGIN = 256  # of MarginClassifier
-MOST_SCORED = 8192  # minibatches score all classes up to this number
-# Adagrad's rate over the root mean square of |x|: how far a row moves at first. Of 0.3, 1 and 3 the best on eurlex57k
-# by P@1 after three passes.
-ADAGRAD_RATE = 1.0
+    # Models
 
-# Weights on pairs
+    # Where W would take more bytes than LEAST_TO_EMBED, and NUMBERS_A_VALUE numbers for each stored value of sparse
+    # data, its rows cannot be learned one by one: yso-en has 290 and yelp-next 270 of them, and embeddings gain 0.3 and
+    # 1.1 nats there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
+    LEAST_TO_EMBED: int = 256 << 20
+    NUMBERS_A_VALUE: int = 30
+    # Larger ones are not tried for a linear model, whose fit would need as much memory again.
+    LARGEST_TRIED: int = 2 << 30
+    # A pair of a feature and a class gets no weight if so few rows have it that a row meets at most MOST_MET weights,
+    # predicted from SAMPLED_FEATURES of its features. Pairs of five rows and more do better than all on eurlex57k,
+    # whose rows meet 188,000 weights, in a third of the time; on yso-en, where they meet 19,000, pairs of one row are
+    # worth a point of P@1. Where not even those are so few, pairs of many rows add little, and a row meets a fifth: on
+    # eurlex57k pairs of 30 and of 300 rows rank alike beside embeddings.
+    MOST_MET: int = 50_000
+    FEW_ROWS_OF_A_PAIR: int = 5
+    MOST_MET_OF_MANY: int = 10_000
+    LEAST_COUNTS: tuple[int, ...] = (1, 2, 3, 5, 10, 20, 30, 50, 100, 200)
+    # Where that leaves out pairs, it is of features that occur with more classes than these, if that is enough. Of
+    # 106,000 definitions of 79,000 words, rows meet 70,000 weights, most of them by 22 frequent words: without all
+    # pairs of one row the words, of which most have one, end at 8.52 nats and an accuracy of .114, with those of rare
+    # features at 7.57 and .136.
+    FEW_CLASSES_OF_A_FEATURE: int = 3000
+    SAMPLED_FEATURES: int = 256
+    # Embeddings of several labels a row rank them by margins; of one label, and of more labels than these in the mean,
+    # they are those of the decoupled softmax with the settings of one label: they gain a point of P@1 and P@5 on
+    # delicious, which has 19, in a third of the time, since a margin visits all classes once a label; on bibtex and
+    # eurlex57k, which have 2.4 and 5.1, they lose one to four (bench/decisions.md).
+    MANY_LABELS: float = 8.0
+    # The mean of MOST_RUNS runs of a hybrid is taken, if those after the first one are predicted to take no more than
+    # SECONDS_OF_RUNS and all embeddings no more than BYTES_OF_RUNS. Three gain .03, .02 and .05 nats on bibtex,
+    # delicious and 20news, and half a point of P@1 of several labels, for a second or two; a mean of linear models
+    # gains nothing, as their objective is convex (bench/decisions.md).
+    MOST_RUNS: int = 3
+    SECONDS_OF_RUNS: float = 20.0
+    BYTES_OF_RUNS: int = 256 << 20
+    # In a fit to this many rows of one label, or more, all runs take the weights on pairs of the first run, and leave
+    # out the same rows. tmall-next loses .005 nats by that, esco-titles .004; bibtex, which has fewer rows, would lose
+    # .017.
+    ROWS_TO_SHARE: int = 20_000
+    # In such a fit a third run is made if it is expected to lower the log-loss by this many nats. What is expected is a
+    # third of what the second run gained on the rows left out: .011 nats on tmall-next, .019 on esco-titles, .021 on
+    # yelp-next and .028 on toys-next (bench/decisions.md).
+    LEAST_GAIN_OF_RUN: float = 0.015
+    # Where margins rank several labels a second run may take these predicted seconds: on package dependencies one of
+    # some 22 gains .4 points of P@1 and .2 of P@5 (bench/decisions.md).
+    SECONDS_OF_SECOND_RUN: float = 30.0
+    # Trials of models make one run of a hybrid. Where it is behind by less than MOST_GAIN_OF_RUNS the mean of as many
+    # runs as the fit makes is tried; on 20news, where a mean gains most, .57 becomes .51. A draw on which a model has
+    # less than CLEAR_MODEL of the other's log-loss is the last one: .59 for 1.06 on 20news, where 2,500 rows of
+    # toys-next, on which draws disagree, differ by 2.5 %.
+    MOST_GAIN_OF_RUNS: float = 1.12
+    CLEAR_MODEL: float = 0.75
 
-# The first step of a row moves the score of a class by the rate times its sum of |x|: the rate makes that FIRST_MOVE
-# nats. 7.2 is a rate of 3 on yso-en, where larger ones lose, and .9 on bibtex, where .3 and 3 lose a point of P@1 and
-# more.
-FIRST_MOVE = 7.2
-# Of margins the rate, over the root mean square of |x|. Of .1, .3 and 1 the best by P@1 on bibtex, 40,000 rows of
-# yso-en and a set of package dependencies, by up to 3 points (bench/decisions.md).
-MARGIN_RATE_OF_PAIRS = 0.3
-# Pairs of more rows learn the decoupled softmax. Margins win 1.3 to 1.8 points of P@1 on 5,000 to 41,000 rows of three
-# sets, and lose half a point, and a sixth of the seconds, on the 609,000 of yso-en; between these is no set.
-MOST_ROWS_BY_MARGINS = 150_000
-# Passes and their decay, up to FEW_ROWS rows and beyond: what is learned from few rows takes more visits. 5 passes for
-# 2 gain 2 to 3 points on 10,000 rows of eurlex57k and half a point on bibtex; for many rows they would take their time.
-FEW_ROWS, PAIRS_PASSES_OF_FEW, PAIRS_PASSES = 100_000, (5, 0.7), (2, 0.4)
+    # Minibatches
 
-# Trials
+    # Of 128, 192 and 256 columns with 512 or 1,024 draws and 4 or 6 passes the one best in both log-loss and accuracy
+    # on yso-en. Passes stand with their decay.
+    EMBEDDED_DIM: int = 192
+    NEGATIVES_BATCHES: int = 1024
+    EMBEDDED_PASSES: tuple[int, float] = (4, 0.5)
+    # A hidden layer on dense rows of one label: its columns, its passes with their decay, and Adagrad's rate; the ridge
+    # is PRIOR / N, as of full passes. Of 256 and 512 columns, 4 and 8 passes, rates of 1, 3 and 6 and ridges of 0 to
+    # 1e-3 these are the best on omniglot and mnist together (bench/decisions.md).
+    HIDDEN_DIM: int = 512
+    HIDDEN_PASSES: tuple[int, float] = (8, 0.7)
+    HIDDEN_RATE: float = 3.0
+    # Next items beside weights on pairs: where no row tells its label, the noise of few draws is small beside its own.
+    # 128 end as low as 1,024, in a third of the time; esco-titles, whose rows tell the label, loses .05 nats by them
+    # (bench/decisions.md).
+    NEGATIVES_NEXT: int = 128
+    # Up to 64 classes of one label a row, embeddings beside pairs have 64 columns: a product of W and embeddings
+    # needs no more. 20news has .507 nats for .505 in 6.9 s for 11.2; the 30 to 60 most frequent classes of bibtex,
+    # esco-titles, yso-en and delicious have at most .006 more, about what seeds differ by (bench/decisions.md).
+    FEW_CLASSES: int = 64
+    # Several labels a row by margins, beside weights on pairs and alone; the smoothing is that of Yen et al. 2018. A
+    # decay of .5 ranks better than .7 beside pairs on bibtex, and worse alone on eurlex57k, where two runs of 384
+    # columns do better than three of 256 in the same time (bench/decisions.md).
+    NEGATIVES_RANKING: int = 2048
+    RANKING_PASSES: tuple[int, float] = (4, 0.5)
+    RANKING_ALONE_PASSES: tuple[int, float] = (4, 0.7)
+    RANKING_DIM: int = 256
+    RANKING_ALONE_DIM: int = 384
+    SMOOTHING: float = 5.0
+    BATCHES_PASSES: tuple[int, float] = (10, 0.9)  # of all other minibatches
+    NEGATIVES_MARGIN: int = 256  # of MarginClassifier
+    MOST_SCORED: int = 8192  # minibatches score all classes up to this number
+    # Adagrad's rate over the root mean square of |x|: how far a row moves at first. Of 0.3, 1 and 3 the best on
+    # eurlex57k by P@1 after three passes.
+    ADAGRAD_RATE: float = 1.0
 
-# All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which nobody
-# waits for. With fewer rows a tenth held out would say nothing.
-MOST_OF_FIT, QUICK = 0.3, 4.0
-FEWEST_TO_TRY, MOST_TO_TRY = 1000, 20_000
-# Step sizes are tried on at most MOST_TO_TRY rows, in RATES trials as a rule, for two passes, the second of a quarter
-# of the step, in steps of a third of a decade: a valley is wider than that. The first three surround the step of the
-# rules.
-RATES = 6
-TRIAL_PASSES, TRIAL_DECAY = 2, 0.25
-RATE_RATIO = 10 ** (1 / 3)
-FIRST_RATES, FURTHEST_RATE = (-1, 0, 1), (-6, 6)
-# Of the steps with a log-loss of at most 0.5 % above the least the geometric middle of the smallest and the largest.
-# Where a valley is flat the smallest loses 0.1 nats on yelp-next and the largest 0.06 on eurlex57k, the middle 0.04
-# and 0.02 (bench/decisions.md).
-AS_GOOD = 1.005
-# Trials make two passes. From weights in closed form these end nearer to the end of a fit than from 0, so that the
-# former's log-loss must be below this share of the latter's.
-BETTER_START = 0.95
-# Nor are further rates tried from 0 where the first ones have this many times the least log-loss from the closed form:
-# 20,000 directions have 3.7 nats at best for .12, and the five trials took a quarter of the fit.
-FAR_BEHIND = 4.0
-# Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
-LEAST_CLASSES = 25
-# Of the steps of all passes, in units of the pick; it was 2.0 for 12 passes of half the pick that fell to a twentieth.
-SUM_OF_STEPS = 2.0
-# Step sizes of pairs: a third of the rate of the rules, and a third of that, while held-out rows get better by it. On
-# bibtex and eurlex57k the rate of the rules is best, on delicious a fifth of it (66.4 for 64.8 of P@1). Larger ones are
-# not tried: a trial has few of the rows, and few rows want larger ones.
-PAIR_RATES, LEAST_PAIR_RATE, MOST_ROWS_OF_PAIRS, SHARE_OF_PAIRS = 4, -3, 4000, 0.2
-# With fewer rows held out whose labels the trial's training has, nothing is tried.
-FEWEST_KNOWN = 100
+    # Weights on pairs
 
-# Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where the trials fit into their budget
-# it is the best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no
-# function of K, D and N was found that says so. Else RIDGE / N, a weak one: of 0, 1e-8 and 4e-8 none is clearly ahead
-# on yso-en, and eurlex57k gains up to 0.06 nats by 1e-6. With sampled implicit steps it also restrains what the two
-# passes of a trial cannot tell from learning, steps that overfit in twelve: 0.31 nats of 100,000 rows of yso-en, and
-# 0.01 or 0.02 of three of nine other sets; it costs at most 0.003 on any (bench/decisions.md).
-RIDGES = (0.0, 3e-6, 1e-5, 3e-5, 1e-4)
-PAST_THE_VALLEY = 1.02
-RIDGE = 0.01
-# Of rows with a smaller mean |x|^2 there is no ridge unless it is set: steps on them, of size 1 / |x|^2, are divided by
-# the factor of a row of W, which falls to 2^-40, and would leave single precision.
-LEAST_FOR_RIDGE = 1e-20
-# A ridge of PRIOR / N makes W the most probable one for weights that are normal with variance 1 in units of the
-# features' scales, which is what scikit-learn's LogisticRegression takes for scaled features. It is too weak for many
-# uninformative features and too strong for classes that can be separated, so others are tried by cross-validation.
-PRIOR = 1.0
-PRIORS = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
-FOLDS = 5
+    # The first step of a row moves the score of a class by the rate times its sum of |x|: the rate makes that
+    # FIRST_MOVE nats. 7.2 is a rate of 3 on yso-en, where larger ones lose, and .9 on bibtex, where .3 and 3 lose a
+    # point of P@1 and more.
+    FIRST_MOVE: float = 7.2
+    # Of margins the rate, over the root mean square of |x|. Of .1, .3 and 1 the best by P@1 on bibtex, 40,000 rows of
+    # yso-en and a set of package dependencies, by up to 3 points (bench/decisions.md).
+    MARGIN_RATE_OF_PAIRS: float = 0.3
+    # Pairs of more rows learn the decoupled softmax. Margins win 1.3 to 1.8 points of P@1 on 5,000 to 41,000 rows of
+    # three sets, and lose half a point, and a sixth of the seconds, on the 609,000 of yso-en; between these is no set.
+    MOST_ROWS_BY_MARGINS: int = 150_000
+    # Passes and their decay, up to FEW_ROWS rows and beyond: what is learned from few rows takes more visits. 5 passes
+    # for 2 gain 2 to 3 points on 10,000 rows of eurlex57k and half a point on bibtex; for many rows they would take
+    # their time.
+    FEW_ROWS: int = 100_000
+    PAIRS_PASSES_OF_FEW: tuple[int, float] = (5, 0.7)
+    PAIRS_PASSES: tuple[int, float] = (2, 0.4)
 
-# With `verbose`, a fit that is predicted to take at least this number of seconds first says what it will train.
-TOLD_BEFORE = 1.0
+    # Trials
+
+    # All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which
+    # nobody waits for. With fewer rows a tenth held out would say nothing.
+    MOST_OF_FIT: float = 0.3
+    QUICK: float = 4.0
+    FEWEST_TO_TRY: int = 1000
+    MOST_TO_TRY: int = 20_000
+    # Models are compared on two draws of so many rows, since each has few held-out rows, whose losses are averaged
+    # together. They are not carried on to more rows, for differences have no steady trend: that of embeddings on
+    # toys-next is 0.22 and -0.04, and 0.12 with all rows.
+    SIZES: tuple[int, int] = (2500, 10_000)
+    # Step sizes are tried on at most MOST_TO_TRY rows, in RATES trials as a rule, for two passes, the second of a
+    # quarter of the step, in steps of a third of a decade: a valley is wider than that. The first three surround the
+    # step of the rules.
+    RATES: int = 6
+    TRIAL_PASSES: int = 2
+    TRIAL_DECAY: float = 0.25
+    RATE_RATIO: float = 10 ** (1 / 3)
+    FIRST_RATES: tuple[int, ...] = (-1, 0, 1)
+    FURTHEST_RATE: tuple[int, int] = (-6, 6)
+    # Of the steps with a log-loss of at most 0.5 % above the least the geometric middle of the smallest and the
+    # largest. Where a valley is flat the smallest loses 0.1 nats on yelp-next and the largest 0.06 on eurlex57k, the
+    # middle 0.04 and 0.02 (bench/decisions.md).
+    AS_GOOD: float = 1.005
+    # Trials make two passes. From weights in closed form these end nearer to the end of a fit than from 0, so that the
+    # former's log-loss must be below this share of the latter's.
+    BETTER_START: float = 0.95
+    # Nor are further rates tried from 0 where the first ones have this many times the least log-loss from the closed
+    # form: 20,000 directions have 3.7 nats at best for .12, and the five trials took a quarter of the fit.
+    FAR_BEHIND: float = 4.0
+    # Whole classes that make up the rows of a trial; fewer would be another problem than that of all.
+    LEAST_CLASSES: int = 25
+    # Of the steps of all passes, in units of the pick; it was 2.0 for 12 passes of half the pick that fell to a
+    # twentieth.
+    SUM_OF_STEPS: float = 2.0
+    # Step sizes of pairs: a third of the rate of the rules, and a third of that, while held-out rows get better by it.
+    # On bibtex and eurlex57k the rate of the rules is best, on delicious a fifth of it (66.4 for 64.8 of P@1). Larger
+    # ones are not tried: a trial has few of the rows, and few rows want larger ones.
+    PAIR_RATES: int = 4
+    LEAST_PAIR_RATE: int = -3
+    MOST_ROWS_OF_PAIRS: int = 4000
+    SHARE_OF_PAIRS: float = 0.2
+    # With fewer rows held out whose labels the trial's training has, nothing is tried.
+    FEWEST_KNOWN: int = 100
+
+    # Ridge. In units of mean |x|^2, so that scaling X changes nothing. Where the trials fit into their budget it is the
+    # best of a few on held-out points: bibtex is best off with none and delicious with 3e-5, and no function of K, D
+    # and N was found that says so. Else RIDGE / N, a weak one: of 0, 1e-8 and 4e-8 none is clearly ahead on yso-en, and
+    # eurlex57k gains up to 0.06 nats by 1e-6. With sampled implicit steps it also restrains what the two passes of a
+    # trial cannot tell from learning, steps that overfit in twelve: 0.31 nats of 100,000 rows of yso-en, and 0.01 or
+    # 0.02 of three of nine other sets; it costs at most 0.003 on any (bench/decisions.md).
+    RIDGES: tuple[float, ...] = (0.0, 3e-6, 1e-5, 3e-5, 1e-4)
+    PAST_THE_VALLEY: float = 1.02
+    RIDGE: float = 0.01
+    # Of rows with a smaller mean |x|^2 there is no ridge unless it is set: steps on them, of size 1 / |x|^2, are
+    # divided by the factor of a row of W, which falls to 2^-40, and would leave single precision.
+    LEAST_FOR_RIDGE: float = 1e-20
+    # A ridge of PRIOR / N makes W the most probable one for weights that are normal with variance 1 in units of the
+    # features' scales, which is what scikit-learn's LogisticRegression takes for scaled features. It is too weak for
+    # many uninformative features and too strong for classes that can be separated, so others are tried by
+    # cross-validation.
+    PRIOR: float = 1.0
+    PRIORS: tuple[float, ...] = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
+    FOLDS: int = 5
+
+    # With `verbose`, a fit that is predicted to take at least this number of seconds first says what it will train.
+    TOLD_BEFORE: float = 1.0
+
+
+FIGURES = Figures()

@@ -13,7 +13,7 @@ from typing import Any
 
 from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.questions import Chosen, Taking, told
 from manyclass.choosing.rules import DISCRIMINANT, FALLS, HIDDEN, HIDDEN_FIT, Choice, ranks
 from manyclass.models import MODELS
@@ -329,7 +329,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     else:
         loss = BATCH_REDUCTIONS[choice["reduction"]]
     margin = loss == "margin"
-    smoothing = figures.SMOOTHING if margin else 0.0
+    smoothing = FIGURES.SMOOTHING if margin else 0.0
     plan, of_solver = batches_plan(choice, given, loss, smoothing, SAMPLERS["uniform" if margin else "frequency"]())
     if loss == "logistic" and plan.source != "exact":
         raise ValueError(
@@ -489,7 +489,7 @@ def hybrid_plan(choice: Choice) -> Planned:
     margin = ranks(beside)
     loss = "margin" if margin else "cross_entropy" if choice.facts.n_labels == 1 else REDUCTIONS["decoupled"]
     given, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
-    embeddings, _ = batches_plan(beside, given, loss, figures.SMOOTHING if margin else 0.0, draws)
+    embeddings, _ = batches_plan(beside, given, loss, FIGURES.SMOOTHING if margin else 0.0, draws)
     own = {name: value for name, value in given.opened.items() if name in ("dim", "n_negatives", "sampler")}
     whole = HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn", model.counts == "learn")
     choice.used |= {name: beside.used[name] for name in own}
@@ -513,7 +513,7 @@ def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[s
     rate = float(given.take("learning_rate"))
     plan = PairsPlan(
         loss=BATCH_REDUCTIONS[reduction],
-        smoothing=figures.SMOOTHING if reduction == "margin" else 0.0,
+        smoothing=FIGURES.SMOOTHING if reduction == "margin" else 0.0,
         offset=OFFSET * choice.facts.lengths.mean_square_of_values,
         rounding=ROUNDING,
         min_count=int(of_model.take("min_count")),

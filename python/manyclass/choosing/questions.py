@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 from sklearn.base import clone
 
-from manyclass.choosing import figures
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.parts import Given, Parameters, Part
 
 # Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
@@ -42,8 +42,8 @@ class Figure:
     name: str
     at: int | None = None
 
-    def __call__(self, _: Question | None = None) -> Any:
-        value = getattr(figures, self.name)
+    def __call__(self, q: Question | None = None) -> Any:
+        value = getattr(FIGURES if q is None else q.figures, self.name)
         return value if self.at is None else value[self.at]
 
 
@@ -175,6 +175,11 @@ class Question:
         )
         made.used |= {name: rule for name, rule in self.used.items() if name in made._answers}
         return made
+
+    @property
+    def figures(self) -> Figures:
+        """The numbers behind the answers."""
+        return self.facts.figures
 
     @property
     def kind(self) -> str:

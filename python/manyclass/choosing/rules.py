@@ -42,8 +42,9 @@ import textwrap
 from collections.abc import Callable, Collection
 from typing import ClassVar
 
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
 from manyclass.choosing.facts import TINY
+from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.questions import Case, Figure, Question, Rule
 from manyclass.models import MODELS
 from manyclass.parts import Part
@@ -78,7 +79,7 @@ def steps_by_batches(named: Collection[str], several: bool) -> bool:
 def ranks(q: Question) -> bool:
     """Whether embeddings, or a linear model of several labels, are trained by margins."""
     if q.beside_pairs:
-        return 1 < q.facts.n_labels <= figures.MANY_LABELS
+        return 1 < q.facts.n_labels <= q.figures.MANY_LABELS
     return training(q) == "minibatches" and q["solver"].name not in LABEL_SOLVERS and bool(q["reduction"] == "margin")
 
 
@@ -104,13 +105,13 @@ BATCHES = Case("in minibatches", lambda q: training(q) in ("minibatches", "margi
 POINTS = Case("point by point", lambda q: training(q) == "points")
 BESIDE = Case("beside weights on pairs", lambda q: q.beside_pairs)
 PAIRS_BY_MARGINS = Case(
-    f"of weights on pairs in a hybrid, up to {figures.MANY_LABELS:g} labels a row in the mean and a fit to all rows, "
-    f"up to {figures.MOST_ROWS_BY_MARGINS:,}, without texts of classes",
+    f"of weights on pairs in a hybrid, up to {FIGURES.MANY_LABELS:g} labels a row in the mean and a fit to all rows, "
+    f"up to {FIGURES.MOST_ROWS_BY_MARGINS:,}, without texts of classes",
     lambda q: (
         PAIRS.holds(q)
         and q["model"].name == "hybrid"
-        and 1 < q.facts.n_labels <= figures.MANY_LABELS
-        and q.facts.n_samples <= figures.MOST_ROWS_BY_MARGINS
+        and 1 < q.facts.n_labels <= q.figures.MANY_LABELS
+        and q.facts.n_samples <= q.figures.MOST_ROWS_BY_MARGINS
         and not (q.by_steps or q.facts.n_texts)
     ),
 )
@@ -130,16 +131,16 @@ HYBRID_FITS = Case(
 SPARSE = Case("of sparse data", lambda q: q.facts.sparse)
 DENSE = Case("of dense data", lambda q: not q.facts.sparse)
 FEW_LABELS = Case(
-    f"of up to {figures.MANY_LABELS:g} labels in the mean", lambda q: q.facts.n_labels <= figures.MANY_LABELS
+    f"of up to {FIGURES.MANY_LABELS:g} labels in the mean", lambda q: q.facts.n_labels <= q.figures.MANY_LABELS
 )
 TOO_LARGE = Case(
-    f"where W would take more than {figures.LARGEST_TRIED >> 30} GB or max_memory",
-    lambda q: q.facts.bytes > min(figures.LARGEST_TRIED, q.most_bytes),
+    f"where W would take more than {FIGURES.LARGEST_TRIED >> 30} GB or max_memory",
+    lambda q: q.facts.bytes > min(q.figures.LARGEST_TRIED, q.most_bytes),
 )
 OF_COLUMNS = Case("where each class is the name of a column, as next items are", lambda q: q.facts.of_columns)
 TRIED = Case(
-    f"of {figures.FEWEST_TO_TRY:,} rows and more where W takes at most {figures.LARGEST_TRIED >> 30} GB and max_memory",
-    lambda q: not TOO_LARGE.holds(q) and q.facts.n_samples >= figures.FEWEST_TO_TRY,
+    f"of {FIGURES.FEWEST_TO_TRY:,} rows and more where W takes at most {FIGURES.LARGEST_TRIED >> 30} GB and max_memory",
+    lambda q: not TOO_LARGE.holds(q) and q.facts.n_samples >= q.figures.FEWEST_TO_TRY,
 )
 FULL_PASSES = Case("in full passes", _solver("lbfgs"))
 AUTO_SOLVER = Case("with solver='auto'", lambda q: q.is_open("solver"))
@@ -151,25 +152,25 @@ UNNORMALIZED = Case(
     "of the solver 'negative_sampling', whose scores are none of the softmax", _solver("negative_sampling")
 )
 FITS_TWICE = Case(
-    f"where W takes at most {figures.MOST_FOR_AVERAGE >> 30} GB and half of max_memory",
-    lambda q: q.facts.bytes <= min(figures.MOST_FOR_AVERAGE, q.most_bytes / 2),
+    f"where W takes at most {FIGURES.MOST_FOR_AVERAGE >> 30} GB and half of max_memory",
+    lambda q: q.facts.bytes <= min(q.figures.MOST_FOR_AVERAGE, q.most_bytes / 2),
 )
 OPEN_RATE = Case("where learning_rate is open", lambda q: q.is_open("learning_rate"))
 NO_RATE = Case("where learning_rate is no number", lambda q: isinstance(q.asked("learning_rate"), str))
 BY_HAND = Case("of solvers set by hand, point by point", lambda q: POINTS.holds(q) and not q.is_open("solver"))
-OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*figures.U_RATES))
-MANY_SCORED = Case(f"of more than {figures.MOST_SCORED:,} classes", lambda q: q.facts.n_classes > figures.MOST_SCORED)
+OWN_U_RATE = Case("of the solvers 'implicit', 'bregman' and 'scent'", _solver(*FIGURES.U_RATES))
+MANY_SCORED = Case(f"of more than {FIGURES.MOST_SCORED:,} classes", lambda q: q.facts.n_classes > q.figures.MOST_SCORED)
 OPEN_DRAWS = Case("where n_negatives is open", lambda q: q.is_open("n_negatives"))
-FEW_SCORED = Case(f"of up to {figures.MOST_SCORED:,} classes", lambda q: q.facts.n_classes <= figures.MOST_SCORED)
+FEW_SCORED = Case(f"of up to {FIGURES.MOST_SCORED:,} classes", lambda q: q.facts.n_classes <= q.figures.MOST_SCORED)
 MORE_THAN_DRAWN = Case("of more classes than are drawn", lambda q: q.facts.n_classes > q["n_negatives"])
 ONE_LABEL = Case("of one label a row", lambda q: not q.facts.several)
-FEW_CLASSES = Case(f"of up to {figures.FEW_CLASSES:,} classes", lambda q: q.facts.n_classes <= figures.FEW_CLASSES)
+FEW_CLASSES = Case(f"of up to {FIGURES.FEW_CLASSES:,} classes", lambda q: q.facts.n_classes <= q.figures.FEW_CLASSES)
 EMBEDDING = Case("of embeddings", lambda q: q["model"].name == "embedding")
 EMBEDDED = Case("of embeddings by 'adagrad'", lambda q: EMBEDDING.holds(q) and q["solver"].name == "adagrad")
 LABELLED = Case("of solvers of the double sum", _solver(*LABEL_SOLVERS))
 SEES_ALL = Case("of solvers that see all classes", _flag("all_classes"))
 OF_BATCHES = Case("of solvers whose step is that of a batch", _flag("batch"))
-FEW_ROWS = Case(f"of up to {figures.FEW_ROWS:,} rows", lambda q: q.facts.n_samples <= figures.FEW_ROWS)
+FEW_ROWS = Case(f"of up to {FIGURES.FEW_ROWS:,} rows", lambda q: q.facts.n_samples <= q.figures.FEW_ROWS)
 
 
 @Case.of
@@ -207,9 +208,9 @@ def hybrid_serves(q: Question) -> bool:
     """where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a
     row, 10,000 of more rows; and max_memory has room for them"""
     # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
-    many = not q.facts.sparse or q.facts.n_labels > figures.MANY_LABELS
+    many = not q.facts.sparse or q.facts.n_labels > q.figures.MANY_LABELS
     least = q.facts.least_count
-    return HYBRID_FITS.holds(q) and least is not None and (many or least <= figures.FEW_ROWS_OF_A_PAIR)
+    return HYBRID_FITS.holds(q) and least is not None and (many or least <= q.figures.FEW_ROWS_OF_A_PAIR)
 
 
 @Case.of
@@ -234,7 +235,7 @@ def quick_in_full(q: Question) -> bool:
     max_iter, sampler, n_negatives, early_stopping, coef_init)"""
     of_steps = q.by_steps or q.candidates or q.started or q["early_stopping"]
     own = ("n_negatives", "learning_rate", "max_iter", "sampler")
-    return not of_steps and all(map(q.is_open, own)) and costs.full_cost(q.facts) <= figures.MOST_FULL
+    return not of_steps and all(map(q.is_open, own)) and costs.full_cost(q.facts) <= q.figures.MOST_FULL
 
 
 @Case.of
@@ -242,7 +243,7 @@ def sampled(q: Question) -> bool:
     """where a visit of a point is predicted to take more than 8 microseconds with all classes, or n_negatives, a
     sampler or candidates are given"""
     asked = q.candidates or not q.is_open("n_negatives") or not q.is_open("sampler")
-    return asked or costs.visit_cost(q.facts, None) > figures.MOST_EXACT
+    return asked or costs.visit_cost(q.facts, None) > q.figures.MOST_EXACT
 
 
 @Case.of
@@ -308,41 +309,41 @@ def relative_rate(q: Question) -> float:
     """The step size of a solver by points, times the mean of |x|^2."""
     solver = q["solver"]
     if solver.name == "ove":
-        return figures.RELATIVE_RATE_OVE / q.facts.n_classes
+        return q.figures.RELATIVE_RATE_OVE / q.facts.n_classes
     if solver.name == "minibatch_implicit":
         return float(min(solver.batch_size or MINIBATCH_POINTS, q.facts.n_samples))
-    if q.goes_on and solver.name in figures.AS_EXACT_IN_STREAMS:
+    if q.goes_on and solver.name in q.figures.AS_EXACT_IN_STREAMS:
         return 1.0
-    return figures.RELATIVE_RATES.get(solver.name, 1.0)
+    return q.figures.RELATIVE_RATES.get(solver.name, 1.0)
 
 
 def _rate(q: Question) -> float:
     relative = relative_rate(q)
     if training(q) == "utility":
-        relative = figures.RATE_UTILITY_SGD_NORMAL if NORMAL_SGD.holds(q) else 1.0
+        relative = q.figures.RATE_UTILITY_SGD_NORMAL if NORMAL_SGD.holds(q) else 1.0
     return relative / (q.facts.lengths.mean_square + bool(q["fit_intercept"]))
 
 
 def _first_rate_of_stream(q: Question) -> float:
     square = q.facts.lengths.median_square + bool(q["fit_intercept"])
-    return figures.RELATIVE_RATE_OF_STREAM / square if square > TINY else _rate(q)
+    return q.figures.RELATIVE_RATE_OF_STREAM / square if square > TINY else _rate(q)
 
 
 def _ridge(q: Question) -> float:
     square = q.facts.lengths.mean_square
-    return figures.RIDGE / q.facts.n_samples * square if square >= figures.LEAST_FOR_RIDGE else 0.0
+    return q.figures.RIDGE / q.facts.n_samples * square if square >= q.figures.LEAST_FOR_RIDGE else 0.0
 
 
 def _prior(q: Question) -> float:
-    return figures.PRIOR / q.facts.n_samples
+    return q.figures.PRIOR / q.facts.n_samples
 
 
 def _decay(q: Question) -> float:
-    return float(figures.LAST_STEP ** (1 / max(1, int(q["max_iter"]) - 1)))
+    return float(q.figures.LAST_STEP ** (1 / max(1, int(q["max_iter"]) - 1)))
 
 
 def _exact_decay(q: Question) -> float:
-    return float(figures.DECAY_BY_HAND ** (figures.PASSES_BY_HAND / int(q["max_iter"])))
+    return float(q.figures.DECAY_BY_HAND ** (q.figures.PASSES_BY_HAND / int(q["max_iter"])))
 
 
 def _hybrid(q: Question) -> Part:
@@ -350,7 +351,7 @@ def _hybrid(q: Question) -> Part:
 
 
 def _by_frequency(q: Question) -> Part:
-    return SAMPLERS["frequency_block"](power=figures.POWER_SAMPLED)
+    return SAMPLERS["frequency_block"](power=q.figures.POWER_SAMPLED)
 
 
 MANY_PAIRS = "decisions: where pairs of five rows and more are too many"
@@ -483,14 +484,14 @@ RULES = (
     Rule(
         "learning_rate",
         MARGIN_OF_PAIRS,
-        lambda q: figures.MARGIN_RATE_OF_PAIRS / q.facts.lengths.mean_square_of_values**0.5,
+        lambda q: q.figures.MARGIN_RATE_OF_PAIRS / q.facts.lengths.mean_square_of_values**0.5,
         "decisions: weights on pairs learn margins of several labels",
         r"0.3 over the root of the mean of \|x_i\|^2",
     ),
     Rule(
         "learning_rate",
         PAIRS,
-        lambda q: figures.FIRST_MOVE / q.facts.lengths.mean_length,
+        lambda q: q.figures.FIRST_MOVE / q.facts.lengths.mean_length,
         "leave_one_out: first move of pairs",
         r"7.2 over the mean of \|x_i\|_1",
         "step size of pairs",
@@ -500,7 +501,7 @@ RULES = (
     Rule(
         "learning_rate",
         BATCHES & adagrad,
-        lambda q: figures.ADAGRAD_RATE / q.facts.lengths.mean_square_of_values**0.5,
+        lambda q: q.figures.ADAGRAD_RATE / q.facts.lengths.mean_square_of_values**0.5,
         "eurlex57k: see figures.py",
         r"1 over the root of the mean of \|x_i\|^2",
     ),
@@ -525,7 +526,7 @@ RULES = (
     Rule(
         "u_learning_rate",
         OWN_U_RATE,
-        lambda q: figures.U_RATES[q["solver"].name],
+        lambda q: q.figures.U_RATES[q["solver"].name],
         "leave_one_out: step of u",
         "30 of 'implicit', 0.5 of 'bregman' and 'scent'",
     ),
@@ -534,7 +535,7 @@ RULES = (
     Rule(
         "n_models",
         runs,
-        lambda q: costs.n_runs(q.first_run[0], q.first_run[1], q.most_bytes, ranks=ranks_several(q)),
+        lambda q: costs.n_runs(q.first_run[0], q.first_run[1], q.figures, q.most_bytes, ranks=ranks_several(q)),
         "decisions: three runs of a hybrid are averaged",
         "3, or as many as are predicted to take 20 seconds more (30 the second of margins of several labels) and 256 "
         "MB of embeddings, a third of 20,000 rows of one label and more only where, by what the second one has "

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from manyclass.choosing.costs import visit_cost
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import MOST_EXACT, NEGATIVES_SAMPLED
+from manyclass.choosing.figures import FIGURES
 from manyclass.dask.stored_blocks import pieces_of
 
 BYTES = 4  # a weight has so many
@@ -100,7 +100,7 @@ def by_rows(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:
     share_of_others = (n_workers - 1) / n_workers
     moved = job.n_merges * job.bytes_of_w * share_of_others * (1 + job.touched)
     tasks = 0 if n_workers == 1 else job.n_merges * (TASKS_OF_PAIR * n_workers**2 + TASKS_OF_WORKER * n_workers)
-    steps = 1e-6 * visits * visit_cost(shape, NEGATIVES_SAMPLED) / n_threads
+    steps = 1e-6 * visits * visit_cost(shape, FIGURES.NEGATIVES_SAMPLED) / n_threads
     memory = job.bytes_of_w * COPIES_BY_ROWS
     return Pass(steps, 8e-9 * moved / gigabits, tasks * SECONDS_A_TASK, moved, memory)
 
@@ -114,12 +114,12 @@ def sampled_visit(job: Job, n_blocks: int) -> float:
     """Predict the seconds of one thread that sampled steps take for a row, on all blocks."""
     classes = max(2, math.ceil(job.n_classes / n_blocks))
     shape = Facts(job.n_rows, job.n_features, classes, job.stored, sparse=True)
-    return 1e-6 * n_blocks * visit_cost(shape, math.ceil(NEGATIVES_SAMPLED / n_blocks))
+    return 1e-6 * n_blocks * visit_cost(shape, math.ceil(FIGURES.NEGATIVES_SAMPLED / n_blocks))
 
 
 def takes_exact_steps(n_classes: int, stored: float) -> bool:
     """Whether solver="auto" takes exact steps on blocks: where a row takes no longer than one may on one machine."""
-    return 1e6 * exact_visit(n_classes, stored) <= MOST_EXACT
+    return 1e6 * exact_visit(n_classes, stored) <= FIGURES.MOST_EXACT
 
 
 def by_rows_and_classes(job: Job, n_workers: int, gigabits: float, n_threads: int) -> Pass:

@@ -65,7 +65,7 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         if state is not None:
             return self.go_on_warm(state, points, watch)
-        facts = facts_of(points)
+        facts = facts_of(points, self.figures)
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
         first = first_of(self.parameters, points, given)
@@ -84,7 +84,7 @@ class MarginPlanner(Planner):
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
         own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
-        return PlannedCall(own.plan(facts_of(points), by_steps=True), points)
+        return PlannedCall(own.plan(facts_of(points, self.figures), by_steps=True), points)
 
     def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""

@@ -14,6 +14,7 @@ from manyclass import _core
 from manyclass.checks import check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import Planned
 from manyclass.choosing.questions import is_open
 from manyclass.fitting.partial_fit import (
@@ -106,6 +107,8 @@ class Planner(ABC):
         For checks of data.
     tries : Asked
         What fits of a stream are given: how trials fit again.
+    figures : Figures
+        The numbers behind what was left open.
     several : bool
         Whether rows may have several labels.
     trains_log_odds : bool
@@ -115,6 +118,7 @@ class Planner(ABC):
     parameters: Parameters
     caller: Caller
     tries: Asked = Asked()
+    figures: Figures = FIGURES
 
     several: ClassVar[bool] = False
     trains_log_odds: ClassVar[bool] = True
@@ -333,9 +337,9 @@ def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
     return First(held=held, n_iter_no_change=patience)
 
 
-def facts_of(points: Points) -> Facts:
+def facts_of(points: Points, figures: Figures) -> Facts:
     """Return what choices depend on, of the points of a training."""
-    found = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
+    found = Facts.of(points.x, points.n_classes, points.labels, several=points.several, figures=figures)
     names = points.column_labels
     columns = None if names is None else columns_of_classes(points.classes, names, len(names))
     return replace(found, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))

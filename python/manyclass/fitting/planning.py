@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts, Lengths, weights_met
+from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import (
     Planned,
     Trials,
@@ -53,10 +54,6 @@ from manyclass.training.weighting import some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
-# Models are compared on two draws, since each has few held-out rows, whose losses are averaged together. They are not
-# carried on to more rows, for differences have no steady trend: that of embeddings on toys-next is 0.22 and -0.04, and
-# 0.12 with all rows.
-SIZES = (2500, 10_000)
 SHARE = 0.2  # held out
 
 
@@ -77,13 +74,13 @@ def best_model(
     labels = points.labels.ids
     runs = {name: runs_of(parameters, planned.plan, facts) for name, planned in candidates.items()}
     seconds = {name: runs[name] * costs.fit_cost(facts, planned.plan) for name, planned in candidates.items()}
-    trials.budget = costs.budget(min(seconds.values()))
+    trials.budget = costs.budget(min(seconds.values()), facts.figures)
     affordable = trials.left / (sum(seconds.values()) / len(labels))
-    share = min(1.0, affordable / sum(SIZES), len(labels) / SIZES[1])
-    sizes = [int(share * size) for size in SIZES]
-    if sizes[0] < figures.FEWEST_TO_TRY:  # one draw of as many as there may be
-        sizes = [int(min(affordable, SIZES[1], len(labels)))]
-    if sizes[0] < figures.FEWEST_TO_TRY:
+    share = min(1.0, affordable / sum(facts.figures.SIZES), len(labels) / facts.figures.SIZES[1])
+    sizes = [int(share * size) for size in facts.figures.SIZES]
+    if sizes[0] < facts.figures.FEWEST_TO_TRY:  # one draw of as many as there may be
+        sizes = [int(min(affordable, facts.figures.SIZES[1], len(labels)))]
+    if sizes[0] < facts.figures.FEWEST_TO_TRY:
         return None
     random = fork(parameters["random_state"])
     found: dict[str, list[float]] = {name: [] for name in candidates}
@@ -92,7 +89,7 @@ def best_model(
     def tried(name: str, sample: Sample, n_runs: int) -> float:
         return _loss_of_model(trials, parameters, name, candidates[name], n_runs, sample, points, facts, loss_of_fit)
 
-    for rows in _draws(labels, sizes, random):
+    for rows in _draws(labels, sizes, random, facts.figures):
         sample = Sample.of(points.x, labels, points.weights, rows, random, SHARE)
         if sample is None:
             return None
@@ -102,7 +99,7 @@ def best_model(
             trials.make("closed form", name, partial(sample.loss_of, form, 1), predicted=0.0, size=size)
         for name, losses in found.items():
             losses.append(tried(name, sample, 1))
-        if _is_clear(losses[0] for losses in found.values()):
+        if _is_clear((losses[0] for losses in found.values()), facts.figures):
             break
     n_out = [len(sample.labels_out) for sample in samples]
 
@@ -111,7 +108,7 @@ def best_model(
 
     best = min(found, key=mean)
     for name, n_runs in runs.items():
-        if n_runs > 1 and name != best and mean(name) < figures.MOST_GAIN_OF_RUNS * mean(best):
+        if n_runs > 1 and name != best and mean(name) < facts.figures.MOST_GAIN_OF_RUNS * mean(best):
             found[name] = [tried(name, sample, n_runs) for sample in samples]
     best = min(found, key=mean)
     if not math.isfinite(mean(best)):
@@ -133,12 +130,12 @@ def clear_model(
 
     None, too, where the draw is predicted to take more than `most` seconds.
     """
-    labels, size = points.labels.ids, SIZES[0]
+    labels, size = points.labels.ids, facts.figures.SIZES[0]
     costs_of_all = sum(costs.fit_cost(replace(facts, n_samples=size), one.plan) for one in candidates.values())
-    if len(labels) < SIZES[1] or costs_of_all > most:
+    if len(labels) < facts.figures.SIZES[1] or costs_of_all > most:
         return None
     random = fork(parameters["random_state"])
-    [rows] = _draws(labels, [size], random)
+    [rows] = _draws(labels, [size], random, facts.figures)
     sample = Sample.of(points.x, labels, points.weights, rows, random, SHARE)
     if sample is None:
         return None
@@ -147,13 +144,13 @@ def clear_model(
         for name, planned in candidates.items()
     }
     best = min(found, key=lambda name: found[name])
-    if not (_is_clear(found.values()) and math.isfinite(found[best])):
+    if not (_is_clear(found.values(), facts.figures) and math.isfinite(found[best])):
         return None
     trials.choose("model", best)
     return best
 
 
-def _is_clear(losses: Iterable[float]) -> bool:
+def _is_clear(losses: Iterable[float], figures: Figures) -> bool:
     """Whether the least loss of a draw is so far below the others that no other draw would say otherwise."""
     least, *others = sorted(losses)
     return least < figures.CLEAR_MODEL * others[0]
@@ -185,16 +182,16 @@ def runs_of(parameters: Parameters, plan: AnyPlan, facts: Facts) -> int:
     """Return how many runs the fit of a plan makes, and a trial of it: a mean is better than each."""
     if not isinstance(plan, HybridPlan) or (parameters["n_models"], parameters["dim"]) != ("auto", "auto"):
         return 1
-    return costs.n_runs(costs.fit_cost(facts, plan), 4 * facts.n_features * (plan.embeddings.dim or 0))
+    return costs.n_runs(costs.fit_cost(facts, plan), 4 * facts.n_features * (plan.embeddings.dim or 0), facts.figures)
 
 
-def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState) -> list[NDArray[np.intp]]:
+def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState, figures: Figures) -> list[NDArray[np.intp]]:
     """Rows of whole classes, as many as `sizes` say; random rows, where classes are too few, only if all are.
 
     2,500 rows of panlex would be of too few classes: as random rows they held .14 nats against the hybrid, which is
     ahead by .23 with all rows and by .03 on 10,000 rows of whole classes.
     """
-    draws = [whole_classes(labels, size, random) for size in sizes]
+    draws = [whole_classes(labels, size, random, figures) for size in sizes]
     counts = np.bincount(labels)
     whole = [rows for rows in draws if len(rows) == counts[np.unique(labels[rows])].sum()]
     return whole or draws
@@ -216,6 +213,7 @@ def cross_validated_ridge(
     n_classes: int,
     random_state: Any,
     weights: Doubles | None = None,
+    figures: Figures = FIGURES,
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
 
@@ -293,10 +291,12 @@ def plan_points(
     if ridge:  # no other model is tried beside it
         costs.check_memory(facts, plan, choice.most_bytes)
     data = (x, labels, facts, own["random_state"], weights)
-    trials = Trials(0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan)), bool(plan.verbose))
+    trials = Trials(
+        0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan), facts.figures), bool(plan.verbose)
+    )
     if choice.tries("learning_rate"):
         of_u = getattr(choice["solver"], "u_learning_rate", "tied")
-        follows = of_u == "tied" or (of_u == "auto" and choice["solver"].name not in figures.U_RATES)
+        follows = of_u == "tied" or (of_u == "auto" and choice["solver"].name not in FIGURES.U_RATES)
         passes_open = choice.is_open("max_iter")
         plan = best_rate(trials, plan, *data, u_follows=follows, passes_open=passes_open)
         params = {**params, "learning_rate": plan.schedule.learning_rate}
@@ -345,8 +345,8 @@ def plan_full_passes(choice: Choice, x: Matrix, labels: Ids, weights: Doubles | 
     assert isinstance(planned.plan, FullBatchPlan)
     if choice.timed or not choice.tries("alpha"):
         return planned
-    trials, seed = Trials(figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
-    alpha, path = cross_validated_ridge(trials, planned.plan, x, labels, facts.n_classes, seed, weights)
+    trials, seed = Trials(facts.figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
+    alpha, path = cross_validated_ridge(trials, planned.plan, x, labels, facts.n_classes, seed, weights, facts.figures)
     plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
 
@@ -364,7 +364,7 @@ def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> 
         return planned
     facts = replace(choice.facts, met=_met(points, pairs.min_count, pairs.few_classes))
     if trials is None:
-        trials = Trials(costs.budget(costs.fit_cost(facts, whole)), bool(pairs.verbose))
+        trials = Trials(costs.budget(costs.fit_cost(facts, whole), facts.figures), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     plan = replace(whole, pairs=pairs) if isinstance(whole, HybridPlan) else pairs
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
@@ -420,7 +420,7 @@ def plan_of_winner(
         planned = softmax_batches_plan(other)
     best, candidates = None, {"linear": linear, model.name: planned}
     if ridges and by_rule == "linear":
-        most = len(figures.RIDGES) * costs.fit_cost(facts, linear.plan)
+        most = len(facts.figures.RIDGES) * costs.fit_cost(facts, linear.plan)
         best = clear_model(linear.trials, choice.parameters, candidates, points, facts, loss_of_fit, most)
         if best is None or best == "linear":
             candidates["linear"] = linear = ridged(linear)

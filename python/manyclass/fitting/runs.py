@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_number, n_threads_from, outer_level
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.parts import Parameters, part_name
 from manyclass.training.blend import loss_without_counts_of
 from manyclass.training.calibration import Calibration, calibrated, check_calibration, n_held_out, rows_to_hold_out
@@ -110,7 +110,7 @@ def fit_runs(
     """
     if points.n_texts:
         return _with_texts(parameters, points, watch, run, noise)
-    many = len(points.labels) >= figures.ROWS_TO_SHARE
+    many = len(points.labels) >= FIGURES.ROWS_TO_SHARE
     if many and not points.several and not parameters.get("early_stopping", False):
         watch = replace(watch, shared=Shared())
     if not is_composed(parameters):
@@ -208,7 +208,7 @@ class _Runs:
         self._asked = 1 if self._open else parameters["n_models"]
         self._begin, self._left = time.perf_counter(), n_rounds * self._asked
         self.ended = False
-        most = max(self._asked, figures.MOST_RUNS) - 1
+        most = max(self._asked, FIGURES.MOST_RUNS) - 1
         self._others = fork(parameters["random_state"]).randint(0, np.iinfo(np.int32).max, size=most).tolist()
 
     def mean(self, points: Points, as_in: State | None = None) -> State:
@@ -311,7 +311,7 @@ def _gains_little(losses: list[float], n: int) -> bool:
     The variance of runs adds V / n to the loss of the mean of n: the second one gains V / 2, and run n + 1
     V / n - V / (n + 1).
     """
-    return len(losses) > 1 and 2 * (losses[0] - losses[1]) / (n * (n + 1)) < figures.LEAST_GAIN_OF_RUN
+    return len(losses) > 1 and 2 * (losses[0] - losses[1]) / (n * (n + 1)) < FIGURES.LEAST_GAIN_OF_RUN
 
 
 def _mean_curve(curves: list[Doubles]) -> Doubles:

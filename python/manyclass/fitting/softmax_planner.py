@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.checks import as_csr
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import Figures
 from manyclass.choosing.plans import Planned, full_plan, linear_model, part_of
 from manyclass.choosing.questions import Chosen
 from manyclass.choosing.rules import Choice, training
@@ -42,12 +43,14 @@ from manyclass.weights.arrays import Ids
 from manyclass.weights.weights import FeatureScaling
 
 
-def fit_softmax(parameters: Parameters, chosen: Chosen, points: Points, watch: Watch, asked: Asked) -> State:
+def fit_softmax(
+    parameters: Parameters, chosen: Chosen, points: Points, watch: Watch, asked: Asked, figures: Figures
+) -> State:
     """Make one run of a SoftmaxClassifier with these parameters, which chose these parts."""
     choice = Choice(
         parameters,
         chosen,
-        facts_of(points),
+        facts_of(points, figures),
         timed=bool(np.isfinite(watch.max_seconds)),
         candidates=asked.candidates is not None,
         started=asked.start is not None,
@@ -82,20 +85,20 @@ class SoftmaxPlanner(Planner):
     def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`: a run begins warm at a state that is there, where no start is given."""
         if state is None or given.start is not None:
-            return fit_softmax(self.parameters, self.check(), points, watch, given)
+            return fit_softmax(self.parameters, self.check(), points, watch, given, self.figures)
         if points.several or not state.weights.is_linear:
             refuse_candidates(given.candidates)
             return self.go_on_warm(state, points, watch)
         known = replace(self, parameters=resolved(self.parameters, state))
         start = warm_start_of(state, points)
-        found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start))
+        found = fit_softmax(known.parameters, known.check(), points, watch, replace(given, start=start), self.figures)
         was, now = state.fit_report, found.fit_report
         return found.with_report(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
         own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
-        chosen, facts = own.check(), facts_of(points)
+        chosen, facts = own.check(), facts_of(points, self.figures)
         kind = self._kind(Choice(self.parameters, self.check(), facts, by_steps=True), state)
         if kind == "points" and points.several:
             raise ValueError(
@@ -149,7 +152,7 @@ class SoftmaxPlanner(Planner):
         # Between the fits of a stream the schedule of the last one goes on: steps by curvature undo some of it.
         falls = call.may_fall(asked) and not (state is not None and state.calls and state.history.n_fit > 0)
         if scaled.x is not points.x:
-            facts = Facts.of(scaled.x, scaled.n_classes)
+            facts = Facts.of(scaled.x, scaled.n_classes, figures=facts.figures)
         choice = Choice(own, chosen, facts, timed=not begins_fit, by_steps=True, goes_on=falls)
         planned = plan_points(choice, scaled.x, scaled.labels.ids)
         if open_alpha:
@@ -175,7 +178,7 @@ def _trained(
     costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
     if choice.parameters["verbose"] > 0:
         facts = as_met(choice.facts, planned.plan, points)
-        if costs.fit_cost(facts, planned.plan) >= figures.TOLD_BEFORE:
+        if costs.fit_cost(facts, planned.plan) >= facts.figures.TOLD_BEFORE:
             print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
     return state.reported_by(planned.fit_report).with_report(n_runs=_n_runs(choice, planned, state, points, watch))

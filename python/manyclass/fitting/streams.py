@@ -36,7 +36,7 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.checks import is_texts
-from manyclass.choosing import figures
+from manyclass.choosing.figures import FIGURES
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
@@ -321,7 +321,7 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
 
 def default_dim(parameters: Mapping[str, Any]) -> int:
     """Length of embeddings where nothing is trained yet."""
-    return figures.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
+    return FIGURES.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
 
 
 def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:

@@ -21,8 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.checks import csr_parts, made_once
-from manyclass.choosing import costs, figures
+from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts, Lengths
+from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import Trials, with_rate_of_pairs
 from manyclass.parts import Parameters
 from manyclass.training.blend import best_scales, decoupled_loss
@@ -54,7 +55,9 @@ VALIDATION = 0.1  # share of the points on which ridges and rates are compared
 T = TypeVar("T")
 
 
-def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
+def whole_classes(
+    labels: Ids, n_rows: int, random: np.random.RandomState, figures: Figures = FIGURES
+) -> NDArray[np.intp]:
     """Draw classes until they have `n_rows` rows, and return all of their rows, in order.
 
     Where these are few, for classes so large that fewer than LEAST_CLASSES make up the rows, that would be another
@@ -204,13 +207,14 @@ def best_rate(
     A plan that may begin at the discriminant does so, without a ridge, where that makes the trials clearly better. If
     they hardly better the discriminant itself, the fit makes no more passes than they do, where these are open.
     """
+    figures = facts.figures
     # Where there are two starts to try, each has a half of the budget.
     n_rows = costs.rows_to_try(trials.left / (1 + plan.discriminant), facts, plan)
     untried = replace(plan, discriminant=False)
     if n_rows < figures.FEWEST_TO_TRY:
         return untried
     random = fork(random_state)
-    sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random), random)
+    sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random, figures), random)
     if sample is None:
         return untried
     short = replace(
@@ -284,16 +288,16 @@ def best_ridge(
     tried: dict[float, float] = {}
     if sample is None:
         return plan.alpha, tried
-    unit = Lengths.of(x).mean_square
+    unit, ridges = Lengths.of(x).mean_square, facts.figures.RIDGES
     cost, size = sample.cost(plan, facts), (len(sample.labels), sample.n_classes, plan.max_iter)
-    for number, ridge in enumerate(figures.RIDGES, 1):
+    for number, ridge in enumerate(ridges, 1):
         trial = replace(plan, alpha=ridge * unit)
-        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(figures.RIDGES)}")
+        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(ridges)}")
         tried[trial.alpha] = trials.make("alpha", trial.alpha, train, predicted=cost, size=size)
         # Past the valley, which has one bottom, larger ones are not tried: one is far above it, or two rise in a row.
         losses = list(tried.values())
         rises = len(losses) > 2 and losses[-3] < losses[-2] < losses[-1] < math.inf
-        if rises or figures.PAST_THE_VALLEY * min(losses) < losses[-1] < math.inf:
+        if rises or facts.figures.PAST_THE_VALLEY * min(losses) < losses[-1] < math.inf:
             break
     best = min(tried, key=lambda alpha: tried[alpha])
     trials.choose("alpha", best)
@@ -306,6 +310,7 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     Only rows tell whose labels the training has. Where most classes have one row hardly any do; by the others the
     smallest step seems best, as they are the likelier the less is learnt.
     """
+    figures = facts.figures
     visit = 1e-6 * costs.pairs_cost(facts) * plan.max_iter
     n_rows = int(min(facts.n_samples, figures.MOST_ROWS_OF_PAIRS, trials.left / (figures.PAIR_RATES * visit)))
     if n_rows < figures.FEWEST_TO_TRY:

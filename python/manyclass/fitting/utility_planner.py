@@ -100,7 +100,7 @@ class UtilityPlanner(Planner):
     def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
         """See `Planner`."""
         start = warm_start_of(state, points) if given.start is None and state is not None else given.start
-        facts = facts_of(points)
+        facts = facts_of(points, self.figures)
         plan = self.plan(facts)
         costs.check_memory(facts, plan, watch.max_bytes)
         return train(None, points, plan, watch, first=First(start))
@@ -114,7 +114,9 @@ class UtilityPlanner(Planner):
         if self.check().posterior is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return PlannedCall(Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points)
+        return PlannedCall(
+            Planned(self.plan(facts_of(points, self.figures), goes_on=call.may_fall(self.parameters)), {}), points
+        )
 
     def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
         """Return the plan of a training, which may be one that goes on."""

@@ -1,7 +1,8 @@
 """One file of each kind that manyclass 0.2 writes: how it is made, and what is read from it.
 
-`python make_files.py` writes all anew, with what is read from them in expected.json. Once a version writes something
-else, the files stay as they are: they are what every later version has to read. Fuzzers of files begin with them.
+`PYTHONPATH=tests python tests/data/version_2/make_files.py` writes all anew, with what is read from them in
+expected.json. Once a version writes something else, the files stay as they are: they are what every later version has
+to read. Fuzzers of files begin with them.
 
 The kind of a file is its name up to the first "_" or ".".
 """
@@ -16,10 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
+from planned import with_figures
 
 import manyclass
 from manyclass import (
@@ -34,7 +35,6 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.choosing import figures
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.training.state import Features
@@ -169,9 +169,11 @@ def checkpointed(kind: str, folder: Path, n_passes: int | None = None) -> Any:
     X, y, Y = problem()
     make, several = CHECKPOINTS[kind]
     # The last step that "auto" stood for when these were written: one that was left open is refused by another now.
-    with warnings.catch_warnings(), patch.object(figures, "LAST_STEP", 1 / 20):
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a few passes are no training
-        return make().fit(X, Y if several else y, checkpoint=folder, every=1, resume=True, callback=kill)
+        return with_figures(make(), LAST_STEP=1 / 20).fit(
+            X, Y if several else y, checkpoint=folder, every=1, resume=True, callback=kill
+        )
 
 
 def write_all(folder: Path) -> None:
