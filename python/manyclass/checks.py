@@ -209,7 +209,7 @@ def checked_ids(name: str, ids: ArrayLike, end: int, *, once: str | None = None)
     return np.ascontiguousarray(array, dtype=np.int32)
 
 
-def joined(lists: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def join_lists(lists: Sequence[NDArray[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return where each list of ids begins, and where the last one ends, in all of them together, and these."""
     return np.cumsum([0, *map(len, lists)]), np.concatenate([*lists, np.zeros(0, np.int32)]).astype(np.int32)
 
@@ -250,7 +250,7 @@ def id_lists(
     if len(lists) != shape[0]:
         raise ValueError(f"{name} has {len(lists)} lists; there are {shape[0]} {rows}")
     checked_lists = (checked_ids(f"{name}[{i}]", ids_of_row, shape[1], once=once) for i, ids_of_row in enumerate(lists))
-    return joined([np.unique(ids) for ids in checked_lists])
+    return join_lists([np.unique(ids) for ids in checked_lists])
 
 
 def checked_random(random_state: Any) -> np.random.RandomState:
@@ -315,7 +315,7 @@ def validated_data(estimator: BaseEstimator, X: Any, *y: Any, **rules: Any) -> A
             ) from error
 
 
-def as_they_are(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] | None:
+def unconverted_rows(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float32] | None:
     """Return rows in the types of the core where one look at their numbers shows that all is well, else None.
 
     What is None goes through `validated_data` and `canonical_csr`, which convert it or say what is wrong. For a row of
@@ -378,7 +378,7 @@ def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
     return out
 
 
-class made_once(Generic[S, T]):  # noqa: N801 - it stands where `property` does
+class lazy_property(Generic[S, T]):  # noqa: N801 - it stands where `property` does
     """A property that is made when it is first asked for, and kept.
 
     `functools.cached_property` of Python 3.11 holds a lock while it makes, which a child that is forked meanwhile would

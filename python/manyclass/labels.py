@@ -155,12 +155,12 @@ def as_labels(values: Any) -> NDArray[Any]:
     array: NDArray[Any] = np.asarray(values, dtype=object) if is_list else np.asarray(values)
     if array.dtype.kind not in "OT":
         return array
-    labels = _of_objects(array.astype(object, copy=False))
+    labels = _convert_objects(array.astype(object, copy=False))
     is_array_of_text = labels.dtype == object and (is_list or array.dtype.kind == "T")
     return _narrow(labels) if is_array_of_text else labels
 
 
-def _of_objects(labels: NDArray[Any]) -> NDArray[Any]:
+def _convert_objects(labels: NDArray[Any]) -> NDArray[Any]:
     """Objects as an array of the type that holds all of them exactly; those of text and of other types as they are."""
     items: list[Any] = labels.ravel().tolist()
     kinds = set(map(type, items))
@@ -288,7 +288,7 @@ def _together(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
         halves = zip((joint[: len(known)], joint[len(known) :]), (known, new), strict=True)
         if all(np.array_equal(half.astype(part.dtype), part) for half, part in halves):
             return joint
-    joint = _of_objects(_objects([*_items(known), *_items(new)]))
+    joint = _convert_objects(_objects([*_items(known), *_items(new)]))
     return joint if known.dtype == object else _narrow(joint)
 
 
@@ -420,14 +420,14 @@ def columns_of_classes(classes: NDArray[Any], names: NDArray[Any] | None, n_feat
     return np.where((classes >= 0) & (classes < n_features), classes, -1).astype(np.int32)
 
 
-def joined_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def join_labels(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return all labels of several arrays in one; those of different types keep their identity."""
     filled = [array for array in arrays if array.size]
     if not filled:
         return np.zeros(0, dtype=object)
     if all(array.dtype == filled[0].dtype for array in filled):
         return np.concatenate(filled)
-    return _of_objects(_objects([item for array in filled for item in _items(array)]))
+    return _convert_objects(_objects([item for array in filled for item in _items(array)]))
 
 
 def unseen_error(labels: NDArray[Any], positions: Ids, name: str) -> ValueError:
@@ -447,7 +447,7 @@ def positions_of(labels: NDArray[Any], classes: NDArray[Any], name: str) -> Ids:
     return positions
 
 
-def labels_given(y: Any, n_rows: int) -> NDArray[Any]:
+def labels_by_row(y: Any, n_rows: int) -> NDArray[Any]:
     """Return a label for each row, of an array or of one column, as `fit` takes both; raises ValueError for others."""
     check_targets(y, several=False)
     labels = as_labels(y)
@@ -459,7 +459,7 @@ def labels_given(y: Any, n_rows: int) -> NDArray[Any]:
 
 
 def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
-    """Return what `labels_given` does, after scikit-learn's checks of labels of classes; numbers must be whole.
+    """Return what `labels_by_row` does, after scikit-learn's checks of labels of classes; numbers must be whole.
 
     Raises
     ------
@@ -470,7 +470,7 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
         matrix: Any = y
         raise ValueError(f"y is a {type(y).__name__} of shape {matrix.shape}; {ONE_LABEL}{BINARIZER}")
     array = as_labels(y)
-    labels = labels_given(array, n_rows)
+    labels = labels_by_row(array, n_rows)
     if array.ndim == 2:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; its column is taken",
@@ -504,7 +504,7 @@ def seen_positions(y: Any, n_rows: int, classes: NDArray[Any], unseen: Unseen) -
     Others are left out or, with unseen="error", refused by a ValueError.
     """
     check_choice("unseen", unseen, ("drop", "error"))
-    labels = labels_given(y, n_rows)
+    labels = labels_by_row(y, n_rows)
     positions = find_positions(labels, classes, "y")
     seen_rows = np.flatnonzero(positions >= 0)
     if len(seen_rows) < len(labels) and unseen == "error":

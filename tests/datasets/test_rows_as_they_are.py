@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier
-from manyclass.checks import as_they_are, canonical_csr
+from manyclass.checks import canonical_csr, unconverted_rows
 
 D = 12
 
@@ -20,7 +20,7 @@ def matrix(rng, n=7, dtype=np.float32, kind=sp.csr_array):
 def test_sparse_rows_are_what_the_whole_check_makes_of_them(kind, dtype, index, seed):
     given = matrix(np.random.default_rng(seed), dtype=dtype, kind=kind)
     given.indptr, given.indices = given.indptr.astype(index), given.indices.astype(index)
-    found, expected = as_they_are(given, D), canonical_csr(given)
+    found, expected = unconverted_rows(given, D), canonical_csr(given)
     assert found is given or kind is sp.csr_matrix or dtype is np.float64
     for name in ("indptr", "indices", "data"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
@@ -31,7 +31,7 @@ def test_sparse_rows_are_what_the_whole_check_makes_of_them(kind, dtype, index, 
 
 def test_dense_rows_are_taken_as_they_are():
     given = np.ones((3, D), dtype=np.float32)
-    assert as_they_are(given, D) is given
+    assert unconverted_rows(given, D) is given
 
 
 def spoiled():
@@ -67,7 +67,7 @@ def spoiled():
 
 @pytest.mark.parametrize("name", spoiled())
 def test_what_needs_a_word_or_a_change_is_left_to_the_whole_check(name):
-    assert as_they_are(spoiled()[name], D) is None
+    assert unconverted_rows(spoiled()[name], D) is None
 
 
 @pytest.mark.parametrize("name", ["beyond", "nan", "narrow", "empty", "dense nan", "dense narrow", "no rows"])

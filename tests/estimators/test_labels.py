@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
 from manyclass.datasets import Stream, drop_unseen_classes
-from manyclass.labels import WIDEST, as_labels, find_positions, joined_labels, sorted_classes
+from manyclass.labels import WIDEST, as_labels, find_positions, join_labels, sorted_classes
 from manyclass.metrics import prequential
 
 N_ROWS = 60
@@ -269,7 +269,7 @@ def test_a_long_label_costs_the_others_nothing(tmp_path):
     classes, positions = sorted_classes(as_labels(names))
     assert classes[positions].tolist() == names
     assert find_positions(as_labels(names[-2:]), classes, "y").tolist() == positions[-2:].tolist()
-    assert joined_labels([as_labels(names[:1]), as_labels(names[-1:])]).tolist() == [names[0], names[-1]]
+    assert join_labels([as_labels(names[:1]), as_labels(names[-1:])]).tolist() == [names[0], names[-1]]
     fitted = model().fit(X, rows_of(np.array(["a", "b" * 3000, "c"])))
     fitted.save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 50_000

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.words.passes import followed
+from manyclass.words.passes import follow_table
 
 
 def pair_shares(contexts, centres):
@@ -49,7 +49,7 @@ class WordDescent:
     def search(self):
         """Let the index follow the output table."""
         if self.index is not None:
-            self.core.search_in(*followed(self.index, self.tables.output[:, : self.dim]))
+            self.core.search_in(*follow_table(self.index, self.tables.output[:, : self.dim]))
 
     def follow(self):
         """Do what a step does first."""

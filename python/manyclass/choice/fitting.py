@@ -126,11 +126,11 @@ def list_features(sets: ChoiceSets) -> ChoiceSets:
     return next(sets.parts(MOST_KEPT))
 
 
-def problems_of(form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[_core.ChoiceProblem]:
+def make_problems(form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[_core.ChoiceProblem]:
     """Yield what the core is asked about ranges of rows; of data without a function of pairs about all at once."""
     core = form.core
     for part in sets.parts():
-        yield _core.ChoiceProblem(form=core, n_threads=n_threads, **part.for_core())
+        yield _core.ChoiceProblem(form=core, n_threads=n_threads, **part.core_arguments())
 
 
 @dataclass
@@ -164,12 +164,12 @@ class ChoiceObjective:
     @property
     def problems(self) -> Iterator[_core.ChoiceProblem]:
         """What the core is asked, by ranges of rows."""
-        return iter(self._whole or problems_of(self.form, self.weighted, self.n_threads))
+        return iter(self._whole or make_problems(self.form, self.weighted, self.n_threads))
 
     @cached_property
     def _whole(self) -> list[_core.ChoiceProblem]:
         """The one problem of data without a function of pairs."""
-        return [*problems_of(self.form, self.weighted, self.n_threads)] if self.sets.function is None else []
+        return [*make_problems(self.form, self.weighted, self.n_threads)] if self.sets.function is None else []
 
     def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
         """Return the value and the gradient."""
@@ -426,7 +426,7 @@ class _Draws:
 
     def problem(self, rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
         """The same as the core takes them."""
-        return next(problems_of(self.objective.form, self.sets(rows, epoch), self.objective.n_threads))
+        return next(make_problems(self.objective.form, self.sets(rows, epoch), self.objective.n_threads))
 
 
 def fit_drawn(

@@ -40,7 +40,7 @@ class Covariance:
     n_rows: int
 
 
-def covariance_of(
+def estimate_covariance(
     objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, kind: str, seed: int
 ) -> Covariance:
     """Return the covariance of estimates at the minimum.
@@ -141,7 +141,7 @@ def _root_of_inverse(information: Doubles, M: Doubles, names: list[str]) -> Doub
     return np.asarray((vectors / np.sqrt(values)) / scale[:, None])
 
 
-def certificate_of(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) -> dict[str, float]:
+def certify(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) -> dict[str, float]:
     r"""Return the objective at theta, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
     Along a direction v the third derivative of a logit's log-loss is at most c |v| times the second, where |v| is the

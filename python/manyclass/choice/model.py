@@ -24,7 +24,7 @@ from manyclass.choice.fitting import (
     fit_exactly,
     list_features,
 )
-from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certificate_of, covariance_of
+from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
 from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets
 from manyclass.choice.tables import choice_sets
@@ -307,7 +307,7 @@ class ChoiceClassifier(FittedChoiceModel):
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
 
-        For Gumbel noise without nests, with no or full interactions: see `manyclass.choice.inference.certificate_of`.
+        For Gumbel noise without nests, with no or full interactions: see `manyclass.choice.inference.certify`.
         A gap of 0 to rounding proves a fit by either solver, constraints and ridge included.
 
         Parameters
@@ -328,7 +328,7 @@ class ChoiceClassifier(FittedChoiceModel):
         form = self._fitted.form
         sets = self._chosen(X, y, sample_weight)
         objective = ChoiceObjective(form, list_features(sets), self._ridge(form), n_threads_from(self.n_jobs))
-        return certificate_of(objective, find_free_coefficients(form, dict(self.constraints or {})), self.coef_)
+        return certify(objective, find_free_coefficients(form, dict(self.constraints or {})), self.coef_)
 
     def _sets(self, X: Any, y: Any, sample_weight: ArrayLike | None) -> ChoiceSets:
         if isinstance(X, ChoiceSets):
@@ -422,7 +422,7 @@ class ChoiceClassifier(FittedChoiceModel):
                 return missing
             kind = "hessian" if objective.sets.persons is None else "clustered"
             try:
-                return covariance_of(objective, free, theta, kind, seed)
+                return estimate_covariance(objective, free, theta, kind, seed)
             except ValueError:  # not identified: no one has asked for standard errors by name
                 return missing
-        return covariance_of(objective, free, theta, self.covariance, seed)
+        return estimate_covariance(objective, free, theta, self.covariance, seed)

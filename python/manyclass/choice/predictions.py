@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.files import ChoiceState
-from manyclass.choice.fitting import problems_of
+from manyclass.choice.fitting import make_problems
 from manyclass.choice.inference import ChoiceSummary, Test
 from manyclass.choice.sets import ChoiceSets, positions_among
 from manyclass.choice.tables import choice_sets
@@ -144,7 +144,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem]:
         """What the core is asked about ranges of rows, with the alternatives that these have."""
         form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
-        return problems_of(form, sets, n_threads_from(self.n_jobs))
+        return make_problems(form, sets, n_threads_from(self.n_jobs))
 
     def _losses(self, sets: ChoiceSets) -> Doubles:
         sets = replace(sets, chosen=sets.known_choices)

@@ -189,7 +189,7 @@ class ChoiceSets:
             lists = lists.with_features(part._pair_features(lists.rows, lists.alternatives))
             yield replace(part, lists=lists, function=None)
 
-    def for_core(self) -> dict[str, Any]:
+    def core_arguments(self) -> dict[str, Any]:
         """Return the data as `_core.ChoiceProblem` takes them; those with a function of pairs have `parts` for it."""
         arguments: dict[str, Any] = {
             "n_rows": self.n_rows,

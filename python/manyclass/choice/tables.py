@@ -38,7 +38,7 @@ def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, let
     return feature_names
 
 
-def _lists_of(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
+def _list_available(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
     """Where each row begins among what is available, and the alternatives there."""
     if isinstance(available, tuple):
         indptr, ids = (np.asarray(part) for part in available)
@@ -130,7 +130,7 @@ def choice_sets(
     fixed, pair_names = np.zeros(k), tuple(pair_names or features)
     if offset_is_fixed and np.shape(offset) == (k,):
         fixed, offset = _finite("offset", offset, (k,)), None
-    lists = _listed(features, available, unavailable, offset, n, k)
+    lists = _make_lists(features, available, unavailable, offset, n, k)
     if function is not None:
         lists = lists.with_features(np.zeros((len(lists.alternatives), len(pair_names))))
     sets = ChoiceSets(
@@ -213,7 +213,7 @@ def _one_size(unit: str, *candidates: int | None) -> int:
     return sizes.pop()
 
 
-def _listed(
+def _make_lists(
     features: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int
 ) -> _core.ChoiceLists:
     """Lists of what is available, or of what there is more to say."""
@@ -225,7 +225,7 @@ def _listed(
     return _core.ChoiceLists(
         n_rows=n,
         n_alternatives=k,
-        lists=None if available is None else _lists_of(available, n, k),
+        lists=None if available is None else _list_available(available, n, k),
         features={name: _values(name, values, (n, k)) for name, values in features.items()},
         offset=None if offset is None else _values("offset", offset, (n, k)),
         unavailable=None if closed is None else _values("unavailable", closed, (n, k)),

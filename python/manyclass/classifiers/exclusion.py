@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import joined
-from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, joined_labels
+from manyclass.checks import join_lists
+from manyclass.labels import as_labels, check_kind, columns_of_classes, find_positions, join_labels
 from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | Literal["seen"] | None
@@ -55,8 +55,8 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
                 f"exclude a matrix of shape {(n_rows, len(classes))}"
             )
         check_kind(labels, classes, f"exclude[{row}]")
-    found = np.split(find_positions(joined_labels(given), classes, "exclude"), np.cumsum([*map(len, given)])[:-1])
-    return joined([np.unique(positions[positions >= 0]) for positions in found])
+    found = np.split(find_positions(join_labels(given), classes, "exclude"), np.cumsum([*map(len, given)])[:-1])
+    return join_lists([np.unique(positions[positions >= 0]) for positions in found])
 
 
 def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> sp.csr_array:

@@ -25,7 +25,7 @@ from manyclass.classifiers.files import Model, unknown_kind, write_model
 from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
 from manyclass.fitting.points import Caller, rows_of, some_rows
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.labels import Unseen, as_labels, find_positions, labels_given, positions_of, seen_positions
+from manyclass.labels import Unseen, as_labels, find_positions, labels_by_row, positions_of, seen_positions
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
@@ -334,7 +334,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         state, x = self._asked(X)
         check_number("k", k, low=1, integer=True)
         given = [
-            None if some is None else positions_of(labels_given(some, x.shape[0]), state.classes, name)
+            None if some is None else positions_of(labels_by_row(some, x.shape[0]), state.classes, name)
             for name, some in (("labels", labels), ("against", against))
         ]
         positions = self._top_k(state, x, 1)[0][:, 0] if given[0] is None else given[0]
@@ -352,7 +352,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         with self._turn():
             state, x = self._asked(X)
             self._refuse_sets(state, "calibrate_sets")
-            labels, n_classes = find_positions(labels_given(y, x.shape[0]), state.classes, "y"), len(state.classes)
+            labels, n_classes = find_positions(labels_by_row(y, x.shape[0]), state.classes, "y"), len(state.classes)
             log_p, top_k = partial(self._log_probabilities, state), partial(self._top_k, state)
             stands = before_and_rank(log_p, x, labels, n_classes)
             wanted = np.atleast_1d(np.asarray(coverage, dtype=np.float64)).tolist()
@@ -592,6 +592,6 @@ def uncalibrated_confidence(model: Answers, X: Data, labels: ArrayLike) -> Doubl
     """
     state, x = model._asked(X)
     factor = 1.0 if state.calibration is None else state.calibration.temperature
-    losses, _ = model._log_losses(state, x, positions_of(labels_given(labels, x.shape[0]), state.classes, "y"), factor)
+    losses, _ = model._log_losses(state, x, positions_of(labels_by_row(labels, x.shape[0]), state.classes, "y"), factor)
     confidence: Doubles = np.exp(-losses)
     return confidence

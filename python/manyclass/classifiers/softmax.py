@@ -21,7 +21,7 @@ from manyclass.fitting.softmax_planner import SoftmaxPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.fitting.trials import LearningRates, Sample, quietly
 from manyclass.help_lines import hinting
-from manyclass.labels import labels_given, positions_of
+from manyclass.labels import labels_by_row, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import SamplerName
@@ -281,7 +281,7 @@ class SoftmaxClassifier(LabelClassifier):
             lists = lists if rows is None else lists[rows]
             given = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
         else:
-            labels = positions_of(labels_given(y, x.shape[0]), state.classes, "y")
+            labels = positions_of(labels_by_row(y, x.shape[0]), state.classes, "y")
             weights = times_class_weight(weights, self.class_weight, labels, state.classes)
             rows = counting(weights)
             given = Labels.single(labels if rows is None else labels[rows])

@@ -16,7 +16,7 @@ from manyclass.choosing.plans import scales_features
 from manyclass.datasets import first_label
 from manyclass.fitting.points import indicator_lists, is_indicator
 from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, search_grid
-from manyclass.labels import check_targets, labels_given, sorted_classes
+from manyclass.labels import check_targets, labels_by_row, sorted_classes
 from manyclass.parts import part_name
 from manyclass.protocols import Estimator, Resolved
 from manyclass.training.passes import fork, held_out
@@ -85,7 +85,7 @@ def tune_learning_rate(
     x: Matrix = canonical_csr(X) if sp.issparse(X) else np.asarray(X, dtype=np.float32)
     check_targets(y)
     several, n = is_indicator(y), x.shape[0]
-    labels: Any = indicator_lists(y, n) if several else labels_given(y, n)
+    labels: Any = indicator_lists(y, n) if several else labels_by_row(y, n)
     weights = raw_weights(sample_weight, n)
     if weights is not None and not weights.all():
         given = np.flatnonzero(weights)

@@ -17,7 +17,7 @@ from manyclass.fitting.points import Encoder
 from manyclass.fitting.streams import Parts
 from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of
 from manyclass.help_lines import hinting
-from manyclass.labels import labels_given, positions_of
+from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
 from manyclass.registry import names
 from manyclass.solvers import LocalStepName, PosteriorName
@@ -265,7 +265,7 @@ class AugmentReduceClassifier(LinearClassifier):
         if self.noise == "gumbel":
             return -self._evaluated(state, x, y, None, "drop")["log_loss"]
         labels, family = (
-            positions_of(labels_given(y, x.shape[0]), state.classes, "y"),
+            positions_of(labels_by_row(y, x.shape[0]), state.classes, "y"),
             family_of(Parameters.of(self), len(state.classes)),
         )
         total = 0.0

@@ -19,7 +19,7 @@ from manyclass.dask.collections import n_rows, pack
 from manyclass.dask.stored_blocks import Block
 from manyclass.dask.workers import Workers, a_holder
 from manyclass.fitting.points import indicator_lists, rows_of
-from manyclass.labels import find_positions, labels_given
+from manyclass.labels import find_positions, labels_by_row
 
 TOP = 5  # classes that `evaluate` looks at
 
@@ -80,7 +80,7 @@ def sums_of(model: LabelClassifier, score: bool, *columns: Any) -> dict[str, flo
         return {"weight": 0.0}
     counting, more = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64), {}
     if not model.multilabel_:
-        is_known = find_positions(labels_given(y, n), model.classes_, "y") >= 0
+        is_known = find_positions(labels_by_row(y, n), model.classes_, "y") >= 0
         counting, more = counting * is_known, {"n_unseen": n - int(is_known.sum())}
     elif not score:
         counting = counting * (np.diff(indicator_lists(y, n).indptr) > 0)
@@ -162,7 +162,7 @@ def block_scores(model: LabelClassifier, block: Block, k: int, *columns: Any) ->
     x, y, _ = pack(*columns)
     if not n_rows(x):
         return None
-    labels = None if y is None else find_positions(labels_given(y, n_rows(x)), model.classes_, "y")
+    labels = None if y is None else find_positions(labels_by_row(y, n_rows(x)), model.classes_, "y")
     return look(block, rows_of(caller_of(model), state_of(model), x), k, labels)
 
 
@@ -197,7 +197,7 @@ def sums_of_blocks(model: LabelClassifier, scores: Sequence[BlockScores | None],
     best, _, losses = best_of(filled, TOP)
     known = np.isfinite(losses)
     weights = np.where(known, 1.0 if sample_weight is None else np.asarray(sample_weight, dtype=np.float64), 0.0)
-    right = best == find_positions(labels_given(y, len(best)), model.classes_, "y")[:, np.newaxis]
+    right = best == find_positions(labels_by_row(y, len(best)), model.classes_, "y")[:, np.newaxis]
     return {
         "log_loss": float(weights @ np.where(known, losses, 0.0)),
         "error": float(weights @ ~right[:, 0]),

@@ -21,7 +21,7 @@ from manyclass.datasets.svmlight import SvmlightFiles
 from manyclass.datasets.tables import Present, Tables
 from manyclass.datasets.text_files import TextFiles
 from manyclass.datasets.xmc import Matrices, load_xmc, read_xmc
-from manyclass.labels import as_labels, find_positions, joined_labels, sorted_classes, written
+from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes, written
 
 ROWS = 65_536  # of a table that are parsed at once
 
@@ -129,7 +129,7 @@ def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[s
     if not (blocks and isinstance(blocks[0], Present)):
         Y, names, n_twice = label_columns([row for words in blocks for row in words])
         return Y, names, (f"labels that stand twice in a row count once: {n_twice} left out",) if n_twice else ()
-    names, columns = sorted_classes(joined_labels([block.labels for block in blocks]))
+    names, columns = sorted_classes(join_labels([block.labels for block in blocks]))
     indptr = np.cumsum([0, *(has_label for block in blocks for has_label in block.is_labelled.tolist())])
     ones = np.ones(len(columns), np.float32)
     return sp.csr_array((ones, columns.astype(np.int32), indptr), shape=(len(indptr) - 1, len(names))), names, ()

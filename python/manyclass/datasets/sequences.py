@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core
-from manyclass.labels import as_labels, check_kind, find_positions, joined_labels, sorted_classes, written
+from manyclass.labels import as_labels, check_kind, find_positions, join_labels, sorted_classes, written
 
 Ids = NDArray[np.int32]
 Decay = float | Literal["auto"]
@@ -163,7 +163,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         if (codes < 0).any():
             found, positions = sorted_classes(items[codes < 0], name="the sequences")
             found = found[np.bincount(positions, minlength=len(found)) >= self.min_count]
-            self.items_ = joined_labels([self.items_, found])
+            self.items_ = join_labels([self.items_, found])
         return self
 
     def transform(self, sequences: Iterable[ArrayLike]) -> sp.csr_array:
@@ -388,7 +388,7 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
             raise ValueError(f"sequence {number} is {one!r}; it must be a list of items, the earliest first")
         given.append(as_labels(one))
     filled = [one for one in given if len(one)]
-    items = joined_labels(filled) if filled else np.zeros(0, dtype=np.int64)
+    items = join_labels(filled) if filled else np.zeros(0, dtype=np.int64)
     return items, np.concatenate([[0], np.cumsum([len(one) for one in given])]).astype(np.int64)
 
 

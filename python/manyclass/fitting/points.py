@@ -14,14 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
-from manyclass.checks import as_they_are, canonical_csr, is_texts, outer_level, validated_data
+from manyclass.checks import canonical_csr, is_texts, outer_level, unconverted_rows, validated_data
 from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import (
     BINARIZER,
     as_labels,
     check_targets,
     find_positions,
-    labels_given,
+    labels_by_row,
     labels_to_fit,
     positions_of,
     sorted_classes,
@@ -265,7 +265,7 @@ def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
     given = as_rows(as_numbers(X, state.encoder))
     features, hashing = state.features, state.hashing
     if hashing is None and features.names is None:  # else a warning of names may be due
-        rows = as_they_are(given, features.n)
+        rows = unconverted_rows(given, features.n)
         if rows is not None:
             return rows
     noted = caller.noted(features if hashing is None else None)
@@ -467,7 +467,7 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
     if isinstance(x, sp.csr_array) != isinstance(points.x, sp.csr_array):
         x = np.ascontiguousarray(x.toarray()) if isinstance(x, sp.csr_array) else sp.csr_array(x)
     if not points.several:
-        return x, Labels.single(positions_of(labels_given(y, x.shape[0]), points.classes, "y of eval_set"))
+        return x, Labels.single(positions_of(labels_by_row(y, x.shape[0]), points.classes, "y of eval_set"))
     lists = indicator_lists(by_name(y, points.classes)[0] if hasattr(y, "columns") else y, x.shape[0])
     if lists.shape[1] != points.n_classes:
         raise ValueError(f"y of eval_set has {lists.shape[1]} columns; that of the fit has {points.n_classes}")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.checks import csr_parts, made_once
+from manyclass.checks import csr_parts, lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts, Lengths
 from manyclass.choosing.figures import FIGURES, Figures
@@ -138,7 +138,7 @@ class Sample:
         loss = float(np.average(losses, weights=self.weights_out))
         return loss if math.isfinite(loss) else math.inf
 
-    @made_once
+    @lazy_property
     def discriminant(self) -> Start | None:
         """The weights of linear discriminant analysis, of dense rows that are trained on."""
         if isinstance(self.x, sp.csr_array):

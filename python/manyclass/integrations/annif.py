@@ -63,7 +63,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             if not os.path.exists(path):
                 raise NotInitializedException(f"model {path} not found", backend_id=self.backend_id)
             self.debug(f"mapping the model {path}")
-            self._model = self._told(lambda: SubjectModel.load(path))
+            self._model = self._show_errors(lambda: SubjectModel.load(path))
 
     def get_hp_optimizer(self, corpus: Any, metric: str) -> Optimizer:
         """Return an `Optimizer` that finds parameters by the documents of a corpus."""
@@ -88,7 +88,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
             near = get_close_matches(name, PARAMETERS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             self.warning(f"the parameter {name} is not known and has no effect{hint}")
-        return self._told(lambda: estimator_from(params, n_jobs=jobs or -1))
+        return self._show_errors(lambda: estimator_from(params, n_jobs=jobs or -1))
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
         estimator = self.estimator(params, jobs)
@@ -103,7 +103,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         else:
             vectorizer, X, Y = self._vectors(corpus, options)
         self.info(f"training on {X.shape[0]} documents with {X.shape[1]} features")
-        model = self._told(lambda: SubjectModel.fit(estimator, X, Y))
+        model = self._show_errors(lambda: SubjectModel.fit(estimator, X, Y))
         # A new vectorizer beside an old model would make rows of words that the model takes for others.
         files: dict[str, Callable[[str], Any]] = {self.MODEL_FILE: model.save}
         if vectorizer is not None:
@@ -125,7 +125,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         X = self.rows_of(texts)
         self.info(f"learning from {len(texts)} documents")
         path = self._path(self.MODEL_FILE)
-        self._told(lambda: SubjectModel.load(path).learn(X, self._indicator(subjects))).save(path)
+        self._show_errors(lambda: SubjectModel.load(path).learn(X, self._indicator(subjects))).save(path)
         self._model = None
 
     def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
@@ -174,7 +174,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     def _path(self, name: str) -> str:
         return os.path.join(self.datadir, name)
 
-    def _told(self, make: Callable[[], Made]) -> Made:
+    def _show_errors(self, make: Callable[[], Made]) -> Made:
         """Return what `make` returns; errors about parameters or data become those that Annif shows its users."""
         try:
             return make()
@@ -212,7 +212,7 @@ class TrialObjective(hyperopt.HPObjective):
         -------
         float
         """
-        params = {**args["params"], **suggested(trial, args["params"])}
+        params = {**args["params"], **suggest_parameters(trial, args["params"])}
         model = SubjectModel.fit(estimator_from(params, n_jobs=1), *args["training"])
         batch = annif.eval.EvaluationBatch(args["subjects"])
         suggestions = suggestion_batch(model, args["vectors"], args["subjects"], int(params["limit"]))
@@ -220,7 +220,7 @@ class TrialObjective(hyperopt.HPObjective):
         return float(batch.results(metrics=[args["metric"]])[args["metric"]])
 
 
-def suggested(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+def suggest_parameters(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that a trial tries, in ranges around the defaults."""
     values: dict[str, Any] = {
         "learning_rate": trial.suggest_float("learning_rate", 0.25, 4.0, log=True),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.labels import as_labels, find_positions, joined_labels, sorted_classes
+from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes
 
 MOST_LABELS = 2**31 - 1  # positions are int32
 
@@ -62,7 +62,7 @@ def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
     lists = [[label] for label in truth] if single else [list(row) for row in truth]
     missing = np.isnat(names) if names.dtype.kind in "mM" else (names == "") | (names == None)  # noqa: E711
     right = as_labels(list(chain.from_iterable(lists)))
-    labels = sorted_classes(joined_labels([right, as_labels(names[~missing])]), name="predicted")[0]
+    labels = sorted_classes(join_labels([right, as_labels(names[~missing])]), name="predicted")[0]
     numbers = np.full(names.shape, -1, dtype=np.int64)
     numbers[~missing] = find_positions(names[~missing], labels, "predicted")
     ends = np.cumsum([0, *map(len, lists)])

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.labels import find_positions, joined_labels, labels_given, sorted_classes
+from manyclass.labels import find_positions, join_labels, labels_by_row, sorted_classes
 from manyclass.metrics import expected_calibration_error
 from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
 from manyclass.protocols import Classifier, Curved, Estimator, Ranking, SeveralLabels, Validated
@@ -117,7 +117,7 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
     if several:
         right = _right(model, y, predicted).ravel()
     else:
-        right = find_positions(labels_given(y, n_rows), classes, "y") == find_positions(predicted[:, 0], classes, "y")
+        right = find_positions(labels_by_row(y, n_rows), classes, "y") == find_positions(predicted[:, 0], classes, "y")
     confidence = confidence.ravel()
     check_number("n_bins", n_bins, low=1, high=len(right), integer=True)
     mean, share, low, high = _core.reliability_bins(confidence, right, n_bins)
@@ -169,7 +169,7 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     predicted = np.asarray(model.predict(X))
     if predicted.ndim != 1:
         raise ValueError("the model predicts several labels a row; confusion draws models of one label")
-    truth = labels_given(y, len(predicted))
+    truth = labels_by_row(y, len(predicted))
     shown = _most_confused(truth, predicted, n_classes)
     counts = np.zeros((len(shown), len(shown) + 1))
     labels_shown, guesses = (find_positions(labels, shown, "y") for labels in (truth, predicted))
@@ -229,7 +229,7 @@ def _right(model: Classifier, y: Any, predicted: NDArray[Any]) -> NDArray[np.boo
 
 def _most_confused(truth: NDArray[Any], predicted: NDArray[Any], n_classes: int) -> NDArray[Any]:
     """Classes of the pairs with the most wrong rows, sorted."""
-    ids, places = sorted_classes(joined_labels([truth, predicted]))
+    ids, places = sorted_classes(join_labels([truth, predicted]))
     labels, predictions = places.astype(np.int64).reshape(2, -1)
     chosen = _core.most_confused(labels, predictions, n_classes)
     if not len(chosen):

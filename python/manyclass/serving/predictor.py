@@ -116,14 +116,14 @@ class Predictor:
         unnamed = Features(state.features.n, None)  # the features of requests have no names
         self._model = with_state(copy.copy(model), replace(state, features=unnamed))
         self._encoder: Any = vectorizer_of(model)
-        self._of_histories = isinstance(self._encoder, SequenceEncoder)
-        self._of_texts = self._encoder is not None and not self._of_histories
+        self._takes_histories = isinstance(self._encoder, SequenceEncoder)
+        self._takes_texts = self._encoder is not None and not self._takes_histories
         self._column_labels = state.column_labels
         self._normalize = normalize
         self._recall = 0.0  # 0: there is no index
         self._classes: NDArray[Any] = model.classes_
         self._n_features, self._max_rows = int(model.n_features_in_), limits.max_rows
-        labels = self._encoder.items_ if self._of_histories else self._classes  # items, among which all classes are
+        labels = self._encoder.items_ if self._takes_histories else self._classes  # items, among which all classes are
         names, objects = readable(labels), labels.dtype == object
         # Labels that JSON has no type for, by what stands for them there; dates have one in NumPy.
         self._named = dict(zip(names, labels, strict=True)) if objects and names is not labels else {}
@@ -133,11 +133,11 @@ class Predictor:
         self.has_probabilities = has_probabilities(model)
         # What a model computes once, at its first prediction, is computed before threads ask for it.
         empty = sp.csr_array(np.zeros((1, self._n_features), np.float32))
-        self.predict(Query([""] if self._of_texts else empty, 1, None, False, 1))
+        self.predict(Query([""] if self._takes_texts else empty, 1, None, False, 1))
 
     def about(self) -> dict[str, Any]:
         """Return what `/info` says of the predictor."""
-        facts = {"k": self.k, "max_k": self.max_k, "texts": self._of_texts, "histories": self._of_histories}
+        facts = {"k": self.k, "max_k": self.max_k, "texts": self._takes_texts, "histories": self._takes_histories}
         return facts | {"probabilities": self.has_probabilities, "approximate": self._recall > 0}
 
     def build_index(self, X: Any, recall: float) -> None:
@@ -181,12 +181,12 @@ class Predictor:
 
     def _matrix(self, rows: list[Any]) -> sp.csr_array | NDArray[np.float32] | list[str]:
         """Return the rows, which must all be of one kind."""
-        kind, texts = type(rows[0]), self._of_texts
+        kind, texts = type(rows[0]), self._takes_texts
         for position, row in enumerate(rows):
             if type(row) is not kind:
                 rows_that_differ = f"rows[0] is {_shown(rows[0])} and rows[{position}] {_shown(row)}"
                 raise ValueError(f"{rows_that_differ}; rows must be of one kind")
-        if kind is list and self._of_histories:
+        if kind is list and self._takes_histories:
             return self._encoder.transform(self._labels(rows, "a history"))  # type: ignore[no-any-return]
         if kind is list:
             return _dense(rows, self._n_features)
@@ -195,7 +195,9 @@ class Predictor:
         if kind is str and texts:
             "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
             return rows
-        dense = "a list of items, the earliest first" if self._of_histories else f"a list of {self._n_features} numbers"
+        dense = f"a list of {self._n_features} numbers"
+        if self._takes_histories:
+            dense = "a list of items, the earliest first"
         rule = f"{dense}, or an object with the keys 'indices' and 'values'"
         rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import is_number, shown
-from manyclass.labels import as_labels, find_positions, joined_labels
+from manyclass.labels import as_labels, find_positions, join_labels
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 
@@ -143,7 +143,7 @@ def times_class_weight(
 
 
 def _of_classes(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
-    labels, named = classes.tolist(), joined_labels([as_labels([label]) for label in class_weight])
+    labels, named = classes.tolist(), join_labels([as_labels([label]) for label in class_weight])
     try:
         position = find_positions(named, classes, "class_weight")
     except ValueError:  # text for numbers, say

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import as_csr, core_data, csr_parts, made_once
+from manyclass.checks import as_csr, core_data, csr_parts, lazy_property
 from manyclass.weights.arrays import (
     BLOCK_NUMBERS,
     NO_DOUBLES,
@@ -55,7 +55,7 @@ class Weights(StoredWeights):
         """Raise ValueError where arrays do not fit each other, or the classes of a feature are not sorted."""
         _ = self._in_core
 
-    @made_once
+    @lazy_property
     def _in_core(self) -> _core.Weights:
         """The core's object: its checks take 16 ms for 5 million pairs, so that it is made once."""
         rows, values, embeddings = (self._coded(name) for name in ("matrix", "values", "embeddings"))

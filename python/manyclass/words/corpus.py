@@ -68,7 +68,7 @@ def read_corpus(
     reader, is_file = _core.TextReader(), isinstance(source, str | os.PathLike)
     with tempfile.TemporaryFile() as file:
         ends = []
-        for tokens, some_ends in _of_file(reader, source) if is_file else _of_lists(reader, source):
+        for tokens, some_ends in _number_file(reader, source) if is_file else _number_lists(reader, source):
             file.write(tokens.tobytes())
             ends.append(some_ends)
         words, totals, row, n_found = reader.vocabulary(min_count, dict(known or {}))
@@ -97,7 +97,7 @@ def _decoded(word: bytes, errors: str) -> str:
 Numbered = Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]  # numbers of words, and ends of sentences
 
 
-def _of_file(reader: _core.TextReader, path: Any) -> Numbered:
+def _number_file(reader: _core.TextReader, path: Any) -> Numbered:
     with opened(path) as file:
         piece = file.read(PIECE_BYTES)
         yield reader.add(piece.removeprefix(codecs.BOM_UTF8), last=not piece)
@@ -106,7 +106,7 @@ def _of_file(reader: _core.TextReader, path: Any) -> Numbered:
             yield reader.add(piece, last=not piece)
 
 
-def _of_lists(reader: _core.TextReader, documents: Any) -> Numbered:
+def _number_lists(reader: _core.TextReader, documents: Any) -> Numbered:
     sentences, is_over = iter(documents), False
     while not is_over:
         tokens, ends, is_over = reader.add_lists(sentences, SENTENCES)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyclass import _core
-from manyclass.checks import check_number, made_once
+from manyclass.checks import check_number, lazy_property
 from manyclass.weights.arrays import LINE, Floats, aligned_zeros
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.words.corpus import NO_PAIRS, Corpus
@@ -76,7 +76,7 @@ class TextModel:
         self.tables.input[rows, : self.dim] = vectors
         self.tables.output[rows, : self.dim] = context_vectors
 
-    @made_once
+    @lazy_property
     def collapsed(self) -> _core.PairShares:
         """The shares of pairs in the text, counted when they are first asked for."""
         with tempfile.TemporaryDirectory() as folder:
@@ -336,7 +336,7 @@ class DescentPasses(_Passes):
         """Make a step, or none at all if Ctrl-C comes meanwhile."""
         model = self.state.model
         if self._index is not None:
-            self.descent.search_in(*followed(self._index, model.tables.output[:, : model.dim]))
+            self.descent.search_in(*follow_table(self._index, model.tables.output[:, : model.dim]))
         self._value = self.descent.step()
         return 1, 1
 
@@ -358,7 +358,7 @@ class DescentPasses(_Passes):
         return {**super().arrays(), "input_rates": self._input_rates}
 
 
-def followed(index: Index, table: Floats) -> tuple[Any, int]:
+def follow_table(index: Index, table: Floats) -> tuple[Any, int]:
     """Fit an index to a table, or take over the rows as they are now; return its core and what a search probes."""
     rows = np.ascontiguousarray(table)
     if hasattr(index, "n_rows_"):

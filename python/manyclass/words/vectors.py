@@ -165,10 +165,10 @@ class WordVectors(WordVectorQueries):
                     f"max_bytes is {most}; not even one word fits as {stored_dtype} beside the header of the file"
                 )
             n = min(n, fit)
-        return WordVectors._of_codes(words[:n], Codes.of_rows(np.ascontiguousarray(vectors[:n]), stored_dtype))
+        return WordVectors._from_codes(words[:n], Codes.of_rows(np.ascontiguousarray(vectors[:n]), stored_dtype))
 
     @classmethod
-    def _of_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
+    def _from_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
         word_vectors = cls(words, np.zeros((len(words), 0), dtype=np.float32))
         plain = codes.values.dtype == np.float32
         word_vectors.vectors_ = codes.values if plain else CodedTable(codes)  # type: ignore[assignment]
@@ -220,7 +220,7 @@ class WordVectors(WordVectorQueries):
         with reading(file):
             words, codes = _read(file, mmap)
         warn_of_unread(file)
-        return cls._of_codes(words, codes)
+        return cls._from_codes(words, codes)
 
     @classmethod
     def from_keyed_vectors(cls, keyed: KeyedVectors) -> WordVectors:
