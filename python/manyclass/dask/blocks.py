@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -277,8 +277,7 @@ def joined_blocks(blocks: Sequence[Block], *, sparse: bool) -> Weights:
 # Questions to a block
 
 
-@dataclass(frozen=True)
-class BlockScores:
+class BlockScores(NamedTuple):
     """What the classes of a block give for rows.
 
     Attributes
@@ -310,8 +309,6 @@ def look(block: Block, x: Matrix, k: int, labels: Ids | None = None) -> BlockSco
 
 def best_of(blocks: Sequence[BlockScores], k: int) -> tuple[Ids, Doubles, Doubles]:
     """Return the k best of all classes and their log-probabilities, best first, and the log-losses of labels."""
-    best, scores = (np.concatenate([getattr(scored, name) for scored in blocks], axis=1) for name in ("best", "scores"))
-    log_sums, label_scores = (
-        np.stack([getattr(scored, name) for scored in blocks]) for name in ("log_sums", "label_scores")
-    )
-    return _core.best_over_blocks(best, scores, log_sums, label_scores, min(k, best.shape[1]))
+    log_sums, best, scores, label_scores = zip(*blocks, strict=True)
+    ids, values = np.concatenate(best, axis=1), np.concatenate(scores, axis=1)
+    return _core.best_over_blocks(ids, values, np.stack(log_sums), np.stack(label_scores), min(k, ids.shape[1]))

@@ -198,9 +198,7 @@ def create_file(*_after: Any) -> stored_blocks.StoredBlock:
 
 def _sum_of(reports: Sequence[PassReport], n: int) -> PassReport:
     """Return the report of a worker on all blocks, which has visited its rows once."""
-    added = {
-        name: sum(getattr(report, name) for report in reports)
-        for name in ("class_updates", "loss", "bytes_in", "bytes_out")
-    }
+    summed = ("class_updates", "loss", "bytes_in", "bytes_out")
+    sums = {name: sum(getattr(report, name) for report in reports) for name in summed}
     visits = sum(report.n_visits for report in reports) // n
-    return PassReport(n_visits=visits, diverged=any(part.diverged for part in reports), **added)
+    return PassReport(n_visits=visits, diverged=any(part.diverged for part in reports), **sums)

@@ -142,10 +142,8 @@ class BlocksModel:
 
     def _ask_blocks(self, function: Any, *arguments: Any) -> list[Any]:
         """Let workers call a function with the model and each of the blocks."""
-        model = self._model()
-        return [
-            later(function, model, dask.delayed(a_holder(self.client, copies)), *arguments) for copies in self.blocks
-        ]
+        model, blocks = self._model(), [dask.delayed(a_holder(self.client, copies)) for copies in self.blocks]
+        return [later(function, model, block, *arguments) for block in blocks]
 
     def bring(self) -> LabelClassifier:
         """Bring it here: the one place where W is whole."""

@@ -132,9 +132,7 @@ class Stretch:
 
     def visits(self, n: int, batch: int) -> tuple[int, int]:
         """Return the first and the last of n visits, in whole batches."""
-        first, last = (
-            min(n, -(-(n * number // self.of) // batch) * batch) for number in (self.number, self.number + 1)
-        )
+        first, last = (min(n, -(-(n * i // self.of) // batch) * batch) for i in (self.number, self.number + 1))
         return first, last
 
 

@@ -241,27 +241,27 @@ def _by_the_papers_sampler(run: Run, model: Estimator, data: Problem, labels: ND
 
 def report(records: Records, options: Options) -> ExperimentReport:
     """Tables 1-3, Figure 2 and section 4.1."""
-    of = summary.by_key(records, "part")
+    groups = summary.by_key(records, "part")
     tables: list[Table] = []
     plots: list[Plot] = []
-    if "synthetic" in of:
-        tables.append(_table_of_synthetic(of["synthetic"]))
-        plots.append(_plot_of_synthetic(of["synthetic"]))
-    if "table 3" in of:
-        real = of["table 3"]
+    if "synthetic" in groups:
+        tables.append(_table_of_synthetic(groups["synthetic"]))
+        plots.append(_plot_of_synthetic(groups["synthetic"]))
+    if "table 3" in groups:
+        real = groups["table 3"]
         tables += [_table_1(real), _table_2(real), _table_3(real)]
         caption = "Figure 2: evidence lower bound by processor seconds of training"
         drawn = summary.panels(real, "seconds", "elbo", "-o")
         plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
-    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(of)))
+    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(groups)))
 
 
-def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
+def _figures(groups: dict[Any, Records]) -> Iterator[PaperFigure]:
     """Of "..., paper's steps" under the paper's name of the method, of ours with "ours" before each quantity."""
-    for (name, method), sides in _sides(of.get("synthetic", [])).items():
+    for (name, method), sides in _sides(groups.get("synthetic", [])).items():
         keys = {"bound": ("bound",), "mean error": ("mean_absolute_error",)}
         yield from _both("section 4.1", name, method, sides, keys)
-    real = of.get("table 3", [])
+    real = groups.get("table 3", [])
     yield from summary.shape_figures("Table 1", real, published.SHAPE)
     for (name, method), sides in _sides(real).items():
         yield from _both("Table 2", name, method, sides, {"seconds": ("seconds_per_pass",)})

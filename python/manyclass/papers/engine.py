@@ -18,7 +18,7 @@ import platform
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +35,7 @@ from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
 RECORDS = "runs.jsonl"
+IN_THE_ROW = ("data", "methods", "settings_of")  # options that a figure's row says
 INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 
 Results = dict[str, Any]
@@ -289,7 +290,7 @@ def run_experiment(
     options = _resolve(experiment, options)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / RECORDS
-    known = {record["hash"]: record for record in read_records(file, note)}
+    known = _by_hash(read_records(file, note))
     runs = {name: {run.hash: run for run in experiment.runs(name, options)} for name in options.places}
     hashes = dict.fromkeys(key for planned in runs.values() for key in planned)
     done = {key for key in hashes if "results" in known.get(key, {})}
@@ -309,13 +310,16 @@ def run_experiment(
                 continue
             context.results |= {key: known[key]["results"] for key in planned if key in done}
             new_records += _perform_runs(experiment, missing, context, file, note, bar)
-    known |= {record["hash"]: record for record in new_records}
+    known |= _by_hash(new_records)
     records = [known[key] for key in hashes if key in known]
     if not records:
         raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.places)} is there")
-    return Outcome(
-        _report(experiment, options, records), records, len(new_records), len(done), _n_failed(new_records), skipped
-    )
+    n_failed = sum("error" in record for record in new_records)
+    return Outcome(_report(experiment, options, records), records, len(new_records), len(done), n_failed, skipped)
+
+
+def _by_hash(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {record["hash"]: record for record in records}
 
 
 def _perform_runs(
@@ -333,10 +337,6 @@ def _perform_runs(
             context.results[run.hash] = records[-1]["results"]
         bar.update()
     return records
-
-
-def _n_failed(records: Records) -> int:
-    return sum("error" in record for record in records)
 
 
 def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
@@ -360,15 +360,14 @@ def record_figures(report: ExperimentReport, experiment: str, options: Options, 
     file.parent.mkdir(parents=True, exist_ok=True)
     beside = file.parent / RECORDS
     known = {run["run"]: run for run in read_records(beside, lambda _: None)}
-    defaults = asdict(Options())
-    changed = {key: value for key, value in asdict(options).items() if value != defaults[key]}
-    changed = {key: value for key, value in changed.items() if key not in ("data", "methods", "settings_of")}
+    defaults = {key: value for key, value in asdict(Options()).items() if key not in IN_THE_ROW}
+    changed = {key: value for key, value in asdict(options).items() if value != defaults.get(key, value)}
     for figure in report.figures:
         records = figure.records
-        of = max(records, key=lambda record: str(record["finished"]))
-        date = of["finished"][:10]
-        run = {key: of["machine"][key] for key in ("cpu", "cores", "isa")}
-        run |= {"version": of["version"], "date": date, "clock": "processor time of whole runs, measuring included"}
+        latest = max(records, key=lambda record: str(record["finished"]))
+        date = latest["finished"][:10]
+        run = {key: latest["machine"][key] for key in ("cpu", "cores", "isa")}
+        run |= {"version": latest["version"], "date": date, "clock": "processor time of whole runs, measuring included"}
         name, number = f"{date} {experiment}", 1
         while name in known and known[name]["cpu"] != run["cpu"]:
             number += 1
@@ -377,10 +376,10 @@ def record_figures(report: ExperimentReport, experiment: str, options: Options, 
         if name not in known:
             known[name] = {"run": name, **run}
             _append(beside, known[name])
+        seconds = round(sum(record["cpu_seconds"] for record in records), 1)
         line: dict[str, Any] = {"run": name, "experiment": experiment, "item": figure.item}
         line |= {"data": figure.data, "method": figure.method, "values": finite(dict(figure.values))}
-        line |= {"runs": len(records), "load": [min(loads), max(loads)] if loads else []}
-        line["cpu_s"] = round(sum(record["cpu_seconds"] for record in records), 1)
+        line |= {"runs": len(records), "load": [min(loads), max(loads)] if loads else [], "cpu_s": seconds}
         _append(file, line | ({"options": changed} if changed else {}))
     return len(report.figures)
 

@@ -149,16 +149,16 @@ def _joined(objective: Mapping[str, Any], n_words: int) -> dict[str, Any]:
 
 def report(records: Records, options: Options) -> ExperimentReport:
     """A table for each text, and the figure."""
-    of = summary.by_key(records, "data")
-    tables = tuple(_table(name, group) for name, group in of.items())
+    groups = summary.by_key(records, "data")
+    tables = tuple(_table(name, group) for name, group in groups.items())
     drawn = summary.panels(records, "seconds", "objective")
     caption = "Figure 3: the exact objective against training time"
     plot = Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)
-    return ExperimentReport(tables, (plot,), published.NOTES[NAME], tuple(_figures(of)))
+    return ExperimentReport(tables, (plot,), published.NOTES[NAME], tuple(_figures(groups)))
 
 
-def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
-    for name, records in of.items():
+def _figures(by_data: dict[Any, Records]) -> Iterator[PaperFigure]:
+    for name, records in by_data.items():
         sizes = {"vocabulary": records[0]["results"]["n_words"], "lines": records[0]["settings"]["lines"]}
         yield PaperFigure("Table 3", name, "all", sizes, records[:1])
         groups = summary.by_key(records, "method")

@@ -87,11 +87,9 @@ def trained_by_proposal(
         weights.W += eta / len(rows) * np.asarray(up).T
         weights.b += eta / len(rows) * gradient.sum(axis=0)
         if step in wanted:
-            of = {
-                name: sampled_one_vs_each_variance(f, y, one_vs_each_proposal(f, y, uniform=share)).gradient.mean()
-                for name, share in PROPOSALS.items()
-            }
-            note(step, weights, {name: float(value) for name, value in of.items()})
+            proposals = {name: one_vs_each_proposal(f, y, uniform=share) for name, share in PROPOSALS.items()}
+            variances = {name: sampled_one_vs_each_variance(f, y, p).gradient for name, p in proposals.items()}
+            note(step, weights, {name: float(variance.mean()) for name, variance in variances.items()})
     return weights
 
 

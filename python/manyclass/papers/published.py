@@ -85,50 +85,52 @@ def _shapes(name: str, shapes: Mapping[str, Sequence[int]], quantities: Sequence
 
 
 def _fagan_iyengar() -> Iterator[Row]:
-    name, of = "fagan-iyengar", FAGAN_IYENGAR
-    yield from _shapes(name, of["shapes"], ("classes", "features", "rows"))
-    yield from _scores(name, "Table 2", {data: {"all": rates} for data, rates in of["rates"].items()})
-    for data, methods in of["relative"].items():
+    name, numbers = "fagan-iyengar", FAGAN_IYENGAR
+    yield from _shapes(name, numbers["shapes"], ("classes", "features", "rows"))
+    yield from _scores(name, "Table 2", {data: {"all": rates} for data, rates in numbers["rates"].items()})
+    for data, methods in numbers["relative"].items():
         for method, (iclr, arxiv) in methods.items():
-            recorded = of["recorded"].get(data, {}).get(method, {})
+            recorded = numbers["recorded"].get(data, {}).get(method, {})
             relative = {"over Implicit's": arxiv, "over Implicit's, ICLR": iclr}
             known = {"log-loss": recorded.get("log_loss"), **relative, "error": recorded.get("error")}
             yield Row(name, "Table 3", data, method, _there(known))
-    for data, (implicit, sampled) in of["seconds"].items():
+    for data, (implicit, sampled) in numbers["seconds"].items():
         values = {"Implicit, s": implicit, "five classes, s": sampled, "ratio": sampled / implicit}
         yield Row(name, "Table 4", data, "all", values)
-    for data in of["shapes"]:
-        values = {"log-loss after 25 passes": of["halfway"][data]} if data in of["halfway"] else {"": CURVE}
+    for data in numbers["shapes"]:
+        values = {"log-loss after 25 passes": numbers["halfway"][data]} if data in numbers["halfway"] else {"": CURVE}
         yield Row(name, "Figure 1", data, "implicit", values)
-    yield Row(name, "Figure 2", "eurlex", "umax", {"Raman's over the proposed": of["raman"]})
-    yield from _scores(name, "Figure 3", {"eurlex": _words(of["solvers"], CURVE)})
+    yield Row(name, "Figure 2", "eurlex", "umax", {"Raman's over the proposed": numbers["raman"]})
+    yield from _scores(name, "Figure 3", {"eurlex": _words(numbers["solvers"], CURVE)})
 
 
 def _titsias() -> Iterator[Row]:
-    name, of = "titsias", TITSIAS
+    name, numbers = "titsias", TITSIAS
     bounds = _words(("SOFT", "OVE"), "exact") | _words(("BOUCHARD",), "overrates large ones")
     yield from _scores(name, "Figure 1a", {"values": bounds})
     order = "SOFT above OVE above BOUCHARD; OVE-SGD comes to OVE"
     yield from _scores(name, "Figure 1b-c", {"plane": _words(("SOFT", "OVE", "BOUCHARD", "OVE-SGD"), order)})
     yield Row(name, "Figure 2", "toy", "OVE", {"": "the optimum"})
-    yield from _scores(name, "Figure 2", {"toy": of["figure_2"]}, ("at the start", "at the end"))
-    yield from _shapes(name, of["shapes"], SHAPE)
-    yield from _scores(name, "Table 2", of["table_2"])
-    curves = {data: _words(methods, CURVE) for data, methods in of["table_2"].items()}
+    yield from _scores(name, "Figure 2", {"toy": numbers["figure_2"]}, ("at the start", "at the end"))
+    yield from _shapes(name, numbers["shapes"], SHAPE)
+    yield from _scores(name, "Table 2", numbers["table_2"])
+    curves = {data: _words(methods, CURVE) for data, methods in numbers["table_2"].items()}
     yield from _scores(name, "Figure 3", curves)
-    yield from _scores(name, "Figure 3d", of["large"])
+    yield from _scores(name, "Figure 3d", numbers["large"])
 
 
 def _ruiz() -> Iterator[Row]:
-    name, of = "augment-reduce", RUIZ
-    yield from _shapes(name, of["shapes"], SHAPE)
+    name, numbers = "augment-reduce", RUIZ
+    yield from _shapes(name, numbers["shapes"], SHAPE)
     claims = {"OVE": {"": "below softmax A&R, but on EURLex-4K"}, "softmax A&R": {"": "above OVE"}}
-    seconds = {data: {method: [value] for method, value in methods.items()} for data, methods in of["seconds"].items()}
+    seconds = {
+        data: {method: [value] for method, value in methods.items()} for data, methods in numbers["seconds"].items()
+    }
     for row in (
         *_scores(name, "Table 2", seconds, ("seconds",)),
-        *_scores(name, "Table 3", of["table_3"], ("log-likelihood", "accuracy")),
-        *_scores(name, "section 4.1", {"synthetic": of["synthetic"]}, ("bound", "mean error")),
-        *_scores(name, "Figure 2", dict.fromkeys(of["shapes"], claims)),
+        *_scores(name, "Table 3", numbers["table_3"], ("log-likelihood", "accuracy")),
+        *_scores(name, "section 4.1", {"synthetic": numbers["synthetic"]}, ("bound", "mean error")),
+        *_scores(name, "Figure 2", dict.fromkeys(numbers["shapes"], claims)),
     ):
         yield from (row, replace(row, method=f"{row.method}, ours"))
 

@@ -277,9 +277,8 @@ def _by_proposal(run: Run, data: Problem) -> Results:
     checkpoints = np.unique(np.linspace(1, n_steps, PROPOSAL_POINTS).round().astype(np.int64))
     candidates: list[Results] = []
     for factor in SGD_RATES:
-        results: Results = {"steps": checkpoints.tolist(), "curve": []} | {
-            f"variance, {name}": [] for name in PROPOSALS
-        }
+        results: Results = {"steps": checkpoints.tolist(), "curve": []}
+        results |= {f"variance, {name}": [] for name in PROPOSALS}
 
         def note(step: int, model: LinearScores, variances: dict[str, float], results: Results = results) -> None:
             bound = one_vs_each(model.scores(data.X_train), labels).value.sum()
@@ -346,18 +345,18 @@ def _distance(model: SoftmaxClassifier, soft: SoftmaxClassifier) -> float:
 
 def report(records: Records, options: Options) -> ExperimentReport:
     """Table 2 and the figures, for the data sets that were run."""
-    of, parts = summary.by_key(records, "data"), summary.by_key(records, "part")
+    groups, parts = summary.by_key(records, "data"), summary.by_key(records, "part")
     tables: list[Table] = []
     plots: list[Plot] = []
-    if "values" in of:
-        tables.append(_table_of_values(summary.of_first_seed(of["values"])))
-    if "plane" in of:
-        tables.append(_table_of_plane(of["plane"]))
+    if "values" in groups:
+        tables.append(_table_of_values(summary.of_first_seed(groups["values"])))
+    if "plane" in groups:
+        tables.append(_table_of_plane(groups["plane"]))
         caption = "Figure 1c: bounds of the log-likelihood, 200 points in the plane"
-        plots.append(_bounds("figure-1c", caption, of["plane"]))
-    if "toy" in of:
-        tables.append(_table_of_toy(of["toy"]))
-        stochastic = [r for r in of["toy"] if r["method"] == "OVE-SGD"]
+        plots.append(_bounds("figure-1c", caption, groups["plane"]))
+    if "toy" in groups:
+        tables.append(_table_of_toy(groups["toy"]))
+        stochastic = [r for r in groups["toy"] if r["method"] == "OVE-SGD"]
         plots += _plots_of_toy(stochastic) if stochastic else []
     if proposed := parts.get("section 3"):
         tables.append(_table_of_proposals(proposed))
@@ -365,14 +364,14 @@ def report(records: Records, options: Options) -> ExperimentReport:
     if classified := parts.get("table 2"):
         tables.append(_table_2(classified))
         plots.append(_bounds("figure-3", "Figure 3: bounds (less the ridge's term) by iteration or pass", classified))
-    if LARGE in of:
-        tables.append(_table_of_large(of[LARGE]))
-        plots.append(_bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", of[LARGE]))
-    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(of)))
+    if LARGE in groups:
+        tables.append(_table_of_large(groups[LARGE]))
+        plots.append(_bounds("figure-3d", "Figure 3d: the sampled bound of a point by pass", groups[LARGE]))
+    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(groups)))
 
 
-def _figures(of: dict[Any, Records]) -> Iterator[PaperFigure]:
-    for name, records in of.items():
+def _figures(groups: dict[Any, Records]) -> Iterator[PaperFigure]:
+    for name, records in groups.items():
         for method, group in summary.by_key(records, "method").items():
             if method not in BY_PROPOSAL:  # which the paper leaves to future work
                 for item, values in _values_of_method(name, group):

@@ -61,9 +61,7 @@ def learning_curve(model: Estimator) -> Picture:
     if isinstance(model, Validated):
         held_out, best = model.validation_curve_, model.best_iter_
     curves = {"training": curve, "held out": held_out}
-    series = [
-        Series(name, range(1, len(losses) + 1), list(losses), "-o") for name, losses in curves.items() if len(losses)
-    ]
+    series = [Series(name, range(1, len(y) + 1), list(y), "-o") for name, y in curves.items() if len(y)]
     picture = line_chart([Panel("Loss by pass", series)], "pass", unit)
     from matplotlib.ticker import MaxNLocator
 
@@ -172,10 +170,8 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     truth = labels_by_row(y, len(predicted))
     shown = _most_confused(truth, predicted, n_classes)
     counts = np.zeros((len(shown), len(shown) + 1))
-    labels_shown, guesses = (find_positions(labels, shown, "y") for labels in (truth, predicted))
-    np.add.at(
-        counts, (labels_shown[labels_shown >= 0], np.where(guesses < 0, len(shown), guesses)[labels_shown >= 0]), 1
-    )
+    rows, columns = (find_positions(labels, shown, "y") for labels in (truth, predicted))
+    np.add.at(counts, (rows[rows >= 0], np.where(columns < 0, len(shown), columns)[rows >= 0]), 1)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     texts = map(str, shown.tolist())
     names = [text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…" for text in texts]

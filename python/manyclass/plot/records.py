@@ -38,12 +38,10 @@ def recall_against_speed(records: Iterable[Mapping[str, Any]], *, way: str = "ba
     """
     check_choice("way", way, tuple(WAYS))
     panels = []
-    for data, points_of_data in _by_data(records, ("index", "recall", way)).items():
+    for data, rows in _by_data(records, ("index", "recall", way)).items():
         series = []
-        for name in dict.fromkeys(str(record["index"]) for record in points_of_data):
-            points = sorted(
-                (float(r["recall"]), 1e6 / float(r[way])) for r in points_of_data if str(r["index"]) == name
-            )
+        for name in dict.fromkeys(str(record["index"]) for record in rows):
+            points = sorted((float(r["recall"]), 1e6 / float(r[way])) for r in rows if str(r["index"]) == name)
             series.append(Series(name, [x for x, _ in points], [y for _, y in points], "-o"))
         panels.append(Panel(data, series))
     picture = line_chart(panels, "recall@10 reached", f"queries per second ({WAYS[way]})", log_y=True)
@@ -95,8 +93,8 @@ def loss_against_seconds(records: Iterable[Mapping[str, Any]]) -> Picture:
             losses = [None if loss is None else float(loss) - above for loss in record["loss"]]
             series.append(Series(str(record["method"]), list(record["seconds"]), losses))
         panels.append(Panel(data, sorted(series, key=_end)))
-    of = "nats above the best loss known" if excess else "loss [nats]"
-    return line_chart(panels, "seconds of training", of, log_x=True, log_y=excess)
+    y_label = "nats above the best loss known" if excess else "loss [nats]"
+    return line_chart(panels, "seconds of training", y_label, log_x=True, log_y=excess)
 
 
 def loss_over_time(losses: Mapping[str, Sequence[float]], *, period: str = "day") -> Picture:
