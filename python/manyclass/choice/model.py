@@ -48,10 +48,8 @@ class ChoiceClassifier(FittedChoiceModel):
     .. math:: x_i \cdot W z_k + \beta \cdot (z_k, s_{ik}) + a_k + o_{ik} + \epsilon_{ik},
 
     where x are features of choosers, z of alternatives and s of pairs (a distance, a price at that time), a constants
-    and o offsets. Training minimises the mean log-loss, exactly by L-BFGS, or for many alternatives with drawn ones: by
-    the double sum for Gumbel noise and by augment and reduce for other noise, whose gradients have no bias in the sum
-    over alternatives. Unlike the likelihood with drawn alternatives and a correction (McFadden 1978), that needs no
-    property of the noise, and inclusive values come out unbiased.
+    and o offsets. Training minimises the mean log-loss: exactly by L-BFGS, or with drawn alternatives without bias, by
+    the double sum for Gumbel noise and by augment and reduce for other noise.
 
     Parameters
     ----------
@@ -75,15 +73,15 @@ class ChoiceClassifier(FittedChoiceModel):
         Standard errors by the inverse Hessian, the sandwich, or the sandwich by person; "auto" is "clustered" where
         rows have persons and "hessian" else, and "none" where there are too many coefficients or a ridge.
     solver : {"auto", "lbfgs", "double_sum"}, default="auto"
-        All alternatives by L-BFGS, or drawn ones; "auto" draws beyond 2^31 pairs of a row and an alternative, or 2^27
-        where a function makes their features, and a 64th of that with noise other than Gumbel's. Drawn ones are for
-        models without nests.
+        All alternatives by L-BFGS, or drawn ones, for models without nests; "auto" draws beyond 2^31 pairs of a row and
+        an alternative, or 2^27 where a function makes their features, and a 64th of that with other noise than
+        Gumbel's.
     n_negatives : int, default=64
         Alternatives drawn for a row and pass by "double_sum".
     max_iter : int or "auto", default="auto"
         Iterations of L-BFGS (500) or passes of "double_sum" (16).
     tol : float or "auto", default="auto"
-        L-BFGS ends at derivatives of this size in coordinates where second derivatives are about 1; "auto" is 1e-8, but
+        L-BFGS ends at derivatives of this size where second derivatives are about 1; "auto" is 1e-8, but
         1e-4 / sqrt(n_rows) beyond 10^8 pairs of a row and an alternative.
     n_jobs : int or None, default=None
         Threads; None is 1, -1 all cores.
@@ -97,13 +95,12 @@ class ChoiceClassifier(FittedChoiceModel):
     classes_ : ndarray of shape (n_alternatives,), labels of the alternatives
     coef_ : ndarray of shape (n_coefficients,), float64, all coefficients
     coef_names_ : list of str
-    covariance_ : ndarray of shape (n_coefficients, n_coefficients), float64, of coef_; NaN where there is none
+    covariance_ : ndarray of shape (n_coefficients, n_coefficients), float64; NaN where there is none
     std_errors_ : ndarray of shape (n_coefficients,), float64
     std_errors_error_ : ndarray of shape (n_coefficients,), float64
         Relative standard errors of these, where they come from rows drawn by chance; else 0.
     draw_errors_ : ndarray of shape (n_coefficients,), float64
-        Standard errors that drawn alternatives leave in coef_ beside, those of weights that rows get from their own
-        log-normalisers included; 0 with "lbfgs".
+        Standard errors that drawn alternatives leave in coef_ beside; 0 with "lbfgs".
     loss_curve_ : ndarray of shape (n_iter,), float64, mean log-loss with the ridge
     n_iter_ : int
     converged_ : bool

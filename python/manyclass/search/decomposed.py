@@ -172,15 +172,12 @@ class DecomposedIndex(ClusteredRows):
         L(z) where all classes are found, and its gradient (but see `answer`). The messages :math:`\lambda_j` have been
         moved `n_iter` times towards their optimum :math:`z / B - z_j`, for labels and classes that had a gradient.
 
-        Where all classes are found the gradient g converges with the loss: for a loss whose slopes change by at most
-        :math:`1 / \mu` times a move of its scores (mu of the smoothed margin, 2 / |P| of cross-entropy with |P| labels)
+        Where all classes are found and the loss is :math:`1 / \mu`-smooth (mu of the smoothed margin, 2 / |P| of
+        cross-entropy with |P| labels), the gradient g converges with the loss, since tangents cancel in the mean:
 
-        .. math:: |g - \nabla L(z)|^2 \le \frac1B \sum_j |\nabla L(B (z_j + \lambda_j)) - \nabla L(z)|^2
-            \le \frac2\mu \Bigl(\frac1B \sum_j L(B (z_j + \lambda_j)) - L(z)\Bigr),
+        .. math:: |g - \nabla L(z)|^2 \le \frac2\mu \Bigl(\frac1B \sum_j L(B (z_j + \lambda_j)) - L(z)\Bigr),
 
-        since such a loss is at least its tangent at z plus mu / 2 times the squared change of slopes, and tangents
-        cancel in the mean over blocks. (The paper asks for strong convexity, in its section 3.2; smoothness is enough.)
-        With Theorem 2 that is O(1 / sqrt(n_iter)) for Frank-Wolfe steps.
+        which is O(1 / sqrt(n_iter)) by Theorem 2 for Frank-Wolfe steps.
 
         Parameters
         ----------
@@ -191,10 +188,9 @@ class DecomposedIndex(ClusteredRows):
         smoothing : float, default=1.0
             mu of the smoothed margin, >= 0.
         budget : int, optional
-            Wrong classes of highest score to be found in each block, in [1, K]. If neither this nor `threshold` is
-            given, K / 100 rounded up; for cross-entropy with `rest="mask"` twice as many, in twice as many clusters, as
-            long as the classes that were not found may have a share of more than `tolerance` of the normaliser of
-            :math:`B z_j` if they score no higher than those found.
+            Wrong classes of highest score to be found in each block, in [1, K]. Without it and `threshold` K / 100,
+            rounded up; for cross-entropy with `rest="mask"` it doubles, with the clusters, while the classes not found
+            may have a share of more than `tolerance` of the normaliser of :math:`B z_j`.
         threshold : float, optional
             Find all classes of the probed clusters with a block score above this in magnitude instead, >= 0.
         n_probe : int, optional
@@ -202,26 +198,21 @@ class DecomposedIndex(ClusteredRows):
         n_iter : int, default=1
             Rounds of messages, >= 0.
         step : {"full", "frank_wolfe"}, default="full"
-            Step size 1, or 2 / (t + 2) in round t = 1, 2, ... With the full step and every class active the answer is
-            exact after one round.
+            Step size 1, with which the answer is exact after a round if every class is active, or 2 / (t + 2) in round
+            t = 1, 2, ...
         tolerance : float, default=1e-3
-            A class is active if a block has a gradient above this in magnitude. Of cross-entropy also the share above;
-            and gradients of classes that were never active which add up to less than this share are left out.
+            A class is active if a block has a gradient above this in magnitude. Of cross-entropy also the share above,
+            and gradients of classes that were never active are left out up to this share.
         rest : {"mask", "zero"}, optional
-            Whether classes that were not found in a block are left out of it, or count there with score 0, their
-            gradients left out. By default they are left out with a budget, and count with a threshold (as in the paper:
-            z is then replaced by numbers within B times the threshold).
+            Classes that were not found in a block are left out of it, the default with a budget, or count there with
+            score 0, their gradients left out, the default with a threshold (as in the paper).
         answer : {"blocks", "active"}, default="blocks"
             The mean over blocks, as in the paper, which counts classes that are high in one block by chance; or the
-            loss of the exact scores of the labels and of the few classes that were active in some round, the others
-            left out (or counted with score 0, by `rest`).
+            loss of the exact scores of labels and of the few classes that were active in some round.
         rule : {"exact_scores", "printed"}, default="exact_scores"
-            With "exact_scores" labels are always active, and a class that is active has its exact score in all blocks
-            from then on. "printed" is Algorithm 2 as it is printed: labels are active where they have a gradient; an
-            active class has the sum of the block scores that the searches have found, 0 for the others; classes that no
-            block has found count as 0 in all of them (`rest` is "zero"), and their gradients are in the answer. Exact
-            scores cost n_features operations for each active class. Where a class is found in one block of many, the
-            sum without them is off by what the other blocks hold.
+            "exact_scores": labels are always active, and an active class has its exact score in all blocks from then
+            on, at n_features operations each. "printed": Algorithm 2 as printed, where labels are active if they have a
+            gradient, an active class has the sum of the block scores found, and `rest` is "zero".
         fill : bool, default=False
             Read clusters of each block in the order of their scores until they hold `budget` classes (section 5 of the
             paper), in place of `n_probe` clusters.
@@ -230,8 +221,7 @@ class DecomposedIndex(ClusteredRows):
         -------
         losses : ndarray of shape (n,), float64
         gradients : csr_array of shape (n, K), float32
-            The pair has an attribute `report`, a `SearchReport`: for each query what the search cost, and whether the
-            answer is certified, with what that means for each loss.
+            The pair has an attribute `report`, a `SearchReport` of costs and certificates.
 
         Raises
         ------

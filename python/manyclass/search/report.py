@@ -21,30 +21,25 @@ class SearchReport(NamedTuple):
     n_exact : ndarray of shape (n,), int64
         Classes whose whole inner products were computed: the labels and :math:`A`, the classes that were active.
     n_scanned : ndarray of shape (n,), int64
-        Rows that the searches have scored, summed over blocks, and over searches where one did not find enough.
+        Rows that the searches have scored, summed over blocks and repeated searches.
     n_multiplications : ndarray of shape (n,), int64
-        All that was multiplied: :math:`D_j (C + \text{rows})` for each search of a block of D_j columns, and D for each
-        exact class, :math:`O(D Q + D |A|)` in all (Yen et al. 2018, cost analysis of section 3.2, where a round of
-        messages takes D B |A|; here it takes B |A| sums). Scoring every class takes K D. A `SphericalClusterIndex`
-        multiplies bytes and repeats a few rows in full, which are not counted, and skips the C centroids where all
-        clusters are read.
+        :math:`D_j (C + \text{rows})` for each search of a block of D_j columns, and D for each exact class:
+        :math:`O(D Q + D |A|)` (Yen et al. 2018, section 3.2), where scoring every class takes K D. A
+        `SphericalClusterIndex` multiplies bytes, and skips the C centroids where all clusters are read.
     certified : ndarray of shape (n,), bool
-        Whether the classes that are not listed are known to add next to nothing. That needs that all clusters were read
-        (``n_probe`` is the number of clusters, or the stopping rule of cross-entropy came that far), because a cluster
-        that was not read may hide any score; then, up to rounding,
+        Whether the classes that are not listed are known to add next to nothing. That needs that all clusters were
+        read, because another one may hide any score; then, up to rounding,
 
-        - with a budget and `rest="mask"`, cross-entropy: those classes have at most `tolerance` times the normaliser Z
-          of those that are listed. The loss is then too low by at most :math:`|P| \log(1 + \text{tolerance})`, and
-          the gradient off by at most :math:`2 |P|` `tolerance` in the 1-norm, beside what `tolerance` leaves unlisted;
-        - with a budget and `rest="mask"`, margin and triplet: the gradient is that of all classes, and so is the loss;
-        - with a threshold and `rest="zero"`: every score that counts as 0 is within the threshold, and the loss within
-          it times the Lipschitz constant (2 of the margin, twice the number of labels of cross-entropy), or B times
-          that with B blocks of columns;
+        - with a budget and `rest="mask"`, cross-entropy: they have at most `tolerance` times the normaliser of the
+          listed ones. The loss is too low by at most :math:`|P| \log(1 + \text{tolerance})`, the gradient off by at
+          most :math:`2 |P|` `tolerance` in the 1-norm, beside what `tolerance` leaves unlisted;
+        - with a budget and `rest="mask"`, margin and triplet: loss and gradient are those of all classes;
+        - with a threshold and `rest="zero"`: the loss is within the threshold times the Lipschitz constant (2 of the
+          margin, twice the number of labels of cross-entropy), or B times that with B blocks of columns;
         - where every class is listed, always. With other combinations, never.
 
-        Of a `DecomposedIndex` with `answer="blocks"` it speaks of each block's loss at the messages as they are. Their
-        mean is no less than the loss of the exact scores (Jensen's inequality): certified answers are upper bounds of
-        it but for the above. With `answer="active"` it speaks of the loss of the exact scores itself.
+        Of a `DecomposedIndex` with `answer="blocks"` it speaks of each block's loss at the messages as they are, whose
+        mean is an upper bound of the loss of the exact scores (Jensen's inequality), and else of that loss itself.
     """
 
     n_found: Counts

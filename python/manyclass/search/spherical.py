@@ -5,20 +5,18 @@ products with it (Yen et al. 2018, section 4). A scan reads rows as bytes with a
 computes in single precision the scores of the few rows that may be among the best: the answer is that of a scan of all
 probed rows in single precision, equal scores by id.
 
-`SphericalClusterIndex.update` makes the clusters anew, with recluster="auto", when a check says so: the imbalance
-C sum n_c^2 / K^2, the mean cost of a probe against that of equal clusters, is twice what it was after `fit`; or the
-recall of 256 rows as queries, measured each time K / 2 rows have been replaced, has fallen by 0.1.
+`SphericalClusterIndex.update` makes the clusters anew, with recluster="auto", when the imbalance C sum n_c^2 / K^2 is
+twice what it was after `fit`, or the recall of 256 rows as queries, measured each time K / 2 rows have been replaced,
+has fallen by 0.1.
 
 `loss_and_gradient` is Algorithm 1 of Yen et al. (ICML 2018): rows of W are classes, of which a search finds those of
 highest score; scores of labels are computed in any case.
 
-- Without `budget` and `threshold` it finds K / 100 wrong classes, rounded up; for cross-entropy with rest="mask" twice
-  as many, in twice as many clusters, as long as the classes that were not found may have a share of more than
-  `tolerance` of the normaliser if they score no higher than those found.
-- rest="mask" leaves out the classes that were not found, "zero" counts them with score 0, their gradients left out. The
-  paper's 0 is within `threshold` of their scores, and the default with one: the loss is then within threshold times its
-  Lipschitz constant (margin: 2; cross-entropy: twice the number of labels). Classes below the highest are left out by
-  default: 0 would count those of negative scores too much.
+- Without `budget` and `threshold` it finds K / 100 wrong classes, rounded up; for cross-entropy with rest="mask" it
+  doubles these, with the clusters, while the classes not found may have a share of more than `tolerance` of the
+  normaliser.
+- rest="mask" leaves out the classes that were not found; "zero", the paper's, counts them with score 0, their gradients
+  left out, which puts the loss within `threshold` times its Lipschitz constant.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class OVE(_Sampled):
     Parameters
     ----------
     power : float, default=0.75
-        Words are drawn with probability proportional to their count to this power.
+        As of `NCE`.
     """
 
     name = solver = "ove"
@@ -127,7 +127,7 @@ class SampledSoftmax(_Sampled):
     Parameters
     ----------
     power : float, default=0.75
-        Words are drawn with probability proportional to their count to this power.
+        As of `NCE`.
     """
 
     name = "sampled_softmax"
@@ -141,7 +141,7 @@ class NegativeSampling(_Sampled):
     Parameters
     ----------
     power : float, default=0.75
-        Words are drawn with probability proportional to their count to this power.
+        As of `NCE`.
     share_classes : bool, default=False
         All pairs of one centre see the same drawn words. Faster, and noisier.
     """
@@ -184,7 +184,7 @@ class Softmax(Objective):
         "implicit": the proximal step in the output vectors and log Z_x. "sgd", "umax", "ema": explicit steps, and log
         Z_x by its gradient, by U-max's rule, or as a moving average.
     power : float, default=0.75
-        Words are drawn with probability proportional to their count to this power.
+        As of `NCE`.
     u_learning_rate : float or "auto", default="auto"
         Step size of log Z_x, which "ema" has not. "auto" is 0.1.
     u_gain : float or "auto", default="auto"
