@@ -379,7 +379,7 @@ def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:
 
 
 class lazy_property(Generic[S, T]):  # noqa: N801 - it stands where `property` does
-    """A property that is made when it is first asked for, and kept.
+    """A property that is computed at its first use, and kept.
 
     `functools.cached_property` of Python 3.11 holds a lock while it makes, which a child that is forked meanwhile would
     wait for without end.

@@ -127,7 +127,7 @@ def list_features(sets: ChoiceSets) -> ChoiceSets:
 
 
 def make_problems(form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[_core.ChoiceProblem]:
-    """Yield what the core is asked about ranges of rows; of data without a function of pairs about all at once."""
+    """Yield the core's problems of ranges of rows; data without a function of pairs are one range."""
     core = form.core
     for part in sets.parts():
         yield _core.ChoiceProblem(form=core, n_threads=n_threads, **part.core_arguments())
@@ -163,7 +163,7 @@ class ChoiceObjective:
 
     @property
     def problems(self) -> Iterator[_core.ChoiceProblem]:
-        """What the core is asked, by ranges of rows."""
+        """The core's problems of ranges of rows."""
         return iter(self._whole or make_problems(self.form, self.weighted, self.n_threads))
 
     @cached_property
@@ -299,7 +299,7 @@ def _preconditioner(
     """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has.
 
     Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
-    save: both are asked for `near` the minimum only, for steps with drawn alternatives.
+    save: both are made `near` the minimum only, for steps with drawn alternatives.
     """
     sets = objective.sets
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors

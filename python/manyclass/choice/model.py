@@ -130,7 +130,7 @@ class ChoiceClassifier(FittedChoiceModel):
             "a choice model is fitted to the maximum of its likelihood, which standard errors need",
         ),
         **dict.fromkeys(("C", "penalty"), "alpha is the ridge per row of each part"),
-        "avail": "which alternatives there are is told by choice_sets(available=...)",
+        "avail": "choice_sets(available=...) says which alternatives there are",
     }
 
     @hinting
@@ -420,6 +420,6 @@ class ChoiceClassifier(FittedChoiceModel):
             kind = "hessian" if objective.sets.persons is None else "clustered"
             try:
                 return estimate_covariance(objective, free, theta, kind, seed)
-            except ValueError:  # not identified: no one has asked for standard errors by name
+            except ValueError:  # not identified, and no kind of standard errors was named
                 return missing
         return estimate_covariance(objective, free, theta, self.covariance, seed)

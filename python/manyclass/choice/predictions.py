@@ -109,7 +109,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
     @property
     def log_likelihood_(self) -> float:
-        """Of the training data, in nats; NaN with drawn alternatives (see `log_likelihood`)."""
+        """Log-likelihood of the training data in nats; NaN with drawn alternatives (see `log_likelihood`)."""
         return self._fitted.log_likelihood
 
     @property
@@ -142,7 +142,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         )
 
     def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem]:
-        """What the core is asked about ranges of rows, with the alternatives that these have."""
+        """The core's problems of ranges of rows, with the alternatives that these have."""
         form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
         return make_problems(form, sets, n_threads_from(self.n_jobs))
 

@@ -68,7 +68,7 @@ def fit_softmax(
 
 
 class SoftmaxPlanner(Planner):
-    """Of SoftmaxClassifier."""
+    """The planner of `SoftmaxClassifier`."""
 
     several: ClassVar[bool] = True
 

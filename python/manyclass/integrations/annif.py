@@ -239,7 +239,7 @@ class Optimizer(hyperopt.HyperparameterOptimizer):
 
     def _prepare(self, n_jobs: int = 1) -> dict[str, Any]:
         project, params = self._backend.project, self._backend.params
-        self._backend.estimator(params, jobs=1)  # so that a wrong parameter is told here, not by each trial
+        self._backend.estimator(params, jobs=1)  # so that a wrong parameter is refused here, not by each trial
         self._backend.initialize_vectorizer()
         documents = list(project.transform.transform_corpus(self._corpus).documents)
         return {

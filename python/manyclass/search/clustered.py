@@ -49,7 +49,7 @@ from manyclass.weights.tensor_file import (
 # Up to this many rows one cluster is as fast as any number of them (bench/decisions.md), and exact.
 EXACT_ROWS = 4096
 CLUSTERS_PER_ROOT = 2.0  # n_clusters="auto" is this times the square root of K
-BUDGET_SHARE = 100  # a search finds one class in a hundred unless it is told how many (Yen et al. 2018, section 5)
+BUDGET_SHARE = 100  # a search finds one class in a hundred by default (Yen et al. 2018, section 5)
 
 # n_probe="auto" finds this share of the best rows when rows are the queries.
 AUTO_RECALL = 0.9
@@ -65,7 +65,7 @@ def auto_clusters(n_rows: int) -> int:
 
 
 def default_budget(n_rows: int) -> int:
-    """Return how many classes a search finds unless it is told: one in a hundred, rounded up."""
+    """Return how many classes a search finds by default: one in a hundred, rounded up."""
     return -(-n_rows // BUDGET_SHARE)
 
 

@@ -13,6 +13,6 @@ def fewest_probes(curve: NDArray[np.float64], recall: float) -> int:
 
 
 def below_best(scores: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the scores of each row less its first one, the best: what normalisers that are told so are taken from."""
+    """Return the scores of each row less its first one, the best."""
     exact = scores.astype(np.float64)
     return exact - exact[:, :1]

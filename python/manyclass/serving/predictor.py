@@ -184,8 +184,8 @@ class Predictor:
         kind, texts = type(rows[0]), self._takes_texts
         for position, row in enumerate(rows):
             if type(row) is not kind:
-                rows_that_differ = f"rows[0] is {_shown(rows[0])} and rows[{position}] {_shown(row)}"
-                raise ValueError(f"{rows_that_differ}; rows must be of one kind")
+                first, other = _shown(rows[0]), _shown(row)
+                raise ValueError(f"rows[0] is {first} and rows[{position}] {other}; rows must be of one kind")
         if kind is list and self._takes_histories:
             return self._encoder.transform(self._labels(rows, "a history"))  # type: ignore[no-any-return]
         if kind is list:
@@ -195,9 +195,8 @@ class Predictor:
         if kind is str and texts:
             "".join(rows).encode()  # raises for half of a surrogate pair, saying where it is
             return rows
-        dense = f"a list of {self._n_features} numbers"
-        if self._takes_histories:
-            dense = "a list of items, the earliest first"
+        items, numbers = "a list of items, the earliest first", f"a list of {self._n_features} numbers"
+        dense = items if self._takes_histories else numbers
         rule = f"{dense}, or an object with the keys 'indices' and 'values'"
         rule = f"a text, {rule}" if texts else f"{rule}; texts are for models that have a text vectorizer"
         raise ValueError(f"rows[0] is {_shown(rows[0])}; a row must be {rule}")
@@ -207,9 +206,7 @@ class Predictor:
             return None
         lists = [labels_by_row] if single else labels_by_row
         if not isinstance(lists, list) or not all(isinstance(labels, list) for labels in lists):
-            raise ValueError(
-                f"exclude must be {'a list of labels' if single else 'a list of labels for each row'}, or 'seen'"
-            )
+            raise ValueError(f"exclude must be a list of labels{'' if single else ' for each row'}, or 'seen'")
         indptr, positions = excluded(self._labels(lists, "exclude"), n_rows, self._classes)
         ones = np.ones(len(positions), dtype=np.float32)
         return sp.csr_array((ones, positions, indptr), shape=(n_rows, len(self._classes)))

@@ -75,7 +75,7 @@ class Objective(Part):
 
     @property
     def core(self) -> dict[str, Any]:
-        """What the core's trainer is told of it; `options` are the numbers that its solver owns."""
+        """Its arguments for the core's trainer; `options` are the numbers of its solver."""
         return {"solver": self.solver, "power": float(self.power), "share": False, "options": {}}
 
     @property
@@ -160,7 +160,7 @@ class NegativeSampling(_Sampled):
 
     @property
     def core(self) -> dict[str, Any]:
-        """What the core's trainer is told of it."""
+        """Its arguments for the core's trainer."""
         return super().core | {"share": bool(self.share_classes)}
 
 
@@ -234,7 +234,7 @@ class Softmax(Objective):
 
     @property
     def core(self) -> dict[str, Any]:
-        """What the core's trainer is told of it."""
+        """Its arguments for the core's trainer."""
         options = {
             name.removeprefix("u_"): self._number(name) for name in SOLVERS[self.solver] if name != "u_learning_rate"
         }

@@ -78,7 +78,7 @@ class TextModel:
 
     @lazy_property
     def collapsed(self) -> _core.PairShares:
-        """The shares of pairs in the text, counted when they are first asked for."""
+        """The shares of pairs in the text, counted at their first use."""
         with tempfile.TemporaryDirectory() as folder:
             pairs = _core.PairShares.count(
                 text=self.text, seed=self.seed, n_threads=self.n_threads, memory=COUNTING_BYTES, folder=folder

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 N_CLOSE = 3  # words that the error for an unknown one names
 N_SEARCHED = 50_000  # words among which they are looked for: a fraction of a second
-N_ANSWERS = 10  # neighbours, unless told otherwise; as in gensim
+N_ANSWERS = 10  # neighbours by default, as in gensim
 
 Key = str | NDArray[np.floating]  # a word, or a vector of one's own
 Keys = Key | Iterable[Key | tuple[Key, float]]
@@ -125,7 +125,7 @@ class WordVectorQueries:
 
     vocabulary_: dict[str, int]
     vectors_: Floats
-    _listed: tuple[dict[str, int], list[str]] | None = None  # a vocabulary and its words, made when first asked for
+    _listed: tuple[dict[str, int], list[str]] | None = None  # a vocabulary and its words, made at their first use
 
     @property
     def key_to_index(self) -> dict[str, int]:

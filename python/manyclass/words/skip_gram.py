@@ -58,9 +58,9 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     r"""Skip-gram word vectors: p(y | x) for a word y near the word x.
 
     With a vector h_x for each word as a centre and v_y for each as a context, it minimises the mean of -log p(y | x),
-    p being the softmax of the products h_x . v_y over all words y, or another objective. These, and how the parameters
-    compare with gensim's, are told by `help(manyclass.words.skip_gram)`. A fitted model answers what gensim's
-    KeyedVectors answers, as ``model["king"]`` or ``model.most_similar("king", topn=3)``.
+    p being the softmax of the products h_x . v_y over all words y, or another objective;
+    `help(manyclass.words.skip_gram)` has these, and how the parameters compare with gensim's. A fitted model answers
+    what gensim's KeyedVectors answers, as ``model["king"]`` or ``model.most_similar("king", topn=3)``.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         state: dict[str, object] = {**super().__getstate__()}
         if "_model" in state:
             state["_model"] = None
-        state.pop("_listed", None)  # is made again when it is asked for
+        state.pop("_listed", None)  # is made again at its next use
         return state
 
     def save(self, path: PathLike) -> None:

@@ -159,7 +159,7 @@ def train(
 
 
 def default_budget(n_words: int) -> int:
-    """Return the words that a search finds unless it is told, one in twenty, rounded up."""
+    """Return the words that a search finds by default, one in twenty, rounded up."""
     return -(-n_words // SHARE)
 
 
