@@ -258,11 +258,17 @@ class _Runs:
     def _loss(self, weights: Weights, points: Points, n_runs: int) -> list[float]:
         """The log-loss of a mean of runs on the rows that all have left out, in nats; nothing where there are none."""
         shared = self._watch.shared
-        if not self._open or shared is None or shared.pairs is None or shared.held is None or not shared.held.any():
+        if (
+            not self._open
+            or shared is None
+            or shared.pairs is None
+            or shared.held_out is None
+            or not shared.held_out.any()
+        ):
             return []
-        out, n_threads = points.some(np.flatnonzero(shared.held)), n_threads_from(self._parameters["n_jobs"])
-        if shared.of_held:
-            weights = replace(weights, values=weights.values - sum(shared.of_held) / np.float32(n_runs))
+        out, n_threads = points.some(np.flatnonzero(shared.held_out)), n_threads_from(self._parameters["n_jobs"])
+        if shared.added_by_held_out:
+            weights = replace(weights, values=weights.values - sum(shared.added_by_held_out) / np.float32(n_runs))
         return [loss_without_counts_of(weights, out.x, out.labels, n_threads, out.weights)]
 
     def _runs_after(self, first: State) -> int:

@@ -129,23 +129,23 @@ class Shared:
 
     Attributes
     ----------
-    held : ndarray of shape (n_samples,), bool, or None
+    held_out : ndarray of shape (n_samples,), bool, or None
         Rows that are left out of training; None: not yet drawn.
     pairs : Trained or None
         The weights on pairs, as they were trained, without the scale that they have in the sum.
-    of_held : list of ndarray of shape (n_pairs,), float32
+    added_by_held_out : list of ndarray of shape (n_pairs,), float32
         What the rows left out have added to the weights on pairs of each run in the end, by closed forms.
     """
 
-    held: NDArray[np.bool_] | None = None
+    held_out: NDArray[np.bool_] | None = None
     pairs: Trained | None = None
-    of_held: list[Floats] = field(default_factory=list)
+    added_by_held_out: list[Floats] = field(default_factory=list)
 
     def rows(self, draw: Callable[[], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Return the rows that are left out, drawn by the first run."""
-        if self.held is None:
-            self.held = draw()
-        return self.held
+        if self.held_out is None:
+            self.held_out = draw()
+        return self.held_out
 
 
 @dataclass(frozen=True)

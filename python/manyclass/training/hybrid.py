@@ -100,6 +100,11 @@ class _Terms:
         return rows_held_out(n_rows, self.seed, self.most_held_out) if self.most_held_out else np.zeros(n_rows, bool)
 
     @property
+    def by_margins(self) -> bool:
+        """Whether all are trained by margins."""
+        return all(plan.loss == MARGIN for plan in self.plans)
+
+    @property
     def seed(self) -> int:
         """Return the seed of both plans."""
         return self.plans[0].seed
@@ -134,51 +139,116 @@ def _alone(plan: Term, weights: Weights) -> Weights:
     return weights.pairs_alone if isinstance(plan, PairsPlan) else weights.rows_alone
 
 
+@dataclass(frozen=True)
+class _Split:
+    """Rows left out of a training, which tell scales, and what is trained on.
+
+    Attributes
+    ----------
+    trained, held_out : ndarray of int
+        Rows.
+    known : ndarray of int
+        The rows held out that have classes of other rows only.
+    telling : ndarray of int
+        As many of these as tell a few numbers.
+    x : csr_array or ndarray
+        The rows that are trained on.
+    labels : Labels
+        Their labels.
+    weights : ndarray or None
+        Their weights.
+    scored : tuple
+        What functions of scores take: rows that tell, their labels, the number of threads, their weights.
+    """
+
+    trained: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    known: NDArray[np.intp]
+    telling: NDArray[np.intp]
+    x: Matrix
+    labels: Labels
+    weights: Doubles | None
+    scored: tuple[Matrix, Labels, int, Doubles | None]
+
+    def shares(self, n_classes: int) -> Doubles:
+        """Return the shares of the classes among rows that are trained on."""
+        return shares_of_labels(self.labels, n_classes, self.weights)
+
+
 def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
     """Train on points that have labels, but for those that tell the scales; the curve is that of pairs, if any.
 
+    1. Rows that tell the scales of scores are held out.
+    2. Weights on pairs are trained, then rows over phi beside them; or one of them alone.
+    3. Counts of rows give closed forms of weights on pairs.
+    4. Each term, closed forms and, where classes are rare, the logarithms of their shares get the factors that are best
+       on the rows held out.
+    5. Counts and repeats are mixed in, in probability, where the rows held out are more probable by it.
+    6. The rows held out are counted, too.
+
     Where the training of pairs ends before its last pass, by Ctrl-C, a callback or the clock, that of the rows beside
-    them is left out, and they add 0.
+    them is left out, they add 0, and steps 3 to 6 are not made.
     """
-    terms, x, labels = _Terms.of(plan), points.x, points.labels
+    terms = _Terms.of(plan)
+    split = _hold_out(plan, terms, points, watch)  # 1
+    ranked = split.scored if terms.by_margins and len(split.held_out) else None
+    arguments = (split.x, split.labels, points.n_classes, split.weights, watch)
+    trained, complete = _train(terms, *arguments, ranked=ranked)  # 2
+    if not len(split.held_out) or not (complete if terms.both else trained.curve):
+        return trained
+    if isinstance(plan, HybridPlan):
+        return _join_terms(plan, terms, points, split, trained, watch)
+    trained.weights.multiply_scores(best_factor(trained.weights, *split.scored))  # 4
+    _warn_if_no_better_than_shares(trained.weights, split)
+    return trained
+
+
+def _hold_out(plan: Plan, terms: _Terms, points: Points, watch: Watch) -> _Split:
+    """Step 1 of `fit_terms`; runs of one mean hold the same rows out, and texts of classes are always trained on."""
+    labels = points.labels
     drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
-    held = (watch.shared or Shared()).rows(lambda: _with_their_sequences(plan, points, drawn))
-    out, rows = np.flatnonzero(held), np.flatnonzero(~held)
-    kept = x[rows] if len(out) else x
-    r, by_margins = taken(points.weights, rows), all(one.loss == MARGIN for one in terms.plans)
+    is_out = (watch.shared or Shared()).rows(lambda: _with_their_sequences(plan, points, drawn))
+    out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
     known = _of_known_classes(out, labels, rows) if len(out) else out
-    told = some_that_tell(known)
-    some = (x[told], labels.of(told), plan.n_threads, taken(points.weights, told))
-    ranked = some if by_margins and len(out) else None
-    found, complete = _train(terms, kept, labels.of(rows), points.n_classes, r, watch, ranked=ranked)
-    weights, curve, rate, squares = found
-    if len(out) and (complete if terms.both else curve):
-        if terms.both:
-            # Where most classes have more rows, rows held out may gain by the shares and others lose.
-            are_rare = terms.plans[0].fit_intercept and 2 * len(known) < len(out) and not by_margins
-            assert isinstance(plan, HybridPlan)
-            own, by_counts = weights, plan.counts and isinstance(x, sp.csr_array) and not by_margins
-            if are_rare and by_counts and plan.pairs.prune == 0:
-                weights = _with_all_pairs(own, points)
-            shares = shares_of_labels(labels.of(rows), points.n_classes, r) if are_rare else None
-            forms = _closed_forms(weights, kept, labels.of(rows), r, are_rare) if by_counts else NO_FORMS
-            of_forms = join(weights, *some, forms, shares, by_margins=by_margins)
-            squares = squares if squares is None or weights is own else squares.of_more_pairs(own, weights)
-            joined = _mixed(plan, weights, points, points.some(rows), points.some(told))
-            if points.several and joined.mixture.is_on and ranks_worse(joined, weights, *some):
-                joined = in_order_of(weights, joined, *some)
-            joined = _counted(joined, points.some(out), joined.mixture)
-            _warn_if_no_better_than_shares(joined, labels.of(rows), r, *some)
-            if by_counts and of_forms.any():
-                more = _closed_forms(joined, x, labels, points.weights, are_rare) - forms
-                of_held = of_forms.astype(np.float32) @ more
-                joined.values[:] += of_held
-                if watch.shared is not None:
-                    watch.shared.of_held.append(of_held)
-            return Trained(joined, curve, rate, squares)
-        weights.multiply_scores(best_factor(weights, *some))
-        _warn_if_no_better_than_shares(weights, labels.of(rows), r, *some)
-    return Trained(weights, curve, rate, squares)
+    telling = some_that_tell(known)
+    return _Split(
+        rows,
+        out,
+        known,
+        telling,
+        x=points.x[rows] if len(out) else points.x,
+        labels=labels.of(rows),
+        weights=taken(points.weights, rows),
+        scored=(points.x[telling], labels.of(telling), plan.n_threads, taken(points.weights, telling)),
+    )
+
+
+def _join_terms(
+    plan: HybridPlan, terms: _Terms, points: Points, split: _Split, trained: Trained, watch: Watch
+) -> Trained:
+    """Steps 3 to 6 of `fit_terms`."""
+    weights, squares, by_margins = trained.weights, trained.squares, terms.by_margins
+    # Where most classes have more rows, rows held out may gain by the shares and others lose.
+    are_rare = plan.pairs.fit_intercept and 2 * len(split.known) < len(split.held_out) and not by_margins
+    by_counts = plan.counts and isinstance(points.x, sp.csr_array) and not by_margins
+    if are_rare and by_counts and plan.pairs.prune == 0:
+        weights = _with_all_pairs(weights, points)
+        squares = squares.of_more_pairs(trained.weights, weights)
+    forms = _closed_forms(weights, split.x, split.labels, split.weights, are_rare) if by_counts else NO_FORMS  # 3
+    shares = split.shares(points.n_classes) if are_rare else None
+    factors = join(weights, *split.scored, forms, shares, by_margins=by_margins)  # 4
+    joined = _mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))  # 5
+    if points.several and joined.mixture.is_on and ranks_worse(joined, weights, *split.scored):
+        joined = in_order_of(weights, joined, *split.scored)
+    joined = _counted(joined, points.some(split.held_out), joined.mixture)  # 6
+    _warn_if_no_better_than_shares(joined, split)
+    if by_counts and factors.any():
+        more = _closed_forms(joined, points.x, points.labels, points.weights, are_rare) - forms
+        added = factors.astype(np.float32) @ more
+        joined.values[:] += added
+        if watch.shared is not None:
+            watch.shared.added_by_held_out.append(added)
+    return Trained(joined, trained.curve, trained.rate, squares)
 
 
 def _with_their_sequences(plan: Plan, points: Points, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -204,21 +274,13 @@ def _with_their_sequences(plan: Plan, points: Points, held: NDArray[np.bool_]) -
     return whole
 
 
-def _warn_if_no_better_than_shares(
-    weights: Weights,
-    kept: Labels,
-    r: Doubles | None,
-    x: Matrix,
-    labels: Labels,
-    n_threads: int,
-    sample_weight: Doubles | None,
-) -> None:
+def _warn_if_no_better_than_shares(weights: Weights, split: _Split) -> None:
     """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
+    _, labels, _, sample_weight = split.scored
     if len(labels) < FEWEST_TO_WARN:
         return
-    shares = shares_of_labels(kept, weights.n_classes, r)
-    by_shares = log_loss_of_shares(shares, labels, sample_weight)
-    loss = mean_log_loss(weights, x, labels, n_threads, sample_weight)
+    by_shares = log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
+    loss = mean_log_loss(weights, *split.scored)
     if loss < by_shares:
         return
     warn_user(
@@ -359,30 +421,39 @@ def _train(
 
     After its first pass the second one ends where it ranks rows held out, if they are given, worse beside the first.
     """
-    begin, complete, found, shared = time.perf_counter(), True, list[Trained](), watch.shared or Shared()
-    for one, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
-        plan, told, own = one, watch, earlier and earlier.with_weights(_alone(one, earlier.weights))
-        if terms.both:
-            left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
-            told = replace(watch, heading=heading, max_seconds=left)
-        held = told.label_validation
-        if held is not None and terms.both:
-            held = held.anew(is_scaled=True) if found else held
-            held.is_scaled, told = True, replace(told, label_validation=held)
-        if not complete:
-            plan = replace(plan, max_iter=0)
-        if found and ranked is not None:
-            told = replace(told, callback=_unless_it_spoils(found[0].weights, ranked, told.callback))
-        given = (x, labels, n_classes, told, r, own, squares)
+    begin, complete, parts, shared = time.perf_counter(), True, list[Trained](), watch.shared or Shared()
+    for plan, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
+        own_watch = _watch_of_term(watch, heading, begin, parts, ranked) if terms.both else watch
+        own_model = earlier and earlier.with_weights(_alone(plan, earlier.weights))
+        arguments = (x, labels, n_classes, own_watch, r, own_model, squares)
         if isinstance(plan, BatchesPlan):
-            found.append(fit_batches(plan, *given))
+            parts.append(fit_batches(plan if complete else replace(plan, max_iter=0), *arguments))
         else:
-            found.append(fit_pairs(plan, *given) if shared.pairs is None else shared.pairs.copied())
-        if not found[1:]:
-            complete = len(found[0].curve) == terms.plans[0].max_iter or (held is not None and held.is_over)
-            shared.pairs = found[0].copied() if terms.both and complete and watch.shared is not None else None
-    weights, sums = _beside([(one.weights, one.squares) for one in found])
-    return Trained(weights, found[0].curve, found[0].rate, sums), complete
+            parts.append(fit_pairs(plan, *arguments) if shared.pairs is None else shared.pairs.copied())
+        if len(parts) == 1:
+            validation = own_watch.label_validation
+            complete = len(parts[0].curve) == plan.max_iter or (validation is not None and validation.is_over)
+            shared.pairs = parts[0].copied() if terms.both and complete and watch.shared is not None else None
+    weights, sums = _beside([(part.weights, part.squares) for part in parts])
+    return Trained(weights, parts[0].curve, parts[0].rate, sums), complete
+
+
+def _watch_of_term(
+    watch: Watch,
+    heading: str,
+    begin: float,
+    parts: list[Trained],
+    ranked: tuple[Matrix, Labels, int, Doubles | None] | None,
+) -> Watch:
+    """Return what looks on while one of two terms is trained, after the `parts` before: in what time is left."""
+    validation, callback = watch.label_validation, watch.callback
+    if validation is not None:
+        validation = validation.anew(is_scaled=True) if parts else validation
+        validation.is_scaled = True
+    if parts and ranked is not None:
+        callback = _unless_it_spoils(parts[0].weights, ranked, callback)
+    seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
+    return replace(watch, heading=heading, max_seconds=seconds_left, label_validation=validation, callback=callback)
 
 
 def _unless_it_spoils(
