@@ -334,7 +334,7 @@ def first_of(parameters: Parameters, points: Points, asked: Asked) -> First:
     random = fork(parameters["random_state"])
     held = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random)
     held[len(held) - points.n_texts :] = False
-    return First(held=held, n_iter_no_change=patience)
+    return First(held_out=held, n_iter_no_change=patience)
 
 
 def facts_of(points: Points, figures: Figures) -> Facts:

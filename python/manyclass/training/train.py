@@ -65,17 +65,17 @@ class First:
         First weights, of features as they are before scaling; None: 0.
     heads : ndarray of shape (n_points, n_head), int32, or None
         Certain classes of each point, for the sampler "head_tail".
-    held : ndarray of shape (n_points,), bool, or None
-        Points that early stopping holds out,
+    held_out : ndarray of shape (n_points,), bool, or None
+        Points that early stopping holds out.
     evaluated : pair of matrix and Labels, or None
-        or other rows that it looks at, with their labels; and
+        Other rows that it looks at instead, with their labels.
     n_iter_no_change : int
-        its patience.
+        Its patience.
     """
 
     start: Start | ClosedForm | None = None
     heads: Ids | None = None
-    held: NDArray[np.bool_] | None = None
+    held_out: NDArray[np.bool_] | None = None
     evaluated: tuple[Matrix, Labels] | None = None
     n_iter_no_change: int = 1
 
@@ -117,13 +117,12 @@ def train(
     ValueError
         If a training that begins leaves weights that are no numbers.
     """
-    made = (
-        _begin(points, plan, watch, first, scaling)
-        if call is None
-        else _go_on(state, points, plan, watch, call, scaling)
-    )
-    if made.weights.is_finite():
-        return made
+    if call is None:
+        trained_state = _begin(points, plan, watch, first, scaling)
+    else:
+        trained_state = _go_on(state, points, plan, watch, call, scaling)
+    if trained_state.weights.is_finite():
+        return trained_state
     fault = f"training diverged: its weights are no numbers. {CoreTraining.advice}"
     if state is None or call is None:
         raise ValueError(f"{fault}. Nothing was fitted")
@@ -134,40 +133,34 @@ def train(
 def _go_on(
     state: State | None, points: Points, plan: AnyPlan, watch: Watch, call: Call, scaling: FeatureScaling | None
 ) -> State:
+    """Train on from a state or, where there is none, begin a stream."""
     before = Before.of(state, points.classes, len(points.labels), call)
     if isinstance(plan, PointsPlan):
-        found = _linear_goes_on(plan, points, before, call, scaling)
+        trained = _linear_goes_on(plan, points, before, call, scaling)
     else:
         assert not isinstance(plan, FullBatchPlan)
-        found = go_on_terms(plan, points, before, call, watch)
-    return _gone_on(state, before, points, found, call, scaling)
-
-
-def _gone_on(
-    state: State | None, before: Before, points: Points, found: Trained, call: Call, scaling: FeatureScaling | None
-) -> State:
-    """Return the state after a call."""
+        trained = go_on_terms(plan, points, before, call, watch)
     report = FitReport() if state is None else state.fit_report
-    if found.rate is not None and (state is None or "learning_rate" in report.params):
-        report = replace(report, params={**report.params, "learning_rate": found.rate})
+    if trained.rate is not None and (state is None or "learning_rate" in report.params):
+        report = replace(report, params={**report.params, "learning_rate": trained.rate})
+    curve = np.array(trained.curve) if state is None or call.whole else np.concatenate([state.curve, trained.curve])
+    report = replace(report, best_iter=len(curve))
     if call.whole:
-        own = State.of_fit(points, found.weights, found.curve, squares=found.squares)
-        return replace(own, fit_report=replace(report, best_iter=len(found.curve)))
-    curve = np.array(found.curve) if state is None else np.concatenate([state.curve, found.curve])
+        return State.of_fit(points, trained.weights, trained.curve, squares=trained.squares, fit_report=report)
     return State(
         classes=points.classes,
         counts=before.counts_after(points),
         features=points.features,
-        weights=found.weights,
+        weights=trained.weights,
         history=before.history.gone_on(0 if before.counted else len(points.labels), scaling, points.labels.mean),
         curve=curve,
-        squares=found.squares,
+        squares=trained.squares,
         hashing=points.hashing,
         several=points.several,
         sparse_labels=points.sparse_labels,
         n_labels=1 if state is None else state.n_labels,
         threshold=None if state is None else state.threshold,
-        fit_report=replace(report, best_iter=len(curve)),
+        fit_report=report,
     )
 
 
@@ -177,75 +170,90 @@ def _gone_on(
 def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: FeatureScaling | None) -> State:
     if isinstance(plan, PointsPlan) and plan.posterior:
         data = (points.x, points.labels.ids, points.n_classes, watch, points.weights)
-        found, variances = fit_posterior(plan, *data, mean_weight=points.mean_weight)
-        report = FitReport(_rate_taken(found), best_iter=len(found.curve))
-        return State.of_fit(points, found.weights, found.curve, variances=variances, fit_report=report)
+        trained, variances = fit_posterior(plan, *data, mean_weight=points.mean_weight)
+        return _first_state(points, trained, None, variances=variances)
     if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    held, kept = None, points
+    validation, trained_points = None, points
     if first.evaluated is not None:
-        held = LabelValidation(first.n_iter_no_change, *first.evaluated)
-    elif first.held is not None:
-        out, kept = points.some(np.flatnonzero(first.held)), points.some(np.flatnonzero(~first.held))
-        held = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
-    found = fit_terms(plan, kept, replace(watch, label_validation=held))
-    report = FitReport(_rate_taken(found), best_iter=len(found.curve))
-    if held is not None:
-        report = replace(report, validation_curve=np.array(held.curve), best_iter=held.best_iter)
-    return State.of_fit(points, found.weights, found.curve, squares=found.squares, fit_report=report)
+        validation = LabelValidation(first.n_iter_no_change, *first.evaluated)
+    elif first.held_out is not None:
+        out, trained_points = (points.some(np.flatnonzero(rows)) for rows in (first.held_out, ~first.held_out))
+        validation = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
+    trained = fit_terms(plan, trained_points, replace(watch, label_validation=validation))
+    return _first_state(points, trained, validation, squares=trained.squares)
 
 
-def _rate_taken(found: Trained) -> dict[str, Any]:
-    """Return what is told of a step size that training had to take instead of its plan's."""
-    return {} if found.rate is None else {"learning_rate": found.rate}
+def _first_state(
+    points: Points, trained: Trained, validation: Validation | LabelValidation | None, **fields: Any
+) -> State:
+    """Return the state after a training that began, which reports a step size taken instead of its plan's."""
+    rate_taken = {} if trained.rate is None else {"learning_rate": trained.rate}
+    report = FitReport(rate_taken, best_iter=len(trained.curve))
+    if validation is not None:
+        report = replace(report, validation_curve=np.array(validation.curve), best_iter=validation.best_iter)
+    return State.of_fit(points, trained.weights, trained.curve, fit_report=report, **fields)
 
 
 def _begin_linear(
     points: Points, plan: PointsPlan | FullBatchPlan, watch: Watch, first: First, scaling: FeatureScaling | None
 ) -> State:
     """A linear model of one label a row, maybe stopped early; or by L-BFGS one of several."""
-    x, labels, r, heads, start = points.x, points.labels.ids, points.weights, first.heads, first.start
-    n_labels = 1.0
+    x, labels, r, n_labels = points.x, points.labels.ids, points.weights, 1.0
     if points.several:
         x, labels, r, n_labels = one_a_label(x, points.labels, r)
-    callback = watch.callback
+    callback, heads = watch.callback, first.heads
     if scaling is not None and callback is not None:  # who has features as they were before the scaling
         watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
-    if scaling is not None and isinstance(start, Start):
-        assert not isinstance(start.coef, sp.csr_array)  # it was given
-        unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
-        start = Start(unfolded.coef, unfolded.intercept)
+    validation: Validation | None = None
     if first.evaluated is not None:
-        of_validation, given = first.evaluated
-        watch = replace(watch, validation=Validation(first.n_iter_no_change, of_validation, given.ids, plan.n_threads))
-    elif first.held is not None:
-        out, rows = np.flatnonzero(first.held), np.flatnonzero(~first.held)
+        x_evaluated, labels_evaluated = first.evaluated
+        validation = Validation(first.n_iter_no_change, x_evaluated, labels_evaluated.ids, plan.n_threads)
+    elif first.held_out is not None:
+        out, rows = np.flatnonzero(first.held_out), np.flatnonzero(~first.held_out)
         validation = Validation(first.n_iter_no_change, x[out], labels[out], plan.n_threads, some_of(r, out))
         x, labels, r = x[rows], labels[rows], some_of(r, rows)
         heads = None if heads is None else heads[rows]
-        watch = replace(watch, validation=validation)
-    if start == CLOSED_FORM:
-        seed = plan.seed if isinstance(plan, PointsPlan) else 0
-        start = begin_at_closed_form(x, labels, points.n_classes, r, seed, plan.n_threads)
-        if start is None:
-            raise ValueError(
-                f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two, whose rows differ if they are "
-                f"dense; there are {len(labels)} rows of {points.n_classes} classes: leave it None"
-            )
+    watch = replace(watch, validation=validation)
+    start = _first_weights(plan, first.start, scaling, x, labels, points.n_classes, r)
     if isinstance(plan, FullBatchPlan):
-        at = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
-        found = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, at, r, n_labels))
+        weights = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
+        trained = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, weights, r, n_labels))
     else:
-        if plan.discriminant and start is None and not isinstance(x, sp.csr_array):
-            start = begin_at_closed_form(x, labels, points.n_classes, r, plan.seed, plan.n_threads)
-        found = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
+        trained = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
     if scaling is not None:
-        scaling.fold(found.weights)
-    report, held = FitReport(_rate_taken(found), best_iter=len(found.curve)), watch.validation
-    if held is not None:
-        report = replace(report, validation_curve=np.array(held.curve), best_iter=held.best_iter)
+        scaling.fold(trained.weights)
     squares = Squares(features=points.feature_squares)
-    return State.of_fit(points, found.weights, found.curve, scaling=scaling, squares=squares, fit_report=report)
+    return _first_state(points, trained, validation, scaling=scaling, squares=squares)
+
+
+def _first_weights(
+    plan: PointsPlan | FullBatchPlan,
+    start: Start | ClosedForm | None,
+    scaling: FeatureScaling | None,
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    r: Doubles | None,
+) -> Start | None:
+    """Return the first weights, of scaled features: those of a user, or in closed form; None: 0."""
+    if isinstance(start, Start):
+        if scaling is None:
+            return start
+        assert not isinstance(start.coef, sp.csr_array)  # it was given
+        unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
+        return Start(unfolded.coef, unfolded.intercept)
+    by_discriminant = isinstance(plan, PointsPlan) and plan.discriminant and not isinstance(x, sp.csr_array)
+    if start != CLOSED_FORM and not by_discriminant:
+        return None
+    seed = plan.seed if isinstance(plan, PointsPlan) else 0
+    in_closed_form = begin_at_closed_form(x, labels, n_classes, r, seed, plan.n_threads)
+    if start == CLOSED_FORM and in_closed_form is None:
+        raise ValueError(
+            f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two, whose rows differ if they are "
+            f"dense; there are {len(labels)} rows of {n_classes} classes: leave it None"
+        )
+    return in_closed_form
 
 
 # Linear models of one label a row that go on
