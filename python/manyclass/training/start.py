@@ -29,7 +29,7 @@ from manyclass.training.weighting import (
     some_of,
 )
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
-from manyclass.weights.weights import Weights
+from manyclass.weights.weights import Weights, naive_bayes
 
 # The square of more, times 32 features, is beyond single precision.
 LARGEST = 2.0**60
@@ -203,37 +203,37 @@ def begin_at_closed_form(
     n_held = min(MOST_HELD_OUT, int(share * len(labels)), max(1, CELLS // n_classes))
     if n_held == 0 or np.bincount(labels).max() < 2:
         return None
-    held = held_out(labels, n_held / len(labels), random)
-    kept, out = np.flatnonzero(~held), np.flatnonzero(held)
-    r = some_of(weights, kept)
-    found = _closed_form(x[kept], labels[kept], n_classes, r, random)
-    if found is None:
+    is_out = held_out(labels, n_held / len(labels), random)
+    rows, out = np.flatnonzero(~is_out), np.flatnonzero(is_out)
+    r = some_of(weights, rows)
+    without_held_out = _closed_form(x[rows], labels[rows], n_classes, r, random)
+    if without_held_out is None:
         return None
     # Shares of the rows that are left: those of all rows would tell of which classes some were left out.
     no_pairs = np.zeros(x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-    scales = best_scales(
-        found.weights_of_scores(),
-        Weights.on_pairs(*no_pairs, _log_shares(labels[kept], n_classes, r)),
+    scale, scale_of_prior = best_scales(
+        without_held_out.weights_of_scores(),
+        Weights.on_pairs(*no_pairs, _log_shares(labels[rows], n_classes, r)),
         x[out],
         Labels.single(labels[out]),
         n_threads,
         some_of(weights, out),
     )
-    del found  # as large as W
+    del without_held_out  # as large as W
     whole = _closed_form(x, labels, n_classes, weights, random)
     if whole is None:
         return None
-    of_coef = whole.coef.data if isinstance(whole.coef, sp.csr_array) else whole.coef
-    of_coef *= np.float32(scales[0])
+    numbers = whole.coef.data if isinstance(whole.coef, sp.csr_array) else whole.coef
+    numbers *= np.float32(scale)
     prior = _log_shares(labels, n_classes, weights)
-    intercept = np.float32(scales[0]) * whole.intercept + np.float32(scales[1]) * prior
-    usable = np.isfinite(intercept).all() and np.abs(of_coef).max(initial=0) <= LARGEST
+    intercept = np.float32(scale) * whole.intercept + np.float32(scale_of_prior) * prior
+    usable = np.isfinite(intercept).all() and np.abs(numbers).max(initial=0) <= LARGEST
     return Start(whole.coef, intercept) if usable else None
 
 
 def _log_shares(labels: Ids, n_classes: int, weights: Doubles | None) -> Floats:
-    found: Floats = np.log(shares_of_classes(labels, n_classes, len(labels), weights)).astype(np.float32)
-    return found
+    log_shares: Floats = np.log(shares_of_classes(labels, n_classes, len(labels), weights)).astype(np.float32)
+    return log_shares
 
 
 def _closed_form(
@@ -259,16 +259,15 @@ def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, weights: Doubles 
             f"least is {x.data.min()}: give an array of weights, or dense rows"
         )
     r = np.ones(len(labels)) if weights is None else weights
-    of_classes = sp.csr_array((r, labels, np.arange(len(labels) + 1)), shape=(len(labels), n_classes))
-    together = sp.csr_array(of_classes.T @ x.astype(np.float64))
-    together.eliminate_zeros()
-    if together.nnz == 0:
+    indicator = sp.csr_array((r, labels, np.arange(len(labels) + 1)), shape=(len(labels), n_classes))
+    sums = sp.csr_array(indicator.T @ x.astype(np.float64))
+    sums.eliminate_zeros()
+    if sums.nnz == 0:
         return None
-    of_class, of_feature = together.sum(axis=1), together.sum(axis=0)
-    rows = np.repeat(np.arange(n_classes), np.diff(together.indptr))
-    shares = together.data / of_class[rows] / (of_feature / of_feature.sum())[together.indices]
-    together.data = np.log(shares).astype(np.float32)
-    return Start(together, np.zeros(n_classes, dtype=np.float32))
+    class_sums, feature_sums = np.repeat(sums.sum(axis=1), np.diff(sums.indptr)), sums.sum(axis=0)
+    log_ratios = naive_bayes(sums.data, feature_sums[sums.indices], class_sums, feature_sums.sum())
+    sums.data = log_ratios.astype(np.float32)
+    return Start(sums, np.zeros(n_classes, dtype=np.float32))
 
 
 def _discriminant(
@@ -288,22 +287,22 @@ def _discriminant(
         return None
     within /= unit
     means /= np.float32(unit)
-    there = counts > 0
+    has_rows = counts > 0
     if x.shape[1] > MOST_FEATURES:
-        basis, variances = None, np.array([np.mean(np.square(means[there], dtype=np.float64))])
+        basis, variances = None, np.array([np.mean(np.square(means[has_rows], dtype=np.float64))])
     else:
         # In this basis deviations have the unit covariance, then their axes are turned into those of the means.
         basis = np.linalg.cholesky(np.linalg.inv(_covariance(within)))
-        some = np.flatnonzero(there)
-        if len(some) > MOST_ROWS:
-            some = np.sort(random.choice(some, MOST_ROWS, replace=False))
-        variances, turn = np.linalg.eigh(_covariance(means[some] @ basis))
+        classes = np.flatnonzero(has_rows)
+        if len(classes) > MOST_ROWS:
+            classes = np.sort(random.choice(classes, MOST_ROWS, replace=False))
+        variances, turn = np.linalg.eigh(_covariance(means[classes] @ basis))
         basis = basis @ turn
         means = means @ basis.astype(np.float32)
-    found = _core.shrink_means(counts, variances, np.ascontiguousarray(means))
-    if found is None:
+    shrunk = _core.shrink_means(counts, variances, np.ascontiguousarray(means))
+    if shrunk is None:
         return None
-    coef, offset = found
+    coef, offset = shrunk
     with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at what is found
         coef = (coef if basis is None else coef @ basis.T.astype(np.float32)) / np.float32(unit)
         intercept = offset - np.einsum("kj,j->k", coef, centre, dtype=np.float64)
@@ -314,7 +313,7 @@ def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
     """The covariance of deviations from 0, shrunk to a multiple of the unit matrix as Ledoit & Wolf (2004)."""
     from sklearn.covariance import ledoit_wolf  # late: a tenth of what it takes to import all else
 
-    found, _ = ledoit_wolf(deviations, assume_centered=True)
+    covariance, _ = ledoit_wolf(deviations, assume_centered=True)
     # No direction varies less than float32 can tell from none.
-    found[np.diag_indices_from(found)] += LEAST_VARIANCE * np.trace(found) / len(found)
-    return np.asarray(found, dtype=np.float64)
+    covariance[np.diag_indices_from(covariance)] += LEAST_VARIANCE * np.trace(covariance) / len(covariance)
+    return np.asarray(covariance, dtype=np.float64)

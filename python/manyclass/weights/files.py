@@ -40,36 +40,33 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
     Compressed ones stand there by the length of their numbers, so that each starts where a mapped array of its type may
     start; nothing stands between two of them.
     """
-    found: dict[str, NDArray[Any]]
+    arrays: dict[str, NDArray[Any]] = {}
     if weights.codes is not None:
-        found = {"intercept": weights.bias}
+        arrays = {"intercept": weights.bias}
         for name, scales in weights.codes.items():
-            found[CODED[name]] = getattr(weights, name)
+            arrays[CODED[name]] = getattr(weights, name)
             if len(scales):
-                found[f"{CODED[name]}.scales"] = scales
+                arrays[f"{CODED[name]}.scales"] = scales
         if weights.features is not None:
-            found[CODED["features"]] = weights.features
+            arrays[CODED["features"]] = weights.features
         if weights.has_pairs:
-            found |= {CODED[name]: getattr(weights, name) for name in ("indptr", "classes")} | _counts(weights)
-        return dict(sorted(found.items(), key=lambda item: -item[1].itemsize))
-    found = {}
+            arrays |= {CODED[name]: getattr(weights, name) for name in ("indptr", "classes")} | _counts(weights)
+        return dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
     if weights.matrix.size:
         # The intercepts of rows over phi are a column of them, and those of a sum the ones of its pairs.
-        own = np.ascontiguousarray(weights.intercept) if weights.intercept_column else weights.bias
-        found |= {PLAIN["matrix"]: weights.matrix, "intercept": own}
+        intercept = np.ascontiguousarray(weights.intercept) if weights.intercept_column else weights.bias
+        arrays |= {PLAIN["matrix"]: weights.matrix, "intercept": intercept}
     if weights.embeddings.size:
-        found[PLAIN["embeddings"]] = weights.embeddings
+        arrays[PLAIN["embeddings"]] = weights.embeddings
     if weights.has_pairs:
-        found |= {PLAIN[name]: getattr(weights, name) for name in OF_PAIRS}
-        found |= {"intercept": weights.bias, **_counts(weights)}
-    return found
+        arrays |= {PLAIN[name]: getattr(weights, name) for name in OF_PAIRS}
+        arrays |= {"intercept": weights.bias, **_counts(weights)}
+    return arrays
 
 
 def _counts(weights: Weights) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
-    if len(weights.counts):
-        found = {"counts.pairs": weights.counts, "counts.features": weights.totals}
-    return found | ({"counts.own": weights.own} if len(weights.own) else {})
+    arrays = {"counts.pairs": weights.counts, "counts.features": weights.totals} if len(weights.counts) else {}
+    return arrays | ({"counts.own": weights.own} if len(weights.own) else {})
 
 
 def layout(weights: Weights) -> str:
@@ -84,10 +81,10 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
     if len(weights.counts) or len(weights.own):
         mixture = {"counts": vars(weights.mixture)}
     if weights.codes is not None:
-        of_codes: dict[str, Any] = {"kind": WORDS[weights.kind], "dtype": weights.dtype}
+        coded: dict[str, Any] = {"kind": WORDS[weights.kind], "dtype": weights.dtype}
         if weights.has_phi:
-            of_codes |= {"n_hidden": weights.n_hidden, "relu": weights.relu}
-        return {"coded": of_codes | mixture}, beside
+            coded |= {"n_hidden": weights.n_hidden, "relu": weights.relu}
+        return {"coded": coded | mixture}, beside
     beside |= mixture
     if weights.by_minibatches:
         beside["minibatches"] = {"scale": float(weights.scales[1])}
@@ -111,73 +108,112 @@ def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_fe
 
 def _read_unscaled(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
     """The weights, whatever they were multiplied by since they were trained."""
-    is_coded, labels, word = info["layout"] == "coded", info.get("labels", {}), info["layout"]
-    about, dtype, names = labels, "float32", PLAIN
-    if is_coded:
-        about, names = info["coded"], CODED
-        word, dtype = about["kind"], about["dtype"]
-        for name, value, choices in (("kind", word, KINDS), ("dtype", dtype, DTYPES)):
-            if value not in choices:
-                raise ValueError(f"{file.path} is damaged: the {name} of its weights is {value!r}")
-    elif word not in KINDS:
-        raise ValueError(f"{file.path} is damaged: layout is {word!r}")
-    kind = KINDS[word]
-    made: dict[str, Any] = {}
-    codes: dict[str, Floats] = {}
-
-    def take(field: str, shape: tuple[int, ...], n_rows: int) -> None:
-        name = checked(file, names[field], dtype, shape)
-        if mmap:
-            made[field] = file.map(name)
-        else:
-            aligned = None if is_coded or len(shape) < 2 else aligned_zeros(*shape)
-            made[field] = finite(file, name, file.read(name, out=aligned))
-        codes[field] = NO_FLOATS
-        if dtype == "int8":
-            codes[field] = file.read(checked(file, f"{name}.scales", np.float32, (n_rows,)))
-            if not np.isfinite(codes[field]).all():
-                raise ValueError(f"{file.path} is damaged: a scale of {name.removeprefix('coded.')!r} is not finite")
-
+    reader = _Reader(file, info, n_classes, n_features, mmap)
+    kind, fields_read = reader.kind, reader.fields
     if kind in ("phi", "hybrid"):
-        phi = about if is_coded else about["map"]
-        n_hidden, column = count(file, phi, "n_hidden", least=1), not is_coded and bool(phi["intercept_column"])
-        made |= {"n_hidden": n_hidden, "intercept_column": column, "relu": bool(phi["relu"])}
-        width = padded(n_hidden + column)
-        if names["embeddings"] in file.entries:
-            n_kept = n_features
-            if names.get("features") in file.entries:
-                n_kept = file.entries[names["embeddings"]][1][0]
-                made["features"] = _read_features(file, n_kept, n_features)
-            take("embeddings", (n_kept, width), n_kept)
-        elif n_hidden != n_features:
-            raise ValueError(f"{file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {n_features}")
-        take("matrix", (n_classes, n_hidden if is_coded else width), n_classes)
+        reader.read_phi()
     elif kind != "pairs":
-        made["n_hidden"] = n_features
-        if kind == "feature_major":
-            take("matrix", (n_features, padded(n_classes)), n_features)
-        else:
-            take("matrix", (n_classes, n_features), n_classes)
+        fields_read["n_hidden"] = n_features
+        by_feature = kind == "feature_major"
+        shape = (n_features, padded(n_classes)) if by_feature else (n_classes, n_features)
+        reader.read("matrix", shape, shape[0])
     if kind in ("pairs", "hybrid"):
-        made["indptr"] = _read_indptr(file, names["indptr"], n_features)
-        n_pairs = int(made["indptr"][-1])
-        ids = checked(file, names["classes"], id_type(n_classes) if is_coded else np.int32, (n_pairs,))
-        made["classes"] = file.map(ids) if mmap else file.read(ids)
-        take("values", (n_pairs,), n_features)
-    if kind == "feature_major" and not is_coded and "minibatches" in labels:
-        scale = labels["minibatches"]["scale"]
-        check_number("scale", scale, low=0, open_low=True, high=LARGEST)
-        made |= {"by_minibatches": True, "scales": np.array([1.0, scale])}
-    if kind == "phi" and not is_coded:
-        file.used.add("intercept")  # it is a column of the weights
-        made["bias"] = np.zeros(n_classes, np.float32)
-    else:
-        name = checked(file, "intercept", np.float32, (n_classes,))
-        made["bias"] = finite(file, name, file.read(name))
-    weights = Weights(kind=kind, n_features=n_features, codes=codes if is_coded else None, **made)
-    if is_coded or weights.has_pairs:
+        reader.read_pairs()
+    minibatches = info.get("labels", {}).get("minibatches")
+    if kind == "feature_major" and not reader.is_coded and minibatches is not None:
+        check_number("scale", minibatches["scale"], low=0, open_low=True, high=LARGEST)
+        fields_read |= {"by_minibatches": True, "scales": np.array([1.0, minibatches["scale"]])}
+    reader.read_intercept()
+    codes = reader.scales if reader.is_coded else None
+    weights = Weights(kind=kind, n_features=n_features, codes=codes, **fields_read)
+    if reader.is_coded or weights.has_pairs:
         weights.check()
-    return _with_counts(weights, file, about, mmap)
+    return _with_counts(weights, file, reader.described, mmap)
+
+
+class _Reader:
+    """Reads the arrays of weights that are described as plain or compressed.
+
+    Attributes
+    ----------
+    kind : str
+        That of the weights.
+    described : mapping of str to object
+        What the description says of them.
+    fields : dict
+        Those of `Weights` that were read.
+    scales : dict of str to ndarray
+        Of compressed weights, by field.
+    """
+
+    def __init__(self, file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> None:
+        self.file, self.n_classes, self.n_features, self.mmap = file, n_classes, n_features, mmap
+        self.is_coded = info["layout"] == "coded"
+        self.described = info["coded"] if self.is_coded else info.get("labels", {})
+        self.names = CODED if self.is_coded else PLAIN
+        word = self.described["kind"] if self.is_coded else info["layout"]
+        self.dtype = self.described["dtype"] if self.is_coded else "float32"
+        if word not in KINDS:
+            name = "the kind of its weights" if self.is_coded else "layout"
+            raise ValueError(f"{file.path} is damaged: {name} is {word!r}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"{file.path} is damaged: the dtype of its weights is {self.dtype!r}")
+        self.kind = KINDS[word]
+        self.fields: dict[str, Any] = {}
+        self.scales: dict[str, Floats] = {}
+
+    def read(self, field: str, shape: tuple[int, ...], n_rows: int) -> None:
+        """Read or map an array, and the scales of its rows."""
+        name = checked(self.file, self.names[field], self.dtype, shape)
+        if self.mmap:
+            self.fields[field] = self.file.map(name)
+        else:
+            aligned = None if self.is_coded or len(shape) < 2 else aligned_zeros(*shape)
+            self.fields[field] = finite(self.file, name, self.file.read(name, out=aligned))
+        self.scales[field] = NO_FLOATS
+        if self.dtype == "int8":
+            scales = self.file.read(checked(self.file, f"{name}.scales", np.float32, (n_rows,)))
+            if not np.isfinite(scales).all():
+                array = name.removeprefix("coded.")
+                raise ValueError(f"{self.file.path} is damaged: a scale of {array!r} is not finite")
+            self.scales[field] = scales
+
+    def read_phi(self) -> None:
+        """Read rows of classes over phi, and embeddings, if it has any."""
+        phi = self.described if self.is_coded else self.described["map"]
+        n_hidden, embeddings = count(self.file, phi, "n_hidden", least=1), self.names["embeddings"]
+        column = not self.is_coded and bool(phi["intercept_column"])
+        self.fields |= {"n_hidden": n_hidden, "intercept_column": column, "relu": bool(phi["relu"])}
+        width = padded(n_hidden + column)
+        if embeddings in self.file.entries:
+            n_kept = self.n_features
+            if self.names.get("features") in self.file.entries:
+                n_kept = self.file.entries[embeddings][1][0]
+                self.fields["features"] = _read_features(self.file, n_kept, self.n_features)
+            self.read("embeddings", (n_kept, width), n_kept)
+        elif n_hidden != self.n_features:
+            raise ValueError(
+                f"{self.file.path} is damaged: it has no embeddings, and rows of {n_hidden} for {self.n_features}"
+            )
+        self.read("matrix", (self.n_classes, n_hidden if self.is_coded else width), self.n_classes)
+
+    def read_pairs(self) -> None:
+        """Read weights on pairs."""
+        indptr = _read_indptr(self.file, self.names["indptr"], self.n_features)
+        n_pairs, dtype = int(indptr[-1]), id_type(self.n_classes) if self.is_coded else np.int32
+        classes = checked(self.file, self.names["classes"], dtype, (n_pairs,))
+        self.fields["indptr"] = indptr
+        self.fields["classes"] = self.file.map(classes) if self.mmap else self.file.read(classes)
+        self.read("values", (n_pairs,), self.n_features)
+
+    def read_intercept(self) -> None:
+        """Read the intercepts; those of plain rows over phi alone are a column of them."""
+        if self.kind == "phi" and not self.is_coded:
+            self.file.used.add("intercept")
+            self.fields["bias"] = np.zeros(self.n_classes, np.float32)
+            return
+        name = checked(self.file, "intercept", np.float32, (self.n_classes,))
+        self.fields["bias"] = finite(self.file, name, self.file.read(name))
 
 
 def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mmap: bool) -> Weights:
@@ -185,7 +221,7 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     if "counts" not in info:
         return weights
     numbers = {"rate": 0.0, "kept": 0} | info["counts"]  # which earlier versions do not write
-    mixture = Mixture(**{one.name: numbers[one.name] for one in fields(Mixture)})
+    mixture = Mixture(**{number.name: numbers[number.name] for number in fields(Mixture)})
     check_flag("counts_own", mixture.counts_own)
     for name in ("share", "repeats", "rate"):
         check_number(name, getattr(mixture, name), low=0, high=1)
@@ -200,16 +236,16 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
         more["totals"] = non_negative(file, name, file.read(name))
     if "counts.own" in file.entries:
         more["own"] = file.read(checked(file, "counts.own", np.int32, (weights.n_features,)))
-    found = replace(weights, **more)
-    found.check()
-    return found
+    with_counts = replace(weights, **more)
+    with_counts.check()
+    return with_counts
 
 
 def _read_indptr(file: TensorFile, name: str, n_features: int) -> NDArray[np.int64]:
     indptr = file.read(checked(file, name, np.int64, (n_features + 1,)))
     if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        told = "postings" if name == PLAIN["indptr"] else name
-        raise ValueError(f"{file.path} is damaged: the offsets of {told!r} do not start at 0 or decrease")
+        array = "postings" if name == PLAIN["indptr"] else name
+        raise ValueError(f"{file.path} is damaged: the offsets of {array!r} do not start at 0 or decrease")
     return indptr
 
 

@@ -311,17 +311,16 @@ class Weights(StoredWeights):
         classes that have rows and s SATURATION (BM25 with b = 1; Robertson and Zaragoza, Foundations and Trends in
         Information Retrieval 2009). How rare a feature is, is left to the values of rows in the second one.
         """
-        of_pairs = replace(self, counts=NO_FLOATS, totals=NO_FLOATS).counted(x, indptr, ids, sample_weight)
-        n_labels = np.diff(indptr)
-        of_rows = np.diff(np.concatenate(([0], np.cumsum(x.data != 0)))[x.indptr]).astype(np.float64)
-        of_rows = of_rows if sample_weight is None else of_rows * sample_weight
-        of_classes = np.bincount(ids, np.repeat(of_rows, n_labels), minlength=self.n_classes)
-        there, found = np.flatnonzero(of_pairs.counts), np.zeros((2, len(of_pairs.counts)), dtype=np.float32)
-        of_both, of_class = of_pairs.counts[there].astype(np.float64), of_classes[self.classes[there]]
-        of_feature = np.repeat(of_pairs.totals.astype(np.float64), np.diff(self.indptr))[there]
-        found[0, there] = np.log(of_both * of_classes.sum() / (of_feature * of_class))
-        found[1, there] = of_both / (of_both + SATURATION * of_class / of_classes[of_classes > 0].mean())
-        return found
+        counted = replace(self, counts=NO_FLOATS, totals=NO_FLOATS).counted(x, indptr, ids, sample_weight)
+        n_features = np.diff(np.concatenate(([0], np.cumsum(x.data != 0)))[x.indptr]).astype(np.float64)
+        n_features = n_features if sample_weight is None else n_features * sample_weight
+        class_counts = np.bincount(ids, np.repeat(n_features, np.diff(indptr)), minlength=self.n_classes)
+        present, forms = np.flatnonzero(counted.counts), np.zeros((2, len(counted.counts)), dtype=np.float32)
+        n_jk, n_k = counted.counts[present].astype(np.float64), class_counts[self.classes[present]]
+        n_j = np.repeat(counted.totals.astype(np.float64), np.diff(self.indptr))[present]
+        forms[0, present] = naive_bayes(n_jk, n_j, n_k, class_counts.sum())
+        forms[1, present] = n_jk / (n_jk + SATURATION * n_k / class_counts[class_counts > 0].mean())
+        return forms
 
     def new_pairs(
         self, n_classes: int, position: NDArray[np.intp], indptr: NDArray[np.int64], classes: Ids
@@ -461,16 +460,10 @@ class Weights(StoredWeights):
         return Weights.linear(self.matrix.copy(), self.bias.copy(), by_feature=self.by_feature)
 
 
-def core_rows(codes: Codes, *, by_feature: bool = False, n_outputs: int | None = None) -> _core.Weights:
-    """Return rows as the core's weights without intercepts, over dense data or, of features, over sparse data."""
-    n_rows, width = codes.values.shape
-    return Weights(
-        kind="feature_major" if by_feature else "class_major",
-        bias=np.zeros(n_rows if n_outputs is None else n_outputs, dtype=np.float32),
-        n_features=n_rows if by_feature else width,
-        matrix=codes.values,
-        codes={"matrix": codes.scales},
-    )._in_core
+def naive_bayes(together: NDArray[Any], of_features: NDArray[Any], of_classes: NDArray[Any], total: float) -> Doubles:
+    """Return log p(feature | class) / p(feature) of pairs, from counts of these, their features, classes, and all."""
+    log_ratios: Doubles = np.log(together * total / (of_features * of_classes))
+    return log_ratios
 
 
 @dataclass(frozen=True)
