@@ -78,7 +78,7 @@ double DrawnDescent::end_pass() {
   return std::exchange(loss_, 0.0);
 }
 
-std::vector<double> DrawnDescent::settle() {
+std::vector<double> DrawnDescent::average_passes() {
   if (means_.empty()) throw std::invalid_argument("no pass was made");
   const auto late = std::span(means_).subspan(means_.size() / 2);
   const auto n = static_cast<double>(late.size());

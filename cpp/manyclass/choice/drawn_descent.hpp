@@ -42,7 +42,7 @@ class DrawnDescent {
   double end_pass();
 
   // Means over the passes of the second half, and the variances of these means; the descent then stands there.
-  std::vector<double> settle();
+  std::vector<double> average_passes();
   // By how much the weights e^-u_i A_i of rows vary, of two independent estimates for each: the mean of their products
   // less the product of their means, at least 0.
   double variance_of_weights(std::span<const Index> rows, const ChoiceProblem& one, const ChoiceProblem& other,

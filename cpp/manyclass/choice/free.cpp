@@ -59,7 +59,7 @@ class Owners {
   }
 
   // Lets each coefficient have the last one of those that it equals, one after another.
-  void settle() {
+  void resolve() {
     for (std::size_t j = 0; j < owner_.size(); ++j) {
       while (owner_[j] >= 0) {
         const std::int64_t next = owner_[static_cast<std::size_t>(owner_[j])];
@@ -126,7 +126,7 @@ FreeCoefficients free_coefficients(const ChoiceForm& form, std::span<const std::
   if (names.size() != form.size()) throw std::invalid_argument("the names do not fit the form");
   Owners owners(form, names);
   for (const Constraint& one : constraints) owners.take(one);
-  owners.settle();
+  owners.resolve();
   return owners.free();
 }
 

@@ -68,9 +68,9 @@ class Pace {
       const bool better = seconds_a_piece_[1] < seconds_a_piece_[0];
       const double best = seconds_a_piece_[better ? 1 : 0];
       const double lost = better == together_ ? 0 : seconds_ - static_cast<double>(done_) * best;
-      stint_ = better == choice_ ? std::clamp(2 * stint_, shortest, longest) : shortest;
+      interval_ = better == choice_ ? std::clamp(2 * interval_, shortest, longest) : shortest;
       choice_ = together_ = better;
-      left_ = std::max(stint_, static_cast<Offset>(std::min(payback * lost / best, 1e9)));
+      left_ = std::max(interval_, static_cast<Offset>(std::min(payback * lost / best, 1e9)));
       usual_ = 0;
       limit_ = std::max(payback * lost, look_again);
     }
@@ -79,7 +79,7 @@ class Pace {
   }
 
  private:
-  // Pieces of work: each trial of the other way that finds nothing new doubles the next stint.
+  // Pieces of work: each trial of the other way that finds nothing new doubles the next interval.
   static constexpr Offset trial = 8, shortest = 64, longest = 8192;
   static constexpr double look_again = 0.5;  // seconds: other programs begin and end
   // Seconds of the processor before the first trial; and where one thread has less than this share of a processor, so
@@ -90,7 +90,7 @@ class Pace {
   bool always_together_ = asked_for_teams();
   bool choice_ = false, together_ = false;  // one thread first, as it is the one that cannot lose
   bool trial_ = false;
-  Offset stint_ = trial, left_ = trial, done_ = 0;
+  Offset interval_ = trial, left_ = trial, done_ = 0;
   double spent_ = 0, had_ = 0;  // seconds since the first piece, and those of the processor in them
   // Of this way: seconds, and how many there may be for no piece and for each.
   double seconds_ = 0, limit_ = std::numeric_limits<double>::infinity(), usual_ = 0;

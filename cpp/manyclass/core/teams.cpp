@@ -87,19 +87,19 @@ void run_together(int n_threads, Job job) {
   const int n = std::min(n_threads, most_threads());
   if (n <= 1) return job.call(job.body, 0, 1);  // a team of one would take microseconds, a tenth of a single query
   if (done_by_openmp(n, job)) return;
-  const Crew crew(n - 1);
-  crew.start(job);
-  job.call(job.body, 0, crew.size() + 1);
+  const BorrowedWorkers workers(n - 1);
+  workers.start(job);
+  job.call(job.body, 0, workers.size() + 1);
 }
 
 void share(int n_threads, Job job) {
   const int n = std::min(n_threads, most_threads());
   if (n <= 1) return job.call(job.body, 0, 1);
   if (done_by_openmp(n, job)) return;
-  const Crew crew(n - 1);
-  crew.start(job);
-  job.call(job.body, 0, crew.size() + 1);
-  crew.recall();
+  const BorrowedWorkers workers(n - 1);
+  workers.start(job);
+  job.call(job.body, 0, workers.size() + 1);
+  workers.recall();
 }
 
 int most_threads() {

@@ -77,7 +77,7 @@ const int at_fork = pthread_atfork(nullptr, nullptr, [] {
 
 }  // namespace
 
-Crew::Crew(int n) {
+BorrowedWorkers::BorrowedWorkers(int n) {
   if (n < 1) return;
   workers_.reserve(static_cast<std::size_t>(n));
   {
@@ -91,7 +91,7 @@ Crew::Crew(int n) {
   }
 }
 
-Crew::~Crew() {
+BorrowedWorkers::~BorrowedWorkers() {
   if (workers_.empty()) return;
   for (const Worker* worker : workers_) worker->join();
   const std::lock_guard lock(mutex);
@@ -101,11 +101,11 @@ Crew::~Crew() {
   }
 }
 
-void Crew::recall() const {
+void BorrowedWorkers::recall() const {
   for (Worker* worker : workers_) worker->recall();
 }
 
-void Crew::start(Job job) const {
+void BorrowedWorkers::start(Job job) const {
   for (int i = 0; i < size(); ++i) workers_[static_cast<std::size_t>(i)]->start(job, i + 1, size() + 1);
 }
 

@@ -17,18 +17,18 @@ struct Job {
 class Worker;
 
 // Some of the process's waiting threads, which no other team has meanwhile; where too few wait, more are started.
-class Crew {
+class BorrowedWorkers {
  public:
   // Of n threads: of fewer where the system refuses to start them.
-  explicit Crew(int n);
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  explicit BorrowedWorkers(int n);
+  BorrowedWorkers(const BorrowedWorkers&) = delete;
+  BorrowedWorkers& operator=(const BorrowedWorkers&) = delete;
   // Waits for the job's end.
-  ~Crew();
+  ~BorrowedWorkers();
 
   int size() const { return static_cast<int>(workers_.size()); }
   // Lets the threads do a job, once, as the ranks from 1 on of a team with one more member, which is the caller. The job
-  // must live as long as the crew.
+  // must live as long as this object.
   void start(Job job) const;
   // Takes the job back from the threads that have not begun it: on a busy machine they may take milliseconds to wake.
   void recall() const;

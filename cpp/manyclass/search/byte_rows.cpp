@@ -107,7 +107,7 @@ struct WeighedSums {
   }
 
   // To be called once a few dozen blocks have come, whose sums are floats, and at the end.
-  void settle() {
+  void add_up_blocks() {
     for (const float some : std::exchange(sums_, {})) sum += static_cast<double>(some);
     for (const float some : std::exchange(squares_, {})) square += static_cast<double>(some);
     for (const float some : std::exchange(lengths_, {})) length += static_cast<double>(some);
@@ -115,7 +115,7 @@ struct WeighedSums {
 
  private:
   void rebase(float next) {
-    settle();
+    add_up_blocks();
     const double factor = std::exp(static_cast<double>(base) - static_cast<double>(next));
     sum *= factor;
     square *= factor * factor;
@@ -309,7 +309,7 @@ bool ByteRows::best_of(const DenseView& queries, std::size_t k, Isa isa, std::sp
         });
       });
     });
-    for (Candidates& of_query : candidates) of_query.others.settle();
+    for (Candidates& of_query : candidates) of_query.others.add_up_blocks();
   });
   for (std::size_t i = 0; i < n; ++i) {
     const DenseRow q = queries.row(static_cast<Index>(i));

@@ -227,7 +227,7 @@ class Loop final : public Trainer {
   }
 
   // Batches that are made in one way: how many, since when, and how it ended, which member 0 tells.
-  struct Stint {
+  struct Portion {
     Offset n_batches;
     Stopwatch time;
     bool over = false, late = false;  // it has taken enough, and the run has
@@ -240,18 +240,18 @@ class Loop final : public Trainer {
       const ProcessorWatch of_processor;
       const Offset n_left = (run.stretch.last - at - 1) / settings_.batch + 1;
       const bool alone = settings_.n_threads == 1;
-      Stint stint{alone ? n_left : std::min(n_left, pace_.n_pieces()), Stopwatch()};
-      team(alone ? 1 : pace_.n_threads(), run, at, stint, progress);
+      Portion portion{alone ? n_left : std::min(n_left, pace_.n_pieces()), Stopwatch()};
+      team(alone ? 1 : pace_.n_threads(), run, at, portion, progress);
       const Offset made = run.stretch.first + progress.visits - at;
       const Offset n_batches = (made + settings_.batch - 1) / settings_.batch;
-      if (!alone) pace_.took(stint.time.seconds(), of_processor.seconds(), n_batches);
-      if (stint.late) break;
+      if (!alone) pace_.took(portion.time.seconds(), of_processor.seconds(), n_batches);
+      if (portion.late) break;
       at += made;
     }
     return progress;
   }
 
-  void team(int n_threads, const Run& run, Offset first, Stint& stint, Progress& progress) {
+  void team(int n_threads, const Run& run, Offset first, Portion& portion, Progress& progress) {
     run_team(n_threads, [&](Member me) {
       if constexpr (ByOwners<Policy>) {
         if (me.size() > 1) {
@@ -259,8 +259,8 @@ class Loop final : public Trainer {
           me.barrier();
         }
       }
-      for (Offset b = 0; b < stint.n_batches; ++b) {
-        if (!batch(me, run, first, b, stint, progress)) break;
+      for (Offset b = 0; b < portion.n_batches; ++b) {
+        if (!batch(me, run, first, b, portion, progress)) break;
       }
     });
   }
@@ -271,9 +271,9 @@ class Loop final : public Trainer {
     return {begin, static_cast<std::size_t>(size)};
   }
 
-  // Makes batch b of a stint from `first` on. False, for all members, where the run is stopped, or it or the stint has
+  // Makes batch b of a portion from `first` on. False, for all members, where the run is stopped, or it or the portion has
   // taken its time.
-  bool batch(Member me, const Run& run, Offset first, Offset b, Stint& stint, Progress& progress) {
+  bool batch(Member me, const Run& run, Offset first, Offset b, Portion& portion, Progress& progress) {
     const Offset begin = first + b * settings_.batch;
     const Visits visits = batch_at(run, begin);
     std::exception_ptr error;  // told in look(): in score(), others may not have asked yet how the last batch ended
@@ -297,8 +297,8 @@ class Loop final : public Trainer {
       run.watch.failed();
     }
     if (me.rank() == 0) {
-      stint.late = is_late(run, begin + static_cast<Offset>(visits.size));
-      stint.over = stint.late || (settings_.n_threads > 1 && pace_.is_enough(b + 1, stint.time.seconds()));
+      portion.late = is_late(run, begin + static_cast<Offset>(visits.size));
+      portion.over = portion.late || (settings_.n_threads > 1 && pace_.is_enough(b + 1, portion.time.seconds()));
     }
     me.barrier();
     if (run.watch.stopped()) {  // it changes in look() only, so all members see the same
@@ -307,7 +307,7 @@ class Loop final : public Trainer {
       }
       return false;
     }
-    const bool last = stint.over;  // written before this barrier, and not again before the next
+    const bool last = portion.over;  // written before this barrier, and not again before the next
     policy_.move(me, run, visits);
     if (me.rank() == 0) {
       policy_.account(visits, progress);

@@ -149,7 +149,7 @@ class UnmetClasses {
   // threads of a team call it for their own parts, one of them as the first; `wait` is their barrier.
   template <class Wait>
   void renew(Parts parts, double so_far, float rate, bool is_first, const Wait& wait) {
-    for (std::size_t r = parts.first; r < parts.last; ++r) settle(parts_[r], so_far, rate);
+    for (std::size_t r = parts.first; r < parts.last; ++r) apply_due_moves(parts_[r], so_far, rate);
     wait();
     float top = -std::numeric_limits<float>::infinity();
     for (const Part& part : parts_) top = std::fmax(top, part.top);
@@ -192,7 +192,7 @@ class UnmetClasses {
 
   // The loops of renew(). Intercepts that are not learned are due nothing.
 
-  void settle(Part& part, double so_far, float rate) {
+  void apply_due_moves(Part& part, double so_far, float rate) {
     run_with(problem_.isa, [&](Isa isa) {
       if (learns()) move(part.range, {}, so_far, rate, isa);
       part.top = max_of(at_classes(problem_.intercept, part.range), -std::numeric_limits<float>::infinity());

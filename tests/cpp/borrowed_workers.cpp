@@ -1,4 +1,4 @@
-// Crews of waiting threads, taken and given back at once by many threads and around forks; compiled by test_workers.py.
+// Waiting threads borrowed and given back at once by many threads and around forks; compiled by test_workers.py.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,19 +14,19 @@
 
 namespace {
 
-using manyclass::Crew;
+using manyclass::BorrowedWorkers;
 
 // Long enough for a race of a few nanoseconds, short enough for a test: some seconds for both.
-constexpr int crews_of_a_thread = 50'000, forks = 400;
+constexpr int n_borrowings = 50'000, forks = 400;
 constexpr unsigned most_seconds = 60;
 
-// Lets a crew of at most n threads count to its size; returns what it has counted to.
+// Lets at most n threads count to its size; returns what it has counted to.
 int counted(int n, int& size) {
   std::atomic<int> count = 0;
   {
-    const Crew crew(n);
-    size = crew.size();
-    crew.start(
+    const BorrowedWorkers workers(n);
+    size = workers.size();
+    workers.start(
         {[](const void* body, int, int) { ++*static_cast<std::atomic<int>*>(const_cast<void*>(body)); }, &count});
   }
   return count;
@@ -39,14 +39,14 @@ long threads_there() {
   return none ? 0 : static_cast<long>(std::distance(begin(all), end(all)));
 }
 
-void no_thread_is_in_two_crews_or_forgotten() {
+void no_thread_is_borrowed_twice_or_forgotten() {
   using clock = std::chrono::steady_clock;
   constexpr int takers = 4, most = 3;
   const auto end = clock::now() + std::chrono::seconds(most_seconds / 4);  // where threads wait for a processor
   std::vector<std::thread> threads;
   for (int thread = 0; thread < takers; ++thread) {
     threads.emplace_back([thread, end] {
-      for (int i = 0, size = 0; i < crews_of_a_thread && clock::now() < end; ++i) {
+      for (int i = 0, size = 0; i < n_borrowings && clock::now() < end; ++i) {
         const int count = counted(1 + (i + thread) % most, size);
         CHECK(count == size);
       }
@@ -62,7 +62,7 @@ void a_child_of_a_fork_has_threads_of_its_own() {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&go_on] {
-      while (go_on) const Crew crew(2);
+      while (go_on) const BorrowedWorkers workers(2);
     });
   }
   for (int i = 0; i < forks; ++i) {
@@ -86,7 +86,7 @@ void a_child_of_a_fork_has_threads_of_its_own() {
 
 int main() {
   alarm(most_seconds);
-  no_thread_is_in_two_crews_or_forgotten();
+  no_thread_is_borrowed_twice_or_forgotten();
   a_child_of_a_fork_has_threads_of_its_own();
   return manyclass::testing::report();
 }
