@@ -17,9 +17,9 @@ from manyclass.classifiers.predictions import with_state
 from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
-from manyclass.dask.loading import Common, Loaded, completed, draft_of
+from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.predictions import BlocksModel
-from manyclass.dask.rounds import Training
+from manyclass.dask.rounds import Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers, same
 from manyclass.parts import Part

@@ -14,11 +14,11 @@ from sklearn.base import clone
 from manyclass.choosing.plans import Planned
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.predictions import state_of, with_state
-from manyclass.dask.loading import Common, Loaded, completed, draft_of
+from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import BatchPasses, Passed, ShardPasses, added
 from manyclass.dask.predictions import WholeModel
-from manyclass.dask.rounds import Training
+from manyclass.dask.rounds import Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.dask.workers import LostWorkerError, Workers, same
 from manyclass.training.hybrid import rows_of_call

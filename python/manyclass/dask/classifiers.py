@@ -114,9 +114,10 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         ----------
         X : dask array of dense or CSR chunks, dask DataFrame, list of delayed parts, or list of files
             Rows, divided along the first axis; files are read by workers, in the XMC repository's form.
-        y, sample_weight : dask array or Series, or list of delayed parts, divided as X is, default=None
-            A label a row, or indicator matrices, dense or CSR; None where X is files. Weights
-            multiply losses and count by their ratios; a row of weight 0 is left out.
+        y : dask array or Series, or list of delayed parts, divided as X is, default=None
+            A label a row, or indicator matrices, dense or CSR; None where X is files.
+        sample_weight : dask array or Series, or list of delayed parts, divided as X is, default=None
+            Weights multiply losses and count by their ratios; a row of weight 0 is left out.
         labels : {"first", "all"}, default="first"
             Which labels of a row of files count.
         callback : callable, default=None
@@ -151,10 +152,13 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, labels : as in fit, new labels becoming classes
+        X : as in fit
+        y : as in fit, new labels becoming classes
+        labels : as in fit
         classes : labels that are to come, or None
         sample_weight : as in fit, but the weights themselves, not only their ratios
-        n_passes, learning_rate : int, passes over these rows; float, step size instead of the schedule's, or None
+        n_passes : int, passes over these rows
+        learning_rate : float, step size instead of the schedule's, or None
         """
         call, planner = checked_call(n_passes, learning_rate, None, None), planner_of(self._owner())
         planner.check()
@@ -219,8 +223,10 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : as in fit
-        k, threshold : int or None, float or None
-            Of a model of several labels, whose answer is an indicator matrix: as on one machine.
+        k : int or None
+            As on one machine, of a model of several labels, whose answer is an indicator matrix.
+        threshold : float or None
+            As k.
         """
         n_classes = self._fitted.n_classes
         if not self.multilabel_:
@@ -271,7 +277,10 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight, labels : as in fit
+        X : as in fit
+        y : as in fit
+        sample_weight : as in fit
+        labels : as in fit
         """
         return self._means(aligned(X, y, sample_weight, labels), score=False)
 
@@ -302,12 +311,11 @@ class DaskSoftmaxClassifier(DaskClassifier):
 
     Attributes
     ----------
-    classes_, multilabel_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `SoftmaxClassifier`
-    validation_curve_, best_iter_ : as of `SoftmaxClassifier`, of a fit
     work_ : list of dict, for each worker "n_visits", "class_updates", "bytes_in" and "bytes_out" in the fit
     shards_ : list of list of int, the parts of X that each worker trained on
     division_ : str, what division="auto" became
     client_ : distributed.Client
+    others : as of `SoftmaxClassifier`
     """
 
     _local = SoftmaxClassifier
@@ -331,8 +339,7 @@ class DaskMarginClassifier(DaskClassifier):
 
     Attributes
     ----------
-    classes_, multilabel_, n_features_in_, feature_names_in_, loss_curve_, n_iter_ : as of `MarginClassifier`
-    work_, shards_, division_, client_ : as of `DaskSoftmaxClassifier`
+    others : as of `DaskSoftmaxClassifier` and `MarginClassifier`
     """
 
     _local = MarginClassifier

@@ -27,8 +27,6 @@ from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import PointsPlan
 from manyclass.training.state import (
-    Features,
-    FitReport,
     History,
     Points,
     State,
@@ -38,9 +36,7 @@ from manyclass.training.weighting import (
     times_class_weight,
 )
 from manyclass.weights.arrays import Doubles
-from manyclass.weights.weights import FeatureScaling, Weights
-
-NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
+from manyclass.weights.weights import FeatureScaling
 
 
 @dataclass(frozen=True)
@@ -497,36 +493,3 @@ class Loaded:
                 f"solver is {self.planner.parameters['solver']!r}; partial_fit goes on with the model that is there, "
                 "which was trained otherwise: leave it as it was"
             )
-
-
-# The state after a training
-
-
-def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> State:
-    """Return what the client knows of the state after a training: all but what is as large as the classes."""
-    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
-    history, before, how = History.of_fit(n), np.zeros(0), planned.fit_report(FitReport(**stopping))
-    if origin.call is not None:
-        history = origin.history.gone_on(n, None, 0.0)
-        if origin.state is not None:
-            before, how = origin.state.curve, origin.state.fit_report
-    whole_curve = np.concatenate([before, curve])
-    return State(
-        classes=before[:0],
-        counts=before[:0],
-        features=Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
-        weights=NO_WEIGHTS,
-        history=history,
-        curve=whole_curve,
-        several=loaded.several,
-        sparse_labels=loaded.sparse_labels,
-        fit_report=replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
-    )
-
-
-def completed(draft: State, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
-    """Return the state with what workers know."""
-    history, counts = draft.history, common.counts
-    n_labels = history.n_labels or float(counts.sum()) / history.n_points
-    history = replace(history, scaling=scaling, n_labels=n_labels)
-    return replace(draft, classes=common.classes, counts=counts, weights=weights, history=history, **more)

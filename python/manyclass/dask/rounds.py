@@ -14,13 +14,16 @@ import numpy as np
 from manyclass.choosing.plans import Planned
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import state_of
+from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.training.passes import warn_user
-from manyclass.training.state import State
+from manyclass.training.state import Features, FitReport, History, State
+from manyclass.weights.weights import FeatureScaling, Weights
 
 Done = TypeVar("Done")
 
+NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
 
@@ -148,3 +151,36 @@ def without_weights(model: LabelClassifier) -> State:
     weights = state.weights
     none = replace(weights, matrix=weights.matrix[:0].copy(), bias=weights.bias[:0].copy())
     return replace(state, weights=none, squares=None)
+
+
+# The state after a training
+
+
+def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> State:
+    """Return what the client knows of the state after a training: all but what is as large as the classes."""
+    origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
+    history, before, how = History.of_fit(n), np.zeros(0), planned.fit_report(FitReport(**stopping))
+    if origin.call is not None:
+        history = origin.history.gone_on(n, None, 0.0)
+        if origin.state is not None:
+            before, how = origin.state.curve, origin.state.fit_report
+    whole_curve = np.concatenate([before, curve])
+    return State(
+        classes=before[:0],
+        counts=before[:0],
+        features=Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
+        weights=NO_WEIGHTS,
+        history=history,
+        curve=whole_curve,
+        several=loaded.several,
+        sparse_labels=loaded.sparse_labels,
+        fit_report=replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
+    )
+
+
+def completed(draft: State, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
+    """Return the state with what workers know."""
+    history, counts = draft.history, common.counts
+    n_labels = history.n_labels or float(counts.sum()) / history.n_points
+    history = replace(history, scaling=scaling, n_labels=n_labels)
+    return replace(draft, classes=common.classes, counts=counts, weights=weights, history=history, **more)
