@@ -119,12 +119,20 @@ LITERAL = re.compile(
 )
 
 
+def reference_to(name: str) -> str:
+    """A link to the page of what a docstring names by `help`."""
+    if name in MODULES:
+        return f":doc:`{name} </reference/modules/{name}>`"
+    return f":doc:`{name} </reference/topics/{name}>`" if source_of(name).exists() else f":obj:`~{name}`"
+
+
 def plain_words(_app: Sphinx, _what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
     """Let a docstring mean what a terminal shows: ``n_iter_`` is a name and ``|x|`` a size, neither is a reference.
 
-    Labels of scikit-learn's own pages, in docstrings that are inherited, become their words.
+    Labels of scikit-learn's own pages, in docstrings that are inherited, become their words; `help` becomes a link.
     """
     text = re.sub(r":ref:`([^<`]*?)\s*(?:<[^>`]*>)?`", r"\1", "\n".join(lines))
+    text = re.sub(r"`help\((manyclass[\w.]*)\)`", lambda m: reference_to(m[1]), text)
     parts = LITERAL.split(text)
     for place in range(0, len(parts), 2):
         # Names at the head of a list of parameters are numpydoc's to mark.
