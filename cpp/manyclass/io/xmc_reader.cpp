@@ -333,8 +333,7 @@ XmcData read_xmc(std::span<const char> text, const std::string& name, const XmcO
   const XmcLimits limits = limits_of(options, header);
   Largest largest;
   std::size_t n_blank = 0;
-  XmcData data =
-      parse_lines({begin, end, header ? 1U : 0U}, name, limits, options.piece, n_threads, largest, n_blank);
+  XmcData data = parse_lines({begin, end, header ? 1U : 0U}, name, limits, options.piece, n_threads, largest, n_blank);
   if (header) drop_blank_tail(data, static_cast<std::size_t>(header->n_rows));
   const Offset n_rows = n_rows_of(data);
   if (header && n_rows != header->n_rows) refuse_too_few(name, header->n_rows, n_rows);

@@ -16,8 +16,8 @@ from manyclass.cli.messages import note, waiting
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import is_sparse, rows_of
-from manyclass.datasets.forms import LINES, TABLES, Layout, files_of, guess_form
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.forms import LINES, TABLES, files_of, guess_form
+from manyclass.datasets.inputs import Input, Layout
 from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
 from manyclass.datasets.records import Records, as_classes, first_labels, read_records
 from manyclass.datasets.stream import Stream

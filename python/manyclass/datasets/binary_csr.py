@@ -15,8 +15,7 @@ from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
-from manyclass.datasets.forms import Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import Input, Layout
 from manyclass.weights.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"

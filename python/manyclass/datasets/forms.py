@@ -6,17 +6,13 @@ import glob
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from manyclass.compressed import LABEL, split_words, without_suffix
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import DELIMITERS, Input
 
 PathLike = str | os.PathLike[str]
-Header = bool | Literal["auto"]
 
-DELIMITERS = {"csv": ",", "tsv": "\t"}
 TABLES = (*DELIMITERS, "parquet")
 LINES = ("text", "fasttext")  # a text and its labels on each line
 FORMS = ("xmc", "svmlight", "csr", *TABLES, *LINES)
@@ -28,51 +24,6 @@ HEAD = 1 << 16  # bytes by which the form is guessed
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
 _XMC_HEADER = re.compile(r"\s*\d+\s+\d+\s+\d+\s*")
 _SVMLIGHT = re.compile(r"\s*[^\s:]+(\s+\d+:[-+.\w]+)+\s*")
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How files are read; each form uses what it has.
-
-    Attributes
-    ----------
-    header : bool or "auto"
-        Of "xmc".
-    zero_based : bool or None
-        Whether the first feature has number 0. None: yes in "xmc"; in "svmlight" if there is a feature 0.
-    n_features : int or None
-        None: what the files tell.
-    n_labels : int or None
-        Likewise.
-    n_threads : int
-    label : str or None
-        The column of labels of a table; None: "label".
-    need_label : bool
-        Whether a table must have it.
-    text : tuple of str
-        Columns of a table that are joined to texts; empty: it has numeric features.
-    features : tuple of str
-        The features of a table; empty: all columns but that of labels.
-    separator : str or None
-        What stands between labels; None: a comma in "text", and in a table a cell is a label.
-    delimiter : str or None
-        What stands between the cells of a table; None: a comma, in "tsv" a tab.
-    decimal : str
-        What stands before the fraction of a number in a table.
-    """
-
-    header: Header = "auto"
-    zero_based: bool | None = None
-    n_features: int | None = None
-    n_labels: int | None = None
-    n_threads: int = 1
-    label: str | None = None
-    need_label: bool = True
-    text: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    separator: str | None = None
-    delimiter: str | None = None
-    decimal: str = "."
 
 
 def files_of(paths: PathLike | Sequence[PathLike]) -> list[Path]:

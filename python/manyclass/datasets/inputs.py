@@ -1,4 +1,4 @@
-"""What a path stands for: a file, plain or compressed, a pipe or stdin; its bytes and its lines."""
+"""What a path stands for: a file, plain or compressed, a pipe or stdin; its bytes and lines, and how they are read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from manyclass.compressed import STDIN, decompressed, is_compressed, opened, text_lines
 
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+Header = bool | Literal["auto"]
 # The most bytes of a compressed text in memory: this multiple of its size, or this number where that is more.
 MOST_TIMES, FEW_BYTES = 200, 1 << 24
 
@@ -99,6 +101,51 @@ class Input:
     def is_safetensors(self) -> bool:
         """Whether it looks like a safetensors file."""
         return self.content is None and is_safetensors(self.path)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How files are read; each form uses what it has.
+
+    Attributes
+    ----------
+    header : bool or "auto"
+        Of "xmc".
+    zero_based : bool or None
+        Whether the first feature has number 0. None: yes in "xmc"; in "svmlight" if there is a feature 0.
+    n_features : int or None
+        None: what the files tell.
+    n_labels : int or None
+        Likewise.
+    n_threads : int
+    label : str or None
+        The column of labels of a table; None: "label".
+    need_label : bool
+        Whether a table must have it.
+    text : tuple of str
+        Columns of a table that are joined to texts; empty: it has numeric features.
+    features : tuple of str
+        The features of a table; empty: all columns but that of labels.
+    separator : str or None
+        What stands between labels; None: a comma in "text", and in a table a cell is a label.
+    delimiter : str or None
+        What stands between the cells of a table; None: a comma, in "tsv" a tab.
+    decimal : str
+        What stands before the fraction of a number in a table.
+    """
+
+    header: Header = "auto"
+    zero_based: bool | None = None
+    n_features: int | None = None
+    n_labels: int | None = None
+    n_threads: int = 1
+    label: str | None = None
+    need_label: bool = True
+    text: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    separator: str | None = None
+    delimiter: str | None = None
+    decimal: str = "."
 
 
 class _Bounded:

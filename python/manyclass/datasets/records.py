@@ -13,19 +13,16 @@ from numpy.typing import NDArray
 
 from manyclass.datasets.binary_csr import read_csr
 from manyclass.datasets.csr import joined_rows
-from manyclass.datasets.forms import TABLES, Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import Input, Layout
 from manyclass.datasets.label_words import label_columns
 from manyclass.datasets.preprocessing import first_label
+from manyclass.datasets.stream import open_files
 from manyclass.datasets.svmlight import SvmlightFiles
-from manyclass.datasets.tables import Present, Tables
-from manyclass.datasets.text_files import TextFiles
+from manyclass.datasets.tables import Present
 from manyclass.datasets.xmc import Matrices, load_xmc, read_xmc
 from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes, written
 
 ROWS = 65_536  # of a table that are parsed at once
-
-WordFiles = SvmlightFiles | Tables | TextFiles  # whose labels are words
 
 
 @dataclass(frozen=True)
@@ -60,21 +57,6 @@ class Records:
     form: str = ""
     dropped: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-
-
-def open_files(form: str, inputs: Sequence[Input], layout: Layout) -> WordFiles:
-    """Return what reads inputs of a form whose labels are words.
-
-    Raises
-    ------
-    ValueError
-        If they are malformed, with the file and the line, or a column of a table is missing.
-    """
-    if form in TABLES:
-        return Tables.of(inputs, form, layout)
-    if form == "svmlight":
-        return SvmlightFiles.of(inputs, layout)
-    return TextFiles(inputs, form, layout.separator or ",")
 
 
 def read_records(form: str, source: Input, layout: Layout, *, cache: bool = False) -> Records:

@@ -16,16 +16,17 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse, joined_rows, rows_of
-from manyclass.datasets.forms import DELIMITERS, FORMS, LINES, TABLES, Layout, PathLike, files_of, guess_form
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.forms import FORMS, LINES, TABLES, PathLike, files_of, guess_form
+from manyclass.datasets.inputs import DELIMITERS, Input, Layout
 from manyclass.datasets.label_words import Vocabulary
 from manyclass.datasets.preprocessing import first_label
-from manyclass.datasets.records import WordFiles, open_files
 from manyclass.datasets.svmlight import SvmlightFiles
-from manyclass.datasets.tables import Present
+from manyclass.datasets.tables import Present, Tables
 from manyclass.datasets.text import TextVectorizer
+from manyclass.datasets.text_files import TextFiles
 from manyclass.datasets.xmc import XmcFiles
 
+WordFiles = SvmlightFiles | Tables | TextFiles  # whose labels are words
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
 ROWS = 65_536  # of a part
@@ -330,6 +331,21 @@ def _opened(form: str, inputs: Sequence[Input], layout: Layout, *, all_labels: b
     if form == "csr":
         return CsrFiles.of(inputs, layout)
     return _LabelledRows(open_files(form, inputs, layout), all_labels=all_labels and form not in TABLES)
+
+
+def open_files(form: str, inputs: Sequence[Input], layout: Layout) -> WordFiles:
+    """Return what reads inputs of a form whose labels are words.
+
+    Raises
+    ------
+    ValueError
+        If they are malformed, with the file and the line, or a column of a table is missing.
+    """
+    if form in TABLES:
+        return Tables.of(inputs, form, layout)
+    if form == "svmlight":
+        return SvmlightFiles.of(inputs, layout)
+    return TextFiles(inputs, form, layout.separator or ",")
 
 
 class _LabelledRows:

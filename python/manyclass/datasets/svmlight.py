@@ -12,8 +12,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.compressed import LONGEST_LINE
 from manyclass.datasets.csr import joined_rows
-from manyclass.datasets.forms import Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import Input, Layout
 from manyclass.datasets.xmc import BLOCK, BYTE_ORDER_MARK, block_reader, matrices_from
 
 Words = list[list[str]]

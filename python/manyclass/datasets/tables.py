@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_choice
 from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES
-from manyclass.datasets.forms import DELIMITERS, Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import DELIMITERS, Input, Layout
 from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named

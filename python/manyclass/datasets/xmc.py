@@ -18,8 +18,7 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.compressed import LONGEST_LINE, is_compressed
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
 from manyclass.datasets.csr import csr_from_core, joined_rows
-from manyclass.datasets.forms import Header, Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import Header, Input, Layout
 
 Matrices = tuple[sparse.csr_array, sparse.csr_array]
 
