@@ -32,24 +32,12 @@ from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.choices import LongTable
-from manyclass.cli.data import (
-    Expected,
-    Reading,
-    Streaming,
-    features,
-    labelled,
-    labelled_rows,
-    labels_in,
-    read,
-    read_pairs,
-    stream_of,
-    streamed_form,
-    tell,
-)
+from manyclass.cli.data import Expected, Reading, features, labelled, labelled_rows, read, read_pairs, tell
 from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
 from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
 from manyclass.cli.output import check_writable, written
+from manyclass.cli.streams import Streaming, labels_in, stream_of, streamed_form
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.forms import LINES
 from manyclass.datasets.logs import Histories, next_items
