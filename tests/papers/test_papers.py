@@ -63,7 +63,7 @@ def parser_of_experiments():
 
 def options_of(words):
     """The experiment and the options that a command has, as the command line reads them."""
-    args = arguments_from(parser_of_experiments().parse_args(words[1:]), cli.experiment.Arguments)
+    args = arguments_from(parser_of_experiments().parse_args(words[1:]), cli.experiment.ExperimentArguments)
     return EXPERIMENTS[args.name], args.options
 
 

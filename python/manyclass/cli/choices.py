@@ -73,9 +73,9 @@ class ChoiceColumns:
         table = read_table(path, [*(names if chosen else {**names, "chosen": names["chooser"]}).values()], kinds)
         alternatives = as_labels(table[names["alternative"]])
         # Where coefficients belong to no alternative, a table may have new ones.
-        own = model.classes_ if np.isin(alternatives, model.classes_).all() else None
+        known_alternatives = model.classes_ if np.isin(alternatives, model.classes_).all() else None
         how: dict[str, Any] = {**names, "chosen": names["chosen"] if chosen else None}
-        sets = from_long(table, **how, features=kinds, alternatives=own)
+        sets = from_long(table, **how, features=kinds, alternatives=known_alternatives)
         return sets, np.unique(as_labels(table[names["chooser"]]))
 
 
@@ -112,15 +112,15 @@ def read_table(path: str, columns: Sequence[str], features: Mapping[str, Sequenc
             table = pandas.read_parquet(path)
         else:
             table = pandas.read_csv(path, sep="\t" if ".tsv" in path else ",")
-    for name in (*columns, *(name for some in features.values() for name in some)):
+    for name in (*columns, *(name for group in features.values() for name in group)):
         if name not in table.columns:
             raise ValueError(f"{path} has no column {name!r}; it has {', '.join(map(str, table.columns))}")
     return table
 
 
-def refuse_for_choices(given: Mapping[str, Any]) -> None:
+def refuse_for_choices(options: Mapping[str, Any]) -> None:
     """Raise ValueError for an option, by its name, that is given and has no effect on choice models."""
-    for option, value in given.items():
+    for option, value in options.items():
         if value:
             raise ValueError(f"{option} is not for choice models; leave it out")
 
@@ -141,9 +141,9 @@ def choice_model(
                 raise ValueError(f"--{name} is for choice models, which {path} does not hold; leave it out")
         return None
     defaults = Reading()
-    for one in fields(Reading):
-        if one.init and getattr(reading, one.name) != getattr(defaults, one.name):
-            raise ValueError(f"--{one.name.replace('_', '-')} is not for choice models, whose data are long tables")
+    for option in fields(Reading):
+        if option.init and getattr(reading, option.name) != getattr(defaults, option.name):
+            raise ValueError(f"--{option.name.replace('_', '-')} is not for choice models, whose data are long tables")
     with waiting(f"loading {path}"):
         model = ChoiceClassifier.load(path)
     model.n_jobs = n_jobs

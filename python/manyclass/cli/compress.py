@@ -23,7 +23,7 @@ from manyclass.weights.compression import bytes_of
 
 
 @dataclass
-class Arguments(OnModel):
+class CompressArguments(OnModel):
     """Arguments of the command.
 
     Attributes
@@ -50,11 +50,11 @@ class Arguments(OnModel):
     test: str | None = None
 
 
-def run(args: Arguments) -> int:
+def run(args: CompressArguments) -> int:
     """Compress the model, save it, and print both sizes and evaluations."""
     most = None if args.max_bytes is None else bytes_of(args.max_bytes)
     if not is_safetensors(args.model) and is_word2vec(args.model):
-        return _of_words(args, most)
+        return _compress_words(args, most)
     model, notes = args.load(mmap=True), load_notes(args.model)
     check_writable(args.output)
     expected = replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
@@ -65,13 +65,15 @@ def run(args: Arguments) -> int:
         small = model.compress(args.dtype, prune=args.prune, max_bytes=most)
     results = {}
     if rows is not None:
-        for name, each in ("before", model), ("after", small):
-            own, each.n_jobs = each.n_jobs, args.n_jobs
-            results[name] = evaluated(each, rows)
-            each.n_jobs = own
+        for name, each_model in ("before", model), ("after", small):
+            n_jobs, each_model.n_jobs = each_model.n_jobs, args.n_jobs
+            results[name] = evaluated(each_model, rows)
+            each_model.n_jobs = n_jobs
     with waiting(f"writing {args.output}"):
         save_model(small, args.output, notes)
-    before, after = ((each["weights"], each["weight_bytes"]) for each in (model.storage(), small.storage()))
+    before, after = (
+        (each_model["weights"], each_model["weight_bytes"]) for each_model in (model.storage(), small.storage())
+    )
     _print_sizes(args, "weights", before, after)
     for name, result in results.items():
         print()
@@ -79,7 +81,7 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _of_words(args: Arguments, most: int | None) -> int:
+def _compress_words(args: CompressArguments, most: int | None) -> int:
     if args.test:
         raise ValueError("--test is for models; word vectors have no labels")
     check_writable(args.output)
@@ -87,15 +89,15 @@ def _of_words(args: Arguments, most: int | None) -> int:
         vectors = word_vectors(args.model)
         small = vectors.compress(args.dtype, prune=args.prune, max_bytes=most)
         small.save(args.output)
-    before, after = ((len(each), each.vectors_.nbytes) for each in (vectors, small))
+    before, after = ((len(each_vectors), each_vectors.vectors_.nbytes) for each_vectors in (vectors, small))
     _print_sizes(args, "words", before, after)
     return 0
 
 
-def _print_sizes(args: Arguments, what: str, before: tuple[int, int], after: tuple[int, int]) -> None:
+def _print_sizes(args: CompressArguments, unit: str, before: tuple[int, int], after: tuple[int, int]) -> None:
     """Print the number and the bytes of weights or words, and the bytes of both files, before and after."""
     pairs = {"before": (args.model, before), "after": (args.output, after)}
-    counts = {f"{what} {name}": f"{n}, {_megabytes(n_bytes)}" for name, (_, (n, n_bytes)) in pairs.items()}
+    counts = {f"{unit} {name}": f"{n}, {_megabytes(n_bytes)}" for name, (_, (n, n_bytes)) in pairs.items()}
     files = {f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})" for name, (path, _) in pairs.items()}
     print_table(counts | files)
 

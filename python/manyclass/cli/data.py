@@ -36,7 +36,7 @@ USED_BY = {
     "n_features": ("xmc", "svmlight", "binary"),
     "cache": ("xmc",),
 }
-OF_HISTORIES = ("session_gap", "last", "since")
+HISTORY_OPTIONS = ("session_gap", "last", "since")
 # What a model file keeps of the reading of its data.
 NOTES = (
     *("form", "one_based", "normalize", "label_column", "text_column", "label_separator", "delimiter", "decimal"),
@@ -229,7 +229,7 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
     """
     if expected.n_features is not None:
         check_number("n_features", expected.n_features, low=1, integer=True)
-    for name in OF_HISTORIES if reading.sequences is None else ():
+    for name in HISTORY_OPTIONS if reading.sequences is None else ():
         if getattr(reading, name) is not None:
             raise ValueError(f"--{name.replace('_', '-')} is for logs; name their columns by --sequences")
     with waiting(f"reading {'stdin' if path == STDIN else path}"):
@@ -423,9 +423,9 @@ def labelled(records: Records, X: Any, which: str) -> Records:
         note(f"{records.name}: {several} rows have several labels; the first one counts")
     has_label, has_feature = np.diff(Y.indptr) > 0, rows_with_features(X)
     dropped = {"without_label": int(np.sum(~has_label)), "without_feature": int(np.sum(has_label & ~has_feature))}
-    for what, count in dropped.items():
+    for lack, count in dropped.items():
         if count:
-            note(f"{records.name}: dropped {count} rows {what.replace('_', ' ')}")
+            note(f"{records.name}: dropped {count} rows {lack.replace('_', ' ')}")
     if any(dropped.values()):
         rows = np.flatnonzero(has_label & has_feature)
         X, Y = rows_of(X, rows), Y[rows]

@@ -60,7 +60,7 @@ Best = Callable[[sp.csr_array], NDArray[np.int64]]
 
 
 @dataclass(kw_only=True)
-class Arguments(WithProgress):
+class DemoArguments(WithProgress):
     """Arguments of the command.
 
     Attributes
@@ -98,7 +98,7 @@ class Result:
     first_five: float
 
 
-def run(args: Arguments) -> int:
+def run(args: DemoArguments) -> int:
     """Make data, train both, and print how often each is right."""
     n_classes = args.n_classes if args.n_classes is not None else 500 if args.quick else 10_000
     n_samples = args.n_samples if args.n_samples is not None else (100 if args.quick else 50) * n_classes
@@ -119,7 +119,7 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _manyclass(args: Arguments, data: Planted) -> Result:
+def _manyclass(args: DemoArguments, data: Planted) -> Result:
     model = SoftmaxClassifier(
         solver=Implicit(decay=DECAY),
         max_iter=PASSES,
@@ -136,7 +136,7 @@ def _manyclass(args: Arguments, data: Planted) -> Result:
     return _measured("manyclass", data, lambda X: model.predict_top_k(X, k)[0], len(data.y), seconds)
 
 
-def _scikit_learn(args: Arguments, data: Planted, budget: float) -> tuple[Result, int]:
+def _scikit_learn(args: DemoArguments, data: Planted, budget: float) -> tuple[Result, int]:
     """Fit LogisticRegression to the first rows, twice as many each time, while the next fit is to end in time."""
     # Imported here, because no other command needs it.
     from sklearn.linear_model import LogisticRegression
@@ -155,8 +155,8 @@ def _scikit_learn(args: Arguments, data: Planted, budget: float) -> tuple[Result
 
         def best(X: sp.csr_array) -> NDArray[np.int64]:
             order = np.argsort(-model.decision_function(sp.csr_matrix(X)), axis=1)
-            found: NDArray[np.int64] = model.classes_[order[:, : max(PLACES)]]
-            return found
+            classes: NDArray[np.int64] = model.classes_[order[:, : max(PLACES)]]
+            return classes
 
         result = _measured("scikit-learn's LogisticRegression", data, best, fitted, seconds)
     return result, len(model.classes_)
@@ -172,8 +172,8 @@ def _rule(data: Planted, n_threads: int) -> Best:
 def _measured(name: str, data: Planted, best: Best, rows: int | None = None, seconds: float | None = None) -> Result:
     """Measure on rows that nothing was trained on how often the class is found."""
     n = data.X_test.shape[0]
-    found = np.concatenate([best(data.X_test[first : first + BLOCK]) for first in range(0, n, BLOCK)])
-    first, first_five = np.atleast_1d(top_k_accuracy(data.y_test, found, PLACES))
+    classes = np.concatenate([best(data.X_test[first : first + BLOCK]) for first in range(0, n, BLOCK)])
+    first, first_five = np.atleast_1d(top_k_accuracy(data.y_test, classes, PLACES))
     return Result(name, rows, seconds, float(first), float(first_five))
 
 
@@ -204,21 +204,21 @@ def command() -> str:
 def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int, folder: Path) -> list[str]:
     """Return the lines that are shown last: how well it went, and what to type next."""
     _, peer, _ = results
-    told = [
+    lines = [
         f"{f'on {SAMPLE:,} new rows':<41}{'rows learnt':>12}{'seconds':>9}{'right':>10}{'in first 5':>12}",
     ]
     for r in results:
         rows = "" if r.rows is None else f"{r.rows:,}"
         seconds = "" if r.seconds is None else f"{r.seconds:.1f}"
-        told.append(f"{r.name:<41}{rows:>12}{seconds:>9}{100 * r.first:>8.1f} %{100 * r.first_five:>10.1f} %")
+        lines.append(f"{r.name:<41}{rows:>12}{seconds:>9}{100 * r.first:>8.1f} %{100 * r.first_five:>10.1f} %")
     if peer.rows is not None and peer.rows < n_samples:
-        told.append(
+        lines.append(
             f"scikit-learn's time grows with rows times classes: twice these rows, of {n_peer_classes:,} classes, "
             "would have taken longer."
         )
     data, model = (shlex.quote(str(folder / name)) for name in ("goods.tsv", "goods.model"))
     return [
-        *told,
+        *lines,
         "",
         f"Now texts. {data} has {N_TEXTS} of them, a text a line with its label behind a tab:",
         f"  {command()} fit {data} --text --output {model}",

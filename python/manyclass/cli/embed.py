@@ -22,7 +22,7 @@ from manyclass.weights.tensor_file import replacing
 
 
 @dataclass
-class Arguments(OnMappedModel):
+class EmbedArguments(OnMappedModel):
     """Arguments of the command.
 
     Attributes
@@ -43,7 +43,7 @@ class Arguments(OnMappedModel):
     output: str | None = None
 
 
-def run(args: Arguments) -> int:
+def run(args: EmbedArguments) -> int:
     """Look vectors up or compute them, and write them."""
     if args.classes == (args.data is not None):
         raise ValueError("give either DATA or --classes")
@@ -63,7 +63,7 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _vectors(args: Arguments) -> tuple[list[str] | None, NDArray[np.float32]]:
+def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32]]:
     """Return vectors, and their names where they have some."""
     if args.data is None or not is_safetensors(args.model) or holds_words(args.model):
         with waiting(f"reading {args.model}"):

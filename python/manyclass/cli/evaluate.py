@@ -33,7 +33,7 @@ from manyclass.datasets.records import first_labels, places_among
 
 
 @dataclass
-class Arguments(OnMappedModel):
+class EvaluateArguments(OnMappedModel):
     """Arguments of the command.
 
     Attributes
@@ -60,10 +60,10 @@ class Arguments(OnMappedModel):
     columns: ChoiceColumns
 
 
-def run(args: Arguments) -> int:
+def run(args: EvaluateArguments) -> int:
     """Evaluate, and print a table or JSON."""
-    if found := choice_model(args.model, args.reading, args.columns, args.n_jobs):
-        return _evaluate_choices(args, *found)
+    if choices := choice_model(args.model, args.reading, args.columns, args.n_jobs):
+        return _evaluate_choices(args, *choices)
     model = args.opened()
     expected = expected_by(model, need_label=True)
     which = args.labels if args.labels != "auto" else "all" if expected.several else "first"
@@ -85,10 +85,10 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _evaluate_choices(args: Arguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
+def _evaluate_choices(args: EvaluateArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
     """Evaluate a choice model."""
-    given = {"--labels": args.labels != "auto", "--propensities": args.propensities, "--n-bins": args.n_bins != 15}
-    refuse_for_choices(given | {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration})
+    options = {"--labels": args.labels != "auto", "--propensities": args.propensities, "--n-bins": args.n_bins != 15}
+    refuse_for_choices(options | {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration})
     sets, _ = args.columns.read(args.data, model, notes)
     result = {**model.evaluate(sets), "n_rows": sets.n_rows}
     if args.json:

@@ -26,7 +26,7 @@ FAILED = 1  # some runs failed; the others are in the report
 
 
 @dataclass
-class Arguments(WithProgress):
+class ExperimentArguments(WithProgress):
     """Arguments of the command.
 
     Attributes
@@ -51,15 +51,15 @@ class Arguments(WithProgress):
     options: Options
 
 
-def run(args: Arguments) -> int:
+def run(args: ExperimentArguments) -> int:
     """Make the runs, write the report, and print its tables."""
     if args.list:
         for experiment in EXPERIMENTS.values():
             print(_described(experiment, with_choices=args.name == experiment.name))
         return 0
     if args.name is None or args.name not in EXPERIMENTS:
-        given = "no experiment is named" if args.name is None else f"{args.name!r} is not an experiment"
-        raise ValueError(f"{given}; it must be one of {', '.join(EXPERIMENTS)}")
+        mistake = "no experiment is named" if args.name is None else f"{args.name!r} is not an experiment"
+        raise ValueError(f"{mistake}; it must be one of {', '.join(EXPERIMENTS)}")
     experiment = EXPERIMENTS[args.name]
     once: dict[str, Any] = {name: tuple(dict.fromkeys(getattr(args.options, name))) for name in ("data", "methods")}
     options = replace(args.options, **once, n_jobs=n_threads_from(args.options.n_jobs))
@@ -67,7 +67,7 @@ def run(args: Arguments) -> int:
         fetch_missing(tuple(options.places) or experiment.data, note=note, progress=args.progress)
     folder = Path(args.output or args.name)
     outcome = run_experiment(experiment, options, folder, note=note, progress=args.progress)
-    written, told = write_report(
+    written, problems = write_report(
         outcome.report,
         folder,
         title=f"{experiment.name}: {experiment.summary}",
@@ -77,7 +77,7 @@ def run(args: Arguments) -> int:
     )
     for table in outcome.report.tables:
         print(table.markdown())
-    for text in (*outcome.report.notes, *told):
+    for text in (*outcome.report.notes, *problems):
         print(text)
     if args.record:
         n_figures = record_figures(outcome.report, experiment.name, options, Path(args.record))
@@ -88,7 +88,7 @@ def run(args: Arguments) -> int:
     return FAILED if outcome.n_failed else 0
 
 
-def _command(args: Arguments, options: Options) -> str:
+def _command(args: ExperimentArguments, options: Options) -> str:
     """Return the command that makes the same runs."""
     words = ["manyclass", "experiment", str(args.name)]
     for name, value in asdict(options).items():

@@ -21,7 +21,7 @@ from manyclass.labels import as_labels, readable
 
 
 @dataclass
-class Arguments(OnMappedModel):
+class ExplainArguments(OnMappedModel):
     """Arguments of the command.
 
     Attributes
@@ -43,7 +43,7 @@ class Arguments(OnMappedModel):
     k: int = 10
 
 
-def run(args: Arguments) -> int:
+def run(args: ExplainArguments) -> int:
     """Explain rows, or a class."""
     if args.data is None and args.label is None:
         raise ValueError("give DATA, or a --label whose features are to be printed")
@@ -61,13 +61,15 @@ def run(args: Arguments) -> int:
         return 0
     X = args.features_of(model, args.data)
     with waiting(f"explaining {X.shape[0]} rows"):
-        found = model.explain(X, args.k, labels=_all(label, X.shape[0]), against=_all(against, X.shape[0]))
-    for name, one in zip(readable(as_labels([one.label for one in found])).tolist(), found, strict=True):
-        parts = [*zip(one.features.tolist(), one.contributions.tolist(), strict=True)]
-        parts += [("others", one.others)] if one.others else []
-        parts += [("intercept", one.intercept)]
-        parts += [("counts", one.counts)] if one.counts else []
-        print("\t".join([f"{name}\t{one.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
+        explanations = model.explain(X, args.k, labels=_all(label, X.shape[0]), against=_all(against, X.shape[0]))
+    for name, explanation in zip(
+        readable(as_labels([explanation.label for explanation in explanations])).tolist(), explanations, strict=True
+    ):
+        parts = [*zip(explanation.features.tolist(), explanation.contributions.tolist(), strict=True)]
+        parts += [("others", explanation.others)] if explanation.others else []
+        parts += [("intercept", explanation.intercept)]
+        parts += [("counts", explanation.counts)] if explanation.counts else []
+        print("\t".join([f"{name}\t{explanation.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
     return 0
 
 

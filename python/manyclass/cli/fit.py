@@ -37,7 +37,7 @@ from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, 
 from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.streams import Streaming, labels_in, stream_of, streamed_form
+from manyclass.cli.streams import Streaming, labels_in, open_stream, streamed_form
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.forms import LINES
 from manyclass.datasets.logs import Histories, next_items
@@ -72,7 +72,7 @@ class BoundedStreaming(Streaming):
 
 
 @dataclass
-class Arguments(WithProgress):
+class FitArguments(WithProgress):
     """Arguments of the command.
 
     Attributes
@@ -133,7 +133,7 @@ def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     add_parameters(parser, ChoiceClassifier if name == CHOICE else ESTIMATORS.get(name, ESTIMATORS[DEFAULT]))
 
 
-def run(args: Arguments) -> int:
+def run(args: FitArguments) -> int:
     """Fit the estimator, save it, and print what was found."""
     if args.long_table.long != (args.estimator == CHOICE):
         raise ValueError("--long and --estimator choice go together; give both or neither")
@@ -141,7 +141,9 @@ def run(args: Arguments) -> int:
         return _fit_choices(args)
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
-    vectorizers = [made(**parameters_from(args.parsed, made, prefix)) for prefix, made in VECTORIZERS.items()]
+    vectorizers = [
+        vectorizer(**parameters_from(args.parsed, vectorizer, prefix)) for prefix, vectorizer in VECTORIZERS.items()
+    ]
     _check_before_work(args, model, vectorizers)
     try:
         return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model, vectorizers)
@@ -152,15 +154,15 @@ def run(args: Arguments) -> int:
         return INTERRUPTED
 
 
-def _fit_choices(args: Arguments) -> int:
+def _fit_choices(args: FitArguments) -> int:
     """Fit a choice model to a long table, save it, and print its summary and evaluations."""
     model = ChoiceClassifier(**parameters_from(args.parsed, ChoiceClassifier))
     model.check_parameters()
     check_writable(args.output)
-    given = {"--stream": args.streaming.stream, "--plot": args.plot, "--max-seconds": args.max_seconds}
-    given |= {"--checkpoint": args.checkpoints.checkpoint, "--n-features": args.n_features}
-    given |= {"--max-memory": args.streaming.max_memory}
-    for option, value in given.items():
+    options = {"--stream": args.streaming.stream, "--plot": args.plot, "--max-seconds": args.max_seconds}
+    options |= {"--checkpoint": args.checkpoints.checkpoint, "--n-features": args.n_features}
+    options |= {"--max-memory": args.streaming.max_memory}
+    for option, value in options.items():
         if value:
             raise ValueError(f"{option} is not for --estimator choice; leave it out")
     long, begin = args.long_table, time.perf_counter()
@@ -175,13 +177,13 @@ def _fit_choices(args: Arguments) -> int:
     print()
     print_table({**table, "model": written(args.output)})
     for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
-        own = sets if path == args.data else long.read(path, model, long.named({}))[0]
+        evaluated_sets = sets if path == args.data else long.read(path, model, long.named({}))[0]
         print()
-        print_table({"evaluated on": path, **as_text(model.evaluate(own))})
+        print_table({"evaluated on": path, **as_text(model.evaluate(evaluated_sets))})
     return 0
 
 
-def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> None:
+def _check_before_work(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> None:
     """Raise now what would else be raised after the training."""
     model.check_parameters()
     for vectorizer in vectorizers:
@@ -190,6 +192,17 @@ def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence
     if args.max_seconds is not None:
         check_number("max_seconds", args.max_seconds, low=0)
     args.checkpoints.checked()
+    _check_options(args)
+    for path in filter(None, (args.output, args.plot)):
+        check_writable(path)
+    if args.plot:
+        form_of(args.plot)
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
+
+
+def _check_options(args: FitArguments) -> None:
+    """Raise ValueError for options that cannot be together."""
     if args.class_text and args.estimator != "softmax":
         raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
     if args.class_text and (args.streaming.stream or args.checkpoints.checkpoint):
@@ -201,37 +214,33 @@ def _check_before_work(args: Arguments, model: Classifier, vectorizers: Sequence
         raise ValueError("--labels is one; with --stream choose first or all")
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
-    for path in filter(None, (args.output, args.plot)):
-        check_writable(path)
-    if args.plot:
-        form_of(args.plot)
-    if args.plot and importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 
 
-def _of_raw(vectorizers: Sequence[Vectorizer], kind: type[Vectorizer] | None, told: str) -> Vectorizer | None:
+def _wanted_vectorizer(
+    vectorizers: Sequence[Vectorizer], kind: type[Vectorizer] | None, reading: str
+) -> Vectorizer | None:
     """Return the vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
-    found = None
-    for (prefix, made), vectorizer in zip(VECTORIZERS.items(), vectorizers, strict=True):
-        if made is kind:
-            found = vectorizer
+    wanted = None
+    for (prefix, vectorizer_kind), vectorizer in zip(VECTORIZERS.items(), vectorizers, strict=True):
+        if vectorizer_kind is kind:
+            wanted = vectorizer
             continue
-        for name, parameter in inspect.signature(made).parameters.items():
+        for name, parameter in inspect.signature(vectorizer_kind).parameters.items():
             if getattr(vectorizer, name) != parameter.default:
-                what = "texts" if made is TextVectorizer else "logs with --sequences"
-                raise ValueError(f"--{(prefix + name).replace('_', '-')} is for {what}; {told}")
-    return found
+                use = "texts" if vectorizer_kind is TextVectorizer else "logs with --sequences"
+                raise ValueError(f"--{(prefix + name).replace('_', '-')} is for {use}; {reading}")
+    return wanted
 
 
-def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
+def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that are read at once."""
     begin = time.perf_counter()
-    asked = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
-    data = read(args.reading, args.data, asked)
+    expected_data = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
+    data = read(args.reading, args.data, expected_data)
     kind = (
         None if not isinstance(data.X, list) else SequenceEncoder if isinstance(data.X, Histories) else TextVectorizer
     )
-    vectorizer = _of_raw(vectorizers, kind, f"{data.name} is read as {data.form}")
+    vectorizer = _wanted_vectorizer(vectorizers, kind, f"{data.name} is read as {data.form}")
     texts = dict[str, str]()
     if isinstance(vectorizer, SequenceEncoder):
         data = replace(data, X=data.X.before())
@@ -266,8 +275,8 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vecto
     begin = time.perf_counter()
     beside: dict[str, Any] = {"vectorizer": vectorizer} if isinstance(vectorizer, SequenceEncoder) else {}
     if texts:
-        own = as_classes(rows.labels, as_labels([*texts]))
-        beside["class_text"] = own, features(args.reading, [*texts.values()], vectorizer)
+        text_classes = as_classes(rows.labels, as_labels([*texts]))
+        beside["class_text"] = text_classes, features(args.reading, [*texts.values()], vectorizer)
     is_interrupted = _fit(args, model, rows, beside, several=which == "all")
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     if vectorizer is not None:
@@ -276,14 +285,14 @@ def _fit_to_rows(args: Arguments, model: Classifier, vectorizers: Sequence[Vecto
     return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
 
 
-def _which_labels(args: Arguments, data: Records) -> str:
+def _which_labels(args: FitArguments, data: Records) -> str:
     if args.labels != "auto":
         return args.labels
     several = bool(np.any(np.diff(data.Y.indptr) > 1))
     return "all" if several and args.estimator == "margin" else "first"
 
 
-def _fit(args: Arguments, model: Classifier, rows: Records, beside: dict[str, Any], *, several: bool) -> bool:
+def _fit(args: FitArguments, model: Classifier, rows: Records, beside: dict[str, Any], *, several: bool) -> bool:
     """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
     limits = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
     how = {**limits, **beside, **args.checkpoints.checked()}
@@ -292,24 +301,24 @@ def _fit(args: Arguments, model: Classifier, rows: Records, beside: dict[str, An
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
     used = labels[np.unique(rows.Y.indices)]
     if "class_text" in beside:
-        own, texts = beside["class_text"]
-        used, _ = sorted_classes(own, used)
-        how["class_text"] = find_positions(own, used, "class_text"), texts
+        text_classes, texts = beside["class_text"]
+        used, _ = sorted_classes(text_classes, used)
+        how["class_text"] = find_positions(text_classes, used, "class_text"), texts
     is_interrupted = was_interrupted(lambda: model.fit(rows.X, indicator(used, labels, rows.Y), **how))
     # Names instead of the numbers of columns, which are sorted as the names are.
     with_classes(model, used)
     return is_interrupted
 
 
-def _fit_to_stream(args: Arguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
+def _fit_to_stream(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that come in parts."""
     several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
     form, _ = streamed_form(args.reading, args.data)
     kind = TextVectorizer if form in LINES else None
-    vectorizer = _of_raw(vectorizers, kind, f"{args.data} is read as a stream of {form}")
+    vectorizer = _wanted_vectorizer(vectorizers, kind, f"{args.data} is read as a stream of {form}")
     seed = model.random_state if isinstance(model.random_state, int) else None
     expected = Expected(args.n_features, vectorizer=vectorizer, several=several, need_label=True, n_jobs=model.n_jobs)
-    stream, rows, notes = stream_of(args.reading, args.data, expected, classes=None, seed=seed or 0)
+    stream, rows, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed or 0)
     how: dict[str, Any] = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
     # Of labels that files name before their rows are read, those without a row that counts are no classes.
     if several or stream.label_names is not None or args.streaming.max_memory is not None:
@@ -338,7 +347,7 @@ def _fit_to_stream(args: Arguments, model: Classifier, vectorizers: Sequence[Vec
     return _after_fit(args, model, is_interrupted, {"test": test})
 
 
-def _save(args: Arguments, model: Classifier, notes: dict[str, Any], table: dict[str, Any]) -> None:
+def _save(args: FitArguments, model: Classifier, notes: dict[str, Any], table: dict[str, Any]) -> None:
     """Write the model, and print a table of the fit, to which are added the rows that all fits have."""
     model.verbose = 0  # the progress belongs to this run, not to the model
     with waiting(f"writing {args.output}"):
@@ -357,7 +366,7 @@ def _save(args: Arguments, model: Classifier, notes: dict[str, Any], table: dict
     print_table(table)
 
 
-def _after_fit(args: Arguments, model: Classifier, is_interrupted: bool, rows: dict[str, Records | None]) -> int:
+def _after_fit(args: FitArguments, model: Classifier, is_interrupted: bool, rows: dict[str, Records | None]) -> int:
     """Draw the curve and evaluate, but not after Ctrl-C."""
     if is_interrupted:
         return interrupted(f"{args.output} is the model reached after {model.n_iter_} passes")
@@ -365,7 +374,7 @@ def _after_fit(args: Arguments, model: Classifier, is_interrupted: bool, rows: d
         note(f"{args.plot} not drawn: no pass was completed")
     elif args.plot:
         learning_curve(model).save(args.plot)
-    for what, some in rows.items():
-        if some is not None:
-            print_evaluation({"evaluated on": what}, model, some)
+    for title, records in rows.items():
+        if records is not None:
+            print_evaluation({"evaluated on": title}, model, records)
     return 0

@@ -26,7 +26,7 @@ INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalCl
 
 
 @dataclass
-class Arguments:
+class InfoArguments:
     """Arguments of the command.
 
     Attributes
@@ -46,7 +46,7 @@ class Arguments:
     reading: Reading
 
 
-def run(args: Arguments) -> int:
+def run(args: InfoArguments) -> int:
     """Print the facts as a table or as JSON."""
     with waiting(f"reading {args.path}"):
         rows = _described(args)
@@ -57,16 +57,16 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _described(args: Arguments) -> dict[str, Any]:
+def _described(args: InfoArguments) -> dict[str, Any]:
     path = args.path
     if os.path.isfile(path) and args.reading.format == "auto":
-        found = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
-        if found == FORMAT:
+        form = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
+        if form == FORMAT:
             return describe_model(path, load_classifier(path, mmap=True))
-        if found in INDEXES:
-            return _of_index(path, INDEXES[found])
+        if form in INDEXES:
+            return _of_index(path, INDEXES[form])
         if holds_words(path):
-            return _of_words(path)
+            return _compress_words(path)
     data = read(args.reading, path, Expected(args.n_features, several=True))  # in the cells of a table, too
     size = {"file_bytes": os.path.getsize(path)} if os.path.isfile(path) else {}
     return {**_of_features(data), **_of_labels(data), **size}
@@ -85,7 +85,7 @@ def _of_index(path: str, kind: type[Index]) -> dict[str, Any]:
     }
 
 
-def _of_words(path: str) -> dict[str, Any]:
+def _compress_words(path: str) -> dict[str, Any]:
     words = word_vectors(path)
     names = list(words.vocabulary_)
     table = words.vectors_

@@ -29,7 +29,7 @@ from manyclass.cli.messages import interrupted, print_table, waiting
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import WithProgress
 from manyclass.cli.output import check_writable, written
-from manyclass.cli.streams import Streaming, stream_of
+from manyclass.cli.streams import Streaming, open_stream
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.records import Records, as_classes, indicator, known_labels
 from manyclass.labels import sorted_classes
@@ -37,7 +37,7 @@ from manyclass.training.passes import was_interrupted
 
 
 @dataclass
-class Arguments(OnModel, WithProgress):
+class LearnArguments(OnModel, WithProgress):
     """Arguments of the command.
 
     Attributes
@@ -71,18 +71,18 @@ class Arguments(OnModel, WithProgress):
     @property
     def how(self) -> dict[str, Any]:
         """What `partial_fit` is told beside the rows."""
-        given = {name: getattr(self, name) for name in ("n_passes", "learning_rate", "half_life")}
-        return {name: value for name, value in given.items() if value is not None}
+        options = {name: getattr(self, name) for name in ("n_passes", "learning_rate", "half_life")}
+        return {name: value for name, value in options.items() if value is not None}
 
 
-def run(args: Arguments) -> int:
+def run(args: LearnArguments) -> int:
     """Train the model on, save it, and print what was learnt."""
     output = args.output or args.model
     model = args.load()
     check_writable(output)
     for path in [] if args.streaming.stream else args.data[1:]:
         Path(path).stat()  # raises for one that is not there before hours of training on the others
-    own = {"n_jobs": model.n_jobs, "verbose": model.verbose}
+    parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
     expected = expected_by(model, need_label=True)
     # The first file, or the stream, is opened before the test is evaluated, so that its mistakes are found at once.
@@ -98,7 +98,7 @@ def run(args: Arguments) -> int:
         if is_interrupted:
             break
     seconds = time.perf_counter() - begin
-    model.set_params(**own)
+    model.set_params(**parameters)
     with waiting(f"writing {output}"):
         save_model(model, output, load_notes(args.model))
     curve = model.loss_curve_
@@ -121,15 +121,15 @@ def run(args: Arguments) -> int:
     return 0
 
 
-def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Iterator[tuple[int, bool]]:
+def _from_files(args: LearnArguments, model: Classifier, expected: Expected) -> Iterator[tuple[int, bool]]:
     """Read the first file; return what learns each in turn, giving its number of rows and whether Ctrl-C came."""
     encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
     expected = replace(expected, vectorizer=encoder, learns=True)
     first = labelled_rows(args.reading, args.data[0], expected)
 
     def learn() -> Iterator[tuple[int, bool]]:
-        for at, path in enumerate(args.data):
-            rows = first if at == 0 else labelled_rows(args.reading, path, expected)
+        for number, path in enumerate(args.data):
+            rows = first if number == 0 else labelled_rows(args.reading, path, expected)
             if args.prequential:
                 print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
             if isinstance(encoder, SequenceEncoder):
@@ -139,7 +139,7 @@ def _from_files(args: Arguments, model: Classifier, expected: Expected) -> Itera
     return learn()
 
 
-def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool]]:
+def _from_stream(args: LearnArguments, model: Classifier) -> Iterator[tuple[int, bool]]:
     """Open the stream; return what learns it, giving its number of rows and whether Ctrl-C came."""
     encoder = vectorizer_of(model)
     if isinstance(encoder, SequenceEncoder):
@@ -149,12 +149,12 @@ def _from_stream(args: Arguments, model: Classifier) -> Iterator[tuple[int, bool
     several, width = takes_several(model), model.n_features_in_
     n_features = None if encoder is not None else width
     expected = Expected(n_features, vectorizer=encoder, several=several, need_label=True, n_jobs=args.n_jobs)
-    stream, rows, _ = stream_of(args.reading, args.data, expected, classes=model.classes_)
+    stream, rows, _ = open_stream(args.reading, args.data, expected, classes=model.classes_)
     names = stream.label_names
     # A model whose features are hashed takes any number of them.
     if stream.n_features != width and "hashed_features" not in model.storage():
-        told = f"{' '.join(args.data)} has {stream.n_features} features"
-        raise ValueError(f"{told}; the model was fitted on {width}")
+        width_of_stream = f"{' '.join(args.data)} has {stream.n_features} features"
+        raise ValueError(f"{width_of_stream}; the model was fitted on {width}")
 
     def learn() -> Iterator[tuple[int, bool]]:
         counts: list[int] = []
@@ -184,10 +184,10 @@ def _scored(model: Classifier, rows: Records) -> str:
         rows = replace(rows, X=rows.X[:, : model.n_features_in_])
     if not known_labels(model.classes_, rows.labels, rows.Y).nnz:
         return "none with a known label"
-    found = evaluated(model, rows)
-    loss = f"log-loss {found['log_loss']:.4f} nats, " if "log_loss" in found else ""
-    unseen = found["dropped_rows"]["with_unseen_label"]
-    return f"{unseen} of them with a new label; {loss}accuracy {1 - found['error']:.4f}"
+    measures = evaluated(model, rows)
+    loss = f"log-loss {measures['log_loss']:.4f} nats, " if "log_loss" in measures else ""
+    unseen = measures["dropped_rows"]["with_unseen_label"]
+    return f"{unseen} of them with a new label; {loss}accuracy {1 - measures['error']:.4f}"
 
 
 def _learn(model: Classifier, rows: Records, how: dict[str, Any]) -> None:

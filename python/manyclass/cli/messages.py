@@ -46,17 +46,17 @@ def interrupted(text: str) -> int:
 
 
 @contextlib.contextmanager
-def waiting(what: str, *, shown: bool = True) -> Iterator[None]:
+def waiting(task: str, *, shown: bool = True) -> Iterator[None]:
     """Say on stderr what is being done, once it has taken a second.
 
     Parameters
     ----------
-    what : str
+    task : str
         Such as "reading FILE".
     shown : bool, default=True
         Whether to say anything.
     """
-    timer = threading.Timer(SILENCE, note, [f"{what} ..."])
+    timer = threading.Timer(SILENCE, note, [f"{task} ..."])
     timer.daemon = True
     if shown:
         timer.start()

@@ -56,11 +56,11 @@ class OnModel:
     def load(self, *, mmap: bool = False) -> Classifier:
         """Load the model, and take over how its training data were read where the user does not say."""
         with waiting(f"loading {self.model}"):
-            found = load_classifier(self.model, mmap=mmap)
+            model = load_classifier(self.model, mmap=mmap)
         self.reading.take(load_notes(self.model))
-        if self.reading.form is None and vectorizer_of(found) is not None:
+        if self.reading.form is None and vectorizer_of(model) is not None:
             self.reading.form = "text"  # of a model that Python fitted on texts
-        return found
+        return model
 
 
 @dataclass
@@ -207,10 +207,10 @@ def changed_parameters(fitted: BaseEstimator) -> str:
 
 def print_evaluation(heading: Mapping[str, str], model: Classifier, data: Records, *, blank: bool = True) -> None:
     """Evaluate and print a table that begins with a heading; a blank line stands before it."""
-    found = as_text(evaluated(model, data))
+    measures = as_text(evaluated(model, data))
     if blank:
         print()
-    print_table({**heading, **found})
+    print_table({**heading, **measures})
 
 
 def evaluated(
@@ -233,26 +233,26 @@ def evaluated(
         If no row has a label that the model has seen.
     """
     Y = known_labels(model.classes_, data.labels, data.Y)
-    kept = np.flatnonzero(np.diff(Y.indptr) > 0)
-    dropped = {**data.dropped, "with_unseen_label": Y.shape[0] - len(kept)}
+    known_rows = np.flatnonzero(np.diff(Y.indptr) > 0)
+    dropped = {**data.dropped, "with_unseen_label": Y.shape[0] - len(known_rows)}
     if dropped["with_unseen_label"]:
         note(f"dropped {dropped['with_unseen_label']} rows whose label the model has not seen")
-    if len(kept) == 0:
+    if len(known_rows) == 0:
         raise ValueError(_nothing_known(model, data))
-    lost = int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[kept].sum())
+    lost = int((np.diff(data.Y.indptr) - np.diff(Y.indptr))[known_rows].sum())
     if lost:
         dropped["unseen_labels_of_other_rows"] = lost
-    X, Y = (data.X, Y) if len(kept) == Y.shape[0] else (rows_of(data.X, kept), Y[kept])
+    X, Y = (data.X, Y) if len(known_rows) == Y.shape[0] else (rows_of(data.X, known_rows), Y[known_rows])
     with waiting(f"evaluating {Y.shape[0]} rows on {len(model.classes_)} classes"):
-        found = _measured(model, X, Y, propensities, n_bins)
-    return {**found, "n_rows": int(Y.shape[0]), "dropped_rows": dropped}
+        measures = _measured(model, X, Y, propensities, n_bins)
+    return {**measures, "n_rows": int(Y.shape[0]), "dropped_rows": dropped}
 
 
 def _nothing_known(model: Classifier, data: Records) -> str:
     text = "no row has a label that the model has seen"
     if (model.classes_.dtype.kind in "OU") != (data.labels.dtype.kind in "OU"):
-        own, other = model.classes_[:1].tolist()[0], data.labels[:1].tolist()[0]
-        text += f": its labels are such as {own!r}, those of the data such as {other!r}"
+        model_label, other = model.classes_[:1].tolist()[0], data.labels[:1].tolist()[0]
+        text += f": its labels are such as {model_label!r}, those of the data such as {other!r}"
         text += "; name them by --label-names" if data.labels.dtype.kind in "iu" else ""
     return text
 
@@ -264,7 +264,7 @@ def _measured(
     one_label = int(np.diff(Y.indptr).max()) == 1
     ks = tuple(k for k in PLACES if k <= len(model.classes_))
     best, scores = model.predict_top_k(X, ks[-1])
-    found = np.searchsorted(model.classes_, best)
+    places = np.searchsorted(model.classes_, best)
     result: dict[str, Any] = {}
     if isinstance(model, LabelClassifier) and model.multilabel_:
         by_class = Y.copy()
@@ -273,33 +273,33 @@ def _measured(
     elif one_label:
         result = dict(model.evaluate(X, model.classes_[first_label(Y)]))
         del result["n_unseen"]  # 0, because rows without a known label are left out
-    result.setdefault("error", 1 - metrics.precision_at_k(Y, found, 1))
-    measures = {"precision": metrics.precision_at_k(Y, found, ks), "ndcg": metrics.ndcg_at_k(Y, found, ks)}
+    result.setdefault("error", 1 - metrics.precision_at_k(Y, places, 1))
+    measures = {"precision": metrics.precision_at_k(Y, places, ks), "ndcg": metrics.ndcg_at_k(Y, places, ks)}
     if propensities is not None:
-        measures["psp"] = metrics.psp_at_k(Y, found, propensities, ks)
+        measures["psp"] = metrics.psp_at_k(Y, places, propensities, ks)
     if one_label:
-        shares = np.atleast_1d(metrics.top_k_accuracy(first_label(Y), found, ks))
+        shares = np.atleast_1d(metrics.top_k_accuracy(first_label(Y), places, ks))
         result |= {f"top{k}_error": 1 - float(share) for k, share in zip(ks, shares, strict=True) if k > 1}
     for name, values in measures.items():
         result |= {f"{name}_at_{k}": float(v) for k, v in zip(ks, np.atleast_1d(values), strict=True)}
     if has_probabilities(model):
-        result |= _calibration_errors(model, X, Y, found, scores.astype(np.float64), n_bins)
+        result |= _calibration_errors(model, X, Y, places, scores.astype(np.float64), n_bins)
     return result
 
 
 def _calibration_errors(
-    model: Classifier, X: Any, Y: sp.csr_array, found: NDArray[Any], log_p: NDArray[np.float64], n_bins: int
+    model: Classifier, X: Any, Y: sp.csr_array, places: NDArray[Any], log_p: NDArray[np.float64], n_bins: int
 ) -> dict[str, float]:
     """Return the ECE of the first label, or of the first five of several; and without the model's calibration."""
-    calibration, k = model.calibration_, found.shape[1] if takes_several(model) else 1
+    calibration, k = model.calibration_, places.shape[1] if takes_several(model) else 1
     stated = {"ece": np.exp(log_p[:, :k])}
     if calibration is not None and takes_several(model):
         stated["ece_uncalibrated"] = np.exp(calibration.uncalibrated(log_p))
     elif calibration is not None:
-        stated["ece_uncalibrated"] = uncalibrated_confidence(model, X, model.classes_[found[:, 0]])[:, np.newaxis]
+        stated["ece_uncalibrated"] = uncalibrated_confidence(model, X, model.classes_[places[:, 0]])[:, np.newaxis]
     # Rounding can leave the logarithm of a probability of one above zero.
     return {
-        name: metrics.expected_calibration_error(Y, found[:, :k], np.minimum(p, 1), n_bins)
+        name: metrics.expected_calibration_error(Y, places[:, :k], np.minimum(p, 1), n_bins)
         for name, p in stated.items()
     }
 
@@ -316,13 +316,13 @@ def as_text(result: Mapping[str, Any]) -> dict[str, str]:
     """Return the results as rows of a table."""
     shown: dict[str, str] = {}
     for name, value in result.items():
-        measure, at, k = name.partition("_at_")
+        measure, separator, k = name.partition("_at_")
         if name.endswith("log_loss"):
             shown[name] = f"{value:.6f} nats"
         elif name == "n_rows":
             shown["rows"] = str(value)
         elif name == "dropped_rows":
-            shown["dropped rows"] = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in value.items())
+            shown["dropped rows"] = ", ".join(f"{count} {lack.replace('_', ' ')}" for lack, count in value.items())
         else:
-            shown[f"{TITLES[measure]}@{k}" if at else name] = f"{value:.6f}"
+            shown[f"{TITLES[measure]}@{k}" if separator else name] = f"{value:.6f}"
     return shown

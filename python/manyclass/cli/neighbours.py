@@ -19,7 +19,7 @@ from manyclass.datasets.inputs import Input
 
 
 @dataclass
-class Arguments:
+class NeighboursArguments:
     """Arguments of the command.
 
     Attributes
@@ -41,7 +41,7 @@ class Arguments:
     output_format: Literal["tsv", "jsonl"] = "tsv"
 
 
-def run(args: Arguments) -> int:
+def run(args: NeighboursArguments) -> int:
     """Find the neighbours, and print them."""
     check_number("k", args.k, low=1, integer=True)
     with waiting(f"reading {args.file}"):
@@ -49,10 +49,10 @@ def run(args: Arguments) -> int:
     names = [*Input.of(STDIN).lines()] if [*args.names] == [STDIN] else [*args.names]
     check_known(vectors, names, args.file)  # all are known, or nothing is printed
     for name in names:
-        found = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]
+        neighbours = [(other, f"{cosine:.6g}") for other, cosine in vectors.most_similar(name, topn=args.k)]
         if args.output_format == "tsv":
-            sys.stdout.write(as_lines([(name, *each) for each in found]))
+            sys.stdout.write(as_lines([(name, *neighbour) for neighbour in neighbours]))
         else:
-            near, cosines = [other for other, _ in found], [float(cosine) for _, cosine in found]
+            near, cosines = [other for other, _ in neighbours], [float(cosine) for _, cosine in neighbours]
             print(json.dumps({"name": name, "neighbours": near, "cosines": cosines}, ensure_ascii=False))
     return 0

@@ -42,12 +42,12 @@ def documented_parameters(documented: type) -> dict[str, tuple[str, str]]:
     """Return the type and the text of each parameter in the numpydoc section of a class; empty without docstrings."""
     sections = r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=\n\S[^\n]*\n-+\n|\Z)"
     section = re.search(sections, inspect.getdoc(documented) or "", re.S | re.M)
-    found: dict[str, tuple[str, str]] = {}
+    parameters: dict[str, tuple[str, str]] = {}
     entries = r"^(\w+(?:, \w+)*) : ([^\n]*)\n((?:[ ]+[^\n]*\n?|\n)*)"
     for entry in re.finditer(entries, section[1] if section else "", re.M):
         text = " ".join(entry[3].replace("\\|", "|").split())
-        found |= dict.fromkeys(entry[1].split(", "), (entry[2], text))
-    return found
+        parameters |= dict.fromkeys(entry[1].split(", "), (entry[2], text))
+    return parameters
 
 
 # Commands
@@ -66,13 +66,15 @@ def add_arguments(parser: argparse.ArgumentParser, kind: type, add: Callable[...
     documented: dict[str, tuple[str, str]] = {}
     for base in reversed(kind.__mro__):  # what several commands have is documented once, in a base class
         documented |= documented_parameters(base)
-    hints, told = get_type_hints(kind), {one.name: one.metadata.get("help") for one in fields(kind)}
+    hints, helps = get_type_hints(kind), {attribute.name: attribute.metadata.get("help") for attribute in fields(kind)}
     # Options that a command shares with others come behind its own.
-    shared = [one.name for one in fields(kind) if one.kw_only and one.name not in kind.__annotations__]
+    shared = [
+        attribute.name for attribute in fields(kind) if attribute.kw_only and attribute.name not in kind.__annotations__
+    ]
     parameters = inspect.signature(kind).parameters
     for name in sorted(parameters, key=shared.__contains__):
         hint, parameter, (metavar, text) = hints[name], parameters[name], documented.get(name, (None, ""))
-        text = told[name] or text
+        text = helps[name] or text
         if is_dataclass(hint) and isinstance(hint, type):
             title, _, about = (inspect.getdoc(hint) or "").partition("\n\n")
             about = re.split(r"(?:Parameters|Attributes)\n-+\n", about)[0].strip()
@@ -89,7 +91,7 @@ def _add_argument(
     default = None if required else parameter.default
     described: dict[str, Any] = {"help": text.replace("%", "%%"), "default": default}
     several = get_origin(hint) in (Union, UnionType)
-    kind = next(one for one in get_args(hint) if one is not NoneType) if several else hint
+    kind = next(member for member in get_args(hint) if member is not NoneType) if several else hint
     if kind is bool:
         described["action"] = "store_true" if default is False else argparse.BooleanOptionalAction
     elif get_origin(kind) is Literal:
@@ -111,13 +113,13 @@ def _add_argument(
 def arguments_from(args: argparse.Namespace, kind: type[Arguments]) -> Arguments:
     """Return the dataclass of a command with what was parsed; a field that is a Namespace has all of it."""
     hints = get_type_hints(kind)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in inspect.signature(kind).parameters:
         if hints[name] is argparse.Namespace:
-            found[name] = args
+            values[name] = args
         else:
-            found[name] = arguments_from(args, hints[name]) if is_dataclass(hints[name]) else getattr(args, name)
-    return kind(**found)
+            values[name] = arguments_from(args, hints[name]) if is_dataclass(hints[name]) else getattr(args, name)
+    return kind(**values)
 
 
 # Estimators
@@ -175,26 +177,28 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
         If a parameter of a part is set without naming the part, or is none of its own, or cannot be read.
     """
     names = [name for name in inspect.signature(estimator).parameters if name not in LEFT_OUT]
-    found = {name: getattr(args, prefix + name) for name in names}
+    parameters = {name: getattr(args, prefix + name) for name in names}
     kinds = _kinds(estimator)
     for setting in args.set if kinds else []:
         name, equals, text = setting.partition("=")
-        kind, _, own = name.partition("__")
-        if not equals or not own or kind not in kinds:
+        kind, _, part_name = name.partition("__")
+        if not equals or not part_name or kind not in kinds:
             raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
-        if isinstance(found[kind], str):
-            if found[kind] not in kinds[kind]:
+        if isinstance(parameters[kind], str):
+            if parameters[kind] not in kinds[kind]:
                 wanted = f"--{kind.replace('_', '-')} to name a {kind.replace('_', ' ')}"
-                raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {found[kind]!r}")
-            found[kind] = kinds[kind][found[kind]]()
-        known = {s.name: s for s in found[kind].settings}
-        if own not in known:
-            raise ValueError(f"--set is {setting!r}; {found[kind].name!r} has {', '.join(known) or 'no parameters'}")
+                raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {parameters[kind]!r}")
+            parameters[kind] = kinds[kind][parameters[kind]]()
+        known = {s.name: s for s in parameters[kind].settings}
+        if part_name not in known:
+            raise ValueError(
+                f"--set is {setting!r}; {parameters[kind].name!r} has {', '.join(known) or 'no parameters'}"
+            )
         try:
-            found[kind].set_params(**{own: _value(known[own], text)})
+            parameters[kind].set_params(**{part_name: _value(known[part_name], text)})
         except argparse.ArgumentTypeError as error:
             raise ValueError(f"--set is {setting!r}: {error}") from error
-    return found
+    return parameters
 
 
 def _value(setting: Setting, text: str) -> Any:
@@ -266,6 +270,6 @@ class CheckpointOptions:
     def checked(self) -> dict[str, Any]:
         """Return what `fit` takes of these options; raises ValueError where it would."""
         every = int(self.every) if self.every.isdigit() else self.every
-        given: dict[str, Any] = {"checkpoint": self.checkpoint, "every": every, "resume": self.resume}
-        Checkpoints.of(**given)
-        return given
+        options: dict[str, Any] = {"checkpoint": self.checkpoint, "every": every, "resume": self.resume}
+        Checkpoints.of(**options)
+        return options

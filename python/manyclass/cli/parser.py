@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 
 from manyclass.cli.messages import CLOSED_PIPE, EXIT_CODES, INTERRUPTED, USER_ERROR, note, open_standard_streams
 from manyclass.compressed import STDIN
@@ -67,11 +67,11 @@ def first_line(module: str) -> str:
 class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options, naming the one of this command that is most like them."""
-        found, unknown = super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{_like(option, self._option_string_actions)}")
-        return found, unknown
+        return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
@@ -109,10 +109,11 @@ def _add_command(parser: argparse.ArgumentParser, command: Any, argv: Sequence[s
     """Add the arguments of a command; `add_more` adds those that its dataclass has not."""
     options = importlib.import_module(f"{__package__}.options")  # it takes a second to load
     parser.description = command.__doc__ or ""  # python -OO has no docstrings
-    options.add_arguments(parser, command.Arguments)
+    kind = get_type_hints(command.run)["args"]  # its dataclass of arguments
+    options.add_arguments(parser, kind)
     if hasattr(command, "add_more"):
         command.add_more(parser, argv)
-    parser.set_defaults(run=lambda args: command.run(options.arguments_from(args, command.Arguments)))
+    parser.set_defaults(run=lambda args: command.run(options.arguments_from(args, kind)))
 
 
 class PrintCompletion(argparse.Action):
@@ -147,10 +148,10 @@ def complete_files(parser: argparse.ArgumentParser, files: object) -> None:
 
 def _asked_for(argv: Sequence[str]) -> Sequence[str]:
     """Return the command among the arguments, or all where a script that completes them is asked for."""
-    at = next((i for i, word in enumerate(argv) if word in COMMANDS), len(argv))
+    place = next((i for i, word in enumerate(argv) if word in COMMANDS), len(argv))
     # argparse accepts the first letters of an option in place of the option.
-    wanted = any(len(word) > len("--") and OPTION.startswith(word.partition("=")[0]) for word in argv[:at])
-    return COMMANDS if wanted else argv[at : at + 1]
+    wanted = any(len(word) > len("--") and OPTION.startswith(word.partition("=")[0]) for word in argv[:place])
+    return COMMANDS if wanted else argv[place : place + 1]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from manyclass.dask.costs import DIVISIONS, SPEEDS, WORKERS, Job, stops_at
 
 
 @dataclass(kw_only=True)
-class Arguments:
+class PlanArguments:
     """Arguments of the command.
 
     Attributes
@@ -43,7 +43,7 @@ class Arguments:
     touched: float = 1.0
 
 
-def run(args: Arguments) -> int:
+def run(args: PlanArguments) -> int:
     """Print the table."""
     for name in ("rows", "classes", "features", "stored"):
         check_number(f"--{name}", getattr(args, name), low=1)
@@ -66,9 +66,9 @@ def table(job: Job, n_threads: int) -> list[str]:
     for division, cost in DIVISIONS.items():
         for speed in SPEEDS:
             for n in WORKERS:
-                made = cost(job, n, speed, n_threads)
-                times = "  ".join(f"{span(s):>9}" for s in (made.seconds, made.steps, made.moved, made.tasks))
-                sizes = f"{size(made.bytes_moved):>9}  {size(made.memory):>11}"
+                costs = cost(job, n, speed, n_threads)
+                times = "  ".join(f"{span(s):>9}" for s in (costs.seconds, costs.steps, costs.moved, costs.tasks))
+                sizes = f"{size(costs.bytes_moved):>9}  {size(costs.memory):>11}"
                 lines.append(f"{n:>7}  {division:16}  {speed:>6.0f}  {times}  {sizes}")
             stop = stops_at(job, division, speed, n_threads)
             lines.append(f"{'':7}  doubling the workers beyond {stop:,} saves less than a quarter of the time")

@@ -49,11 +49,11 @@ BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB a
 ROWS = 1024  # at a time, where a row may have many labels
 
 # Labels as printed and scores, one row after the other, and where each row ends.
-Answered = tuple[list[Any], NDArray[np.floating[Any]], list[int]]
+Answers = tuple[list[Any], NDArray[np.floating[Any]], list[int]]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Question:
     """What is asked of a model.
 
     Attributes
@@ -68,29 +68,29 @@ class Asked:
         What stands before the labels of rows: nothing, or under "user" or "chooser" a name for each.
     """
 
-    answer: Callable[[slice], Answered]
+    answer: Callable[[slice], Answers]
     step: int
     n_rows: int
     who: dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsToPredict:
     """Rows as they were read, of which a model that is no choice model is asked."""
 
     reading: Reading
     model: Classifier
     data: Records
 
-    def at(self, some: slice) -> Any:
+    def features(self, block: slice) -> Any:
         """Return the features of some rows."""
-        return features(self.reading, rows_of(self.data.X, some), vectorizer_of(self.model))
+        return features(self.reading, rows_of(self.data.X, block), vectorizer_of(self.model))
 
-    def asked(self, answer: Callable[[slice], Answered], step: int) -> Asked:
+    def question(self, answer: Callable[[slice], Answers], step: int) -> Question:
         """Return a question about all rows."""
         X = self.data.X
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        return Asked(answer, step, n_rows, {"user": readable(X.users).tolist()} if isinstance(X, Histories) else {})
+        return Question(answer, step, n_rows, {"user": readable(X.users).tolist()} if isinstance(X, Histories) else {})
 
 
 @dataclass(kw_only=True)
@@ -127,14 +127,14 @@ class AncestorOptions:
             return None
         label_of = dict(zip(map(str, names.tolist()), classes.tolist(), strict=True))
         pairs = read_pairs(self.parents, "node", "parent").items()
-        found = {label_of.get(node, node): label_of.get(parent, parent) for node, parent in pairs}
-        if not any(label in found for label in classes.tolist()):
+        parents = {label_of.get(node, node): label_of.get(parent, parent) for node, parent in pairs}
+        if not any(label in parents for label in classes.tolist()):
             raise ValueError(f"{self.parents} has none of the model's classes, such as {next(iter(label_of))!r}")
-        return found
+        return parents
 
 
 @dataclass
-class Arguments(OnMappedModel, WithProgress):
+class PredictArguments(OnMappedModel, WithProgress):
     """Arguments of the command.
 
     Attributes
@@ -174,7 +174,7 @@ class Arguments(OnMappedModel, WithProgress):
     columns: ChoiceColumns
 
 
-def run(args: Arguments) -> int:
+def run(args: PredictArguments) -> int:
     """Predict block by block, so that memory does not grow with the number of rows."""
     if args.k is not None:
         check_number("k", args.k, low=1, integer=True)
@@ -182,8 +182,8 @@ def run(args: Arguments) -> int:
     if args.output:
         check_writable(args.output)
     check_recall(args.recall, args.approximate)
-    if found := choice_model(args.model, args.reading, args.columns, args.n_jobs):
-        return _predict_choices(args, *found)
+    if choices := choice_model(args.model, args.reading, args.columns, args.n_jobs):
+        return _predict_choices(args, *choices)
     model = args.opened()
     names = _names(args, model.classes_)
     if (args.k or 0) > len(names):
@@ -192,131 +192,137 @@ def run(args: Arguments) -> int:
         raise ValueError(f"{args.model} holds a {type(model).__name__}, whose scores are no probabilities")
     parents = args.ancestors.read(names, model.classes_)
     args.reading.label_names = None  # they are for what is printed; the labels of the data are the model's
-    if (told := args.reading.set_options("last", "since")) and args.sets.calibration is None:
-        raise ValueError(f"--{told[0]} is for fit, learn and evaluate; predict takes whole histories")
+    if (options := args.reading.set_options("last", "since")) and args.sets.calibration is None:
+        raise ValueError(f"--{options[0]} is for fit, learn and evaluate; predict takes whole histories")
     coverage = args.sets.prepare(args.reading, model)
     data = read(args.reading, args.data, expected_by(model, need_label=False))
     if isinstance(data.X, Histories):
         data = replace(data, X=data.X.of_users())
-    rows = Rows(args.reading, model, data)
+    rows = RowsToPredict(args.reading, model, data)
     if coverage is not None:
-        asked = _of_sets(rows, names, coverage)
+        question = _ask_for_sets(rows, names, coverage)
     elif parents is not None:
-        asked = _of_ancestors(rows, names, parents, args.ancestors.min_probability)
+        question = _ask_for_ancestors(rows, names, parents, args.ancestors.min_probability)
     else:
-        asked = _of_best(args, rows, names)
-    _write(args, asked, n_labels=int(names.max()) + 1 if args.output_format == "xmc" else 0)
+        question = _ask_for_best(args, rows, names)
+    _write(args, question, n_labels=int(names.max()) + 1 if args.output_format == "xmc" else 0)
     return 0
 
 
-def _check_one_answer(args: Arguments) -> None:
+def _check_one_answer(args: PredictArguments) -> None:
     """Raise ValueError for options of one kind of answer beside another, where they would have no effect."""
     if args.sets.coverage is not None and args.ancestors.parents is not None:
         raise ValueError("--coverage and --parents are two kinds of predictions; give one of them")
     kind = "coverage" if args.sets.coverage is not None else "parents" if args.ancestors.parents is not None else None
     if kind is None:
         return
-    given = {"-k": args.k, "--threshold": args.threshold, "--exclude-labels": args.exclude_labels or None}
-    for option, value in {**given, "--approximate": args.approximate or None}.items():
+    options = {"-k": args.k, "--threshold": args.threshold, "--exclude-labels": args.exclude_labels or None}
+    for option, value in {**options, "--approximate": args.approximate or None}.items():
         if value is not None:
             raise ValueError(f"{option} has no effect with --{kind}; leave it out")
     if kind == "parents" and args.output_format == "xmc":
         raise ValueError("--output-format is xmc, which has no nodes above classes; choose tsv or jsonl")
 
 
-def _of_sets(rows: Rows, names: NDArray[Any], coverage: float) -> Asked:
+def _ask_for_sets(rows: RowsToPredict, names: NDArray[Any], coverage: float) -> Question:
     """Ask for the sets of rows."""
     model = rows.model
 
-    def answer(some: slice) -> Answered:
-        indptr, labels, log_p = ranked_set(model, rows.at(some), coverage)
+    def answer(block: slice) -> Answers:
+        indptr, labels, log_p = ranked_set(model, rows.features(block), coverage)
         return names[np.searchsorted(model.classes_, labels)].tolist(), log_p, indptr[1:].tolist()
 
-    return rows.asked(answer, ROWS)
+    return rows.question(answer, ROWS)
 
 
-def _of_ancestors(rows: Rows, names: NDArray[Any], parents: dict[Any, Any], min_probability: float | None) -> Asked:
+def _ask_for_ancestors(
+    rows: RowsToPredict, names: NDArray[Any], parents: dict[Any, Any], min_probability: float | None
+) -> Question:
     """Ask for the most specific probable node of rows; without one a row has no label."""
     model = rows.model
     name_of = dict(zip(model.classes_.tolist(), names.tolist(), strict=True))
     least = {} if min_probability is None else {"min_probability": min_probability}
 
-    def answer(some: slice) -> Answered:
-        nodes, p = model.predict_ancestor(rows.at(some), parents, **least)
-        found = np.array([node is not None for node in nodes.tolist()], dtype=bool)
-        shown = [name_of.get(node, node) for node in nodes[found].tolist()]
-        return shown, np.log(p[found]), np.cumsum(found).tolist()
+    def answer(block: slice) -> Answers:
+        nodes, p = model.predict_ancestor(rows.features(block), parents, **least)
+        has_node = np.array([node is not None for node in nodes.tolist()], dtype=bool)
+        shown = [name_of.get(node, node) for node in nodes[has_node].tolist()]
+        return shown, np.log(p[has_node]), np.cumsum(has_node).tolist()
 
-    return rows.asked(answer, ROWS)
+    return rows.question(answer, ROWS)
 
 
-def _of_best(args: Arguments, rows: Rows, names: NDArray[Any]) -> Asked:
+def _ask_for_best(args: PredictArguments, rows: RowsToPredict, names: NDArray[Any]) -> Question:
     """Ask for the best labels of rows."""
     model, data = rows.model, rows.data
     k = min(args.k or K, len(names))
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
-    seen: Any = None
+    excluded: Any = None
     if args.exclude_labels:
-        seen = "seen" if isinstance(data.X, Histories) else _labels_to_exclude(model.classes_, data)
+        excluded = "seen" if isinstance(data.X, Histories) else _labels_to_exclude(model.classes_, data)
     least = _least_score(args.threshold, is_probability=has_probabilities(model))
 
-    def answer(some: slice) -> Answered:
-        own = seen if seen is None or isinstance(seen, str) else seen[some]
-        labels, scores = model.predict_top_k(rows.at(some), k, **how, exclude=own)
-        found = scores > least  # the score of a label that is missing is -inf
-        shown = names[np.searchsorted(model.classes_, labels[found])].tolist()
-        return shown, scores[found], np.cumsum(found.sum(axis=1)).tolist()
+    def answer(block: slice) -> Answers:
+        excluded_of_block = excluded if excluded is None or isinstance(excluded, str) else excluded[block]
+        labels, scores = model.predict_top_k(rows.features(block), k, **how, exclude=excluded_of_block)
+        is_shown = scores > least  # the score of a label that is missing is -inf
+        shown = names[np.searchsorted(model.classes_, labels[is_shown])].tolist()
+        return shown, scores[is_shown], np.cumsum(is_shown.sum(axis=1)).tolist()
 
-    return rows.asked(answer, max(1, BLOCK_CELLS // k))
+    return rows.question(answer, max(1, BLOCK_CELLS // k))
 
 
-def _predict_choices(args: Arguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
+def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
     """Print the most probable alternatives of each chooser."""
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "--exclude-labels": args.exclude_labels,
         "--approximate": args.approximate,
         "--mmap": args.mmap,
     }
-    given |= {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration}
-    given |= {"--parents": args.ancestors.parents, "--min-probability": args.ancestors.min_probability}
-    refuse_for_choices({**given, "--recall": args.recall, "--output-format xmc": args.output_format == "xmc"})
+    options |= {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration}
+    options |= {"--parents": args.ancestors.parents, "--min-probability": args.ancestors.min_probability}
+    refuse_for_choices({**options, "--recall": args.recall, "--output-format xmc": args.output_format == "xmc"})
     sets, choosers = args.columns.read(args.data, model, notes, chosen=False)
     k, names = min(args.k or K, sets.n_alternatives), readable(sets.alternatives)
     _check_names(args, "label", names)
     least = np.exp(_least_score(args.threshold, is_probability=True))
     place = dict(zip(sets.alternatives.tolist(), names.tolist(), strict=True))
 
-    def answer(some: slice) -> Answered:
-        labels, p = model.predict_top_k(sets.take(np.arange(sets.n_rows)[some]), k)
-        found = p > least  # that of what is not available is 0
-        return [place[label] for label in labels[found].tolist()], np.log(p[found]), np.cumsum(found.sum(1)).tolist()
+    def answer(block: slice) -> Answers:
+        labels, p = model.predict_top_k(sets.take(np.arange(sets.n_rows)[block]), k)
+        is_shown = p > least  # that of what is not available is 0
+        return (
+            [place[label] for label in labels[is_shown].tolist()],
+            np.log(p[is_shown]),
+            np.cumsum(is_shown.sum(1)).tolist(),
+        )
 
-    _write(args, Asked(answer, max(1, BLOCK_CELLS // k), sets.n_rows, {"chooser": readable(choosers).tolist()}))
+    _write(args, Question(answer, max(1, BLOCK_CELLS // k), sets.n_rows, {"chooser": readable(choosers).tolist()}))
     return 0
 
 
-def _write(args: Arguments, asked: Asked, n_labels: int = 0) -> None:
-    for what, of_rows in asked.who.items():
-        _check_names(args, what, np.array(of_rows, dtype=object))
-    bar = progress_bar(asked.n_rows, unit="row", shown=args.progress and bool(args.output))
+def _write(args: PredictArguments, question: Question, n_labels: int = 0) -> None:
+    for title, row_names in question.who.items():
+        _check_names(args, title, np.array(row_names, dtype=object))
+    bar = progress_bar(question.n_rows, unit="row", shown=args.progress and bool(args.output))
     with text_output(args.output) as out, contextlib.closing(bar):
         if args.output_format == "xmc":
-            out.write(f"{asked.n_rows} {n_labels}\n")
-        for first in range(0, asked.n_rows, asked.step):
-            shown, scores, ends = asked.answer(slice(first, first + asked.step))
+            out.write(f"{question.n_rows} {n_labels}\n")
+        for first in range(0, question.n_rows, question.step):
+            shown, scores, ends = question.answer(slice(first, first + question.step))
             values = (np.exp(scores) if args.probabilities else scores).tolist()
             for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
-                who = {what: of_rows[row] for what, of_rows in asked.who.items()}
+                who = {title: row_names[row] for title, row_names in question.who.items()}
                 out.write(_line(args.output_format, row, who, shown[begin:end], values[begin:end]) + "\n")
             bar.update(len(ends))
 
 
-def _check_names(args: Arguments, what: str, names: NDArray[Any]) -> None:
+def _check_names(args: PredictArguments, title: str, names: NDArray[Any]) -> None:
     """Raise ValueError for a name that lines with tabs cannot hold, where such are asked for."""
     if args.output_format == "tsv" and names.dtype.kind in "OU":
         broken = [name for name in map(str, names.tolist()) if "\t" in name or "\n" in name]
         if broken:
-            raise ValueError(f"the {what} {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
+            raise ValueError(f"the {title} {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
 
 
 def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
@@ -333,7 +339,7 @@ def _least_score(threshold: float | None, *, is_probability: bool) -> float:
     return float(np.log(threshold)) if threshold > 0 else -np.inf
 
 
-def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
+def _names(args: PredictArguments, classes: NDArray[Any]) -> NDArray[Any]:
     """Return what is printed for each class; raises ValueError where the form of output cannot hold it."""
     names = readable(classes)
     if args.reading.label_names:
@@ -353,8 +359,8 @@ def _names(args: Arguments, classes: NDArray[Any]) -> NDArray[Any]:
 def _line(form: str, row: int, who: dict[str, Any], labels: list[Any], values: list[float]) -> str:
     """Return a line of the output, with six digits of each score, and the user or chooser of a row."""
     if form == "jsonl":
-        found = {"row": row, **who, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
-        return json.dumps(found, ensure_ascii=False)
+        answer = {"row": row, **who, "labels": labels, "scores": [float(f"{value:.6g}") for value in values]}
+        return json.dumps(answer, ensure_ascii=False)
     between, behind = (":", " ") if form == "xmc" else ("\t", "\t")
     pairs = [f"{label}{between}{value:.6g}" for label, value in zip(labels, values, strict=True)]
     return behind.join([*(map(str, who.values()) if form == "tsv" else ()), *pairs])

@@ -32,7 +32,7 @@ TUNE_ROWS = 4096  # rows of --approximate that are read into features: some 512 
 
 
 @dataclass
-class Arguments:
+class ServeArguments:
     """Arguments of the command.
 
     Attributes
@@ -71,14 +71,14 @@ class Arguments:
     limits: Limits
 
 
-def run(args: Arguments) -> int:
+def run(args: ServeArguments) -> int:
     """Serve until a signal comes."""
     server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which the command's help does not
     check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
     check_recall(args.recall, args.approximate)
     with waiting(f"loading {args.model}"):
         model = load_classifier(args.model, mmap=args.mmap)
-    told = describe_model(args.model, model)
+    facts = describe_model(args.model, model)
     model.n_jobs = args.n_jobs
     reading = Reading()
     reading.take(load_notes(args.model))
@@ -88,8 +88,8 @@ def run(args: Arguments) -> int:
         X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), vectorizer_of(model))
         with waiting("building the index"):
             predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall or RECALL)
-    told["serving"] = asdict(args.limits) | predictor.about()
-    running = server.Server(args.host, args.port, predictor, told, args.limits, args.allowed_host or ())
+    facts["serving"] = asdict(args.limits) | predictor.about()
+    running = server.Server(args.host, args.port, predictor, facts, args.limits, args.allowed_host or ())
     if not running.run_until_signal(lambda: print(running.url, flush=True)):
         note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
         sys.stdout.flush()

@@ -33,7 +33,7 @@ OWN = "objective__"  # before the name of an objective's parameter, as scikit-le
 
 
 @dataclass
-class Arguments(WithProgress):
+class SkipgramArguments(WithProgress):
     """Arguments of the command.
 
     Attributes
@@ -82,11 +82,13 @@ def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
         group.add_argument("--" + name.replace("_", "-"), dest=OWN + name, **options)
 
 
-def run(args: Arguments) -> int:
+def run(args: SkipgramArguments) -> int:
     """Fit the vectors, write them, and print what was found."""
     parameters = parameters_from(args.parsed, SkipGram)
-    own = {name.removeprefix(OWN): value for name, value in vars(args.parsed).items() if name.startswith(OWN)}
-    parameters["objective"] = objective_named(parameters["objective"], **own)
+    own_parameters_given = {
+        name.removeprefix(OWN): value for name, value in vars(args.parsed).items() if name.startswith(OWN)
+    }
+    parameters["objective"] = objective_named(parameters["objective"], **own_parameters_given)
     model = SkipGram(**parameters, verbose=int(args.progress))
     model.check_parameters()
     check_writable(args.output)
@@ -114,12 +116,12 @@ def run(args: Arguments) -> int:
     return interrupted(f"{args.output} has the vectors reached so far") if is_interrupted else 0
 
 
-def _evaluated(args: Arguments, model: SkipGram, pairs: Mapping[str, Pairs]) -> dict[str, str]:
+def _evaluated(args: SkipgramArguments, model: SkipGram, pairs: Mapping[str, Pairs]) -> dict[str, str]:
     rows = {}
     if args.evaluate or args.evaluate_sample:
         rows["objective"] = f"{model.objective_value(args.evaluate_sample):.6f} nats per co-occurrence"
-    for path, found in pairs.items():
-        score = model.score_similarity(found)
+    for path, word_pairs in pairs.items():
+        score = model.score_similarity(word_pairs)
         name = os.path.basename(path)
         rows[name] = f"Spearman {score['spearman']:.4f}, {score['n_pairs']} pairs, {score['n_missing']} missing"
     if args.analogies:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass.cli.data import (
     BINARY,
-    OF_HISTORIES,
+    HISTORY_OPTIONS,
     USED_BY,
     Expected,
     LabelNames,
@@ -80,7 +80,7 @@ class PreparedRows:
             note(f"dropped {self.n_without_feature} rows without feature, over all passes")
 
 
-def stream_of(
+def open_stream(
     reading: Reading, source: str | Sequence[str], expected: Expected, *, classes: NDArray[Any] | None, seed: int = 0
 ) -> tuple[Stream, PreparedRows, dict[str, Any]]:
     """Open files; return their stream, what prepares its rows, and what a model file keeps of their reading.
@@ -125,7 +125,7 @@ def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, s
 
 def _check_streamed(reading: Reading, form: str, *, several: bool) -> None:
     """Raise ValueError for an option that a stream has no use for."""
-    unused = {"text_column", "cache", "sequences", *OF_HISTORIES}
+    unused = {"text_column", "cache", "sequences", *HISTORY_OPTIONS}
     unused |= {option for option, forms in USED_BY.items() if BINARY.get(form, form) not in forms}
     unused |= {"label_separator"} if form in TABLES else set()
     unused |= {"label_names"} if several or form in LINES else set()

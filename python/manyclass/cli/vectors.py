@@ -55,11 +55,11 @@ def word_vectors(path: str) -> WordVectors:
 
 def check_known(vectors: WordVectors, names: Sequence[str], path: str) -> None:
     """Raise ValueError for a name that has no vector, with one that looks like it."""
-    what = "word" if holds_words(path) else "class"
+    unit = "word" if holds_words(path) else "class"
     for name in names:
         if name not in vectors:
             hint = did_you_mean(name, vectors.index_to_key[:N_SEARCHED])
-            raise ValueError(f"{path} has no {what} {name!r} among its {len(vectors)}{hint}")
+            raise ValueError(f"{path} has no {unit} {name!r} among its {len(vectors)}{hint}")
 
 
 def is_word2vec(path: str) -> bool:

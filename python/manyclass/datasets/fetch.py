@@ -29,10 +29,14 @@ class Fetched:
 
     Attributes
     ----------
-    X_train, X_test : csr_array or ndarray of shape (n_samples, n_features), float32 or uint8; None for running text
+    X_train : csr_array or ndarray of shape (n_samples, n_features), float32 or uint8; None for running text
         Features; of images the dots, 0 to 255.
-    Y_train, Y_test : csr_array of shape (n_samples, n_labels), float32, or ndarray of shape (n_samples,), int64; None
+    Y_train : csr_array of shape (n_samples, n_labels), float32, or ndarray of shape (n_samples,), int64; None
         Ones at the labels of each row; of images the class.
+    X_test : csr_array or ndarray, or None
+        Features of the rows to test on.
+    Y_test : csr_array or ndarray, or None
+        Their labels.
     path : Path
         The folder of ``train.txt`` and ``test.txt`` in the XMC repository's form, the ``.npz`` of images, or the text.
     about : str
@@ -181,8 +185,8 @@ def _make(name: str, source: Source, root: Path, timeout: float, progress: bool)
         bring(file, raw, timeout=timeout, progress=progress)
     place = _place(root, name)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as made:
-        folder = Path(made) / name
+    with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as temporary_path:
+        folder = Path(temporary_path) / name
         folder.mkdir()
         digest = source.make(raw, folder, root.parent, timeout)
         if source.digest is not None and digest != source.digest:

@@ -145,8 +145,8 @@ def _times(cells: Sequence[str], name: str) -> NDArray[Any]:
     try:
         dates = library("pandas").to_datetime(list(cells), utc=True, format="ISO8601")
     except ValueError as error:
-        told = f"{name}: a time is neither a number nor a date like 2026-01-31 or 2026-01-31T12:00:00"
-        raise ValueError(f"{told}: {error}") from error
+        message = f"{name}: a time is neither a number nor a date like 2026-01-31 or 2026-01-31T12:00:00"
+        raise ValueError(f"{message}: {error}") from error
     return np.asarray(dates.tz_localize(None).to_numpy())
 
 
@@ -170,8 +170,8 @@ def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = Fal
     n, n_items = len(rows.y), int(sum(lengths) - np.minimum(first, lengths).sum())
     notes = records.notes
     if n_items > n:
-        told = f"left out {n_items - n} next items that are new, or come after none that is known"
-        notes += (f"{records.name}: {told}",)
+        message = f"left out {n_items - n} next items that are new, or come after none that is known"
+        notes += (f"{records.name}: {message}",)
     ones = (np.ones(n, np.float32), rows.y.astype(np.int32), np.arange(n + 1))
     Y = sp.csr_array(ones, shape=(n, len(encoder.items_)))
     return replace(records, X=rows.X, Y=Y, labels=encoder.items_, notes=notes)

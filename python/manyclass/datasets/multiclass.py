@@ -126,25 +126,25 @@ def load_multiclass(
 
 
 def _folder(directory_or_name: str | os.PathLike[str]) -> Path:
-    given = os.fspath(directory_or_name)
+    name = os.fspath(directory_or_name)
     separators = [os.sep] + ([os.altsep] if os.altsep else [])
-    if not isinstance(directory_or_name, str) or any(s in given for s in separators):
-        return Path(given)
+    if not isinstance(directory_or_name, str) or any(s in name for s in separators):
+        return Path(name)
     root = os.environ.get(_VARIABLE)
     if not root:
         raise ValueError(
-            f"the environment variable {_VARIABLE} is not set; it must name the folder that holds {given!r} "
-            f"(a folder elsewhere is written with a separator: {os.path.join('.', given)!r})"
+            f"the environment variable {_VARIABLE} is not set; it must name the folder that holds {name!r} "
+            f"(a folder elsewhere is written with a separator: {os.path.join('.', name)!r})"
         )
     if not Path(root).is_dir():
         raise ValueError(f"the environment variable {_VARIABLE} is {root!r}, which is not a folder")
     choices = sorted(f.parent.name for ending in _ENDINGS for f in Path(root).glob(f"*/train.txt{ending}"))
-    if given not in choices:
+    if name not in choices:
         raise ValueError(
-            f"{given!r} is not a data set in {root} ({_VARIABLE}); it must be one of "
+            f"{name!r} is not a data set in {root} ({_VARIABLE}); it must be one of "
             + ", ".join(map(repr, dict.fromkeys(choices)))
         )
-    return Path(root) / given
+    return Path(root) / name
 
 
 def split_file(folder: Path, split: str) -> Path:

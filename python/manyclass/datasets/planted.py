@@ -21,17 +21,23 @@ class Planted:
 
     Attributes
     ----------
-    X, X_test : csr_array of shape (n_samples, n_features) and (n_test, n_features), float32
+    X : csr_array of shape (n_samples, n_features), float32
         Rows of Euclidean norm 1 with equal values.
-    y, y_test : ndarray of shape (n_samples,) and (n_test,), int64
+    y : ndarray of shape (n_samples,), int64
         Classes in [0, n_classes). A class that is rare need not occur.
+    X_test : csr_array of shape (n_test, n_features), float32
+        New rows.
+    y_test : ndarray of shape (n_test,), int64
+        Their classes.
     W_true : ndarray of shape (n_classes, n_features), float64
         The planted weights. There is no intercept.
     bayes_log_loss : float
         Mean over the distribution of x of the entropy of y given x, in nats: no model has a smaller expected
         log-loss on new data.
-    log_loss, test_log_loss : float
-        Log-loss of W_true on (X, y) and on (X_test, y_test), in nats.
+    log_loss : float
+        Log-loss of W_true on (X, y), in nats.
+    test_log_loss : float
+        Log-loss of W_true on (X_test, y_test), in nats.
     """
 
     X: sparse.csr_array

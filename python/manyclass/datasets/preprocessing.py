@@ -66,8 +66,8 @@ def drop_empty_rows(X: sparse.csr_array, *others: Any) -> tuple[Any, ...]:
     for i, other in enumerate(others):
         _require_rows(f"others[{i}]", other, X.shape[0])
     non_zeros_before = np.concatenate([[0], np.cumsum(X.data != 0)])
-    kept = np.flatnonzero(np.diff(non_zeros_before[X.indptr]))
-    return (X[kept], *(other[kept] for other in others))
+    filled_rows = np.flatnonzero(np.diff(non_zeros_before[X.indptr]))
+    return (X[filled_rows], *(other[filled_rows] for other in others))
 
 
 def truncate_features(X: sparse.csr_array, n_features: int) -> sparse.csr_array:
@@ -180,8 +180,8 @@ def drop_unseen_classes(
     require_csr("X_test", X_test)
     labels = as_labels(y_test)
     _require_rows("y_test", labels, X_test.shape[0], "X_test")
-    seen = find_positions(labels, sorted_classes(as_labels(y_train), name="y_train")[0], "y_test") >= 0
-    return X_test[np.flatnonzero(seen)], labels[seen]
+    is_known = find_positions(labels, sorted_classes(as_labels(y_train), name="y_train")[0], "y_test") >= 0
+    return X_test[np.flatnonzero(is_known)], labels[is_known]
 
 
 def _with_data(X: sparse.csr_array, data: NDArray[Any]) -> sparse.csr_array:

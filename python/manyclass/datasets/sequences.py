@@ -130,14 +130,16 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         items, starts = _flat(sequences)
         if not len(items):
             raise ValueError("the sequences have no items; each must be a list of items, the earliest first")
-        found, positions = sorted_classes(items, name="the sequences")
-        kept = np.bincount(positions, minlength=len(found)) >= self.min_count
-        if not kept.any():
+        distinct_items, positions = sorted_classes(items, name="the sequences")
+        is_frequent = np.bincount(positions, minlength=len(distinct_items)) >= self.min_count
+        if not is_frequent.any():
             raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
-        self.items_ = found[kept]
+        self.items_ = distinct_items[is_frequent]
         codes, begins = self._known(items, starts)
         self.decay_ = (
-            _best_decay(codes, begins, self.n_last, int(kept.sum())) if self.decay == "auto" else float(self.decay)
+            _best_decay(codes, begins, self.n_last, int(is_frequent.sum()))
+            if self.decay == "auto"
+            else float(self.decay)
         )
         return self
 
@@ -161,9 +163,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         items, _ = _flat(sequences)
         codes = self._columns(items)
         if (codes < 0).any():
-            found, positions = sorted_classes(items[codes < 0], name="the sequences")
-            found = found[np.bincount(positions, minlength=len(found)) >= self.min_count]
-            self.items_ = join_labels([self.items_, found])
+            new_items, positions = sorted_classes(items[codes < 0], name="the sequences")
+            new_items = new_items[np.bincount(positions, minlength=len(new_items)) >= self.min_count]
+            self.items_ = join_labels([self.items_, new_items])
         return self
 
     def transform(self, sequences: Iterable[ArrayLike]) -> sp.csr_array:
@@ -203,8 +205,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             check_number("n_first", n_first, low=1, integer=True)
         elif first.shape != (len(starts) - 1,) or first.dtype.kind not in "iu" or (first < 1).any():
             raise ValueError(f"n_first must be integers of at least 1, one for each of {len(starts) - 1} sequences")
-        told = np.ascontiguousarray(np.broadcast_to(first, len(starts) - 1), dtype=np.int64)
-        codes, begins, ends, labels, sequence = _core.next_items(self._columns(items), starts, told)
+        first_of_each = np.ascontiguousarray(np.broadcast_to(first, len(starts) - 1), dtype=np.int64)
+        codes, begins, ends, labels, sequence = _core.next_items(self._columns(items), starts, first_of_each)
         return NextItems(self._rows(codes, begins, ends), labels, sequence)
 
     keeps_terms = True  # columns have names
@@ -268,12 +270,12 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         if not len(rows.y):
             raise ValueError(f"none of {len(X)} sequences has an item that comes after another; there are no labels")
         if sample_weight is not None:
-            given = np.asarray(sample_weight)
-            if given.shape != (len(X),):
+            weights = np.asarray(sample_weight)
+            if weights.shape != (len(X),):
                 raise ValueError(
-                    f"sample_weight has shape {given.shape}; it must have one for each of {len(X)} sequences"
+                    f"sample_weight has shape {weights.shape}; it must have one for each of {len(X)} sequences"
                 )
-            sample_weight = given[rows.sequence]
+            sample_weight = weights[rows.sequence]
         return rows.X, self.items_[rows.y], sample_weight
 
     @classmethod
@@ -289,10 +291,10 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         decay : float
             `decay_`.
         """
-        made = cls(**parameters)
-        made.check_parameters()
-        made.items_, made.decay_ = items, decay
-        return made
+        encoder = cls(**parameters)
+        encoder.check_parameters()
+        encoder.items_, encoder.decay_ = items, decay
+        return encoder
 
     def _known(self, items: NDArray[Any], starts: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64]]:
         """The columns of items that have one, and where each sequence starts among them and the last one ends."""
@@ -306,8 +308,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         check_kind(items, known, "a sequence")
         column = np.empty(len(known), dtype=np.int32)
         column[order] = np.arange(len(known))
-        at = find_positions(items, known, "a sequence")
-        return np.where(at >= 0, column[at], -1).astype(np.int32)
+        places = find_positions(items, known, "a sequence")
+        return np.where(places >= 0, column[places], -1).astype(np.int32)
 
     def _rows(self, codes: Ids, begin: NDArray[np.int64], end: NDArray[np.int64]) -> sp.csr_array:
         """Rows of recency weights of the last items of codes[begin:end], of unit length."""
@@ -337,27 +339,28 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         users : ndarray of shape (n_sequences,)
             Whose they are, sorted.
         """
-        who, what = as_labels(users), as_labels(items)
-        when = np.arange(len(what)) if times is None else as_labels(times)
-        if not len(who) == len(what) == len(when):
-            raise ValueError(f"the log has {len(who)} users, {len(what)} items and {len(when)} times; each row has one")
+        log_users, log_items = as_labels(users), as_labels(items)
+        log_times = np.arange(len(log_items)) if times is None else as_labels(times)
+        if not len(log_users) == len(log_items) == len(log_times):
+            sizes = f"{len(log_users)} users, {len(log_items)} items and {len(log_times)} times"
+            raise ValueError(f"the log has {sizes}; each row has one")
         if gap is not None:
             check_number("gap", gap, low=0, open_low=True)
             if times is None:
                 raise ValueError("gap is a span of times; give times, too")
-        names, user = sorted_classes(who, name="users")
-        moments = when.astype("M8[ns]").astype(np.int64) if when.dtype.kind == "M" else when
-        if moments.dtype.kind not in "iuf" or not np.isfinite(moments).all() or (when != when).any():
+        names, user = sorted_classes(log_users, name="users")
+        moments = log_times.astype("M8[ns]").astype(np.int64) if log_times.dtype.kind == "M" else log_times
+        if moments.dtype.kind not in "iuf" or not np.isfinite(moments).all() or (log_times != log_times).any():
             raise ValueError("times must be finite numbers or dates, none of them missing")
-        if not len(what):
+        if not len(log_items):
             return [], names
         order = np.lexsort((moments, user))
         user, moments = user[order], moments[order]
         begins = user[1:] != user[:-1]
         if gap is not None:
-            begins |= np.diff(moments.astype(np.float64)) > gap * (1e9 if when.dtype.kind == "M" else 1)
-        at = np.flatnonzero(begins) + 1
-        return np.split(what[order], at), names[user[np.concatenate([[0], at])]]
+            begins |= np.diff(moments.astype(np.float64)) > gap * (1e9 if log_times.dtype.kind == "M" else 1)
+        starts = np.flatnonzero(begins) + 1
+        return np.split(log_items[order], starts), names[user[np.concatenate([[0], starts])]]
 
 
 def _best_decay(codes: Ids, begins: NDArray[np.int64], n_last: int, n_items: int) -> float:
@@ -381,20 +384,20 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if isinstance(sequences, str | bytes) or not isinstance(sequences, Iterable):
         raise TypeError(f"the sequences are a {type(sequences).__name__}; they must be lists of items")
     if isinstance(sequences, list) and (flat := _plain(sequences)) is not None:
-        return flat, np.concatenate([[0], np.cumsum([len(one) for one in sequences])]).astype(np.int64)
-    given: list[NDArray[Any]] = []
-    for number, one in enumerate(sequences):
-        if isinstance(one, str | bytes) or np.ndim(one) != 1:
-            raise ValueError(f"sequence {number} is {one!r}; it must be a list of items, the earliest first")
-        given.append(as_labels(one))
-    filled = [one for one in given if len(one)]
+        return flat, np.concatenate([[0], np.cumsum([len(sequence) for sequence in sequences])]).astype(np.int64)
+    label_arrays: list[NDArray[Any]] = []
+    for number, sequence in enumerate(sequences):
+        if isinstance(sequence, str | bytes) or np.ndim(sequence) != 1:
+            raise ValueError(f"sequence {number} is {sequence!r}; it must be a list of items, the earliest first")
+        label_arrays.append(as_labels(sequence))
+    filled = [sequence for sequence in label_arrays if len(sequence)]
     items = join_labels(filled) if filled else np.zeros(0, dtype=np.int64)
-    return items, np.concatenate([[0], np.cumsum([len(one) for one in given])]).astype(np.int64)
+    return items, np.concatenate([[0], np.cumsum([len(sequence) for sequence in label_arrays])]).astype(np.int64)
 
 
 def _plain(sequences: list[Any]) -> NDArray[Any] | None:
     """All items of lists of integers, or of text alone, which need no look at each list; None of others."""
     if set(map(type, sequences)) != {list}:
         return None
-    items = [item for one in sequences for item in one]
+    items = [item for sequence in sequences for item in sequence]
     return as_labels(items) if set(map(type, items)) in ({int}, {str}) else None

@@ -153,8 +153,8 @@ def _mnist(raw: Path, folder: Path, home: Path, timeout: float) -> str:
 
     # Not parser="pandas": pandas 3 reads the classes as integers, on which scikit-learn 1.9 fails.
     with _timeout(timeout):
-        found = fetch_openml(data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff")
-    X, y = np.asarray(found.data).astype(np.uint8), np.asarray(found.target).astype(np.uint8)
+        data_set = fetch_openml(data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff")
+    X, y = np.asarray(data_set.data).astype(np.uint8), np.asarray(data_set.target).astype(np.uint8)
     n_train, n_test = N_MNIST
     _check_rows("mnist", X.shape, (n_train + n_test, SIDE * SIDE))
     images = {"x_train": X[:n_train], "y_train": y[:n_train], "x_test": X[n_train:], "y_test": y[n_train:]}
@@ -180,8 +180,8 @@ def _omniglot(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     for part in ("images_background", "images_evaluation"):
         with zipfile.ZipFile(raw / f"{part}.zip") as archive:
             for name in sorted(archive.namelist()):
-                if (found := re.fullmatch(rf"{part}/(.+/.+)/\d+_(\d+)\.png", name)) is not None:
-                    drawn.setdefault(f"{part}/{found[1]}", []).append((int(found[2]), _ink(archive.read(name))))
+                if (match := re.fullmatch(rf"{part}/(.+/.+)/\d+_(\d+)\.png", name)) is not None:
+                    drawn.setdefault(f"{part}/{match[1]}", []).append((int(match[2]), _ink(archive.read(name))))
     parts: dict[str, list[Any]] = {key: [] for key in ("x_train", "y_train", "x_test", "y_test")}
     for label, character in enumerate(sorted(drawn)):
         for drawer, image in drawn[character]:
@@ -210,12 +210,12 @@ def _eurlex(raw: Path, folder: Path, home: Path, timeout: float) -> str:
     number = {code: i for i, code in enumerate(codes)}
     vectorizer = TfidfVectorizer(max_features=EURLEX_WORDS, dtype=np.float32)
     vectorizer.fit(text for _, text in split[0])
-    made = []
+    split_rows = []
     for rows, n_rows in zip(split, N_EURLEX, strict=True):
         _check_rows("eurlex57k", (len(rows),), (n_rows,))
         X = sp.csr_array(vectorizer.transform([text for _, text in rows]))
-        made.append((X, indicator([[number[code] for code in labels] for labels, _ in rows], len(codes))))
-    return _write(folder, *made)
+        split_rows.append((X, indicator([[number[code] for code in labels] for labels, _ in rows], len(codes))))
+    return _write(folder, *split_rows)
 
 
 def _texts(path: Path) -> Iterator[tuple[list[str], str]]:
@@ -266,9 +266,9 @@ def indicator(labels: list[list[int]], n_labels: int) -> sp.csr_array:
     return sp.csr_array((np.ones(len(columns), np.float32), columns, starts), shape=(len(labels), n_labels))
 
 
-def _check_rows(name: str, found: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    if found != wanted:
-        raise ValueError(f"what came as {name} has the shape {found}; it must have {wanted}")
+def _check_rows(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if shape != wanted:
+        raise ValueError(f"what came as {name} has the shape {shape}; it must have {wanted}")
 
 
 @contextmanager
@@ -294,10 +294,10 @@ _MAKERS = {
 }
 
 
-def _source(make: Make, folder: str = "", files: Sequence[Mapping[str, Any]] = (), **told: Any) -> Source:
+def _source(make: Make, folder: str = "", files: Sequence[Mapping[str, Any]] = (), **facts: Any) -> Source:
     """Return a data set as sources.toml tells of it."""
     remote = tuple(RemoteFile(f"{folder}/{file['name']}", **file) for file in files)
-    return Source(make=make, files=remote, **told)
+    return Source(make=make, files=remote, **facts)
 
 
 _TOLD = tomllib.loads(

@@ -109,8 +109,12 @@ class Stream:
         The form of the files, or "arrays".
     zero_based : bool
         Whether the first feature of "xmc" or "svmlight" has number 0.
-    rows, window, rows_given : int, int, bool
-        The sizes, and whether `rows` was set.
+    rows : int
+        The rows of a part.
+    window : int
+        The number of parts of a window.
+    rows_given : bool
+        Whether `rows` was set.
 
     Raises
     ------
@@ -163,29 +167,14 @@ class Stream:
             raise ValueError(f"random_state is {random_state!r}, which has no effect with shuffle=False; leave it None")
         options: dict[str, Any] = {"n_features": n_features, "n_labels": n_labels, "n_jobs": n_jobs}
         options |= {"header": header, "zero_based": zero_based, "delimiter": delimiter, "decimal": decimal}
-        is_arrays = hasattr(source, "shape")
-        inputs = [] if is_arrays else [Input(os.fspath(file)) for file in files_of(source)]
-        self.format: str = "arrays" if is_arrays else guess_form(inputs, "xmc") if format == "auto" else format
-        _refuse_unused(self.format, format, options, y)
-        self._source: _Source
-        if is_arrays:
-            self._source = _Arrays.of(source, y)
-        else:
-            options["n_threads"] = n_threads_from(options.pop("n_jobs"))
-            separator, label = (delimiter, None) if self.format == "text" else (None, y)
-            layout = Layout(**options, separator=separator, label=label)
-            self._source = _opened(self.format, inputs, layout, all_labels=labels == "all")
+        self.format, self._source = _open(source, y, format, options, all_labels=labels == "all")
         if self._source.n_labels is None and self.format not in ("xmc", "svmlight", *LINES):
             _refuse("one label a row", "labels", labels, "all")
-        self.n_features, self.n_labels, self.n_rows = (
-            getattr(self._source, name) for name in ("n_features", "n_labels", "n_rows")
-        )
-        has_words = isinstance(self._source, _LabelledRows)
+        self.n_features, self.n_labels = self._source.n_features, self._source.n_labels
+        self.n_rows, self.label_names = self._source.n_rows, getattr(self._source, "label_names", None)
         self.zero_based = getattr(self._source, "layout", Layout()).zero_based is not False
-        self.label_names = self._source.label_names if isinstance(self._source, _LabelledRows) else None
-        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = ()
-        if labels == "first" and not has_words:
-            self._functions = (_first_labels,)
+        has_indicator = labels == "first" and not isinstance(self._source, _LabelledRows)
+        self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * has_indicator
         self._seed = seed_from(random_state) if shuffle else None
         self._n_pass = 0
 
@@ -199,7 +188,9 @@ class Stream:
 
         Parameters
         ----------
-        rows, window : int
+        rows : int
+            As of the class.
+        window : int, default=1
             As of the class.
 
         Returns
@@ -324,13 +315,23 @@ def _refuse(where: str, name: str, value: Any, default: Any) -> None:
         raise ValueError(f"{name} is {value!r}, which has no effect with {where}; leave it {default!r}")
 
 
-def _opened(form: str, inputs: Sequence[Input], layout: Layout, *, all_labels: bool) -> _Source:
-    """Return what reads inputs of a form."""
+def _open(source: Any, y: Any, named_form: str, options: dict[str, Any], *, all_labels: bool) -> tuple[str, _Source]:
+    """Return the form of files, or "arrays", and what reads their rows, by the arguments of `Stream`."""
+    if hasattr(source, "shape"):
+        _refuse_unused("arrays", named_form, options, y)
+        return "arrays", _Arrays.of(source, y)
+    inputs = [Input(os.fspath(file)) for file in files_of(source)]
+    form = guess_form(inputs, "xmc") if named_form == "auto" else named_form
+    _refuse_unused(form, named_form, options, y)
+    separator, label = (options["delimiter"], None) if form == "text" else (None, y)
+    n_threads = n_threads_from(options.pop("n_jobs"))
+    layout = Layout(**options, n_threads=n_threads, separator=separator, label=label)
     if form == "xmc":
-        return XmcFiles.of(inputs, layout, any_labels=not all_labels)
+        return form, XmcFiles.of(inputs, layout, any_labels=not all_labels)
     if form == "csr":
-        return CsrFiles.of(inputs, layout)
-    return _LabelledRows(open_files(form, inputs, layout), all_labels=all_labels and form not in TABLES)
+        return form, CsrFiles.of(inputs, layout)
+    files = open_files(form, inputs, layout)
+    return form, _LabelledRows(files, all_labels=all_labels and form not in TABLES)
 
 
 def open_files(form: str, inputs: Sequence[Input], layout: Layout) -> WordFiles:

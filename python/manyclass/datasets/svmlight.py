@@ -129,8 +129,8 @@ def _take_labels(letters: Any, name: str, n_lines: int) -> Words:
     try:
         return _core.take_svmlight_labels(letters, name)
     except ValueError as error:
-        line, _, told = str(error).removeprefix(f"{name}:").partition(":")
-        raise ValueError(f"{name}:{int(line) + n_lines}:{told}") from error
+        line, _, message = str(error).removeprefix(f"{name}:").partition(":")
+        raise ValueError(f"{name}:{int(line) + n_lines}:{message}") from error
 
 
 def _shifted(X: sp.csr_array, layout: Layout, name: str) -> sp.csr_array:

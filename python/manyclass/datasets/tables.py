@@ -274,8 +274,8 @@ def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[s
     """Return the column of labels, if there is one to read, and those of features; raises as `Tables.of` does."""
     label = layout.label if layout.label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if layout.need_label and label is None:
-        told = f"{name}: no column is named {LABEL_COLUMN!r}; name it by y, one of {_listed(names)}"
-        raise ValueError(f"{told}; {TEXTS}" if len(names) == 2 else told)
+        message = f"{name}: no column is named {LABEL_COLUMN!r}; name it by y, one of {_listed(names)}"
+        raise ValueError(f"{message}; {TEXTS}" if len(names) == 2 else message)
     if label not in names and not layout.need_label:
         label = None
     wanted = layout.text or layout.features

@@ -38,9 +38,10 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         Terms are words of two or more letters or digits; or runs of characters within words, a blank at either end
         counting as one, which also see what misspelt or inflected words share. Languages that put no blanks between
         words, such as Chinese, Japanese and Thai, need "char_wb", with max_n=2.
-    min_n, max_n : int, default=1
-        The least and the greatest length of a term, in words or characters: 1 and 2 give words and pairs of
-        neighbouring words.
+    min_n : int, default=1
+        The least length of a term, in words or characters.
+    max_n : int, default=1
+        The greatest length: 1 and 2 give words and pairs of neighbouring words.
     min_df : int, default=1
         Terms that are in fewer texts are left out.
     max_features : int or None, default=None
@@ -176,9 +177,9 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:
-            what = "words of two letters or more" if self.analyzer == "word" else "runs of characters"
+            kinds = "words of two letters or more" if self.analyzer == "word" else "runs of characters"
             raise ValueError(
-                f"no term is left of {len(texts)} texts; terms are {what} that are in at least {self.min_df} of them"
+                f"no term is left of {len(texts)} texts; terms are {kinds} that are in at least {self.min_df} of them"
             ) from error
         terms = np.zeros(0, dtype=object) if self.n_hash else counter.get_feature_names_out().astype(object)
         weigher = self._weigher().fit(counts)
@@ -206,7 +207,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             As `fit` does.
         """
         self.check_parameters()
-        found: dict[str, list[float]] = {}  # how many texts have a term, and how often it occurs
+        counts_of_terms: dict[str, list[float]] = {}  # how many texts have a term, and how often it occurs
         hashed, n_texts = np.zeros(self.n_hash or 0), 0
         counter = clone(self).set_params(min_df=1, max_features=None)._counter()
         for part in parts:
@@ -224,19 +225,19 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
                 continue
             n_times = np.asarray(counts.sum(axis=0), np.float64).ravel()
             for term, *numbers in zip(counter.get_feature_names_out(), n_having, n_times, strict=True):
-                before = found.setdefault(term, [0.0, 0.0])
+                before = counts_of_terms.setdefault(term, [0.0, 0.0])
                 before[0] += numbers[0]
                 before[1] += numbers[1]
-        terms = sorted(term for term, (n, _) in found.items() if n >= self.min_df)
+        terms = sorted(term for term, (n, _) in counts_of_terms.items() if n >= self.min_df)
         if self.max_features is not None:
-            terms = sorted(sorted(terms, key=lambda term: -found[term][1])[: self.max_features])
+            terms = sorted(sorted(terms, key=lambda term: -counts_of_terms[term][1])[: self.max_features])
         if not (terms or hashed.any()):
             raise ValueError(f"no term is left of {n_texts} texts, each in at least {self.min_df} of them")
-        n_in = hashed if self.n_hash else np.array([found[term][0] for term in terms])
+        n_in = hashed if self.n_hash else np.array([counts_of_terms[term][0] for term in terms])
         idf = np.log(np.float32(n_texts + 1) / (n_in.astype(np.float32) + np.float32(1))) + np.float32(1)
-        own = self.restored(self.get_params(), terms, idf if self.idf else np.ones_like(idf))
-        self.vocabulary_, self.idf_, self.n_columns_ = own.vocabulary_, own.idf_, own.n_columns_
-        self._fitted_counter = own._fitted_counter
+        vectorizer = self.restored(self.get_params(), terms, idf if self.idf else np.ones_like(idf))
+        self.vocabulary_, self.idf_, self.n_columns_ = vectorizer.vocabulary_, vectorizer.idf_, vectorizer.n_columns_
+        self._fitted_counter = vectorizer._fitted_counter
         return self
 
     def transform(self, documents: Iterable[str]) -> sparse.csr_array:
@@ -398,8 +399,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
 
 def _warn_of_scripts(texts: Sequence[str]) -> None:
     """Warn where most characters are of a script in which words cannot be told by blanks."""
-    some = "".join(texts[:: max(1, len(texts) // N_LOOKED_AT)])
-    if 2 * len(_WITHOUT_BLANKS.findall(some)) > len(some):
+    sample = "".join(texts[:: max(1, len(texts) // N_LOOKED_AT)])
+    if 2 * len(_WITHOUT_BLANKS.findall(sample)) > len(sample):
         warnings.warn(
             "the texts have no blanks between words, so that a term is a whole sentence; "
             "TextVectorizer(analyzer='char_wb', max_n=2) makes terms of characters",

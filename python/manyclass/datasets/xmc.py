@@ -60,9 +60,10 @@ def load_xmc(
         holds three integers; no row looks like that.
     zero_based : bool, default=True
         Whether the first feature has number 0 in the file, or 1. Labels are always taken as they are.
-    n_features, n_labels : int, optional
-        Columns of X and of Y, in place of the header's D and L. Without either they are the largest number
-        found + 1.
+    n_features : int, optional
+        Columns of X, in place of the header's D. Without either they are the largest number found + 1.
+    n_labels : int, optional
+        Columns of Y, in place of the header's L, likewise.
     n_jobs : int, optional
         Threads, as in scikit-learn: None is 1, -1 is all processors that this process may use. The result
         does not depend on it.
@@ -104,9 +105,9 @@ def load_xmc(
     """
     if header not in (True, False, "auto"):
         raise ValueError(f"header is {header!r}; it must be one of True, False, 'auto'")
-    for what, columns in (("n_features", n_features), ("n_labels", n_labels)):
+    for name, columns in (("n_features", n_features), ("n_labels", n_labels)):
         if columns is not None and not 0 <= columns <= MOST_COLUMNS:
-            raise ValueError(f"{what} is {columns}; it must be in [0, {MOST_COLUMNS}]")
+            raise ValueError(f"{name} is {columns}; it must be in [0, {MOST_COLUMNS}]")
     layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
     source = Path(path)
     if cache is None or cache is False:
@@ -195,6 +196,15 @@ def _blocks(source: Input, reader: _core.XmcBlocks) -> Iterator[Matrices]:
                 yield X, Y
 
 
+def _count_columns(inputs: Sequence[Input], layout: Layout) -> tuple[int, int]:
+    """Return the numbers of columns of X and of Y over all rows, which are read for this."""
+    readers = [block_reader(source, layout) for source in inputs]
+    for source, reader in zip(inputs, readers, strict=True):
+        for _ in _blocks(source, reader):
+            pass
+    return max(reader.n_features for reader in readers), max(reader.n_labels for reader in readers)
+
+
 @dataclass(frozen=True)
 class XmcFiles:
     """Inputs with the same columns, whose rows are read a block of text at a time.
@@ -236,12 +246,8 @@ class XmcFiles:
             if size is not None:
                 check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
         if d is None or (k is None and not any_labels):
-            readers = [block_reader(source, replace(layout, n_features=d, n_labels=k)) for source in inputs]
-            for source, reader in zip(inputs, readers, strict=True):
-                for _ in _blocks(source, reader):
-                    pass
-            d = max(reader.n_features for reader in readers)
-            k = k if any_labels else max(reader.n_labels for reader in readers)
+            d, n_labels = _count_columns(inputs, replace(layout, n_features=d, n_labels=k))
+            k = k if any_labels else n_labels
         n_rows = sum(header[0] for header in headers if header) if all(headers) else None
         return cls(inputs, replace(layout, n_features=d, n_labels=k), d, k, n_rows)
 
