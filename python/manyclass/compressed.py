@@ -109,9 +109,9 @@ def text_lines(file: Any, name: str) -> Iterator[str]:
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            told = f"{name}:{number}: byte {error.object[error.start]:#04x} is not UTF-8 text"
-            found = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
-            raise ValueError(f"{told}; if it is {found}, convert it: iconv -f {found} -t UTF-8") from error
+            message = f"{name}:{number}: byte {error.object[error.start]:#04x} is not UTF-8 text"
+            encoding = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "LATIN1"
+            raise ValueError(f"{message}; if it is {encoding}, convert it: iconv -f {encoding} -t UTF-8") from error
 
 
 def split_words(text: str) -> list[str]:

@@ -40,8 +40,10 @@ class Part(BaseEstimator):
                 Part.__init__(self, **given)
 
             empty = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            own = [inspect.Parameter(s.name, inspect.Parameter.KEYWORD_ONLY, default=s.default) for s in cls.settings]
-            __init__.__signature__ = inspect.Signature([empty, *own])  # type: ignore[attr-defined]
+            parameters = [
+                inspect.Parameter(s.name, inspect.Parameter.KEYWORD_ONLY, default=s.default) for s in cls.settings
+            ]
+            __init__.__signature__ = inspect.Signature([empty, *parameters])  # type: ignore[attr-defined]
             cls.__init__ = __init__  # type: ignore[method-assign]
 
     def __init__(self, **given: Any) -> None:

@@ -27,24 +27,31 @@ class Facts:
 def parts(kind: str) -> dict[str, Facts]:
     """The parts of a kind ("solver", "selection", "schedule", "noise", ...) by name, in the order of the core."""
     return {
-        found["name"]: Facts(
+        facts["name"]: Facts(
             **{
-                **found,
-                "flags": frozenset(found["flags"]),
-                "parameters": tuple(Setting(**number) for number in found["parameters"]),
+                **facts,
+                "flags": frozenset(facts["flags"]),
+                "parameters": tuple(Setting(**number) for number in facts["parameters"]),
             }
         )
-        for found in _core.registry()
-        if found["kind"] == kind
+        for facts in _core.registry()
+        if facts["kind"] == kind
     }
 
 
 @cache
 def settings(kind: str) -> tuple[Setting, ...]:
     """What may be set of the parts of a kind beside the numbers that each owns; `Setting.needs` tells of which."""
-    found = [each for each in _core.settings() if each.pop("of") == kind]
+    facts = [setting for setting in _core.settings() if setting.pop("of") == kind]
     return tuple(
-        Setting(**{**one, "choices": _choices(one["choices"]), "beside": tuple(one["beside"].split())}) for one in found
+        Setting(
+            **{
+                **facts_of_one,
+                "choices": _choices(facts_of_one["choices"]),
+                "beside": tuple(facts_of_one["beside"].split()),
+            }
+        )
+        for facts_of_one in facts
     )
 
 

@@ -99,7 +99,7 @@ def test_scales_have_the_least_loss(planted, seed):
     scores, r = z.astype(np.float32), rng.random(n) + 0.5
     has_text = np.ones(k, bool)
     scales = scales_of(scores, sp.csr_array(alike), Labels.single(ids), counts, r, has_text)
-    found = scales.of_classes
+    found = scales.factors
     assert "texts count" in scales.description
 
     there = alike[:, -3:] > 0

@@ -174,7 +174,7 @@ class _Fit:
         # Trials are told; a bar for each part would be too much.
         parameters = self._parameters if self._state is None else self._parameters.changed(verbose=0)
         kept = None if self._kept is None or numbers is None else KeptRows(self._kept, numbers)
-        call = Call(of_fit=n_pass, n_visits=n_visits, kept=kept)
+        call = Call(fit_pass=n_pass, n_visits=n_visits, kept_rows=kept)
         self._state = self._go_on(parameters, self._state, part, call, self._bounded.hashing)
         return self._state
 

@@ -197,7 +197,7 @@ class Planner(ABC):
         if state is not None:
             state.weights.refuse_compressed("partial_fit")
         check_can_go_on(own)
-        if state is None and call.of_fit is not None:
+        if state is None and call.fit_pass is not None:
             (X, y, sample_weight), encoder = encoded(data, vectorizer, None)
         else:
             (X, y, sample_weight), encoder = going_on(data, None if state is None else state.encoder)

@@ -141,7 +141,7 @@ class SoftmaxPlanner(Planner):
     ) -> PlannedCall:
         """A linear model of one label a row, by parameters that are resolved; `asked` are those that were given."""
         own, chosen = self.parameters, self.check()
-        model, begins_fit = linear_model(chosen), state is None and call.of_fit is not None
+        model, begins_fit = linear_model(chosen), state is None and call.fit_pass is not None
         chosen = replace(chosen, model=model)
         chosen = chosen if begins_fit else stepwise(chosen)
         open_alpha = own.is_auto("alpha")

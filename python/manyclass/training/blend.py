@@ -58,19 +58,19 @@ SHRINKAGE = 10.0  # of counts, in rows, before any were tried
 
 def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[np.bool_]:
     """Draw which rows are left out of training."""
-    held = np.zeros(n_rows, dtype=bool)
+    is_out = np.zeros(n_rows, dtype=bool)
     if n_rows >= FEWEST_ROWS:
         n_held = min(most, int(SHARE_HELD_OUT * n_rows))
-        held[np.random.default_rng(seed).choice(n_rows, n_held, replace=False)] = True
-    return held
+        is_out[np.random.default_rng(seed).choice(n_rows, n_held, replace=False)] = True
+    return is_out
 
 
 def rows_that_tell(n_rows: int, seed: int, most: int) -> NDArray[np.bool_]:
     """Draw which rows of the first call of a stream tell its scales before they are trained on."""
-    told = np.zeros(n_rows, dtype=bool)
-    n_told = min(most, max(int(SHARE_HELD_OUT * n_rows), min(TOLD_FIRST, int(MOST_OF_FIRST * n_rows))))
-    told[np.random.default_rng(seed).choice(n_rows, n_told, replace=False)] = True
-    return told
+    is_telling = np.zeros(n_rows, dtype=bool)
+    n_telling = min(most, max(int(SHARE_HELD_OUT * n_rows), min(TOLD_FIRST, int(MOST_OF_FIRST * n_rows))))
+    is_telling[np.random.default_rng(seed).choice(n_rows, n_telling, replace=False)] = True
+    return is_telling
 
 
 def some_that_tell(rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -96,9 +96,9 @@ class Scales:
     precisions: Doubles
 
     @classmethod
-    def unknown(cls, both: bool) -> Scales:
+    def unknown(cls, is_sum: bool) -> Scales:
         """Return what is known of one term, or of both, before the first row."""
-        means = np.array([0.0, 0.0, 1.0] if both else [0.0])
+        means = np.array([0.0, 0.0, 1.0] if is_sum else [0.0])
         return cls(means, np.zeros(len(means)))
 
     def faded(self, n_before: float, n_new: int) -> Scales:
@@ -110,16 +110,16 @@ class Scales:
         self, weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
     ) -> Scales:
         """Return what is known after rows that the weights, each term on its own scale, were not trained on."""
-        both = len(self.means) > 1
-        parts = (weights.pairs_alone, weights.rows_alone) if both else (weights,)
+        is_sum = len(self.means) > 1
+        parts = (weights.pairs_alone, weights.rows_alone) if is_sum else (weights,)
         rows, n = _scaled_rows(parts, x, labels, n_threads, sample_weight) | {"least": LEAST_OF_STREAM}, len(parts)
         first: dict[str, Any] = {"means": self.means[:n], "precisions": self.precisions[:n]}
-        means, precisions = _core.learnt_scales(**rows, **first, loss=DECOUPLED if both else MEAN_LOG_LOSS)
-        found = Scales(np.append(means, self.means[n:]), np.append(precisions, self.precisions[n:]))
-        if not both or len(labels.ids) == len(labels):
-            return found
-        of_sum: dict[str, Any] = {"means": self.means[n:], "precisions": self.precisions[n:], "sum_of": means}
-        temperature, precision = _core.learnt_scales(**rows, **of_sum, loss=MEAN_LOG_LOSS)
+        means, precisions = _core.learnt_scales(**rows, **first, loss=DECOUPLED if is_sum else MEAN_LOG_LOSS)
+        learnt = Scales(np.append(means, self.means[n:]), np.append(precisions, self.precisions[n:]))
+        if not is_sum or len(labels.ids) == len(labels):
+            return learnt
+        sum_before: dict[str, Any] = {"means": self.means[n:], "precisions": self.precisions[n:], "sum_of": means}
+        temperature, precision = _core.learnt_scales(**rows, **sum_before, loss=MEAN_LOG_LOSS)
         return Scales(np.append(means, temperature), np.append(precisions, precision))
 
     @property
@@ -151,27 +151,33 @@ def best_scales_beside(
     steps have learnt.
     """
     rows = _scaled_rows((first, second, *forms), *rows_held_out)
-    (of_first, of_second), loss = _best_scales(rows | {"terms": rows["terms"][:2]})
-    n, terms, best = len(rows["weights"]), rows["terms"][:2], [of_first, of_second]
+    (first_factor, second_factor), loss = _best_scales(rows | {"terms": rows["terms"][:2]})
+    n, terms, best = len(rows["weights"]), rows["terms"][:2], [first_factor, second_factor]
     low, high = [0.0, 0.0], [np.inf, np.inf]
     shares = [] if log_shares is None else [(np.tile(log_shares, (n, 1)), -MOST_OF_SHARES, MOST_OF_SHARES)]
-    taken_at = list[int]()
-    for at, (term, least, most) in enumerate([*shares, *((form, 0.0, np.inf) for form in rows["terms"][2:])]):
+    taken = list[int]()
+    for number, (term, least, most) in enumerate([*shares, *((form, 0.0, np.inf) for form in rows["terms"][2:])]):
         bounds = {"low": [*low, least], "high": [*high, most]}
         more = rows | {"terms": [*terms, term]} | bounds
-        found, less = _core.best_scales(**more, loss=DECOUPLED, start=[*best, 0.0])
-        if (loss - less) * n > GAIN:
-            terms, best, loss, low, high = more["terms"], list(found), less, bounds["low"], bounds["high"]
-            taken_at.append(at)
+        factors_with_term, loss_with_term = _core.best_scales(**more, loss=DECOUPLED, start=[*best, 0.0])
+        if (loss - loss_with_term) * n > GAIN:
+            terms, best, loss, low, high = (
+                more["terms"],
+                list(factors_with_term),
+                loss_with_term,
+                bounds["low"],
+                bounds["high"],
+            )
+            taken.append(number)
     factors = np.zeros(len(shares) + len(forms))
-    factors[taken_at] = best[2:]
+    factors[taken] = best[2:]
     return (best[0], best[1]), float(factors[: len(shares)].sum()), factors[len(shares) :]
 
 
 def _best_scales(rows: dict[str, Any]) -> tuple[tuple[float, float], float]:
     """Return the factors of two terms, and their loss."""
-    (of_first, of_second), loss = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
-    return (of_first, of_second), loss
+    (first, second), loss = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
+    return (first, second), loss
 
 
 def join(
@@ -193,28 +199,28 @@ def join(
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
     """
-    held, of_forms = (x, labels, n_threads, sample_weight), np.zeros(len(forms))
+    held_out, form_factors = (x, labels, n_threads, sample_weight), np.zeros(len(forms))
     pairs, rows = weights.pairs_alone, weights.rows_alone
     if by_margins:
-        weights.multiply_parts(best_scales_of_margins(pairs, rows, *held))
+        weights.multiply_parts(best_scales_of_margins(pairs, rows, *held_out))
     else:
         log_shares = None if shares is None else np.log(shares).astype(np.float32)
-        made = tuple(replace(pairs, values=form, bias=np.zeros_like(pairs.bias)) for form in forms)
-        scales, of_shares, of_forms = best_scales_beside(log_shares, made, pairs, rows, *held)
+        weights_of_forms = tuple(replace(pairs, values=form, bias=np.zeros_like(pairs.bias)) for form in forms)
+        scales, share_factor, form_factors = best_scales_beside(log_shares, weights_of_forms, pairs, rows, *held_out)
         weights.multiply_parts(scales)
         if log_shares is not None:
-            weights.bias[:] += np.float32(of_shares) * log_shares
-        if of_forms.any():
-            weights.values[:] += of_forms.astype(np.float32) @ forms
+            weights.bias[:] += np.float32(share_factor) * log_shares
+        if form_factors.any():
+            weights.values[:] += form_factors.astype(np.float32) @ forms
             # What training goes on from has the scale that is best for pairs alone.
-            rows_alone = _scaled_rows((pairs,), *held)
+            rows_alone = _scaled_rows((pairs,), *held_out)
             (alone,), _ = _core.best_scales(**rows_alone, loss=DECOUPLED, start=[1.0], low=[LEAST_FACTOR])
             weights.scales[0] = 1 / alone
     if len(labels.ids) > len(labels):
-        of_sum = best_factor(weights, *held)
-        weights.multiply_scores(of_sum)
-        of_forms *= of_sum
-    return of_forms
+        temperature = best_factor(weights, *held_out)
+        weights.multiply_scores(temperature)
+        form_factors *= temperature
+    return form_factors
 
 
 def best_scales_of_margins(
@@ -226,9 +232,9 @@ def best_scales_of_margins(
     precision jumps from row to row. No loss serves: a softmax of margins has its least loss without the pairs.
     """
     ranked, r = _ranked_by_sums(first, second, x, labels, n_threads, sample_weight)
-    found = [ranked(*scales) for scales in MARGIN_SCALES]
-    gains = [gain(one, found[0], r) for one in found]
-    best = max(range(len(gains)), key=lambda at: gains[at][0])
+    precisions_by_scales = [ranked(*scales) for scales in MARGIN_SCALES]
+    gains = [gain(ranked_rows, precisions_by_scales[0], r) for ranked_rows in precisions_by_scales]
+    best = max(range(len(gains)), key=lambda place: gains[place][0])
     return MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
 
 
@@ -241,16 +247,20 @@ def spoils_ranks(
     return lost > 2 * error
 
 
-def _ranked_by_sums(first: Weights, second: Weights, *held: Any) -> tuple[Callable[[float, float], Doubles], Doubles]:
+def _ranked_by_sums(
+    first: Weights, second: Weights, *held_out: Any
+) -> tuple[Callable[[float, float], Doubles], Doubles]:
     """Return what gives rows held out the mean of P@1 to P@TOP by a sum of two models' scores, and their weights."""
-    rows = _scaled_rows((first, second), *held)
-    (a, b), some, n = rows["terms"], Labels(rows["indptr"], rows["ids"]), len(rows["weights"])
+    rows = _scaled_rows((first, second), *held_out)
+    (a, b), labels, n = rows["terms"], Labels(rows["indptr"], rows["ids"]), len(rows["weights"])
     k, at_a_time = min(TOP, a.shape[1]), max(1, TILE // a.shape[1])
 
-    def ranked(of_first: float, of_second: float) -> Doubles:
+    def ranked(first_factor: float, second_factor: float) -> Doubles:
         parts = [slice(begin, begin + at_a_time) for begin in range(0, n, at_a_time)]
-        best = [_core.best_classes(of_first * a[part].astype(float) + of_second * b[part], k)[0] for part in parts]
-        return precisions(some, np.concatenate(best))
+        best = [
+            _core.best_classes(first_factor * a[part].astype(float) + second_factor * b[part], k)[0] for part in parts
+        ]
+        return precisions(labels, np.concatenate(best))
 
     return ranked, rows["weights"]
 
@@ -258,9 +268,9 @@ def _ranked_by_sums(first: Weights, second: Weights, *held: Any) -> tuple[Callab
 def precisions(labels: Labels, best: Ids) -> Doubles:
     """Return for each row the mean of P@1, P@2, ... of its best classes, (n_rows, k)."""
     k = best.shape[1]
-    of_place = np.cumsum((1 / np.arange(1, k + 1))[::-1])[::-1] / k  # what a label in a place adds to that mean
-    found: Doubles = _core.label_hits(labels.indptr, labels.ids, np.ascontiguousarray(best)) @ of_place
-    return found
+    gain_of_place = np.cumsum((1 / np.arange(1, k + 1))[::-1])[::-1] / k  # what a label in a place adds to that mean
+    means: Doubles = _core.label_hits(labels.indptr, labels.ids, np.ascontiguousarray(best)) @ gain_of_place
+    return means
 
 
 def gain(ours: Doubles, theirs: Doubles, sample_weight: Doubles | None) -> tuple[float, float]:
@@ -314,9 +324,9 @@ def loss_without_counts_of(
     if len(weights.counts):
         fewer = -np.ones(len(labels)) if sample_weight is None else -sample_weight / sample_weight.mean()
         weights = weights.counted(as_csr(x), labels.indptr, labels.ids, fewer)
-    some = some_that_tell(np.arange(len(labels)))
-    r = None if sample_weight is None else sample_weight[some]
-    return mean_log_loss(weights, x[some], labels.of(some), n_threads, r)
+    rows = some_that_tell(np.arange(len(labels)))
+    r = None if sample_weight is None else sample_weight[rows]
+    return mean_log_loss(weights, x[rows], labels.of(rows), n_threads, r)
 
 
 def held_out_loss(
@@ -343,9 +353,9 @@ def held_out_loss(
     return _core.best_scales(**rows, loss=MEAN_LOG_LOSS, start=[1.0], low=[low], high=[high])[1]
 
 
-def _loss(name: str, model: Weights, *held: Any) -> float:
+def _loss(name: str, model: Weights, *held_out: Any) -> float:
     """The mean over rows of a loss."""
-    return _core.best_scales(**_scaled_rows((model,), *held), loss=name, start=[1.0], low=[1.0], high=[1.0])[1]
+    return _core.best_scales(**_scaled_rows((model,), *held_out), loss=name, start=[1.0], low=[1.0], high=[1.0])[1]
 
 
 def _scaled_rows(
@@ -354,38 +364,38 @@ def _scaled_rows(
     """The scores by each model of as many rows as there is memory for, with their labels, as the core takes them."""
     n = min(x.shape[0], max(FEWEST_ROWS, CELLS // models[0].n_classes))
     points = np.linspace(0, x.shape[0] - 1, n).astype(np.int64)  # files may be sorted
-    some, r = labels.of(points), np.ones(n) if sample_weight is None else sample_weight[points]
+    chosen, r = labels.of(points), np.ones(n) if sample_weight is None else sample_weight[points]
     terms = [model.scores(x[points], n_threads) for model in models]
-    return {"terms": terms, "indptr": some.indptr, "ids": some.ids, "weights": r, "n_threads": n_threads}
+    return {"terms": terms, "indptr": chosen.indptr, "ids": chosen.ids, "weights": r, "n_threads": n_threads}
 
 
 def label_mixtures(
-    weights: Weights, own: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
+    weights: Weights, classes: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
 ) -> _core.LabelMixtures:
-    """Return what mixtures say of some labels of these rows; `own` is the class of each feature, if any."""
+    """Return what mixtures say of some labels of these rows; `classes` are those of the features, if any."""
     n_labels = np.diff(labels.indptr)
     rows, ids = np.repeat(np.arange(len(labels)), n_labels), labels.ids
     r = np.repeat((1 if sample_weight is None else sample_weight) / np.maximum(n_labels, 1), n_labels)
     if len(ids) > MOST_HELD_OUT:
-        some = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
-        rows, ids, r = rows[some], ids[some], r[some]
-    return weights.label_mixtures(as_csr(x)[rows], own, ids, r, n_threads)
+        sample = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
+        rows, ids, r = rows[sample], ids[sample], r[sample]
+    return weights.label_mixtures(as_csr(x)[rows], classes, ids, r, n_threads)
 
 
 def best_mixture(
-    weights: Weights, own: Ids | None, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
+    weights: Weights, features: Ids | None, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
 ) -> Weights | None:
     """Return weights with the mixture that has the least log-loss on held-out rows, of counts if they have any.
 
-    Where features are classes, by `own`, repeats of those that a row has are mixed in, too, if that is better; or where
+    Where `features` are classes, repeats of those that a row has are mixed in, too, if that is better; or where
     repeats are common and it is not worse beyond chance. None where no mixture betters these rows by more than 5 nats
     together.
     """
-    classes = NO_OWN if own is None else own_classes(own, weights.n_features)
-    found = label_mixtures(weights, classes, x, labels, n_threads, sample_weight).best()
-    if found is None:
+    classes = NO_OWN if features is None else own_classes(features, weights.n_features)
+    best = label_mixtures(weights, classes, x, labels, n_threads, sample_weight).best()
+    if best is None:
         return None
-    numbers, has_own, _ = found
+    numbers, has_own, _ = best
     return replace(weights, own=classes if has_own else NO_OWN, mixture=Mixture(**numbers))
 
 
@@ -411,14 +421,14 @@ def in_order_of(
     On package dependencies the log-loss of a row's labels falls from 4.52 to 3.69 nats with ten classes that keep their
     order, to 3.73 with five and, by the mixture as it is, to 3.80 (bench/decisions.md).
     """
-    held = (x, labels, n_threads, sample_weight)
-    found = replace(mixed, mixture=replace(mixed.mixture, kept=min(KEPT, weights.n_classes)))
-    return found if mean_log_loss(found, *held) < mean_log_loss(weights, *held) else weights
+    held_out = (x, labels, n_threads, sample_weight)
+    ordered = replace(mixed, mixture=replace(mixed.mixture, kept=min(KEPT, weights.n_classes)))
+    return ordered if mean_log_loss(ordered, *held_out) < mean_log_loss(weights, *held_out) else weights
 
 
-def own_classes(own: Ids, n_features: int) -> Ids:
-    """Return the class that each feature is, or -1, of the feature that each class is, or -1."""
-    found = np.full(n_features, -1, dtype=np.int32)
-    having = np.flatnonzero(own >= 0)
-    found[own[having]] = having
-    return found
+def own_classes(features: Ids, n_features: int) -> Ids:
+    """Return the class that each feature is, or -1, of the `features` that classes are, or -1."""
+    classes = np.full(n_features, -1, dtype=np.int32)
+    having = np.flatnonzero(features >= 0)
+    classes[features[having]] = having
+    return classes

@@ -90,7 +90,7 @@ class Calibration:
         return asdict(self)
 
     @classmethod
-    def decoded(cls, found: Mapping[str, Any] | None) -> Calibration | None:
+    def decoded(cls, numbers: Mapping[str, Any] | None) -> Calibration | None:
         """Return what `encoded` gave; None for None.
 
         Raises
@@ -98,16 +98,16 @@ class Calibration:
         ValueError
             If the numbers are not those of a calibration: beyond the ends of the search.
         """
-        if found is None:
+        if numbers is None:
             return None
-        made = cls(**found)
+        decoded = cls(**numbers)
         most = _core.most_temperature * (1 + 1e-9)  # the search goes by logarithms
-        check_number("calibration's temperature", made.temperature, low=1 / most, high=most)
-        check_number("calibration's offset", made.offset, low=-_core.most_offset, high=_core.most_offset)
-        check_number("calibration's n_rows", made.n_rows, low=0, integer=True)
+        check_number("calibration's temperature", decoded.temperature, low=1 / most, high=most)
+        check_number("calibration's offset", decoded.offset, low=-_core.most_offset, high=_core.most_offset)
+        check_number("calibration's n_rows", decoded.n_rows, low=0, integer=True)
         for name in ("uncalibrated_log_loss", "log_loss"):
-            check_number(f"calibration's {name}", getattr(made, name))  # a rounding below 0, at best
-        return made
+            check_number(f"calibration's {name}", getattr(decoded, name))  # a rounding below 0, at best
+        return decoded
 
 
 def check_calibration(calibration: Any) -> None:
@@ -129,12 +129,12 @@ def rows_to_hold_out(labels: Labels, n_rows: int, random: np.random.RandomState)
     ValueError
         If there is no such row.
     """
-    held = labels.spare(n_rows, random)
-    if not held.any():
+    is_out = labels.spare(n_rows, random)
+    if not is_out.any():
         raise ValueError(
             "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"
         )
-    return held
+    return is_out
 
 
 def calibrated(

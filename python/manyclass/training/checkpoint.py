@@ -92,9 +92,9 @@ class Stage:
         with reading(saved.file):
             _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})
             training.restore(saved)
-            at = Position(**saved.numbers["position"])
-            at.curve = list(map(float, at.curve))
-            return at
+            position = Position(**saved.numbers["position"])
+            position.curve = list(map(float, position.curve))
+            return position
 
     def is_due(self, n_passes: int | None = None) -> bool:
         """Whether to write now, after this number of whole passes; None: within one."""
@@ -102,20 +102,20 @@ class Stage:
             return n_passes is not None and n_passes % int(self._every) == 0
         return time.monotonic() - self._last >= self._every
 
-    def write_or_warn(self, training: Resumable, at: Position) -> bool:
+    def write_or_warn(self, training: Resumable, position: Position) -> bool:
         """Put the file in the place of the one before; where that fails, warn, and return False."""
         try:
-            self._write(training, at)
+            self._write(training, position)
         except OSError as error:
-            what = f"no checkpoint was written, and the one before stays: {error}; training goes on"
-            warnings.warn(what, UserWarning, stacklevel=outer_level())
+            message = f"no checkpoint was written, and the one before stays: {error}; training goes on"
+            warnings.warn(message, UserWarning, stacklevel=outer_level())
             return False
         return True
 
-    def _write(self, training: Resumable, at: Position) -> None:
+    def _write(self, training: Resumable, position: Position) -> None:
         self._last = time.monotonic()
         arrays = {name: array for name, array in training.arrays().items() if array.size}
-        numbers = {**training.numbers(), "position": vars(at)}
+        numbers = {**training.numbers(), "position": vars(position)}
         metadata = {
             "format": FORMAT,
             "format_version": str(FORMAT_VERSION),
@@ -127,10 +127,10 @@ class Stage:
 
     def _read(self) -> Saved:
         file = open_tensors(self._path)
-        of_file = _metadata(file, "fit")
+        fit_of_file = _metadata(file, "fit")
         for name, value in self._fit.items():
-            if not _alike(of_file.get(name), value):
-                was = str(of_file.get(name))[:500]
+            if not _alike(fit_of_file.get(name), value):
+                was = str(fit_of_file.get(name))[:500]
                 raise ValueError(
                     f"{self._path} is of another fit: its {name} was {was}, now it is {value}; resume with the data "
                     "and parameters of that fit, or name another checkpoint folder"
@@ -138,25 +138,25 @@ class Stage:
         return Saved(file, _metadata(file, "numbers"))
 
 
-def _check_like(name: str, found: Any, like: Any) -> None:
-    """Raise TypeError unless what a file holds is of the kind of what a training begins with."""
+def _check_like(name: str, value: Any, like: Any) -> None:
+    """Raise TypeError unless a value of a file is of the kind of what a training begins with."""
     if isinstance(like, dict):
-        if not isinstance(found, dict) or found.keys() != like.keys():
-            raise TypeError(f"{name} is {found!r:.200}; it must have {', '.join(like)}")
+        if not isinstance(value, dict) or value.keys() != like.keys():
+            raise TypeError(f"{name} is {value!r:.200}; it must have {', '.join(like)}")
         for key in like:
-            _check_like(key, found[key], like[key])
+            _check_like(key, value[key], like[key])
     elif isinstance(like, list):
-        if not isinstance(found, list):
-            raise TypeError(f"{name} is {found!r:.200}; it must be a list")
-        for value in found:
-            for item in value if isinstance(value, list) else [value]:
-                _check_like(name, item, 0.0)
+        if not isinstance(value, list):
+            raise TypeError(f"{name} is {value!r:.200}; it must be a list")
+        for element in value:
+            for number in element if isinstance(element, list) else [element]:
+                _check_like(name, number, 0.0)
     elif isinstance(like, bool | np.bool_):
-        check_flag(name, found)
+        check_flag(name, value)
     elif isinstance(like, numbers.Integral):
-        check_number(name, found, low=0, high=2**63 - 1, integer=True)
-    elif not (found is None and like is None) and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise TypeError(f"{name} is {found!r:.200}; it must be a number")
+        check_number(name, value, low=0, high=2**63 - 1, integer=True)
+    elif not (value is None and like is None) and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise TypeError(f"{name} is {value!r:.200}; it must be a number")
 
 
 def _metadata(file: TensorFile, name: str) -> dict[str, Any]:
@@ -164,10 +164,10 @@ def _metadata(file: TensorFile, name: str) -> dict[str, Any]:
         raise ValueError(f"{file.path} is no {FORMAT}: its format is {file.metadata.get('format')!r}")
     check_version(file, FORMAT_VERSION)
     with reading(file):
-        found = json.loads(file.metadata[name])
-        if not isinstance(found, dict):
+        described = json.loads(file.metadata[name])
+        if not isinstance(described, dict):
             raise TypeError(f"{name!r} is no JSON object")
-    return found
+    return described
 
 
 @dataclass
@@ -211,13 +211,13 @@ class Checkpoints:
         seconds, by_passes = _interval(every)
         folder = Path(checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
-        made = cls(folder, seconds, by_passes, resume)
-        if not resume and made._path(0).exists():
+        checkpoints = cls(folder, seconds, by_passes, resume)
+        if not resume and checkpoints._path(0).exists():
             raise ValueError(
                 f"checkpoint {os.fspath(checkpoint)!r} has the checkpoints of a fit; resume=True goes on with it, and "
                 "a new one needs another folder"
             )
-        return made
+        return checkpoints
 
     def seeded(self, parameters: Parameters, data: Mapping[str, Any]) -> Parameters:
         """Note what a fit is made of; return its parameters with a number as seed.
@@ -229,10 +229,16 @@ class Checkpoints:
         parameters : Parameters
         data : mapping of str to arrays, matrices, numbers or None
         """
-        given = parameters["random_state"]
-        seed = int(given) if isinstance(given, int | np.integer) else self._seed_there() if self.resumes else None
+        random_state = parameters["random_state"]
+        seed = (
+            int(random_state)
+            if isinstance(random_state, int | np.integer)
+            else self._seed_there()
+            if self.resumes
+            else None
+        )
         if seed is None:
-            seed = int(check_random_state(given).randint(np.iinfo(np.int32).max))
+            seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         self._fit = {
             **{name: _told(value) for name, value in parameters.items() if name not in OF_A_RUN},
             "random_state": seed,
@@ -270,10 +276,10 @@ def _told(value: Any) -> str:
 def _interval(every: str | int) -> tuple[float, bool]:
     """Seconds, or passes and True."""
     if isinstance(every, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h|d)\s*", every)
-        if found is None:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h|d)\s*", every)
+        if match is None:
             raise ValueError(f"every is {every!r}; it must be a time as '30s', '10min' or '2h', or a number of passes")
-        return float(found[1]) * SECONDS[found[2]], False
+        return float(match[1]) * SECONDS[match[2]], False
     check_number("every", every, low=1, integer=True)
     return float(every), True
 
@@ -289,10 +295,10 @@ def digest(value: Any) -> str:
 
 
 def _hash(arrays: list[NDArray[Any]]) -> str:
-    found = hashlib.blake2b(digest_size=16)
+    digest_of_bytes = hashlib.blake2b(digest_size=16)
     for array in arrays:
         if array.dtype == object:
-            found.update(repr(array.tolist()).encode())
+            digest_of_bytes.update(repr(array.tolist()).encode())
         else:
-            found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return found.hexdigest()
+            digest_of_bytes.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return digest_of_bytes.hexdigest()

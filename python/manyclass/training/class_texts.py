@@ -71,10 +71,10 @@ class ClassTexts:
 
     def of_unseen(self, points: Points) -> NDArray[np.bool_]:
         """Return which points are rows, or texts of classes without rows."""
-        kept = np.ones(len(points.labels), dtype=bool)
-        first = len(kept) - self.n_texts
-        kept[first:] = self.counts[points.labels.ids[points.labels.indptr[first:-1]]] == 0
-        return kept
+        is_kept = np.ones(len(points.labels), dtype=bool)
+        first = len(is_kept) - self.n_texts
+        is_kept[first:] = self.counts[points.labels.ids[points.labels.indptr[first:-1]]] == 0
+        return is_kept
 
     def share_features(self, points: Points) -> bool:
         """Whether a text has a feature that one of these points has; without, texts say nothing of them."""
@@ -82,7 +82,7 @@ class ClassTexts:
         used[sp.csr_array(points.x).indices] = True
         return bool(used[self.rows.indices].any())
 
-    def scales(self, state: State, held: Points, n_threads: int) -> ClassScales:
+    def scales(self, state: State, held_out: Points, n_threads: int) -> ClassScales:
         """Return s_k of each class, by rows that the state was not trained on.
 
         Raises
@@ -90,21 +90,21 @@ class ClassTexts:
         ValueError
             If there are too few rows.
         """
-        held = held.some(np.flatnonzero(self._others(held)))
-        n = len(held.labels)
+        held_out = held_out.some(np.flatnonzero(self._others(held_out)))
+        n = len(held_out.labels)
         if n < FEWEST_ROWS:
             raise ValueError(
                 f"class_text needs {FEWEST_ROWS} rows that are held out to tell how much texts say; there are {n}: "
                 "give more rows"
             )
         n = min(n, MOST_HELD_OUT, max(FEWEST_ROWS, CELLS // len(self.counts)))
-        some = held.some(np.linspace(0, len(held.labels) - 1, n).astype(np.int64))
+        sample = held_out.some(np.linspace(0, len(held_out.labels) - 1, n).astype(np.int64))
         return scales_of(
-            state.weights.scores(some.x, n_threads),
-            some.x @ self.rows.T,
-            some.labels,
+            state.weights.scores(sample.x, n_threads),
+            sample.x @ self.rows.T,
+            sample.labels,
             self.counts,
-            np.ones(n) if some.weights is None else some.weights,
+            np.ones(n) if sample.weights is None else sample.weights,
             np.diff(self.rows.indptr) > 0,
         )
 
@@ -116,15 +116,15 @@ class ClassTexts:
 
 @dataclass(frozen=True)
 class ClassScales:
-    """What the row of the text of each class is multiplied by, the loss of held-out rows, and what is told of both."""
+    """What the row of the text of each class is multiplied by, the loss of held-out rows, and what is said of both."""
 
-    of_classes: Doubles
+    factors: Doubles
     loss: float
     description: str
 
     def added_to(self, state: State, texts: ClassTexts) -> State:
         """Return a state whose classes have their texts, times these scales, added to their weights."""
-        rows = sp.csr_array(sp.diags_array(self.of_classes) @ texts.rows, dtype=np.float32)
+        rows = sp.csr_array(sp.diags_array(self.factors) @ texts.rows, dtype=np.float32)
         rows.eliminate_zeros()
         return state if not rows.nnz else replace(state, weights=state.weights.plus_pairs(rows), squares=None)
 
@@ -145,7 +145,7 @@ def scales_of(
     weights : ndarray of shape (n_rows,), float64
     has_text : ndarray of shape (n_classes,), bool
     """
-    found = _core.class_text_scales(
+    best = _core.class_text_scales(
         scores=scores,
         alike=csr_parts(sp.csr_array(alike, dtype=np.float32)),
         indptr=labels.indptr,
@@ -154,11 +154,11 @@ def scales_of(
         has_text=has_text,
         weights=weights,
     )
-    description, shrinkage = "texts do not count", found["shrinkage"]
-    if found["scale"] > 0:
+    description, shrinkage = "texts do not count", best["shrinkage"]
+    if best["scale"] > 0:
         by_rows = "" if np.isinf(shrinkage) else f" x {shrinkage:g} / ({shrinkage:g} + rows)"
-        losses = f"held-out loss {found['loss']:.4f} for {found['none']:.4f} nats"
-        description = f"texts count {found['scale']:.3g}{by_rows}: {losses}"
+        losses = f"held-out loss {best['loss']:.4f} for {best['none']:.4f} nats"
+        description = f"texts count {best['scale']:.3g}{by_rows}: {losses}"
     if n_unseen := int(((counts == 0) & has_text).sum()):
-        description += f"; {found['of_unseen']:.3g} of {n_unseen} classes without rows"
-    return ClassScales(found["of_classes"], found["loss"], description)
+        description += f"; {best['of_unseen']:.3g} of {n_unseen} classes without rows"
+    return ClassScales(best["of_classes"], best["loss"], description)

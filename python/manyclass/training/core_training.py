@@ -95,8 +95,8 @@ class TrainingState:
         return float(squares @ np.square(scale) if len(scale) else squares.sum())
 
     def _losses_and_ranks(self, X: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
-        at = self._position[labels]
-        return self._weights.log_losses(self._as_data(X), at, self._n_threads, self._scale, self._noise)
+        places = self._position[labels]
+        return self._weights.log_losses(self._as_data(X), places, self._n_threads, self._scale, self._noise)
 
     def _as_data(self, X: Any) -> Matrix:
         """Return what a user gives, as the core takes it."""
@@ -177,11 +177,11 @@ class Watch:
         max_bytes: float = np.inf,
     ) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
-        given = cls(callback, max_bytes=max_bytes, checkpoints=checkpoints)
+        watch = cls(callback, max_bytes=max_bytes, checkpoints=checkpoints)
         if max_seconds is None:
-            return replace(given, may_retry=callback is None and checkpoints is None)
+            return replace(watch, may_retry=callback is None and checkpoints is None)
         check_number("max_seconds", max_seconds, low=0)
-        return replace(given, max_seconds=float(max_seconds))
+        return replace(watch, max_seconds=float(max_seconds))
 
     def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
         """Return the checkpoints of the next training, which is made as the plan says."""
@@ -256,10 +256,10 @@ class Probe:
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss after pass n_iter; return whether it is no number, so that training is to stop."""
-        found = self._losses(state)
+        losses = self._losses(state)
         if self.ridge > 0:
-            found = found + self.ridge / 2 * state.squared_norm()
-        return self.core.look(n_iter, found, self._weights)
+            losses = losses + self.ridge / 2 * state.squared_norm()
+        return self.core.look(n_iter, losses, self._weights)
 
     def _losses(self, state: TrainingState) -> Doubles:
         if len(self.labels.ids) == len(self.labels):
@@ -317,8 +317,8 @@ class CoreTraining(ABC):
         self.state = TrainingState(0, 0.0, np.nan, 0, self.weights, self.scale, self.position, n_threads, signs.noise)
         self._most = 2 * signs.at_zero if signs.bounded and not self.goes_on else math.inf
         if signs.n_drawn is not None:
-            given = (self.x, self.labels, self.weights.n_classes, signs, plan.max_iter)
-            self._probe = Probe(*given, self.sample_weight)
+            points = (self.x, self.labels, self.weights.n_classes, signs, plan.max_iter)
+            self._probe = Probe(*points, self.sample_weight)
             if self.goes_on or plan.max_iter == 0:
                 self._probe.look(self.state, 0)
         self.curve, _ = drive(
@@ -408,7 +408,7 @@ class CoreTraining(ABC):
 
     def numbers(self) -> dict[str, Any]:
         """Return own numbers, the running loss, and what the probe has seen."""
-        looks = [] if self._probe is None else [(n, *found) for n, found in self._probe.core.looks.items()]
+        looks = [] if self._probe is None else [(n, *look) for n, look in self._probe.core.looks.items()]
         updates = self.state.class_updates
         return {"training": self.own_numbers(), "loss": self.loss, "class_updates": updates, "looks": looks}
 
@@ -447,10 +447,17 @@ class LabelTraining(CoreTraining):
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a whole pass, and look at the points held out."""
         mean, done = super().finish(n_pass)
-        held = self.validation
-        if held is not None and self.fault is None:
-            loss = held_out_loss(self._plan, self.weights, held.x, held.labels, held.weights, is_scaled=held.is_scaled)
-            done = held.after_pass(loss, self.moved()) or done
+        validation = self.validation
+        if validation is not None and self.fault is None:
+            loss = held_out_loss(
+                self._plan,
+                self.weights,
+                validation.x,
+                validation.labels,
+                validation.weights,
+                is_scaled=validation.is_scaled,
+            )
+            done = validation.after_pass(loss, self.moved()) or done
         return mean, done
 
     def arrays(self) -> Arrays:
@@ -459,8 +466,8 @@ class LabelTraining(CoreTraining):
 
     def numbers(self) -> dict[str, Any]:
         """Return what all trainings do, and what validation has found."""
-        found = super().numbers()
-        return found if self.validation is None else {**found, "validation": self.validation.numbers()}
+        numbers = super().numbers()
+        return numbers if self.validation is None else {**numbers, "validation": self.validation.numbers()}
 
     def restore(self, saved: Saved) -> None:
         """Take over arrays and numbers from a checkpoint."""
@@ -535,28 +542,28 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
         return training, None
     (best, n_best), rate = training.best_look(), plan.schedule.learning_rate
     smaller = plan.with_steps_over(SMALLER)
-    of_smaller = f"With a step size of {smaller.schedule.learning_rate:.4g} instead of {rate:.4g}"
+    with_smaller_step = f"With a step size of {smaller.schedule.learning_rate:.4g} instead of {rate:.4g}"
     del training  # the memory of its weights
     second = make(smaller)
     second.train(watch, signs)
     stopped = second.fault is None and len(second.curve) < plan.max_iter  # by Ctrl-C
     if second.fault is None and (stopped or second.last_look() <= best):
         ended = "it was interrupted" if stopped else "it ended well"
-        warn_user(f"{begin}. {of_smaller} {ended}, and that is the model. {advice}")
+        warn_user(f"{begin}. {with_smaller_step} {ended}, and that is the model. {advice}")
         return second, smaller.schedule.learning_rate
     ended = "it ended above the best of the first training" if second.fault is None else f"it did, too: {second.fault}"
     first = make(replace(plan, max_iter=0))
     first.train(watch, signs)
     at_first = signs.at_zero if signs.n_drawn is None else first.best_look()[0]
-    found = [(at_first, 0, plan), (best, n_best, plan), (*second.best_look(), smaller)]
-    for _, n_passes, by in sorted(found, key=lambda one: one[0]):
+    looks = [(at_first, 0, plan), (best, n_best, plan), (*second.best_look(), smaller)]
+    for _, n_passes, by in sorted(looks, key=lambda look: look[0]):
         del second
         second = make(by.ended_after(n_passes))
         second.train(watch, replace(signs, n_drawn=None, bounded=False))
         if second.fault is None:
             break
     where = f"after pass {n_passes} with a step size of {by.schedule.learning_rate:.4g}" if n_passes else "at the start"
-    warn_user(f"{begin}. {of_smaller} {ended}. The model is that {where}, the best that was seen. {advice}")
+    warn_user(f"{begin}. {with_smaller_step} {ended}. The model is that {where}, the best that was seen. {advice}")
     return second, None if by is plan else by.schedule.learning_rate
 
 

@@ -61,8 +61,8 @@ class _Iterations:
 
     def arrays(self) -> Arrays:
         """Return the iterate, and the best model so far; what L-BFGS remembers of its steps is left to it."""
-        of_validation = {} if self.watch.validation is None else self.watch.validation.arrays()
-        return {"theta": self.core.theta, **of_validation}
+        best = {} if self.watch.validation is None else self.watch.validation.arrays()
+        return {"theta": self.core.theta, **best}
 
     def numbers(self) -> dict[str, Any]:
         """Return the curve, and what validation has found."""
@@ -85,8 +85,8 @@ class _Iterations:
     def run(self) -> None:
         """Iterate until the gradient is small, or something ends it."""
         if self.stage is not None:
-            at = self.stage.begin(self)
-            self.curve, self.ended = at.curve, at.ended
+            position = self.stage.begin(self)
+            self.curve, self.ended = position.curve, position.ended
         end, stopped = self.watch.max_seconds + self.state.seconds, False
         if self.ended or len(self.curve) >= self.plan.max_iter:
             return
@@ -112,12 +112,12 @@ class _Iterations:
 
     def _warn(self, largest: float) -> None:
         """Warn that the gradient is still large."""
-        what = f"the largest entry of the gradient is {largest:.3g}, more than tol={self.plan.tol:g}"
+        message = f"the largest entry of the gradient is {largest:.3g}, more than tol={self.plan.tol:g}"
         warn_user(
-            f"L-BFGS made max_iter={self.plan.max_iter} iterations; {what}. Raise max_iter, or set "
+            f"L-BFGS made max_iter={self.plan.max_iter} iterations; {message}. Raise max_iter, or set "
             "model=models.Linear(scaling='standard')"
             if len(self.curve) >= self.plan.max_iter
-            else f"L-BFGS can lower the objective no further in double precision; {what}"
+            else f"L-BFGS can lower the objective no further in double precision; {message}"
         )
 
 

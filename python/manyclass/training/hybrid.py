@@ -119,14 +119,14 @@ class _Terms:
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
         """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
         calls, on_pairs = (call, replace(call, learning_rate=None)), isinstance(self.plans[0], PairsPlan)
-        found = [
-            replace(plan, **passes_of_call(plan, before.history, own, len(points.labels), from_top=on_pairs))
-            for plan, own in zip(self.plans, calls, strict=False)
+        plans = [
+            replace(plan, **passes_of_call(plan, before.history, call_of_plan, len(points.labels), from_top=on_pairs))
+            for plan, call_of_plan in zip(self.plans, calls, strict=False)
         ]
-        rows = found[-1]
+        rows = plans[-1]
         if self.both and before.history.n_fit == 0 and isinstance(rows, BatchesPlan):
-            found[-1] = replace(rows, finds_scale=True)
-        return _Terms(tuple(found))
+            plans[-1] = replace(rows, finds_scale=True)
+        return _Terms(tuple(plans))
 
 
 def _finds_scale(plan: Term) -> bool:
@@ -251,25 +251,25 @@ def _join_terms(
     return Trained(joined, trained.curve, trained.rate, squares)
 
 
-def _with_their_sequences(plan: Plan, points: Points, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _with_their_sequences(plan: Plan, points: Points, is_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the rows held out and, where rows are prefixes of short sequences, the others of some of these.
 
     A short sequence, such as a visit of a shop, is over when rows are predicted; a model that was trained on its other
     rows knows more than it will. Long ones, such as what a customer ever took, go on, and so their rows tell more.
     """
-    own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and not points.several else None
-    if own is None or not held.any():
-        return held
+    features_of_own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and not points.several else None
+    if features_of_own is None or not is_out.any():
+        return is_out
     indptr, features, _ = csr_parts(as_csr(points.x))
-    of_label, rows = own[points.labels.ids], np.flatnonzero(held).astype(np.int32)
-    given: dict[str, Any] = {"indptr": indptr, "features": features, "next": of_label, "most": MOST_NEXT}
-    rows_a_sequence, following, together = _core.sequence_rows(rows=rows, **given)
+    next_features, rows = features_of_own[points.labels.ids], np.flatnonzero(is_out).astype(np.int32)
+    sequences: dict[str, Any] = {"indptr": indptr, "features": features, "next": next_features, "most": MOST_NEXT}
+    rows_a_sequence, following, together = _core.sequence_rows(rows=rows, **sequences)
     if rows_a_sequence >= ROWS_OF_LONG or following < LEAST_FOLLOWING:
-        return held
-    if (share := MOST_TOGETHER * len(held) / len(together)) < 1:
-        some = np.linspace(0, len(rows) - 1, max(1, int(share * len(rows)))).astype(np.int64)
-        together = _core.sequence_rows(rows=rows[some], **given)[2]
-    whole = np.zeros_like(held)
+        return is_out
+    if (share := MOST_TOGETHER * len(is_out) / len(together)) < 1:
+        sampled_rows = np.linspace(0, len(rows) - 1, max(1, int(share * len(rows)))).astype(np.int64)
+        together = _core.sequence_rows(rows=rows[sampled_rows], **sequences)[2]
+    whole = np.zeros_like(is_out)
     whole[together] = True
     return whole
 
@@ -296,8 +296,8 @@ def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.in
     A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
     of the rows that are to be predicted, all have classes that the model has learnt.
     """
-    found = out[labels.of(out).known_from(labels.of(rows))]
-    return found if len(found) >= FEWEST_ROWS else out
+    known = out[labels.of(out).known_from(labels.of(rows))]
+    return known if len(known) >= FEWEST_ROWS else out
 
 
 def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
@@ -320,22 +320,24 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     weights.multiply_parts(scales)
     weights = replace(weights, mixture=mixture) if before.counted else _counted(weights, points, mixture)
     if len(weights.own) and isinstance(plan, HybridPlan):
-        own = features_of_classes(plan, points)
-        weights = weights if own is None else replace(weights, own=own_classes(own, weights.n_features))
+        class_features = features_of_classes(plan, points)
+        weights = (
+            weights if class_features is None else replace(weights, own=own_classes(class_features, weights.n_features))
+        )
     return Trained(weights, curve, squares=squares)
 
 
 def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
     """The first call trains on some rows, finds the scales by the others, and trains on these, too."""
-    of_first = terms.plans[0]
-    if isinstance(of_first, PairsPlan) and of_first.prune > 0:
+    first_plan = terms.plans[0]
+    if isinstance(first_plan, PairsPlan) and first_plan.prune > 0:
         raise ValueError(
-            f"prune is {of_first.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
+            f"prune is {first_plan.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
         )
     tell = rows_that_tell(len(points.labels), terms.seed, terms.most_held_out)
     first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
-    weights, squares = _beside([_started(one, first) for one in terms.plans])
-    if isinstance(of_first, BatchesPlan):
+    weights, squares = _beside([_started(plan_of_term, first) for plan_of_term in terms.plans])
+    if isinstance(first_plan, BatchesPlan):
         set_new_rows(weights, points.classes, before.position, call.new_classes)
     curve = _train_on(terms, first, points, weights, squares, before, watch)
     if not terms.most_held_out:
@@ -379,17 +381,17 @@ def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
     return rows, Squares.of_rows(rows, plan.adagrad)
 
 
-def _beside(found: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
+def _beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
     """Return one term, or both as a sum."""
-    if len(found) == 1:
-        return found[0]
-    (pairs, of_pairs), (rows, of_rows) = found
-    return pairs.beside(rows), of_pairs.beside(of_rows)
+    if len(terms) == 1:
+        return terms[0]
+    (pairs, pair_squares), (rows, row_squares) = terms
+    return pairs.beside(rows), pair_squares.beside(row_squares)
 
 
 def _train_on(
     terms: _Terms,
-    kept: Points,
+    trained_points: Points,
     points: Points,
     weights: Weights,
     squares: Squares,
@@ -402,8 +404,10 @@ def _train_on(
     in_use = _Terms(tuple(plan for plan in terms.plans if scales[isinstance(plan, BatchesPlan)] != 0))
     if not in_use.plans:
         return []
-    x = as_csr(kept.x) if terms.both else kept.x
-    return _train(in_use, x, kept.labels, points.n_classes, kept.weights, watch, earlier, squares)[0].curve
+    x = as_csr(trained_points.x) if terms.both else trained_points.x
+    return _train(in_use, x, trained_points.labels, points.n_classes, trained_points.weights, watch, earlier, squares)[
+        0
+    ].curve
 
 
 def _train(
@@ -473,8 +477,8 @@ def _unless_it_spoils(
 
 def _closed_forms(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, are_rare: bool) -> Floats:
     """Return the closed forms of weights on pairs that may be added: counts that saturate where classes are rare."""
-    found = weights.closed_forms(as_csr(x), labels.indptr, labels.ids, r)
-    return found if are_rare else found[:1]
+    forms = weights.closed_forms(as_csr(x), labels.indptr, labels.ids, r)
+    return forms if are_rare else forms[:1]
 
 
 def _with_all_pairs(weights: Weights, points: Points) -> Weights:
@@ -489,23 +493,23 @@ def _with_all_pairs(weights: Weights, points: Points) -> Weights:
 
 
 def _told(
-    terms: _Terms, weights: Weights, squares: Squares, some: Points | None, before: Before, n_threads: int
+    terms: _Terms, weights: Weights, squares: Squares, points: Points | None, before: Before, n_threads: int
 ) -> tuple[Squares, tuple[float, float]]:
     """Return the scales for points not yet trained on, each term being on its own scale, and keep what they go by."""
     known = Scales(squares.scales, squares.precisions) if len(squares.scales) else Scales.unknown(terms.both)
-    if some is not None and len(some.labels):
-        rows = np.linspace(0, len(some.labels) - 1, min(len(some.labels), terms.most_held_out)).astype(np.int64)
-        some = some.some(rows)
+    if points is not None and len(points.labels):
+        rows = np.linspace(0, len(points.labels) - 1, min(len(points.labels), terms.most_held_out)).astype(np.int64)
+        points = points.some(rows)
         known = known.faded(before.history.n_counting, len(rows))
-        known = known.learnt(weights, some.x, some.labels, n_threads, some.weights)
+        known = known.learnt(weights, points.x, points.labels, n_threads, points.weights)
     return replace(squares, scales=known.means, precisions=known.precisions), known.of_parts
 
 
 def _to_own_scale(weights: Weights) -> tuple[float, float]:
     """Take out, in place, what scores were multiplied by since they were trained; return it."""
     scales = (float(weights.scales[0]), float(weights.scales[1]))
-    own = (1 / scales[0] if scales[0] != 0 else 1.0, 1 / scales[1] if scales[1] != 0 else 1.0)
-    weights.multiply_parts(own)
+    factors = (1 / scales[0] if scales[0] != 0 else 1.0, 1 / scales[1] if scales[1] != 0 else 1.0)
+    weights.multiply_parts(factors)
     weights.scales[:] = 1
     return scales
 
@@ -521,7 +525,9 @@ def _counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
     return replace(weights, mixture=mixture)
 
 
-def _mixed(plan: Plan, weights: Weights, points: Points, kept: Points, told: Points, *, least: bool = False) -> Weights:
+def _mixed(
+    plan: Plan, weights: Weights, points: Points, trained_points: Points, telling: Points, *, least: bool = False
+) -> Weights:
     """Return weights with counts and repeats mixed in, if points that they were not trained on say so.
 
     With `least` a small share of counts is the least: a stream's later rows may say more.
@@ -531,14 +537,14 @@ def _mixed(plan: Plan, weights: Weights, points: Points, kept: Points, told: Poi
     counted = weights
     if plan.counts:
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        counted = _counted(nothing, kept, Mixture(shrinkage=SHRINKAGE, counts_own=True))
-    own = features_of_classes(plan, points)
-    found = best_mixture(counted, own, told.x, told.labels, plan.n_threads, told.weights)
-    if found is None:
-        found = counted if least else weights
+        counted = _counted(nothing, trained_points, Mixture(shrinkage=SHRINKAGE, counts_own=True))
+    class_features = features_of_classes(plan, points)
+    mixed = best_mixture(counted, class_features, telling.x, telling.labels, plan.n_threads, telling.weights)
+    if mixed is None:
+        mixed = counted if least else weights
     if least and plan.counts:
-        found = replace(found, mixture=replace(found.mixture, share=max(LEAST_OF_STREAM, found.mixture.share)))
-    return found
+        mixed = replace(mixed, mixture=replace(mixed.mixture, share=max(LEAST_OF_STREAM, mixed.mixture.share)))
+    return mixed
 
 
 def _mixture_told(
@@ -546,25 +552,29 @@ def _mixture_told(
     weights: Weights,
     scales: tuple[float, float],
     mixture: Mixture,
-    some: Points,
+    points: Points,
     before: Before,
     n_threads: int,
 ) -> Mixture:
     """Return the mixture after points not yet trained on: means of the shares before and of the best ones for them."""
-    if not (len(weights.counts) or len(weights.own)) or not len(some.labels):
+    if not (len(weights.counts) or len(weights.own)) or not len(points.labels):
         return mixture
-    some = some.some(np.linspace(0, len(some.labels) - 1, min(len(some.labels), terms.most_held_out)).astype(np.int64))
+    points = points.some(
+        np.linspace(0, len(points.labels) - 1, min(len(points.labels), terms.most_held_out)).astype(np.int64)
+    )
     weights.multiply_parts(scales)
-    told = label_mixtures(weights, weights.own, some.x, some.labels, n_threads, some.weights)
+    mixtures = label_mixtures(weights, weights.own, points.x, points.labels, n_threads, points.weights)
     _to_own_scale(weights)
-    n = len(some.labels)
-    of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))
-    own: dict[str, Any] = {name: getattr(mixture, name) for name in ("shrinkage", "counts_own", "power", "rate")}
-    numbers, _, _ = told.best_shares(has_own=len(weights.own) > 0, **own)
+    n = len(points.labels)
+    share_of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))
+    numbers_kept: dict[str, Any] = {
+        name: getattr(mixture, name) for name in ("shrinkage", "counts_own", "power", "rate")
+    }
+    numbers, _, _ = mixtures.best_shares(has_own=len(weights.own) > 0, **numbers_kept)
     share, repeats = numbers["share"], numbers["repeats"]
     if len(weights.counts):
-        share = max(LEAST_OF_STREAM, mixture.share + of_new * (share - mixture.share))
-    return replace(mixture, share=share, repeats=mixture.repeats + of_new * (repeats - mixture.repeats))
+        share = max(LEAST_OF_STREAM, mixture.share + share_of_new * (share - mixture.share))
+    return replace(mixture, share=share, repeats=mixture.repeats + share_of_new * (repeats - mixture.repeats))
 
 
 # What grows
@@ -574,20 +584,20 @@ def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[W
     """Return a copy of the weights, each term on the scale that it was trained on, their squares, and these scales."""
     assert before.weights is not None
     counts = before.counts_with(points)
-    found = []
+    grown_terms = []
     for plan in terms.plans:
         if isinstance(plan, PairsPlan):
-            own = _grown_pairs(plan, before.weights.pairs_alone, points, before)
+            grown = _grown_pairs(plan, before.weights.pairs_alone, points, before)
         elif terms.both:
-            own = _grown_rows(plan, before.weights.rows_alone, points.n_classes, before)
+            grown = _grown_rows(plan, before.weights.rows_alone, points.n_classes, before)
         else:
-            own = rows_of_call(plan, before, points.classes, counts, call.new_classes)
-        found.append((own[0].writable(), own[1]))
-    weights, squares = _beside(found)
+            grown = rows_of_call(plan, before, points.classes, counts, call.new_classes)
+        grown_terms.append((grown[0].writable(), grown[1]))
+    weights, squares = _beside(grown_terms)
     has_scale = terms.both or isinstance(terms.plans[0], BatchesPlan) or _finds_scale(terms.plans[0])
     scales = _to_own_scale(weights) if has_scale else (1.0, 1.0)
     if isinstance(terms.plans[0], PairsPlan):
-        for plan, (alone, _) in zip(terms.plans, found, strict=True):
+        for plan, (alone, _) in zip(terms.plans, grown_terms, strict=True):
             _set_new_intercepts(plan, alone, before, counts)
     return weights, squares, scales
 
@@ -607,18 +617,18 @@ def _grown_rows(plan: BatchesPlan, weights: Weights, n_classes: int, before: Bef
     """Return a copy of rows over phi and of their squares, with new classes; refuse another shape of the model."""
     dim = weights.n_hidden if weights.embeddings.size else None
     intercept = weights.intercept_column or bool(weights.by_minibatches and (plan.fit_intercept or weights.bias.any()))
-    for name, asked, there in (
+    for name, planned, modelled in (
         ("dim", plan.dim, dim),
         ("activation", "relu" if plan.relu else "identity", "relu" if weights.relu else "identity"),
         ("fit_intercept", plan.fit_intercept, intercept),
     ):
-        if asked != there:
-            raise ValueError(f"{name} is {asked!r}; the model that partial_fit goes on with has {there!r}")
+        if planned != modelled:
+            raise ValueError(f"{name} is {planned!r}; the model that partial_fit goes on with has {modelled!r}")
     grown, squares = weights.grown(n_classes, before.position), before.squares
     # Of a model that was made without Adagrad, or an older file, there are none.
-    made = Squares.of_rows(grown, plan.adagrad)
-    kept = made if squares is None else squares.grown(n_classes, before.position)
-    return grown, kept if len(kept.classes) == len(made.classes) else made
+    empty = Squares.of_rows(grown, plan.adagrad)
+    sums = empty if squares is None else squares.grown(n_classes, before.position)
+    return grown, sums if len(sums.classes) == len(empty.classes) else empty
 
 
 def _grown_pairs(plan: PairsPlan, weights: Weights, points: Points, before: Before) -> tuple[Weights, Squares]:

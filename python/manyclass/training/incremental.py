@@ -70,10 +70,10 @@ def step_that_remembers(half_life: float, n_classes: int, g: float) -> float:
 
 def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
     """The step sizes of a call, none below `least`."""
-    kept = _core.steps_kept_above(schedule.at(0)[0], schedule.at(n_passes - 1)[0], least, n_passes)
-    if kept is None:
+    raised = _core.steps_kept_above(schedule.at(0)[0], schedule.at(n_passes - 1)[0], least, n_passes)
+    if raised is None:
         return schedule
-    first, decay = kept
+    first, decay = raised
     ratio = schedule.u_learning_rate / schedule.learning_rate
     return replace(schedule, learning_rate=first, u_learning_rate=first * ratio, decay=decay)
 
@@ -82,20 +82,20 @@ def kept_awake(schedule: Schedule, least: float, n_passes: int) -> Schedule:
 class KeptRows:
     """What the rows of one part of a stream carry; `numbers` are their places among all rows of the stream."""
 
-    kept: _core.CarriedRows
+    carried: _core.CarriedRows
     numbers: NDArray[np.int64]
 
     def of(self, rows: NDArray[np.int64] | None) -> LocalState:
         """Return what these of the rows of the part carry; empty arrays where one is visited for the first time."""
-        found = self.kept.of(self.numbers if rows is None else self.numbers[rows])
-        return LocalState(*[*found, NO_DOUBLES, NO_DOUBLES][:2])
+        values = self.carried.of(self.numbers if rows is None else self.numbers[rows])
+        return LocalState(*[*values, NO_DOUBLES, NO_DOUBLES][:2])
 
     def put(self, rows: NDArray[np.int64] | None, local_state: LocalState) -> None:
         """Keep what they carry after a visit."""
         numbers = self.numbers if rows is None else self.numbers[rows]
         for which, values in enumerate((local_state.u, local_state.local_scale)):
             if len(values):
-                self.kept.put(numbers, which, values)
+                self.carried.put(numbers, which, values)
 
 
 @dataclass(frozen=True)
@@ -114,12 +114,12 @@ class Call:
         What new classes begin at, by label.
     whole : bool
         Whether all passes of the plan are made: a fit that begins at the weights that are there.
-    of_fit : int or None
+    fit_pass : int or None
         The pass, from 0, of a `fit` from a stream, of which the rows are a part; its step size is that of this pass. In
         later passes than the first the rows were counted before.
     n_visits : int
         Rows visited in such a fit so far.
-    kept : KeptRows or None
+    kept_rows : KeptRows or None
         What the rows carry from pass to pass of it.
     shared : bool
         Whether the rows are those of one worker of several.
@@ -134,9 +134,9 @@ class Call:
     half_life: float | None = None
     new_classes: Starts | None = None
     whole: bool = False
-    of_fit: int | None = None
+    fit_pass: int | None = None
     n_visits: int = 0
-    kept: KeptRows | None = None
+    kept_rows: KeptRows | None = None
     shared: bool = False
     open_passes: bool = False
     n_kept: int | None = None
@@ -144,19 +144,19 @@ class Call:
     @property
     def is_open(self) -> bool:
         """Whether nothing is set that says how the rows are to be trained on, or that old ones are to fade."""
-        alone = self.of_fit is None and not self.whole and not self.shared
+        alone = self.fit_pass is None and not self.whole and not self.shared
         given = self.learning_rate, self.half_life, self.new_classes
         return alone and self.open_passes and given == (None, None, None)
 
     def may_fall(self, parameters: Mapping[str, Any]) -> bool:
         """Whether steps may fall by curvature: the call is no part of a fit, and nobody has set a step size."""
         free = parameters["learning_rate"] == "auto" and self.learning_rate is None
-        return free and self.of_fit is None and not self.whole and not self.shared
+        return free and self.fit_pass is None and not self.whole and not self.shared
 
     @property
     def counted(self) -> bool:
         """Whether the rows were seen, and counted, in an earlier pass."""
-        return self.of_fit is not None and self.of_fit > 0
+        return self.fit_pass is not None and self.fit_pass > 0
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Before:
     @classmethod
     def of(cls, state: State | None, classes: NDArray[Any], n_points: int, call: Call) -> Before:
         """What a state is for a call of so many points of these classes; None: there is no model."""
-        goes_on = call.of_fit is None or (state is not None and state.history.n_fit > 0)
+        goes_on = call.fit_pass is None or (state is not None and state.history.n_fit > 0)
         if state is None:
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(len(classes)), goes_on=goes_on)
         position = find_positions(state.classes, classes, "y").astype(np.intp)
@@ -202,13 +202,13 @@ class Before:
             none = np.zeros(len(classes))
             weights = state.weights.with_faded_counts(0)
             return cls(weights, position, none, state.history, state.squares, goes_on=goes_on)
-        left = left_of_old_rows(n_points, call.half_life)
+        share_left = left_of_old_rows(n_points, call.half_life)
         counts = np.zeros(len(classes))
-        counts[position] = left * state.counts
-        squares = state.squares if call.half_life is None or state.squares is None else state.squares.times(left)
-        history = state.history.faded(left)
+        counts[position] = share_left * state.counts
+        squares = state.squares if call.half_life is None or state.squares is None else state.squares.times(share_left)
+        history = state.history.faded(share_left)
         n_visits = call.n_visits if call.counted else history.n_points
-        weights = state.weights.with_faded_counts(left)
+        weights = state.weights.with_faded_counts(share_left)
         return cls(weights, position, counts, history, squares, n_visits, call.counted, goes_on)
 
     def after(self, points: Points, weights: Weights, squares: Squares | None) -> Before:
@@ -258,8 +258,8 @@ def passes_of_call(
             f"decay_every is {schedule.decay_every}, which counts the batches of one fit; leave it None with "
             "partial_fit"
         )
-    if call.of_fit is not None:
-        rate, u_rate = schedule.at(call.of_fit)
+    if call.fit_pass is not None:
+        rate, u_rate = schedule.at(call.fit_pass)
         return {"max_iter": 1, "schedule": Schedule("exponential", rate, u_rate, 1.0)}
     first, last = schedule.at(0), schedule.at(plan.max_iter)
     if history.n_fit == 0:
@@ -268,8 +268,8 @@ def passes_of_call(
         new = 1.0 if from_top else min(1.0, n_points / max(1.0, history.n_counting))
         first = schedule.at(round(plan.max_iter * (1 - new)))
     if call.learning_rate is not None:
-        of_u = first[1] / first[0] if first[0] > 0 else 1.0
-        first = last = (call.learning_rate, of_u * call.learning_rate)
+        u_ratio = first[1] / first[0] if first[0] > 0 else 1.0
+        first = last = (call.learning_rate, u_ratio * call.learning_rate)
     factor, decay = _core.steps_between(first[0], last[0], call.n_passes)
     return {
         "max_iter": call.n_passes,
@@ -284,8 +284,8 @@ def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> 
     points, so that its size is as many times that of one.
     """
     schedule = plan.schedule
-    of_batch = plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1)
-    per_sum = schedule.learning_rate / (_core.curvature_gain * of_batch * n_classes)
+    batch_size = plan.batch_size or (MINIBATCH_POINTS if plan.solver == MINIBATCH_IMPLICIT else 1)
+    per_sum = schedule.learning_rate / (_core.curvature_gain * batch_size * n_classes)
     factor, decay = _core.steps_by_sums(before, now, per_sum, plan.max_iter)
     return Schedule("exponential", schedule.learning_rate * factor, schedule.u_learning_rate * factor, decay)
 
@@ -305,12 +305,12 @@ def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]
     So one call over more rows than came before is trained in stretches, and ends where ten or a thousand calls do.
     """
     ends: list[int] = []
-    at = n_rows
+    end = n_rows
     while n_classes <= MOST_CLASSES:
-        at = int(at - n_before) // 2
-        if at < max(FEWEST_ROWS, FIRST_STRETCH * n_rows):
+        end = int(end - n_before) // 2
+        if end < max(FEWEST_ROWS, FIRST_STRETCH * n_rows):
             break
-        ends.insert(0, at)
+        ends.insert(0, end)
     return ends
 
 
@@ -379,9 +379,9 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
         )
     names, before = _names(X), state.features.names
     if before is not None and names is not None and not np.array_equal(names[:n_before], before):
-        at = int(np.flatnonzero(names[:n_before] != before)[0])
+        j = int(np.flatnonzero(names[:n_before] != before)[0])
         raise ValueError(
-            f"feature {at} of X is {names[at]!r}, and {before[at]!r} in the model; with new_features='grow' the "
+            f"feature {j} of X is {names[j]!r}, and {before[j]!r} in the model; with new_features='grow' the "
             "features of before come first, in their order"
         )
     return replace(

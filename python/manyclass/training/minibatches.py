@@ -53,7 +53,7 @@ def fit_batches(
     which are moved in place; None: from sums of 0. Of a training that diverges see `trained`.
     """
 
-    def made(by: BatchesPlan) -> BatchesTraining:
+    def begin(by: BatchesPlan) -> BatchesTraining:
         sparse = isinstance(x, sp.csr_array)
         weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if earlier is None else earlier.weights
         return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, earlier=earlier)
@@ -67,7 +67,7 @@ def fit_batches(
         n_drawn=(n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
         bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
     )
-    training, rate = trained(made, plan, watch, signs)
+    training, rate = trained(begin, plan, watch, signs)
     return Trained(training.weights, training.curve, rate, training.squares)
 
 
@@ -145,10 +145,10 @@ class BatchesTraining(LabelTraining):
 
     def _begin_local(self, *, goes_on: bool) -> Doubles:
         """Return what points carry at first in the double sum; NaN stands for what their own draw makes of it."""
-        chosen = self.plan.double_sum
-        if chosen is None:
+        double_sum = self.plan.double_sum
+        if double_sum is None:
             return NO_DOUBLES
-        first = 0.0 if chosen.u_init == "zero" else np.nan if goes_on else np.log(self.weights.n_classes)
+        first = 0.0 if double_sum.u_init == "zero" else np.nan if goes_on else np.log(self.weights.n_classes)
         return np.full(len(self.labels), first)
 
     def _source(self, epoch: int) -> str:
@@ -199,8 +199,8 @@ class BatchesTraining(LabelTraining):
         plan = self.plan
         if source not in ("exact", "sampled") and self._index is None:
             self._index = self._new_index(source)
-        index, chosen = self._index, plan.double_sum
-        own = plan.shared_with("Trainer.labels") | {
+        index, double_sum = self._index, plan.double_sum
+        settings = plan.shared_with("Trainer.labels") | {
             "index": None if index is None else index.core,
             "n_probe": None if index is None else index.n_probe_,
             "source": source,
@@ -212,10 +212,12 @@ class BatchesTraining(LabelTraining):
             "inverse_every": plan.schedule.decay_every or 0,
             "ridge": plan.alpha,
         }
-        if chosen is not None:
-            own |= {name: getattr(chosen, name) for name in ("rule", "reduction", "formulation")}
-            own |= {"rule_options": dict(chosen.options), "local_step": chosen.step}
-        return _core.Trainer.labels(self._arrays, **own, first_point=self._first_point, batch=self.batch, isa="auto")
+        if double_sum is not None:
+            settings |= {name: getattr(double_sum, name) for name in ("rule", "reduction", "formulation")}
+            settings |= {"rule_options": dict(double_sum.options), "local_step": double_sum.step}
+        return _core.Trainer.labels(
+            self._arrays, **settings, first_point=self._first_point, batch=self.batch, isa="auto"
+        )
 
     def _new_index(self, source: str) -> Index:
         """Return an index of the present rows that probes as many clusters as points of the training data need."""

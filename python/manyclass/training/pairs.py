@@ -57,16 +57,16 @@ def fit_pairs(
     """
     csr = as_csr(x)
 
-    def made(by: PairsPlan) -> _PairsTraining:
+    def begin(by: PairsPlan) -> _PairsTraining:
         weights = start_pairs(by, csr, labels, n_classes, sample_weight) if earlier is None else earlier.weights
-        own = Squares.of_pairs(weights, by.fit_intercept, by.offset) if squares is None else squares
-        return _PairsTraining(by, csr, labels, weights, own, sample_weight, earlier)
+        sums = Squares.of_pairs(weights, by.fit_intercept, by.offset) if squares is None else squares
+        return _PairsTraining(by, csr, labels, weights, sums, sample_weight, earlier)
 
-    training, rate = trained(made, plan, watch, Signs(loss_at_zero(plan.loss, labels, n_classes, sample_weight)))
+    training, rate = trained(begin, plan, watch, Signs(loss_at_zero(plan.loss, labels, n_classes, sample_weight)))
     weights, sums = training.weights, training.squares
     if plan.prune > 0 and earlier is None:
-        kept = weights.without_smallest(plan.prune)
-        weights, sums = weights.some_pairs(kept), sums.some_pairs(kept)
+        is_left = weights.without_smallest(plan.prune)
+        weights, sums = weights.some_pairs(is_left), sums.some_pairs(is_left)
     return Trained(weights, training.curve, rate, sums)
 
 
@@ -85,14 +85,14 @@ def start_pairs(
 
 def support_of(plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int) -> tuple[NDArray[np.int64], Ids]:
     """Return the pairs of a feature and a class that as many of these points have as the plan says."""
-    of_points = (csr_parts(x), x.shape[1], labels.indptr, labels.ids, n_classes)
-    return _core.support(*of_points, plan.min_count, plan.few_classes)
+    rows = (csr_parts(x), x.shape[1], labels.indptr, labels.ids, n_classes)
+    return _core.support(*rows, plan.min_count, plan.few_classes)
 
 
 def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:
     """Return the log of each class's share of the rows, or its log-odds."""
-    of_labels = None if sample_weight is None else np.repeat(sample_weight, np.diff(labels.indptr))
-    share = shares_of_classes(labels.ids, n_classes, len(labels), of_labels)
+    label_weights = None if sample_weight is None else np.repeat(sample_weight, np.diff(labels.indptr))
+    share = shares_of_classes(labels.ids, n_classes, len(labels), label_weights)
     return (logit(share) if odds else np.log(share)).astype(np.float32)
 
 
@@ -113,7 +113,7 @@ class _PairsTraining(LabelTraining):
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         self.squares = squares
-        own = plan.shared_with("postings_trainer") | {
+        settings = plan.shared_with("postings_trainer") | {
             "x": csr_parts(x),
             "n_features": x.shape[1],
             "labels_indptr": labels.indptr,
@@ -132,7 +132,7 @@ class _PairsTraining(LabelTraining):
             "ridge": plan.alpha,
             "hogwild": plan.hogwild and plan.n_threads > 1,
         }
-        self.core = _core.postings_trainer(**own, isa="auto")
+        self.core = _core.postings_trainer(**settings, isa="auto")
 
     def moved(self) -> Arrays:
         """Return weights and their squares."""

@@ -88,8 +88,8 @@ class Lines:
         seconds = time.monotonic() - self._begin
         speed = f"{(self._done - self._first) / seconds:.3g} {self._unit}/s" if seconds > 0 else ""
         done = f"{self._done} of {self.total} {self._unit}" if self.total else f"{self._done} {self._unit}"
-        told = ", ".join(filter(None, (done, share, f"{seconds:.0f} s", speed, self._words)))
-        print(f"{self._heading}{': ' if self._heading else ''}{told}", file=sys.stderr, flush=True)
+        line = ", ".join(filter(None, (done, share, f"{seconds:.0f} s", speed, self._words)))
+        print(f"{self._heading}{': ' if self._heading else ''}{line}", file=sys.stderr, flush=True)
 
 
 class _Silence:
@@ -183,11 +183,11 @@ def was_interrupted(train: Callable[[], object]) -> bool:
         warnings.simplefilter("always")
         train()
     interrupted = False
-    for found in caught:
-        if issubclass(found.category, ConvergenceWarning) and WORD in str(found.message):
+    for warning in caught:
+        if issubclass(warning.category, ConvergenceWarning) and WORD in str(warning.message):
             interrupted = True
         else:
-            warnings.warn_explicit(found.message, found.category, found.filename, found.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return interrupted
 
 
@@ -295,37 +295,37 @@ def drive(
     ConvergenceWarning
         If training diverged or was interrupted; the model is the one reached before.
     """
-    made = _Drive(passes, state, stage, max_seconds)
-    at = made.at
+    training = _Drive(passes, state, stage, max_seconds)
+    position = training.at
     bar = progress_bar(max_iter * passes.length, unit=passes.unit, shown=verbose, heading=heading)
-    bar.update(len(at.curve) * passes.length)
+    bar.update(len(position.curve) * passes.length)
     try:
-        while not at.ended and len(at.curve) < max_iter:
-            n_pass = len(at.curve)
-            if not made.make_pass(bar, f"pass {n_pass + 1}/{max_iter}"):
+        while not position.ended and len(position.curve) < max_iter:
+            n_pass = len(position.curve)
+            if not training.make_pass(bar, f"pass {n_pass + 1}/{max_iter}"):
                 break
-            found = made.timed(partial(passes.finish, n_pass), made.end - state.seconds)
-            if found is None:
+            ended_pass = training.timed(partial(passes.finish, n_pass), training.end - state.seconds)
+            if ended_pass is None:
                 break
-            state.loss, done = found
+            state.loss, done = ended_pass
             state.n_iter += 1
-            at.curve.append(state.loss)
-            at.first, made.is_written = 0, False
-            at.ended = bool(callback is not None and callback(state)) or done
-            made.write_where_due(len(at.curve))
-            if state.seconds >= made.end:
+            position.curve.append(state.loss)
+            position.first, training.is_written = 0, False
+            position.ended = bool(callback is not None and callback(state)) or done
+            training.write_where_due(len(position.curve))
+            if state.seconds >= training.end:
                 break
     except KeyboardInterrupt:
         warn_user("training was interrupted; the model is the one reached so far")
-        return at.curve, False
+        return position.curve, False
     finally:
         bar.close()
-    passes.fault = passes.fault or (passes.verdict(at.curve[-1]) if at.curve else None)
+    passes.fault = passes.fault or (passes.verdict(position.curve[-1]) if position.curve else None)
     if passes.fault is None:
-        made.write()
+        training.write()
     elif warns:
         warn_user(f"training diverged: {passes.fault}. {passes.advice}")
-    return at.curve, len(at.curve) == max_iter and not at.ended
+    return position.curve, len(position.curve) == max_iter and not position.ended
 
 
 class _Drive:
@@ -356,14 +356,16 @@ class _Drive:
         """Make a pass from where training is, in slices of about SLICE_SECONDS; return whether it came to its end."""
         passes, state, n_pass, first = self.passes, self.state, len(self.at.curve), self.at.first
         while first < passes.n_visits:
-            left = max(0.0, self.end - state.seconds)
-            done = self.timed(partial(passes.run, n_pass, first, min(SLICE_SECONDS, left)), left + GRACE)
+            seconds_left = max(0.0, self.end - state.seconds)
+            done = self.timed(
+                partial(passes.run, n_pass, first, min(SLICE_SECONDS, seconds_left)), seconds_left + GRACE
+            )
             if done is None or passes.fault is not None:  # a batch that is not made to its end moves nothing
                 return False
-            made, moved = done
-            first += made
+            n_visited, n_shown = done
+            first += n_visited
             bar.set_postfix_str(f"{heading}, {passes.describe(first)}", refresh=False)
-            bar.update(moved)
+            bar.update(n_shown)
             if first < passes.n_visits:  # after a whole pass there is more to do before a checkpoint
                 self.at.first, self.is_written = first, False
                 self.write_where_due()
@@ -399,12 +401,12 @@ class _Drive:
         self.passes.restore(replace(saved, numbers=saved.numbers["passes"]))
 
 
-def warn_user(what: str) -> None:
+def warn_user(message: str) -> None:
     """Warn of a training that did not converge, at the line outside of this package that asked for it."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
         level, frame = level + 1, frame.f_back
-    warnings.warn(what, ConvergenceWarning, stacklevel=level)
+    warnings.warn(message, ConvergenceWarning, stacklevel=level)
 
 
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
@@ -431,10 +433,10 @@ def held_out(labels: Ids | Labels, fraction: float, random: np.random.RandomStat
         If no class has two points.
     """
     lists = labels if isinstance(labels, Labels) else Labels.single(labels)
-    held = lists.spare(max(1, round(fraction * len(labels))), random)
-    if not held.any():
+    is_out = lists.spare(max(1, round(fraction * len(labels))), random)
+    if not is_out.any():
         raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
-    return held
+    return is_out
 
 
 def fork(random_state: Any) -> np.random.RandomState:

@@ -53,14 +53,14 @@ class Labels:
     def of(self, points: NDArray[np.int64]) -> Labels:
         """Return the labels of some points."""
         ones = np.ones(len(self.ids), dtype=np.int8)
-        some = sp.csr_array((ones, self.ids, self.indptr))[points]
-        return Labels(some.indptr.astype(np.int64), some.indices.astype(np.int32))
+        chosen = sp.csr_array((ones, self.ids, self.indptr))[points]
+        return Labels(chosen.indptr.astype(np.int64), chosen.indices.astype(np.int32))
 
-    def known_from(self, others: Labels) -> NDArray[np.bool_]:
+    def known_from(self, known: Labels) -> NDArray[np.bool_]:
         """Return which points have labels of `others` only."""
-        n_classes = max(int(self.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
+        n_classes = max(int(self.ids.max(initial=0)), int(known.ids.max(initial=0))) + 1
         unknown = np.ones(n_classes, dtype=bool)
-        unknown[others.ids] = False
+        unknown[known.ids] = False
         return np.asarray(np.add.reduceat(unknown[self.ids], self.indptr[:-1]) == 0)
 
     def spare(self, n_points: int, random: np.random.RandomState) -> NDArray[np.bool_]:
@@ -183,9 +183,9 @@ class Utility:
 FORMULATIONS = ("proposed", "raman")  # what is carried, u + a x.w_y, at a = 0, 1; as the registry has them
 
 
-def formulation_of(given: str | float) -> str | float:
+def formulation_of(value: str | float) -> str | float:
     """Return the name of what is carried where it has one, else the number a of u + a x.w_y."""
-    return FORMULATIONS[int(given)] if given in (0, 1) else given
+    return FORMULATIONS[int(value)] if value in (0, 1) else value
 
 
 def carry_of(formulation: str | float) -> float:
@@ -300,7 +300,7 @@ def core_plan(plan: PointsPlan, n_classes: int, **more: Any) -> _core.Plan:
     Others may be `u_max`, the most that u can be; `first_point`, from which on the draws of points are named; and
     `exact_first_u`, whether a u of NaN begins at its exact value or at what its own draw makes of it.
     """
-    made = plan.shared_with("Plan") | {
+    fields = plan.shared_with("Plan") | {
         "selection": plan.sampler,
         "n_negatives": min(plan.n_negatives, n_classes),
         "options": dict(plan.options),
@@ -313,9 +313,9 @@ def core_plan(plan: PointsPlan, n_classes: int, **more: Any) -> _core.Plan:
     }
     utility = plan.utility
     if utility is not None:
-        made |= {name: getattr(utility, name) for name in ("noise", "local_step", "gain", "floor")}
-        made |= {"power": utility.gain_power, "family": utility.family}
-    return _core.Plan(**made, **more)
+        fields |= {name: getattr(utility, name) for name in ("noise", "local_step", "gain", "floor")}
+        fields |= {"power": utility.gain_power, "family": utility.family}
+    return _core.Plan(**fields, **more)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,8 +107,8 @@ class Memory:
     def after_pass(self, weights: Weights, n_iter: int, n_threads: int) -> None:
         """Add the iterate to the average, if it is to be in it."""
         if n_iter in self.averaged:
-            given = (weights.matrix, weights.bias, self.scale, weights.sparse, n_threads)
-            _core.add_iterate(self.total, self.intercept_total, *given)
+            iterate = (weights.matrix, weights.bias, self.scale, weights.sparse, n_threads)
+            _core.add_iterate(self.total, self.intercept_total, *iterate)
             self.n_averaged += 1
 
     def model(self, weights: Weights) -> tuple[Weights, Floats]:
@@ -122,8 +122,8 @@ class Memory:
     def finish(self, weights: Weights) -> None:
         """Leave in `weights` the model itself: factors multiplied in, or the average."""
         if self.n_averaged:
-            given = (self.total, self.intercept_total, self.n_averaged)
-            _core.write_mean_iterate(*given, weights.matrix, weights.bias)
+            sums = (self.total, self.intercept_total, self.n_averaged)
+            _core.write_mean_iterate(*sums, weights.matrix, weights.bias)
         elif len(self.scale):
             weights.multiply_classes(self.scale)
 
@@ -223,8 +223,8 @@ class PointsTraining(CoreTraining):
 
     def _trainer(self, x: Matrix, labels: Ids, start: Start | None, counts: NDArray[Any]) -> _core.Trainer:
         plan, memory, n_classes = self.plan, self.memory, self.weights.n_classes
-        kept = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
-        arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in kept}
+        names = ("scale", "norm_sq", "squares", "intercept_squares", "gradients", "intercept_gradients")
+        arrays: dict[str, Floats | Doubles] = {name: getattr(memory, name) for name in names}
         if start is not None:
             arrays |= self._begin(start, x, labels)
         first_point = 0
@@ -233,14 +233,14 @@ class PointsTraining(CoreTraining):
             arrays |= self._by_curvature(self.earlier)
             first_point = self.earlier.n_points
         u, local_scale = first_carried(plan, len(labels), n_classes)
-        found: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays, "sample_weight": self.sample_weight}
-        self.local_state = LocalState(found["u"], found["local_scale"])  # the core moves them in place
-        state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **found)
+        begun: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays, "sample_weight": self.sample_weight}
+        self.local_state = LocalState(begun["u"], begun["local_scale"])  # the core moves them in place
+        state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **begun)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
         u_max = np.inf
         if plan.max_norm is not None and not plan.fit_intercept:
             u_max = largest_log_normalizer(plan.max_norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
-        made = core_plan(
+        planned = core_plan(
             plan,
             n_classes,
             batch=self.batch,
@@ -248,7 +248,7 @@ class PointsTraining(CoreTraining):
             first_point=first_point,
             exact_first_u=n_classes <= MOST_SCORED_FIRST,
         )
-        return _core.Trainer.points(made, core_data(x), x.shape[1], state)
+        return _core.Trainer.points(planned, core_data(x), x.shape[1], state)
 
     def _begin(self, start: Start, x: Matrix, labels: Ids) -> dict[str, Doubles]:
         """Write the first weights; return the arrays that follow from them."""
@@ -304,11 +304,11 @@ class PointsTraining(CoreTraining):
 
     def arrays(self) -> Arrays:
         """Return weights, what is kept beside them, what points carry, heads, and the best model so far."""
-        kept = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
-        of_validation = {} if self.validation is None else self.validation.arrays()
-        own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
-        carried = {"u": self.local_state.u, "local_scale": self.local_state.local_scale}
-        return {**own, **kept, **carried, **of_validation}
+        memory = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
+        best = {} if self.validation is None else self.validation.arrays()
+        moved = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
+        local_state = {"u": self.local_state.u, "local_scale": self.local_state.local_scale}
+        return {**moved, **memory, **local_state, **best}
 
     def own_numbers(self) -> dict[str, Any]:
         """Return how many iterates are averaged, and what validation has found."""
@@ -363,7 +363,7 @@ def fit_points(
     the points. Training goes on from an `earlier` model. Of a training that diverges see `trained`.
     """
 
-    def made(by: PointsPlan) -> PointsTraining:
+    def begin(by: PointsPlan) -> PointsTraining:
         return PointsTraining(by, x, labels, n_classes, candidates, watch, start, weights, earlier)
 
     n_drawn: int | None = n_classes if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
@@ -378,7 +378,7 @@ def fit_points(
         minimised=earlier is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
         ridge=plan.alpha,
     )
-    training, rate = trained(made, plan, watch, signs)
+    training, rate = trained(begin, plan, watch, signs)
     if earlier is not None and earlier.squares is not None:
         earlier.squares.curvatures[training.order] = training.curvatures
     if earlier is not None and earlier.local_state is not None:
@@ -434,10 +434,10 @@ class HeadSearch:
             self._index.update(np.arange(len(rows)), rows)
         index = self._index
         if index.n_clusters_ > 1:
-            some = np.random.default_rng(self._seed).permutation(len(self._labels))[:TUNE_ROWS]
-            own = sp.csr_array(
-                (np.ones(len(some)), self._labels[some], np.arange(len(some) + 1)), shape=(len(some), len(rows))
+            sample = np.random.default_rng(self._seed).permutation(len(self._labels))[:TUNE_ROWS]
+            sampled_labels = sp.csr_array(
+                (np.ones(len(sample)), self._labels[sample], np.arange(len(sample) + 1)), shape=(len(sample), len(rows))
             )
-            Q = queries(self._x[some], index.n_features_in_)
-            index.tune(Q, k=self._heads.shape[1], recall=HEAD_RECALL, exclude=own)
+            Q = queries(self._x[sample], index.n_features_in_)
+            index.tune(Q, k=self._heads.shape[1], recall=HEAD_RECALL, exclude=sampled_labels)
         index.fill_heads(self._x, self._labels, self._heads)

@@ -59,10 +59,10 @@ class GaussianTraining(CoreTraining):
         state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.local_state))
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         self.batch = min(plan.batch_size or BATCH, len(labels))
-        own = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
-        own = replace(own, share_classes=True, batch_size=None)  # the steps of a batch are added
-        made = core_plan(own, n_classes, batch=self.batch)
-        self.core = _core.Trainer.posterior(made, core_data(x), x.shape[1], state, self.variances, self.collected)
+        batch_plan = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
+        batch_plan = replace(batch_plan, share_classes=True, batch_size=None)  # the steps of a batch are added
+        planned = core_plan(batch_plan, n_classes, batch=self.batch)
+        self.core = _core.Trainer.posterior(planned, core_data(x), x.shape[1], state, self.variances, self.collected)
 
     def by_feature(self, matrix: Floats) -> Floats:
         """Return a matrix that is stored as the means are with a row for each feature."""
@@ -87,8 +87,8 @@ class GaussianTraining(CoreTraining):
 
     def arrays(self) -> Arrays:
         """Return the means, the variances with what they are made of, and what points carry."""
-        own = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "variances": self.variances}
-        return {**own, "collected": self.collected, "precisions": self.precisions, **vars(self.local_state)}
+        moved = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "variances": self.variances}
+        return {**moved, "collected": self.collected, "precisions": self.precisions, **vars(self.local_state)}
 
 
 def fit_posterior(
@@ -107,11 +107,11 @@ def fit_posterior(
     variances are the prior's. Of a training that diverges see `trained`.
     """
 
-    def made(by: PointsPlan) -> GaussianTraining:
+    def begin(by: PointsPlan) -> GaussianTraining:
         return GaussianTraining(by, x, labels, n_classes, weights, mean_weight)
 
     signs = Signs(float(np.log(n_classes)), bounded=False)  # the divergence from the prior is a part of the loss
-    training, rate = trained(made, plan, watch, signs)
+    training, rate = trained(begin, plan, watch, signs)
     if not training.curve:
         training.variances[:] = 1 / training.prior
     return Trained(training.weights, training.curve, rate), training.variances

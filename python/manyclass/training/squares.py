@@ -75,7 +75,7 @@ class Squares:
         """Return these, of pairs, and those of rows."""
         return replace(self, embeddings=rows.embeddings, classes=rows.classes)
 
-    def grown(self, n_classes: int, position: NDArray[np.intp], both: _core.PairUnion | None = None) -> Squares:
+    def grown(self, n_classes: int, position: NDArray[np.intp], union: _core.PairUnion | None = None) -> Squares:
         """Return a copy with more classes, those of before in `position`, on a union of pairs; what is new is 0."""
 
         def grown(squares: NDArray[Any]) -> NDArray[Any]:
@@ -84,16 +84,16 @@ class Squares:
                 more[position] = squares
             return more
 
-        of_classes: dict[str, Any] = {
+        class_sums: dict[str, Any] = {
             name: grown(getattr(self, name)) for name in ("classes", "intercept", "curvatures")
         }
-        values = self.values.copy() if both is None else both.spread(self.values)
-        return replace(self, embeddings=self.embeddings.copy(), values=values, **of_classes)
+        values = self.values.copy() if union is None else union.spread(self.values)
+        return replace(self, embeddings=self.embeddings.copy(), values=values, **class_sums)
 
-    def of_more_pairs(self, own: Weights, other: Weights) -> Squares:
+    def of_more_pairs(self, weights: Weights, wider: Weights) -> Squares:
         """Return those of weights that have the pairs of others beside one's own; 0 for these."""
-        n_classes, position = own.n_classes, np.arange(own.n_classes)
-        return self.grown(n_classes, position, own.new_pairs(n_classes, position, other.indptr, other.classes))
+        n_classes, position = weights.n_classes, np.arange(weights.n_classes)
+        return self.grown(n_classes, position, weights.new_pairs(n_classes, position, wider.indptr, wider.classes))
 
     def widened(self, n_features: int) -> Squares:
         """Return those of more features, 0 for new ones, which have no pairs yet."""
@@ -106,9 +106,9 @@ class Squares:
             self, embeddings=embeddings, features=np.concatenate([self.features[:-1], zeros, self.features[-1:]])
         )
 
-    def some_pairs(self, kept: NDArray[np.bool_]) -> Squares:
+    def some_pairs(self, is_left: NDArray[np.bool_]) -> Squares:
         """Return those of some pairs."""
-        return replace(self, values=self.values[kept])
+        return replace(self, values=self.values[is_left])
 
     def times(self, factor: float) -> Squares:
         """Return a copy times a factor."""

@@ -86,9 +86,9 @@ class Start:
 
     def weights(self, *, sparse: bool) -> Weights:
         """Return them as weights of data of a kind."""
-        made = Weights.zeros(*self.coef.shape, by_feature=sparse)
-        self.put(made, np.arange(len(self.intercept), dtype=np.int32))
-        return made
+        weights = Weights.zeros(*self.coef.shape, by_feature=sparse)
+        self.put(weights, np.arange(len(self.intercept), dtype=np.int32))
+        return weights
 
     def weights_of_scores(self) -> Weights:
         """Return weights that have their scores, on pairs where few are stored."""
@@ -96,8 +96,8 @@ class Start:
             return Weights.linear(self.coef, self.intercept, by_feature=False)
         pairs = sp.csc_array(self.coef)
         pairs.sort_indices()
-        of_pairs = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
-        return Weights.on_pairs(*of_pairs, self.intercept)
+        stored = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
+        return Weights.on_pairs(*stored, self.intercept)
 
     def put(self, weights: Weights, position: Ids) -> None:
         """Write the start into weights in which class k stands in place position[k]."""

@@ -51,9 +51,9 @@ class Features:
             n = min(self.n, other.n)
             differ = np.flatnonzero(self.names[:n] != other.names[:n])
             if len(differ):
-                at = differ[0]
+                j = differ[0]
                 raise ValueError(
-                    f"feature {at} is {other.names[at]!r}; the model has {self.names[at]!r} there, and its features "
+                    f"feature {j} is {other.names[j]!r}; the model has {self.names[j]!r} there, and its features "
                     "are hashed by their places: new ones must come behind the others"
                 )
         return other if other.n > self.n else self
@@ -90,28 +90,31 @@ class History:
     def encoded(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what a file holds of it: what JSON has, and arrays; a scale that all features share is a number."""
         numbers = ("n_points", "n_fit", "n_counting", "n_labels")
-        found: dict[str, Any] = {name: getattr(self, name) for name in numbers}
+        described: dict[str, Any] = {name: getattr(self, name) for name in numbers}
         if self.scaling is None:
-            return found, {}
+            return described, {}
         shift, scale = self.scaling.shift, self.scaling.scale
         if not shift.any() and np.all(scale == scale[0]) and np.isfinite(scale[0]):
-            return {**found, "scale": float(scale[0])}, {}
-        return found, {"scaling.shift": shift, "scaling.scale": scale}
+            return {**described, "scale": float(scale[0])}, {}
+        return described, {"scaling.shift": shift, "scaling.scale": scale}
 
     @classmethod
-    def decoded(cls, found: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], n_features: int) -> History:
+    def decoded(cls, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], n_features: int) -> History:
         """Return what `encoded` was; of a file without it, which is an older one, that nothing was seen."""
-        numbers = {name: found.get(name, 0) for name in ("n_points", "n_fit")}
+        numbers = {name: described.get(name, 0) for name in ("n_points", "n_fit")}
         for name, value in numbers.items():
             check_number(name, value, low=0, integer=True)
-        reals = {"n_counting": found.get("n_counting", numbers["n_points"]), "n_labels": found.get("n_labels", 0.0)}
+        reals = {
+            "n_counting": described.get("n_counting", numbers["n_points"]),
+            "n_labels": described.get("n_labels", 0.0),
+        }
         for name, value in reals.items():
             check_number(name, value, low=0)
             reals[name] = float(value)
         scaling = None
-        if "scale" in found:
-            check_number("scale", found["scale"], low=0, open_low=True)
-            shared = (np.broadcast_to(np.float64(value), n_features) for value in (0.0, found["scale"]))
+        if "scale" in described:
+            check_number("scale", described["scale"], low=0, open_low=True)
+            shared = (np.broadcast_to(np.float64(value), n_features) for value in (0.0, described["scale"]))
             scaling = FeatureScaling(*shared)
         elif "scaling.scale" in arrays:
             scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])

@@ -315,16 +315,16 @@ def _linear_goes_on(
     order = np.arange(n_rows)
     if plan.shuffle:  # rows may be sorted
         np.random.default_rng(plan.seed).shuffle(order)
-    first, *others = (points.some(rows) for rows in np.split(order, ends))
-    found, loss = _points_go_on(plan, first, before, call, scaling), 0.0
-    for last, part in zip([first, *others], others, strict=False):
-        loss += len(last.labels) * found.curve[0]
-        before = before.after(last, found.weights, found.squares)
-        assert found.rate is not None
-        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=found.rate))
-        found = _points_go_on(plan, part, before, call, scaling)
-    loss += len(others[-1].labels) * found.curve[0]
-    return Trained(found.weights, [loss / n_rows], found.rate, found.squares)
+    first, *later_parts = (points.some(rows) for rows in np.split(order, ends))
+    trained, loss = _points_go_on(plan, first, before, call, scaling), 0.0
+    for last, part in zip([first, *later_parts], later_parts, strict=False):
+        loss += len(last.labels) * trained.curve[0]
+        before = before.after(last, trained.weights, trained.squares)
+        assert trained.rate is not None
+        plan = replace(plan, schedule=replace(plan.schedule, learning_rate=trained.rate))
+        trained = _points_go_on(plan, part, before, call, scaling)
+    loss += len(later_parts[-1].labels) * trained.curve[0]
+    return Trained(trained.weights, [loss / n_rows], trained.rate, trained.squares)
 
 
 def _points_go_on(
@@ -336,17 +336,17 @@ def _points_go_on(
     if weights is None:
         weights = Weights.zeros(n_classes, points.x.shape[1], by_feature=isinstance(points.x, sp.csr_array))
     weights = weights_of_call(plan, weights, points.classes, before, counts, scaling, call.new_classes)
-    local_state = None if call.kept is None else call.kept.of(points.rows)
+    local_state = None if call.kept_rows is None else call.kept_rows.of(points.rows)
     features = points.feature_squares
     squares = _squares_of_call(plan, weights, points, features, before)
-    each = _each_by_curvature(plan)
+    by_weight = _each_by_curvature(plan)
     rate: float | None = None
     if plan.by_curvature and plan.utility is None:
         squares, factor = shrink(weights, points, plan, before, squares)
         rate = max(plan.schedule.learning_rate * factor**2, SMALLEST_RATE)
         plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate))
     earlier = EarlierModel(
-        weights, counts, before.n_visits, before.goes_on, squares if each else None, features, local_state
+        weights, counts, before.n_visits, before.goes_on, squares if by_weight else None, features, local_state
     )
     passes = passes_of_call(plan, before.history, call, len(points.labels))
     half_life = None if plan.by_curvature or call.learning_rate is not None else call.half_life
@@ -355,13 +355,13 @@ def _points_go_on(
         least = step_that_remembers(half_life * call.n_passes, n_classes, g)
         passes["schedule"] = kept_awake(passes["schedule"], min(least, plan.schedule.at(0)[0]), call.n_passes)
     plan = replace(plan, averaging="none", **passes)
-    if plan.by_curvature and not each:
+    if plan.by_curvature and not by_weight:
         plan = replace(plan, schedule=falling(plan, n_classes, squares.features, features))
-    found = fit_points(plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, earlier=earlier)
+    trained = fit_points(plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, earlier=earlier)
     if scaling is not None:
-        scaling.fold(found.weights)
-    if call.kept is not None and local_state is not None:
-        call.kept.put(points.rows, local_state)
+        scaling.fold(trained.weights)
+    if call.kept_rows is not None and local_state is not None:
+        call.kept_rows.put(points.rows, local_state)
     if not before.counted:
         squares = replace(squares, features=squares.features + plan.max_iter * features)
-    return Trained(found.weights, found.curve, rate, squares)
+    return Trained(trained.weights, trained.curve, rate, squares)

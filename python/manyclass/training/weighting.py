@@ -50,13 +50,13 @@ def raw_weights(sample_weight: ArrayLike | None, n_samples: int) -> Doubles | No
     """Return the weights as `checked_weights` does, but as they were given."""
     if sample_weight is None:
         return None
-    given = np.asarray(sample_weight)
-    if given.dtype.kind in "USMmcV":
-        raise ValueError(f"sample_weight has dtype {given.dtype}; it must hold real numbers")
+    raw = np.asarray(sample_weight)
+    if raw.dtype.kind in "USMmcV":
+        raise ValueError(f"sample_weight has dtype {raw.dtype}; it must hold real numbers")
     try:
-        weights = np.array(given, dtype=np.float64)
+        weights = np.array(raw, dtype=np.float64)
     except (TypeError, ValueError) as fault:
-        raise ValueError(f"sample_weight has dtype {given.dtype}; it must hold real numbers") from fault
+        raise ValueError(f"sample_weight has dtype {raw.dtype}; it must hold real numbers") from fault
     if weights.ndim == 0:
         weights = np.full(n_samples, weights)
     if weights.shape != (n_samples,):
@@ -126,12 +126,12 @@ def times_class_weight(
         return weights
     most = MOST_WEIGHT
     if isinstance(class_weight, Mapping):
-        of_classes = _of_classes(class_weight, classes)
+        class_weights = _class_weights(class_weight, classes)
     else:
         most *= max(1, len(labels))  # the classes' weights all become the same
         r = NO_DOUBLES if weights is None else weights
-        of_classes = _core.balanced_weights(labels.astype(np.int32, copy=False), len(classes), r)
-    product: Doubles = of_classes[labels] if weights is None else weights * of_classes[labels]
+        class_weights = _core.balanced_weights(labels.astype(np.int32, copy=False), len(classes), r)
+    product: Doubles = class_weights[labels] if weights is None else weights * class_weights[labels]
     wrong = np.flatnonzero(product > most)
     if len(wrong):
         raise ValueError(
@@ -142,7 +142,7 @@ def times_class_weight(
     return product
 
 
-def _of_classes(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
+def _class_weights(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> Doubles:
     labels, named = classes.tolist(), join_labels([as_labels([label]) for label in class_weight])
     try:
         position = find_positions(named, classes, "class_weight")
@@ -172,12 +172,12 @@ def taken(weights: Doubles | None, rows: NDArray[np.int64] | None) -> Doubles | 
     return weights if weights is None or rows is None else weights[rows]
 
 
-def weights_left(weights: Doubles | None, rows: NDArray[Any], what: str) -> Doubles | None:
+def weights_left(weights: Doubles | None, rows: NDArray[Any], which_do: str) -> Doubles | None:
     """Return the weights of some rows, those that `what`; raises ValueError where all of these are 0."""
-    left = None if weights is None else weights[rows]
-    if left is not None and not left.any():
-        raise ValueError(f"sample_weight is zero for every row that {what}; at least one weight must be above 0")
-    return left
+    weights_of_rows = None if weights is None else weights[rows]
+    if weights_of_rows is not None and not weights_of_rows.any():
+        raise ValueError(f"sample_weight is zero for every row that {which_do}; at least one weight must be above 0")
+    return weights_of_rows
 
 
 def mean_of(weights: Doubles | None) -> float:
@@ -231,6 +231,6 @@ def shares_of_classes(labels: Ids, n_classes: int, n_rows: int, weights: Doubles
 
 def shares_of_labels(labels: Labels, n_classes: int, r: Doubles | None) -> Doubles:
     """Return the classes' shares of rows that have these labels, and weights `r`."""
-    of_rows = normalized(r)
-    of_labels = None if of_rows is None else np.repeat(of_rows, np.diff(labels.indptr))
-    return shares_of_classes(labels.ids, n_classes, len(labels), of_labels)
+    row_weights = normalized(r)
+    label_weights = None if row_weights is None else np.repeat(row_weights, np.diff(labels.indptr))
+    return shares_of_classes(labels.ids, n_classes, len(labels), label_weights)

@@ -95,9 +95,9 @@ class Map(np.memmap[Any, Any]):
 
 def mapped(path: str, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], start: int) -> NDArray[Any]:
     """Return an array of a file as a plain one, whose base is the map."""
-    found = Map(path, dtype, "r", start, shape)
-    found.path, found.name = path, name
-    return np.asarray(found)
+    array = Map(path, dtype, "r", start, shape)
+    array.path, array.name = path, name
+    return np.asarray(array)
 
 
 def is_finite(array: NDArray[Any]) -> bool:
@@ -401,8 +401,10 @@ class StoredWeights:
 
     def beside(self, rows: Self) -> Self:
         """Return these, on pairs, and rows over phi, each on the scale of the sum of both."""
-        kept = {name: getattr(rows, name) for name in ("matrix", "embeddings", "n_hidden", "intercept_column", "relu")}
-        return replace(self, kind="hybrid", scales=np.array([self.scales[0], rows.scales[1]]), **kept)
+        fields = {
+            name: getattr(rows, name) for name in ("matrix", "embeddings", "n_hidden", "intercept_column", "relu")
+        }
+        return replace(self, kind="hybrid", scales=np.array([self.scales[0], rows.scales[1]]), **fields)
 
     @property
     def pairs_alone(self) -> Self:
@@ -517,23 +519,23 @@ class StoredWeights:
         """The embeddings, (n_features, n_hidden), float32, 0 for features without; a view, but of compressed ones."""
         if self.codes is None:
             return self.embeddings[:, : self.n_hidden]
-        found = np.zeros((self.n_features, self.n_hidden), dtype=np.float32)
-        kept = slice(None) if self.features is None else self.features
-        found[kept] = self._coded("embeddings").plain()[:, : self.n_hidden]
-        return found
+        table = np.zeros((self.n_features, self.n_hidden), dtype=np.float32)
+        rows = slice(None) if self.features is None else self.features
+        table[rows] = self._coded("embeddings").plain()[:, : self.n_hidden]
+        return table
 
     @property
     def columns(self) -> Floats:
         """The rows over phi with their intercepts and without padding: what an index holds, as a view."""
         return self.matrix[:, : self.n_hidden + self.intercept_column]
 
-    def refuse_compressed(self, what: str) -> None:
+    def refuse_compressed(self, action: str) -> None:
         """Raise ValueError where these are the weights of a compressed model."""
         if self.codes is not None:
             raise ValueError(
-                f"{what} needs the weights that were trained; this model was compressed, to {self.dtype}, and is for "
-                f"predictions: keep the original, call {what} on it"
-                f"{' with other arguments' if what == 'compress' else ' and compress that again'}"
+                f"{action} needs the weights that were trained; this model was compressed, to {self.dtype}, and is for "
+                f"predictions: keep the original, call {action} on it"
+                f"{' with other arguments' if action == 'compress' else ' and compress that again'}"
             )
 
     def _coded(self, name: str) -> Codes:

@@ -64,10 +64,10 @@ def most_kept(weights: Weights, dtype: Dtype, max_bytes: int) -> int:
     ValueError
         If not even one may, or nothing can be dropped.
     """
-    n, one, two = n_droppable(weights), coded_bytes(weights, dtype, 1), coded_bytes(weights, dtype, 2)
-    if one > max_bytes:
-        raise ValueError(f"what cannot be dropped takes {one} bytes as {dtype}")
-    return min(n, 1 + (max_bytes - one) // (two - one))
+    n, bytes_of_one, bytes_of_two = n_droppable(weights), coded_bytes(weights, dtype, 1), coded_bytes(weights, dtype, 2)
+    if bytes_of_one > max_bytes:
+        raise ValueError(f"what cannot be dropped takes {bytes_of_one} bytes as {dtype}")
+    return min(n, 1 + (max_bytes - bytes_of_one) // (bytes_of_two - bytes_of_one))
 
 
 def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
@@ -88,28 +88,28 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
     """
     if weights.by_feature and n_kept is not None:
         return coded(_largest_pairs(weights, n_kept), dtype)
-    found: dict[str, Codes] = {}
-    made: dict[str, Any] = {"bias": np.array(weights.intercept), "intercept_column": False, "scales": np.ones(2)}
+    codes: dict[str, Codes] = {}
+    arrays: dict[str, Any] = {"bias": np.array(weights.intercept), "intercept_column": False, "scales": np.ones(2)}
     if weights.has_pairs:
         if n_kept is not None and n_kept < len(weights.values):
             n = len(weights.values)
             bar = _core.magnitude_bar(numbers=weights.values, width=n, stride=n, n_kept=n_kept)
             weights = weights.some_pairs((weights.values.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= bar)
-        found["values"] = Codes.of_lists(np.asarray(weights.values), weights.indptr, dtype)
-        made |= {"indptr": np.array(weights.indptr), "classes": weights.classes.astype(id_type(weights.n_classes))}
+        codes["values"] = Codes.of_lists(np.asarray(weights.values), weights.indptr, dtype)
+        arrays |= {"indptr": np.array(weights.indptr), "classes": weights.classes.astype(id_type(weights.n_classes))}
     if weights.embeddings.size:
         table = weights.embeddings
         if n_kept is not None and n_kept < len(table) and not weights.has_pairs:
             norms = np.einsum("ij,ij->i", table, table, dtype=np.float64)
-            made["features"] = np.sort(np.argpartition(-norms, n_kept - 1)[:n_kept]).astype(np.int32)
-            table = table[made["features"]]
+            arrays["features"] = np.sort(np.argpartition(-norms, n_kept - 1)[:n_kept]).astype(np.int32)
+            table = table[arrays["features"]]
         # The column of the intercept is not one of the embeddings: they are as long as phi, in whole sixteens.
-        found["embeddings"] = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
+        codes["embeddings"] = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
     if weights.matrix.size:
         rows = np.ascontiguousarray(weights.class_rows) if weights.has_phi else weights.matrix
-        found["matrix"] = Codes.of_rows(rows, dtype)
-    made |= {name: one.values for name, one in found.items()}
-    return replace(weights, codes={name: one.scales for name, one in found.items()}, **made)
+        codes["matrix"] = Codes.of_rows(rows, dtype)
+    arrays |= {name: one.values for name, one in codes.items()}
+    return replace(weights, codes={name: one.scales for name, one in codes.items()}, **arrays)
 
 
 def _largest_pairs(weights: Weights, n_kept: int) -> Weights:
@@ -135,10 +135,10 @@ def bytes_of(size: Any) -> int:
     if not isinstance(size, str):
         check_number("max_bytes", size, low=1, integer=True)
         return int(size)
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
-    if found is None or found[2] not in UNITS or float(found[1]) * UNITS[found[2]] < 1:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
+    if match is None or match[2] not in UNITS or float(match[1]) * UNITS[match[2]] < 1:
         named = ", ".join(repr(unit) for unit in UNITS if unit)
         raise ValueError(
             f"max_bytes is {size!r}; it must be a number of bytes of at least 1, or one with a unit: {named}"
         )
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(float(match[1]) * UNITS[match[2]])

@@ -41,8 +41,8 @@ class FeatureHash:
         return {"n_rows": self.n_rows, "seed": self.seed}
 
     @classmethod
-    def decoded(cls, found: Mapping[str, Any]) -> FeatureHash:
+    def decoded(cls, numbers: Mapping[str, Any]) -> FeatureHash:
         """Return what `encoded` was made of; raises ValueError or TypeError for what is none."""
-        check_number("n_rows", found["n_rows"], low=1, high=2**31 - 1, integer=True)
-        check_number("seed", found["seed"], low=0, high=2**32 - 1, integer=True)
-        return cls(int(found["n_rows"]), int(found["seed"]))
+        check_number("n_rows", numbers["n_rows"], low=1, high=2**31 - 1, integer=True)
+        check_number("seed", numbers["seed"], low=0, high=2**32 - 1, integer=True)
+        return cls(int(numbers["n_rows"]), int(numbers["seed"]))

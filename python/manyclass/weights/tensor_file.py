@@ -120,8 +120,8 @@ def _remove_left(folder: str, name: str) -> None:
     """
     pattern = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}")
     with contextlib.suppress(OSError):
-        for found in filter(pattern.fullmatch, os.listdir(folder)):
-            path = os.path.join(folder, found)
+        for file_name in filter(pattern.fullmatch, os.listdir(folder)):
+            path = os.path.join(folder, file_name)
             with contextlib.suppress(OSError), open(path, "rb") as file:
                 if time.time() - os.fstat(file.fileno()).st_mtime > YOUNG and _lock(file):
                     os.unlink(path)
@@ -280,8 +280,8 @@ def reading(file: TensorFile) -> Iterator[None]:
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
         by = file.metadata.get("package_version", "")[:20]
         newer = [int(n) for n in re.findall(r"\d+", by)[:3]] > [int(n) for n in re.findall(r"\d+", __version__)[:3]]
-        what = f", or has what only manyclass {by} knows, which wrote it (this is {__version__})" if newer else ""
-        raise ValueError(f"{file.path} is damaged{what}: {kind}{str(error)[:MOST_TOLD]}") from error
+        hint = f", or has what only manyclass {by} knows, which wrote it (this is {__version__})" if newer else ""
+        raise ValueError(f"{file.path} is damaged{hint}: {kind}{str(error)[:MOST_TOLD]}") from error
 
 
 def count(file: TensorFile, info: Mapping[str, Any], name: str, least: int) -> int:

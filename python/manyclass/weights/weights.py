@@ -19,7 +19,6 @@ from manyclass.weights.arrays import (
     NO_IDS,
     NOTHING,
     UNMIXED,
-    Codes,
     Doubles,
     Floats,
     Ids,
@@ -45,7 +44,7 @@ class Weights(StoredWeights):
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and pickles make the core's object, which views the arrays, again.
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {array.name: getattr(self, array.name) for array in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # What is unpickled stands anywhere: lines that vectors share with others take a tenth of a prediction's time.
@@ -85,8 +84,8 @@ class Weights(StoredWeights):
 
         A sum of huge features beyond single precision is the largest number there.
         """
-        found: Floats = self._answer("phi", X, n_threads=n_threads)
-        return found
+        rows: Floats = self._answer("phi", X, n_threads=n_threads)
+        return rows
 
     def transform(self, X: Matrix) -> Floats:
         """Return phi without the 1, (n_samples, n_hidden), float32."""
@@ -101,10 +100,10 @@ class Weights(StoredWeights):
         if self.sparse or (self.codes is not None and self.embeddings.size):
             X = as_csr(X)
         x = core_data(X if isinstance(X, sp.csr_array) else np.ascontiguousarray(X))
-        found = getattr(self._in_core, question)(x, **more)
+        answer = getattr(self._in_core, question)(x, **more)
         if _core.n_held() != n_held:
             check_maps(self)
-        return found
+        return answer
 
     def _answers(self, question: str, X: Matrix, n_threads: int, scale: Floats | None = None, **more: Any) -> Any:
         """What the core answers for all rows, the scores of class k being taken times scale[k]."""
@@ -112,8 +111,8 @@ class Weights(StoredWeights):
 
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), those of class k times scale[k] but for the intercepts."""
-        found: Floats = self._answers("scores", X, n_threads, scale)
-        return found
+        scores: Floats = self._answers("scores", X, n_threads, scale)
+        return scores
 
     def score_tiles(self, X: Matrix, n_threads: int) -> Iterator[tuple[int, Floats]]:
         """All scores, some points at a time: (the first of them, an array of about 16 MB)."""
@@ -142,9 +141,9 @@ class Weights(StoredWeights):
         self, X: Matrix, noise: str, n_threads: int, classes: Ids | None = None, scale: Floats | None = None
     ) -> Doubles:
         """Return the log-probabilities of all classes, or of some of each point, when scores have this noise."""
-        own = NO_IDS if classes is None else np.ascontiguousarray(classes)
-        found: Doubles = self._answers("log_probabilities", X, n_threads, scale, noise=noise, classes=own)
-        return found
+        classes_of_rows = NO_IDS if classes is None else np.ascontiguousarray(classes)
+        log_p: Doubles = self._answers("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
+        return log_p
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
@@ -152,13 +151,13 @@ class Weights(StoredWeights):
 
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
-        found: Doubles = self._answers("log_normalizers", X, n_threads)
-        return found
+        log_sums: Doubles = self._answers("log_normalizers", X, n_threads)
+        return log_sums
 
     def mean_curvatures(self, X: Matrix, n_threads: int) -> Doubles:
         """Return the means of p_k (1 - p_k) over rows, (n_classes,), p being the probabilities of the softmax."""
-        found: Doubles = self._answers("mean_curvatures", X, n_threads)
-        return found
+        means: Doubles = self._answers("mean_curvatures", X, n_threads)
+        return means
 
     def calibration(
         self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, r: Doubles, n_threads: int, noise: str | None
@@ -168,30 +167,32 @@ class Weights(StoredWeights):
         Labels of row i are ids[indptr[i]:indptr[i + 1]]: one, of utilities with this noise, or several without one;
         utility/calibration.hpp of the core has the rules.
         """
-        given: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
-        found: tuple[float, float, float, float] = self._answers("calibration", X, n_threads, **given)
-        return found
+        rows: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
+        numbers: tuple[float, float, float, float] = self._answers("calibration", X, n_threads, **rows)
+        return numbers
 
     def label_log_losses(
         self, X: Matrix, indptr: NDArray[np.int64], ids: Ids, n_threads: int, temperature: float, offset: float
     ) -> tuple[Doubles, Doubles]:
         """Return the losses of several labels a row over all classes, and over those of the row alone."""
-        given: dict[str, Any] = {"indptr": indptr, "labels": ids, "temperature": temperature, "offset": offset}
-        found: tuple[Doubles, Doubles] = self._answers("label_log_losses", X, n_threads, **given)
-        return found
+        rows: dict[str, Any] = {"indptr": indptr, "labels": ids, "temperature": temperature, "offset": offset}
+        losses: tuple[Doubles, Doubles] = self._answers("label_log_losses", X, n_threads, **rows)
+        return losses
 
-    def label_mixtures(self, X: sp.csr_array, own: Ids, labels: Ids, r: Doubles, n_threads: int) -> _core.LabelMixtures:
-        """Return what mixtures say of one label of each row, of weight r; `own` is the class of each feature."""
-        alone = replace(self, own=own, mixture=UNMIXED)
-        found = _core.LabelMixtures(alone._in_core, csr_parts(X), labels, r)
+    def label_mixtures(
+        self, X: sp.csr_array, classes: Ids, labels: Ids, r: Doubles, n_threads: int
+    ) -> _core.LabelMixtures:
+        """Return what mixtures say of one label of each row, of weight r; `classes` are those of the features."""
+        alone = replace(self, own=classes, mixture=UNMIXED)
+        mixtures = _core.LabelMixtures(alone._in_core, csr_parts(X), labels, r)
         for first, scores in alone.score_tiles(X, n_threads):
-            found.add_scores(first, scores)
-        return found
+            mixtures.add_scores(first, scores)
+        return mixtures
 
     def label_scores(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the score of one class of each point, of a linear model."""
-        given = (np.asarray(labels, np.int32), self.matrix, self.bias, self.by_feature, self.n_features)
-        return _core.label_scores(core_data(X), *given)
+        model = (np.asarray(labels, np.int32), self.matrix, self.bias, self.by_feature, self.n_features)
+        return _core.label_scores(core_data(X), *model)
 
     def feature_weights(self, k: int, features: Ids, values: Doubles = NO_DOUBLES) -> Doubles:
         """Return w_kj of some features, float64; behind a "relu" those of a row with these values, or of each alone."""
@@ -247,29 +248,29 @@ class Weights(StoredWeights):
         h, n_hidden = self.n_hidden, self.n_hidden + other.n_hidden
         width = padded(n_hidden + self.intercept_column)
         rows, embeddings = aligned_zeros(self.n_classes, width), aligned_zeros(len(self.embeddings), width)
-        of_ours, of_theirs = np.sqrt(ours), np.sqrt(theirs)
-        rows[:, :h], rows[:, h:n_hidden] = of_ours * self.class_rows, of_theirs * other.class_rows
+        our_root, their_root = np.sqrt(ours), np.sqrt(theirs)
+        rows[:, :h], rows[:, h:n_hidden] = our_root * self.class_rows, their_root * other.class_rows
         if self.intercept_column:
             rows[:, n_hidden] = ours * self.matrix[:, h] + theirs * other.matrix[:, other.n_hidden]
-        embeddings[:, :h] = of_ours * self.embedding
-        embeddings[:, h:n_hidden] = of_theirs * other.embedding
+        embeddings[:, :h] = our_root * self.embedding
+        embeddings[:, h:n_hidden] = their_root * other.embedding
         return replace(made, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
 
     def _mean_on_pairs(self, other: Weights, ours: np.float32, theirs: np.float32) -> Weights:
         """These, with the mean of both on the pairs of both, and of counts and repeats, which either may not have."""
-        both = self.new_pairs(self.n_classes, np.arange(self.n_classes), other.indptr, other.classes)
+        union = self.new_pairs(self.n_classes, np.arange(self.n_classes), other.indptr, other.classes)
         counts, totals = NO_FLOATS, self.totals
         if len(self.counts) or len(other.counts):
             none = np.zeros(self.n_features, np.float32)
-            counts = both.sum(float(ours), self.counts, float(theirs), other.counts)
+            counts = union.sum(float(ours), self.counts, float(theirs), other.counts)
             totals = ours * (self.totals if len(self.totals) else none)
             totals += theirs * (other.totals if len(other.totals) else none)
         return replace(
             self,
             bias=ours * self.bias + theirs * other.bias,
-            indptr=both.indptr,
-            classes=both.classes,
-            values=both.sum(float(ours), self.values, float(theirs), other.values),
+            indptr=union.indptr,
+            classes=union.classes,
+            values=union.sum(float(ours), self.values, float(theirs), other.values),
             counts=counts,
             totals=totals,
             own=(self if self.mixture.repeats >= other.mixture.repeats else other).own,
@@ -335,7 +336,7 @@ class Weights(StoredWeights):
             n_classes=n_classes,
         )
 
-    def grown(self, n_classes: int, position: NDArray[np.intp], both: _core.PairUnion | None = None) -> Weights:
+    def grown(self, n_classes: int, position: NDArray[np.intp], union: _core.PairUnion | None = None) -> Weights:
         """Return a copy with more classes, those of now in places `position`, which increase, on a union of pairs.
 
         What is new begins at 0.
@@ -353,12 +354,12 @@ class Weights(StoredWeights):
             more["totals"] = self.totals.copy()
             if len(self.own):
                 more["own"] = np.where(self.own >= 0, position[self.own], -1).astype(np.int32)
-            if both is None:
+            if union is None:
                 more["classes"] = position[self.classes].astype(np.int32)
                 more |= {"values": self.values.copy(), "counts": self.counts.copy()}
             else:
-                more |= {"indptr": both.indptr, "classes": both.classes, "values": both.spread(self.values)}
-                more["counts"] = both.spread(self.counts) if len(self.counts) else self.counts
+                more |= {"indptr": union.indptr, "classes": union.classes, "values": union.spread(self.values)}
+                more["counts"] = union.spread(self.counts) if len(self.counts) else self.counts
         return replace(self, **more)
 
     def plus_pairs(self, rows: sp.csr_array) -> Weights:
@@ -379,8 +380,8 @@ class Weights(StoredWeights):
         if not self.has_pairs:
             return Weights.on_pairs(indptr, classes, more, np.zeros(self.n_classes, np.float32)).beside(self)
         everywhere = np.arange(self.n_classes)
-        both = self.new_pairs(self.n_classes, everywhere, indptr, classes)
-        return replace(self.grown(self.n_classes, everywhere, both), values=both.sum(1.0, self.values, 1.0, more))
+        union = self.new_pairs(self.n_classes, everywhere, indptr, classes)
+        return replace(self.grown(self.n_classes, everywhere, union), values=union.sum(1.0, self.values, 1.0, more))
 
     def widened(self, n_features: int) -> Weights:
         """Return weights for more features, after those of now, that begin at 0: no score changes."""
@@ -402,27 +403,27 @@ class Weights(StoredWeights):
                 width = n_features if self.kind == "class_major" else padded(n_features + self.intercept_column)
                 shape = (self.n_classes, width)
             more["matrix"] = aligned_zeros(*shape)
-        made = replace(self, **more)
+        wider = replace(self, **more)
         if "matrix" in more:
-            made.coef[:, : self.n_features] = self.coef
+            wider.coef[:, : self.n_features] = self.coef
             if self.intercept_column:
-                made.intercept[:] = self.intercept
-        return made
+                wider.intercept[:] = self.intercept
+        return wider
 
     def without_smallest(self, share: float) -> NDArray[np.bool_]:
         """Return which weights on pairs are left without this share of them, the smallest in absolute value."""
         n_less = int(share * len(self.values))
-        kept = np.ones(len(self.values), dtype=bool)
+        is_left = np.ones(len(self.values), dtype=bool)
         if n_less > 0:
-            kept[np.argpartition(np.abs(self.values), n_less - 1)[:n_less]] = False
-        return kept
+            is_left[np.argpartition(np.abs(self.values), n_less - 1)[:n_less]] = False
+        return is_left
 
-    def some_pairs(self, kept: NDArray[np.bool_]) -> Weights:
+    def some_pairs(self, is_left: NDArray[np.bool_]) -> Weights:
         """Return weights with some of the pairs."""
-        before = np.concatenate(([0], np.cumsum(kept)))
+        before = np.concatenate(([0], np.cumsum(is_left)))
         indptr: NDArray[np.int64] = before[self.indptr].astype(np.int64)
-        counts = self.counts[kept] if len(self.counts) else self.counts
-        return replace(self, indptr=indptr, classes=self.classes[kept], values=self.values[kept], counts=counts)
+        counts = self.counts[is_left] if len(self.counts) else self.counts
+        return replace(self, indptr=indptr, classes=self.classes[is_left], values=self.values[is_left], counts=counts)
 
     def reorder(self, source: Ids, n_threads: int) -> None:
         """Put class source[k] of a linear model in place k, in place."""
@@ -434,11 +435,11 @@ class Weights(StoredWeights):
 
     def over_features(self) -> Weights:
         """Return rows of classes over (x, 1) as a copy that minibatches train as rows of features."""
-        made = self.start_over_phi(
+        rows = self.start_over_phi(
             self.n_classes, self.n_features, embedding_dim=None, intercept=True, relu=False, by_feature=True
         )
-        made.coef[:], made.bias[:], made.scales[:] = self.coef, self.intercept, self.scales
-        return made
+        rows.coef[:], rows.bias[:], rows.scales[:] = self.coef, self.intercept, self.scales
+        return rows
 
     def over_classes(self) -> Weights:
         """Return rows of features that minibatches have trained as rows of classes over (x, 1), others as they are."""
@@ -503,8 +504,8 @@ class FeatureScaling:
     @classmethod
     def _measured(cls, x: Matrix, centre: bool, weights: Doubles | None, *, first_rows: bool) -> FeatureScaling:
         r = NO_DOUBLES if weights is None else weights / weights.mean()
-        found = _core.feature_scaling(_in_order(x), x.shape[1], row_weights=r, centre=centre, first_rows=first_rows)
-        return cls(*found)
+        scaling = _core.feature_scaling(_in_order(x), x.shape[1], row_weights=r, centre=centre, first_rows=first_rows)
+        return cls(*scaling)
 
     def widened(self, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
         """Return that of data with more features: of sparse ones the scale that all share, else as `of` measures them.
