@@ -45,7 +45,7 @@ def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
     F, labels, _ = checked(f, k)
-    return _of_blocks(F, labels, np.zeros(F.shape[-1], dtype=np.int32))
+    return _compare_blocks(F, labels, np.zeros(F.shape[-1], dtype=np.int32))
 
 
 def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
@@ -75,7 +75,7 @@ def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
     F, labels, _ = checked(f, k)
-    return _of_blocks(F, labels, np.arange(F.shape[-1], dtype=np.int32))
+    return _compare_blocks(F, labels, np.arange(F.shape[-1], dtype=np.int32))
 
 
 def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
@@ -117,7 +117,7 @@ def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
     blocks = np.tile(np.arange(F.shape[-1], dtype=np.int32), (*labels.shape, 1))
     # The block has the number of one of its classes; k, which counts for nothing in it, has one of its own.
     np.put_along_axis(blocks, C, C[..., :1].astype(np.int32), axis=-1)
-    return _of_blocks(F, labels, blocks)
+    return _compare_blocks(F, labels, blocks)
 
 
 def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
@@ -152,7 +152,7 @@ def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
         a class or leave one out.
     """
     F, labels, _ = checked(f, k)
-    return _of_blocks(F, labels, _numbers(blocks, labels, F.shape[-1]))
+    return _compare_blocks(F, labels, _numbers(blocks, labels, F.shape[-1]))
 
 
 def merge(blocks: Blocks, i: int, j: int) -> list[Classes]:
@@ -235,7 +235,7 @@ def _numbers(blocks: Blocks, k: Classes, n_classes: int) -> Ids:
     return _core.block_numbers(classes, sizes, k.ravel().astype(np.int32), n_classes)
 
 
-def _of_blocks(F: Array, labels: Classes, blocks: Ids) -> Bound:
+def _compare_blocks(F: Array, labels: Classes, blocks: Ids) -> Bound:
     """Return the bound that compares each block jointly with k; see the core's evaluate/softmax_bounds.hpp."""
     value, gradient = _core.block_bounds(*in_core(F, labels), blocks.ravel())
     return Bound(value.reshape(labels.shape)[()], gradient.reshape(F.shape))

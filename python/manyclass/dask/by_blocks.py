@@ -92,7 +92,7 @@ class BlocksTraining(Training):
         workers.wait([*log_sums, *chain.from_iterable((*reports, *before, *stored))])
         gathered = workers.gather([*chain.from_iterable(reports)])
         self.state = BlocksState(was.buffers, stored, log_sums)
-        return [_sum_of(gathered[i::n], n) for i in range(n)]
+        return [_sum_reports(gathered[i::n], n) for i in range(n)]
 
     def _move_on(self, inner: int, before: list[list[Any]]) -> list[list[Any]]:
         """Let each worker take the block of the next one, piece by piece; return what comes before each next turn.
@@ -196,7 +196,7 @@ def create_file(*_after: Any) -> stored_blocks.StoredBlock:
     return stored_blocks.StoredBlock(get_worker().local_directory)
 
 
-def _sum_of(reports: Sequence[PassReport], n: int) -> PassReport:
+def _sum_reports(reports: Sequence[PassReport], n: int) -> PassReport:
     """Return the report of a worker on all blocks, which has visited its rows once."""
     summed = ("class_updates", "loss", "bytes_in", "bytes_out")
     sums = {name: sum(getattr(report, name) for report in reports) for name in summed}

@@ -76,15 +76,15 @@ class Curvature:
 
 def weigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
-    _of_points(matrix, intercept, curvature, eta, alpha, inverse=False)
+    _multiply_points(matrix, intercept, curvature, eta, alpha, inverse=False)
 
 
 def unweigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
     """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _of_points(matrix, intercept, curvature, eta, alpha, inverse=True)
+    _multiply_points(matrix, intercept, curvature, eta, alpha, inverse=True)
 
 
-def _of_points(
+def _multiply_points(
     matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, inverse: bool
 ) -> None:
     ridge = max(SMALLEST, eta * alpha * curvature.n_rows)

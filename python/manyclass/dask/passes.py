@@ -240,7 +240,7 @@ class ShardPasses:
             class_updates=progress.class_updates,
             loss=progress.loss,
             diverged=progress.diverged_at >= 0,
-            averaged=stretch.number == stretch.of - 1 and stretch.n_pass + 1 in ended.averaged,
+            averaged=stretch.number == stretch.n_stretches - 1 and stretch.n_pass + 1 in ended.averaged,
             bytes_in=sum(parts[number].nbytes for number in other_shards),
             bytes_out=sum(changes[number][0].nbytes + changes[number][1].nbytes for number in other_shards),
         )
@@ -250,7 +250,7 @@ class ShardPasses:
         """Return a part of W after the changes of all shards; with one shard it is the change."""
         if curvature is None:
             return changes[0][1]
-        return self.merged(part, curvature, changes, self.plan.schedule.at(stretch.n_pass)[0] / stretch.of)
+        return self.merged(part, curvature, changes, self.plan.schedule.at(stretch.n_pass)[0] / stretch.n_stretches)
 
     def follow(self, carried: CarriedNumbers, shard: Shard, weights: Weights) -> Doubles:
         """Return u as it would be by a W to which other shards have added.

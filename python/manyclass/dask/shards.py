@@ -124,15 +124,15 @@ class WeightPart:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Visits between two merges: part `number` of the `of` parts of pass `n_pass`."""
+    """Visits between two merges: stretch `number` of the `n_stretches` of pass `n_pass`."""
 
     n_pass: int
     number: int = 0
-    of: int = 1
+    n_stretches: int = 1
 
     def visits(self, n: int, batch: int) -> tuple[int, int]:
         """Return the first and the last of n visits, in whole batches."""
-        first, last = (min(n, -(-(n * i // self.of) // batch) * batch) for i in (self.number, self.number + 1))
+        first, last = (min(n, -(-(n * i // self.n_stretches) // batch) * batch) for i in (self.number, self.number + 1))
         return first, last
 
 

@@ -72,7 +72,7 @@ def runs(name: str, options: Options) -> list[Run]:
             model = _model(named, settings_name)
         if options.max_iter:
             model["max_iter"] = options.max_iter
-        planned += Run.of_seeds((NAME, part, name, method), options.seeds, settings, model)
+        planned += Run.for_seeds((NAME, part, name, method), options.seeds, settings, model)
     return planned
 
 
@@ -284,7 +284,7 @@ def _both(
 def _sides(records: Records) -> dict[tuple[str, str], tuple[Records, Records]]:
     """Records by data set and the paper's name of the method: those with the paper's steps, and ours."""
     sides: dict[tuple[str, str], tuple[Records, Records]] = {}
-    for (name, method), group in summary.of_seeds(records).items():
+    for (name, method), group in summary.by_key(records, "data", "method").items():
         pair = sides.setdefault((name, PAPERS_STEPS.get(method, method)), ([], []))
         pair[method not in PAPERS_STEPS].extend(group)
     return sides

@@ -150,7 +150,7 @@ class Run:
         return cls(*where, seed, settings, encode_parameters(model))
 
     @classmethod
-    def of_seeds(cls, where: Where, seeds: int, settings: Mapping[str, Any], model: Mapping[str, Any]) -> list[Run]:
+    def for_seeds(cls, where: Where, seeds: int, settings: Mapping[str, Any], model: Mapping[str, Any]) -> list[Run]:
         """A run with each of the seeds 0 to seeds - 1."""
         return [cls.of(where, seed, settings, model) for seed in range(seeds)]
 

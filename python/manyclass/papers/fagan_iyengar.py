@@ -77,7 +77,7 @@ def runs(name: str, options: Options) -> list[Run]:
                 "fit_intercept": False,
             }
             settings = {**options.sizes, "share": share}
-            planned.extend(Run.of_seeds((NAME, part, name, method), seeds, settings, model))
+            planned.extend(Run.for_seeds((NAME, part, name, method), seeds, settings, model))
 
     for method in METHODS:
         add("table 3", method, rates[method], options.seeds)
@@ -149,7 +149,7 @@ def _figures_of_tuning(records: Records) -> Iterator[PaperFigure]:
 
 
 def _figures_of_table_3(records: Records) -> Iterator[PaperFigure]:
-    groups = summary.of_seeds(records)
+    groups = summary.by_key(records, "data", "method")
     for (name, method), group in groups.items():
         loss, error = summary.means(group, "final_log_loss", "final_error")
         (implicit_loss,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
@@ -216,7 +216,7 @@ def _table_2(records: Records) -> Table:
 
 
 def _table_3(records: Records) -> Table:
-    groups = summary.of_seeds(records)
+    groups = summary.by_key(records, "data", "method")
 
     def cells(key: tuple[str, str], group: Records) -> list[Any]:
         name, method = key
@@ -225,7 +225,7 @@ def _table_3(records: Records) -> Table:
         relative = published.FAGAN_IYENGAR["relative"].get(name, {}).get(method, (None, None))
         recorded = published.FAGAN_IYENGAR["recorded"].get(name, {}).get(method, {})
         seconds = summary.mean([r["results"]["seconds"][-1] for r in group if r["results"]["seconds"]])
-        over_seeds = summary.spread(summary.of_results(group, "final_log_loss"))
+        over_seeds = summary.spread(summary.pick_results(group, "final_log_loss"))
         loss_cells = [loss, over_seeds, recorded.get("log_loss"), summary.ratio(loss, implicit), *relative]
         return [name, method, *loss_cells, error, recorded.get("error"), seconds]
 
@@ -253,7 +253,7 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
     panels = []
     for title, group in summary.by_key(records, panel).items():
         group = sorted(group, key=lambda r: r["model"]["learning_rate"]) if line == "rate" else group
-        first_seed = summary.of_first_seed(group)
+        first_seed = summary.first_seed(group)
         series = [Series(line_of(r), r["results"]["epoch"], r["results"]["log_loss"], "-o") for r in first_seed]
         panels.append(Panel(str(title), series))
     return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")

@@ -191,8 +191,10 @@ def _table(name: str, records: Records) -> Table:
 
 def _numbers(records: Records) -> tuple[float | None, float | None, float | None]:
     """Mean over seeds of the first and the last objective and of the median pass after the first."""
-    start, end = (summary.mean(curve[place] for curve in summary.of_results(records, "objective")) for place in (0, -1))
-    a_pass = [float(np.median(seconds[1:] or seconds)) for seconds in summary.of_results(records, "pass_seconds")]
+    start, end = (
+        summary.mean(curve[place] for curve in summary.pick_results(records, "objective")) for place in (0, -1)
+    )
+    a_pass = [float(np.median(seconds[1:] or seconds)) for seconds in summary.pick_results(records, "pass_seconds")]
     return start, end, summary.mean(a_pass)
 
 

@@ -94,7 +94,7 @@ def runs(name: str, options: Options) -> list[Run]:
     return [
         run
         for method in methods
-        for run in Run.of_seeds((NAME, "curve", name, method), options.seeds, settings, model_of(name, method))
+        for run in Run.for_seeds((NAME, "curve", name, method), options.seeds, settings, model_of(name, method))
     ]
 
 
@@ -257,7 +257,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
         tables.append(summary.table(f"{NAME}-{name}", caption, columns, group, _row, "method"))
-    first = summary.by_key(summary.of_first_seed(records), "data")
+    first = summary.by_key(summary.first_seed(records), "data")
     if not first:
         return ExperimentReport(tuple(tables), (), published.NOTES[NAME])
     plots = []
@@ -275,7 +275,7 @@ def _figures(records: Records) -> Iterator[PaperFigure]:
     for name, group in summary.by_key(records, "data").items():
         if name in published.YEN["tables"]:
             yield from summary.shape_figures(published.YEN["tables"][name][0], group, ("classes", "features", "rows"))
-    for (name, method), group in summary.of_seeds(records).items():
+    for (name, method), group in summary.by_key(records, "data", "method").items():
         words = ("P@1", "seconds a pass", "passes")
         _, _, end, _, _, a_pass, passes = _row(method, group)
         values = dict(zip(words, (end, a_pass, passes), strict=True))
@@ -291,9 +291,9 @@ def _row(method: str, records: Records) -> list[Any]:
     trained = [r for r in records if r["results"]["seconds"]]
     if not trained:
         return [method, *[None] * 5, 0]
-    train, test = ([curve[-1] for curve in summary.of_results(trained, part)] for part in ("train", "test"))
-    best = summary.mean(max(curve) for curve in summary.of_results(trained, "test"))
-    seconds = summary.of_results(trained, "seconds")
+    train, test = ([curve[-1] for curve in summary.pick_results(trained, part)] for part in ("train", "test"))
+    best = summary.mean(max(curve) for curve in summary.pick_results(trained, "test"))
+    seconds = summary.pick_results(trained, "seconds")
     a_pass = summary.mean((ends[-1] - ends[0]) / max(1, len(ends) - 1) for ends in seconds)
     passes = summary.mean(float(len(ends)) for ends in seconds)
     return [method, summary.mean(train), summary.mean(test), summary.spread(test), best, a_pass, passes]

@@ -78,7 +78,7 @@ def runs(name: str, options: Options) -> list[Run]:
             model: dict[str, Any] = {"solver": SOLVERS[solver]()}
             race_settings = {**settings, "max_iter": options.max_iter}
             planned.append(Run.of((NAME, "tuning", name, solver), TUNING_SEED, race_settings, model))
-            planned += Run.of_seeds((NAME, "race", name, solver), options.seeds, race_settings, model)
+            planned += Run.for_seeds((NAME, "race", name, solver), options.seeds, race_settings, model)
     return planned
 
 
@@ -267,10 +267,10 @@ def _optimum(name: str, records: Records) -> tuple[float | None, str]:
 def _table(name: str, records: Records, optimum: float) -> Table:
     rows: list[list[Any]] = []
     for solver, group in summary.by_key(records, "method").items():
-        ends = [curve[-1] for curve in summary.of_results(group, "objective")]
+        ends = [curve[-1] for curve in summary.pick_results(group, "objective")]
         excess = [None if end is None else end - optimum for end in ends]
         scores = summary.means(group, "test_log_loss", "test_accuracy", "passes")
-        seconds = summary.mean(curve[-1] for curve in summary.of_results(group, "seconds"))
+        seconds = summary.mean(curve[-1] for curve in summary.pick_results(group, "seconds"))
         kind, first = "unbiased" if solver in UNBIASED else "biased", group[0]["results"]
         factors = [first["factor"], first["u_factor"] if solver in WITH_U_STEP else None]
         rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *scores, seconds, *factors])
@@ -286,7 +286,7 @@ def _table(name: str, records: Records, optimum: float) -> Table:
 
 def _panel(name: str, records: Records, optimum: float) -> Panel:
     series = []
-    for record in summary.of_first_seed(records):
+    for record in summary.first_seed(records):
         excess = [None if value is None else value - optimum for value in record["results"]["objective"]]
         series.append(Series(record["method"], record["results"]["seconds"], excess))
     # The best come first: a panel has room for six.

@@ -45,21 +45,16 @@ def by_key(records: Records, *keys: str) -> dict[Any, Records]:
     return groups
 
 
-def of_first_seed(records: Records) -> Records:
+def first_seed(records: Records) -> Records:
     """Those that a figure shows."""
     return [record for record in records if record["seed"] == 0]
-
-
-def of_seeds(records: Records) -> dict[tuple[str, str], Records]:
-    """Records of the same data and method."""
-    return by_key(records, "data", "method")
 
 
 def panels(records: Records, x: str, y: str, style: str = "-") -> list[Panel]:
     """A panel for each data set, and in it a line for each method: y of the results against x, of the first seed."""
     return [
         Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in group])
-        for name, group in by_key(of_first_seed(records), "data").items()
+        for name, group in by_key(first_seed(records), "data").items()
     ]
 
 
@@ -68,14 +63,14 @@ def beside(ours: Iterable[Cell], theirs: Iterable[Cell]) -> list[Cell]:
     return [cell for pair in zip(ours, theirs, strict=True) for cell in pair]
 
 
-def of_results(records: Records, key: str) -> list[Any]:
+def pick_results(records: Records, key: str) -> list[Any]:
     """Return one of the results of each record."""
     return [record["results"][key] for record in records]
 
 
 def means(records: Records, *keys: str) -> list[float | None]:
     """Return the mean over records of each of some results."""
-    return [mean(of_results(records, key)) for key in keys]
+    return [mean(pick_results(records, key)) for key in keys]
 
 
 def values_at(records: Records, places: str, key: str, place: float) -> list[float | None]:
@@ -218,7 +213,7 @@ def what_ran(records: Records, key: str = "method") -> tuple[Ran, ...]:
         Method and words.
     """
     return tuple(
-        (str(name), "; ".join(_joined(of_first_seed(group) or group))) for name, group in by_key(records, key).items()
+        (str(name), "; ".join(_joined(first_seed(group) or group))) for name, group in by_key(records, key).items()
     )
 
 

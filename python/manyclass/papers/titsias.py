@@ -84,7 +84,7 @@ def runs(name: str, options: Options) -> list[Run]:
             # The drawn sets are other sets for other seeds.
             seeds = 1 if method in FULL_BATCH and name not in DRAWN else options.seeds
             if options.wants(method):
-                planned += Run.of_seeds((NAME, part_of_methods, name, method), seeds, options.sizes, model)
+                planned += Run.for_seeds((NAME, part_of_methods, name, method), seeds, options.sizes, model)
     return planned
 
 
@@ -349,7 +349,7 @@ def report(records: Records, options: Options) -> ExperimentReport:
     tables: list[Table] = []
     plots: list[Plot] = []
     if "values" in groups:
-        tables.append(_table_of_values(summary.of_first_seed(groups["values"])))
+        tables.append(_table_of_values(summary.first_seed(groups["values"])))
     if "plane" in groups:
         tables.append(_table_of_plane(groups["plane"]))
         caption = "Figure 1c: bounds of the log-likelihood, 200 points in the plane"
@@ -396,11 +396,11 @@ def _values_of_method(name: str, records: Records) -> Iterator[tuple[str, dict[s
     else:
         scores = zip(SCORES, summary.means(records, *SCORES), strict=True)
         yield "Table 2", {key: score for key, score in scores if score is not None}
-        yield "Figure 3", {"bound": summary.mean(curve[-1] for curve in summary.of_results(records, "curve"))}
+        yield "Figure 3", {"bound": summary.mean(curve[-1] for curve in summary.pick_results(records, "curve"))}
 
 
 def _start_and_end(records: Records) -> list[float | None]:
-    return [summary.mean(errors[i] for errors in summary.of_results(records, "l1_error")) for i in (0, -1)]
+    return [summary.mean(errors[i] for errors in summary.pick_results(records, "l1_error")) for i in (0, -1)]
 
 
 def _processor_seconds(records: Records) -> float | None:
@@ -423,7 +423,7 @@ def _table_of_values(records: Records) -> Table:
 def _table_of_plane(records: Records) -> Table:
     def cells(method: str, group: Records) -> list[Any]:
         bound, norm, agreement = summary.means(group, "bound", "norm", "agreement")
-        return [method, bound, summary.spread(summary.of_results(group, "bound")), norm, agreement]
+        return [method, bound, summary.spread(summary.pick_results(group, "bound")), norm, agreement]
 
     caption = "Figure 1b-c: largest (or last) bound of the log-likelihood; paper: SOFT > OVE > BOUCHARD"
     columns = ("method", "bound", "over seeds", "norm to SOFT", "share of the plane with SOFT's class")
@@ -455,8 +455,8 @@ def _plots_of_toy(records: Records) -> list[Plot]:
 
 def _table_of_proposals(records: Records) -> Table:
     def cells(method: str, group: Records) -> list[Any]:
-        ends = [curve[-1] for curve in summary.of_results(group, "curve")]
-        uniform, by_scores = (summary.of_results(group, f"variance, {name}") for name in PROPOSALS)
+        ends = [curve[-1] for curve in summary.pick_results(group, "curve")]
+        uniform, by_scores = (summary.pick_results(group, f"variance, {name}") for name in PROPOSALS)
         saved = [float(np.mean(np.array(a) / np.array(b))) for a, b in zip(uniform, by_scores, strict=True)]
         return [method, summary.mean(ends), summary.spread(ends), summary.mean(saved)]
 
