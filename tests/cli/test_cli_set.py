@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.cli.options import (
-    PARTS,
-    add_parameters,
-    converter,
-    documented_parameters,
-    option,
-    parameters_from,
-)
+from manyclass.cli.options import PARTS, add_parameters, converter, documented_parameters, option, parameters_from
 
 EACH = [
     pytest.param(kind, name, s, id=f"{kind}-{name}-{s.name}")

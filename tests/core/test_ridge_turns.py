@@ -11,17 +11,7 @@ from reference.problems import as_storage
 from reference.ridge_turns import turns
 from scipy.optimize import minimize
 from scipy.special import logsumexp
-from test_label_training import (
-    ROUNDING_OF_A_VISIT,
-    D,
-    K,
-    N,
-    largest_error,
-    model_of,
-    options_of,
-    some_problem,
-    twin_of,
-)
+from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, largest_error, model_of, options_of, some_problem, twin_of
 from test_pairs import REDUCTIONS, dense_of, indicator, some_rows
 from test_pairs import K as PAIRS_K
 

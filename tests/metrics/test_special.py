@@ -13,14 +13,7 @@ from house import ROOT
 
 import manyclass
 from manyclass import _core
-from manyclass.special import (
-    lambertw,
-    log_expit,
-    log_expit_derivative,
-    log_ndtr,
-    log_ndtr_derivative,
-    wright_omega,
-)
+from manyclass.special import lambertw, log_expit, log_expit_derivative, log_ndtr, log_ndtr_derivative, wright_omega
 
 TABLES = np.load(ROOT / "tests/tables/special.npz")
 NOISE_UFUNCS = [log_ndtr, log_ndtr_derivative, log_expit, log_expit_derivative]

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 from reference.losses import smoothed_margin
-from reference.message_passing import (
-    best_wrong,
-    block_scores,
-    loss_named,
-    message_passing,
-    printed_message_passing,
-)
+from reference.message_passing import best_wrong, block_scores, loss_named, message_passing, printed_message_passing
 
 from manyclass import DecomposedIndex, SphericalClusterIndex
 

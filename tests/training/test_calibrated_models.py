@@ -13,13 +13,7 @@ import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, metrics
 from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
-from manyclass.training.calibration import (
-    Calibration,
-    calibrated,
-    label_log_losses,
-    n_held_out,
-    rows_to_hold_out,
-)
+from manyclass.training.calibration import Calibration, calibrated, label_log_losses, n_held_out, rows_to_hold_out
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 

@@ -18,10 +18,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.training.core_training import Probe, Signs
 from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import Labels
-from manyclass.training.weighting import (
-    normalized,
-    times_class_weight,
-)
+from manyclass.training.weighting import normalized, times_class_weight
 from manyclass.weights.weights import FeatureScaling
 
 MODELS = {

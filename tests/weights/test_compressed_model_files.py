@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
-from test_compressed_models import (
-    DTYPES,
-    MODELS,
-    D,
-    K,
-    fitted,
-    problem,
-    variants,
-)
+from test_compressed_models import DTYPES, MODELS, D, K, fitted, problem, variants
 from test_saved_models import rewrite
 
 import manyclass

@@ -10,11 +10,7 @@ from scipy.special import log_softmax, ndtr, softmax
 
 from manyclass import _core
 from manyclass.registry import names
-from manyclass.special import (
-    log_ndtr,
-    sampled_utility_log_probabilities,
-    utility_probabilities,
-)
+from manyclass.special import log_ndtr, sampled_utility_log_probabilities, utility_probabilities
 from manyclass.weights.weights import Weights
 
 NOISES = names("noise")

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from reference.message_passing import (
-    best_wrong,
-    block_scores,
-    loss_named,
-    message_passing,
-    printed_message_passing,
-)
+from reference.message_passing import best_wrong, block_scores, loss_named, message_passing, printed_message_passing
 from reference.word_pairs import WordDescent, centres_of, contexts_of, pair_shares
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical

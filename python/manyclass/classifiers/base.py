@@ -18,19 +18,9 @@ from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.datasets.stream import Stream
 from manyclass.fitting.fit_stream import fit_stream
 from manyclass.fitting.memory import bytes_from
-from manyclass.fitting.partial_fit import (
-    check_can_go_on,
-    checked_call,
-)
+from manyclass.fitting.partial_fit import check_can_go_on, checked_call
 from manyclass.fitting.planner import Asked, Planner
-from manyclass.fitting.points import (
-    ClassText,
-    Encoder,
-    encoded,
-    encoded_with_classes,
-    evaluated_rows,
-    points_of,
-)
+from manyclass.fitting.points import ClassText, Encoder, encoded, encoded_with_classes, evaluated_rows, points_of
 from manyclass.fitting.runs import fit_runs, parameters_of_fit
 from manyclass.fitting.streams import (
     FOR_ARRAYS,
@@ -49,9 +39,7 @@ from manyclass.training.core_training import Callback, Watch
 from manyclass.training.incremental import Call, NewFeatures
 from manyclass.training.plan import Labels
 from manyclass.training.state import Points, Starts, State
-from manyclass.training.weighting import (
-    ClassWeight,
-)
+from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.tensor_file import PathLike

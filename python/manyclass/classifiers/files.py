@@ -21,13 +21,7 @@ from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import WIDEST, sorted_classes
 from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
-from manyclass.training.state import (
-    Features,
-    FitReport,
-    History,
-    SetRule,
-    State,
-)
+from manyclass.training.state import Features, FitReport, History, SetRule, State
 from manyclass.version import __version__
 from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, layout, read_weights, weight_tensors

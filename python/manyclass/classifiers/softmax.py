@@ -30,9 +30,7 @@ from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
 from manyclass.training.plan import Labels
 from manyclass.training.start import asked_start
-from manyclass.training.state import (
-    Points,
-)
+from manyclass.training.state import Points
 from manyclass.training.weighting import (
     ClassWeight,
     counting,

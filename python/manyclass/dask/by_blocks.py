@@ -25,9 +25,7 @@ from manyclass.dask.workers import LostWorkerError, Workers, same
 from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
-from manyclass.training.state import (
-    State,
-)
+from manyclass.training.state import State
 from manyclass.weights.weights import FeatureScaling, Weights
 
 

@@ -25,10 +25,7 @@ from manyclass.training.hybrid import rows_of_call
 from manyclass.training.incremental import Before, Call
 from manyclass.training.plan import BatchesPlan, PointsPlan
 from manyclass.training.squares import Squares
-from manyclass.training.state import (
-    Points,
-    State,
-)
+from manyclass.training.state import Points, State
 from manyclass.training.train import weights_of_call
 from manyclass.weights.arrays import NO_FLOATS, Ids
 from manyclass.weights.weights import FeatureScaling

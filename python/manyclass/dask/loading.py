@@ -26,15 +26,8 @@ from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import PointsPlan
-from manyclass.training.state import (
-    History,
-    Points,
-    State,
-)
-from manyclass.training.weighting import (
-    taken,
-    times_class_weight,
-)
+from manyclass.training.state import History, Points, State
+from manyclass.training.weighting import taken, times_class_weight
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.weights import FeatureScaling
 

@@ -17,9 +17,7 @@ from manyclass import _core
 from manyclass.dask.merging import Curvature, multiply_by_ways, unweigh, weigh
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
-from manyclass.training.core_training import (
-    Watch,
-)
+from manyclass.training.core_training import Watch
 from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.points import PointsTraining

@@ -36,23 +36,11 @@ from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, NewFeatures, widened
 from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import (
-    AnyPlan,
-    HybridPlan,
-    Labels,
-    PairsPlan,
-    PointsPlan,
-)
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, PointsPlan
 from manyclass.training.start import ClosedForm, Start
-from manyclass.training.state import (
-    Points,
-    State,
-)
+from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.weighting import (
-    check_class_weight,
-    taken,
-)
+from manyclass.training.weighting import check_class_weight, taken
 from manyclass.weights.arrays import Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling

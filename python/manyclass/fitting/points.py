@@ -27,11 +27,7 @@ from manyclass.labels import (
     sorted_classes,
 )
 from manyclass.training.plan import Labels
-from manyclass.training.state import (
-    Features,
-    Points,
-    State,
-)
+from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
     ClassWeight,
     counting,

@@ -34,10 +34,7 @@ from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, refuse_starts
 from manyclass.training.plan import HybridPlan
-from manyclass.training.state import (
-    Points,
-    State,
-)
+from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
 from manyclass.weights.arrays import Ids
 from manyclass.weights.weights import FeatureScaling

@@ -30,20 +30,11 @@ from manyclass.training.blend import best_scales, decoupled_loss
 from manyclass.training.core_training import Watch
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import fork, held_out, warn_user
-from manyclass.training.plan import (
-    Labels,
-    PairsPlan,
-    PointsPlan,
-    Schedule,
-)
+from manyclass.training.plan import Labels, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
 from manyclass.training.state import Features, Points
-from manyclass.training.weighting import (
-    normalized,
-    shares_of_classes,
-    some_of,
-)
+from manyclass.training.weighting import normalized, shares_of_classes, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 

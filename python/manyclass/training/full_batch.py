@@ -11,12 +11,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import core_data
 from manyclass.training.core_training import TrainingState, Watch
-from manyclass.training.passes import (
-    UNUSED_SCALE,
-    progress_bar,
-    time_limit,
-    warn_user,
-)
+from manyclass.training.passes import UNUSED_SCALE, progress_bar, time_limit, warn_user
 from manyclass.training.plan import FullBatchPlan
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Position, Saved

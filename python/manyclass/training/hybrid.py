@@ -41,28 +41,15 @@ from manyclass.training.blend import (
     some_that_tell,
     spoils_ranks,
 )
-from manyclass.training.core_training import (
-    Callback,
-    Shared,
-    Trained,
-    TrainingState,
-    Watch,
-)
+from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, start_over_phi
 from manyclass.training.pairs import fit_pairs, start_pairs, support_of
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
-from manyclass.training.state import (
-    Points,
-    Starts,
-)
-from manyclass.training.weighting import (
-    normalized,
-    shares_of_labels,
-    taken,
-)
+from manyclass.training.state import Points, Starts
+from manyclass.training.weighting import normalized, shares_of_labels, taken
 from manyclass.weights.arrays import UNMIXED, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 

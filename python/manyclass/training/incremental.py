@@ -37,13 +37,7 @@ from manyclass.labels import find_positions
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.squares import FACTORS, LocalState, Squares
 from manyclass.training.start import finite_floats
-from manyclass.training.state import (
-    Features,
-    History,
-    Points,
-    Starts,
-    State,
-)
+from manyclass.training.state import Features, History, Points, Starts, State
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.weights import Weights
 

@@ -12,14 +12,7 @@ from manyclass import _core
 from manyclass.checks import as_csr, core_data
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.core_training import (
-    LabelTraining,
-    Signs,
-    Trained,
-    Watch,
-    loss_at_zero,
-    trained,
-)
+from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix

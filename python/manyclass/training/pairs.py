@@ -10,19 +10,10 @@ from scipy.special import logit
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.training.blend import MARGIN
-from manyclass.training.core_training import (
-    LabelTraining,
-    Signs,
-    Trained,
-    Watch,
-    loss_at_zero,
-    trained,
-)
+from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
-from manyclass.training.weighting import (
-    shares_of_classes,
-)
+from manyclass.training.weighting import shares_of_classes
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights

@@ -20,14 +20,7 @@ from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data, row_norms_sq
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.core_training import (
-    CoreTraining,
-    Signs,
-    Trained,
-    TrainingState,
-    Watch,
-    trained,
-)
+from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan, core_plan
 from manyclass.training.squares import EarlierModel, LocalState
 from manyclass.training.start import Start, carried_at

@@ -11,13 +11,7 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
-from manyclass.training.core_training import (
-    CoreTraining,
-    Signs,
-    Trained,
-    Watch,
-    trained,
-)
+from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
 from manyclass.training.plan import Labels, PointsPlan, core_plan
 from manyclass.training.points import core_state, first_carried
 from manyclass.training.squares import LocalState

@@ -24,10 +24,7 @@ from manyclass import _core
 from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, best_scales
 from manyclass.training.passes import held_out
 from manyclass.training.plan import Labels
-from manyclass.training.weighting import (
-    shares_of_classes,
-    some_of,
-)
+from manyclass.training.weighting import shares_of_classes, some_of
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights, naive_bayes
 

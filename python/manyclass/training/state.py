@@ -21,11 +21,7 @@ from manyclass.labels import find_positions
 from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
-from manyclass.training.weighting import (
-    mean_of,
-    normalized,
-    some_of,
-)
+from manyclass.training.weighting import mean_of, normalized, some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling, Weights

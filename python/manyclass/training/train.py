@@ -14,11 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.training.core_training import (
-    CoreTraining,
-    Trained,
-    Watch,
-)
+from manyclass.training.core_training import CoreTraining, Trained, Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.hybrid import fit_terms, go_on_terms
 from manyclass.training.incremental import (
@@ -39,16 +35,8 @@ from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import CLOSED_FORM, ClosedForm, Start, begin_at_closed_form
-from manyclass.training.state import (
-    FitReport,
-    Points,
-    Starts,
-    State,
-)
-from manyclass.training.weighting import (
-    one_a_label,
-    some_of,
-)
+from manyclass.training.state import FitReport, Points, Starts, State
+from manyclass.training.weighting import one_a_label, some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
