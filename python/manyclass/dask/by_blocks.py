@@ -74,21 +74,20 @@ class BlocksTraining(Training):
     def _round(self, stretch: Stretch) -> list[PassReport]:
         workers, was, whole = self.workers, self.state, self.loaded.whole[0]
         log_sums, n = list(was.log_sums), len(was.buffers)
-        reports: list[list[Any]] = []
+        reports: list[Any] = []
         before: list[list[Any]] = [[] for _ in range(n)]
         for inner in range(n):
-            reports.append([])
             for i, shard in enumerate(self.loaded.shards):
                 arguments = (self.plan, whole, shard, was.buffers[i], (i + inner) % n, log_sums[i], stretch)
                 turned = workers.submit(i, turn, *arguments, *before[i])
                 log_sums[i] = workers.submit(i, attrgetter("log_sums"), turned)
                 before[i] = [workers.submit(i, attrgetter("report"), turned)]
-                reports[-1] += before[i]
+                reports += before[i]
             if n > 1:
                 before = self._move_on(inner, before)
         stored = self._store(before)
-        workers.wait([*log_sums, *chain.from_iterable((*reports, *before, *stored))])
-        gathered = workers.gather([*chain.from_iterable(reports)])
+        workers.wait([*log_sums, *reports, *chain.from_iterable((*before, *stored))])
+        gathered = workers.gather(reports)
         self.state = BlocksState(was.buffers, stored, log_sums)
         return [_sum_reports(gathered[i::n], n) for i in range(n)]
 
@@ -101,8 +100,8 @@ class BlocksTraining(Training):
         n, give, take = len(before), stored_blocks.give_piece, stored_blocks.take_piece
         for piece in range(self.n_pieces):
             given_away = [self._on_buffer(i, give, (i + inner) % n, piece, *before[i]) for i in range(n)]
-            pairs = [(given_away[(i + 1) % n], given_away[i]) for i in range(n)]
-            arrivals = [self._on_buffer(i, take, (i + inner + 1) % n, piece, *pair) for i, pair in enumerate(pairs)]
+            swaps = [(given_away[(i + 1) % n], given_away[i]) for i in range(n)]
+            arrivals = [self._on_buffer(i, take, (i + inner + 1) % n, piece, *swap) for i, swap in enumerate(swaps)]
             release(given_away)
             before = [[arrivals[i], arrivals[i - 1]] for i in range(n)]
         return before
@@ -170,8 +169,8 @@ class BlocksTraining(Training):
         ]
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
         twice = 1 == self.n_pieces < len(buffers)
-        pairs = zip(blocks, workers.copies(blocks), strict=True) if twice else zip(blocks)
-        return BlocksModel(workers.client, tuple(estimators), tuple(pairs))
+        block_copies = zip(blocks, workers.copies(blocks), strict=True) if twice else zip(blocks)
+        return BlocksModel(workers.client, tuple(estimators), tuple(block_copies))
 
 
 def release(futures: Sequence[Any]) -> None:

@@ -189,8 +189,8 @@ class RowsTraining(Training):
         if not reports[-1].averaged:
             return
         was, sparse = self.state, self.loaded.facts[0].sparse
-        pairs = zip(was.total or [None] * len(was.parts), was.parts, strict=True)
-        total = [self.workers.submit(i, added, *pair, sparse) for i, pair in enumerate(pairs)]
+        sums = zip(was.total or [None] * len(was.parts), was.parts, strict=True)
+        total = [self.workers.submit(i, added, *terms, sparse) for i, terms in enumerate(sums)]
         self.state = replace(was, total=total, n_averaged=was.n_averaged + 1)
 
     def _validate(self) -> bool:
@@ -247,6 +247,6 @@ class RowsTraining(Training):
 
     def _survivors(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
         """Return the parts of W after a loss, each from one of the two workers that had it; None where one is lost."""
-        pairs = [(piece, *copies[i : i + 1]) for i, piece in enumerate(pieces)]
-        survivors = [[future for future in futures if self.workers.holders(future, lost)] for futures in pairs]
+        copies_of_each = [(piece, *copies[i : i + 1]) for i, piece in enumerate(pieces)]
+        survivors = [[future for future in futures if self.workers.holders(future, lost)] for futures in copies_of_each]
         return self.workers.each(same, [futures[0] for futures in survivors]) if all(survivors) else None

@@ -126,9 +126,7 @@ class Run:
     part : str
         Table or figure of the experiment.
     data : str
-        The data set.
     method : str
-        The row of the table.
     seed : int
     settings : dict
         Numbers and names of the experiment.
@@ -195,13 +193,7 @@ class Context:
 
 
 class Stopwatch:
-    """Processor time of training, of all threads, without that of measuring.
-
-    Attributes
-    ----------
-    seconds : float
-        Until it last stood.
-    """
+    """Processor time of training, of all threads, without that of measuring; `seconds`: until it stood."""
 
     def __init__(self) -> None:
         self.seconds, self._since = 0.0, time.process_time()
@@ -224,9 +216,8 @@ class Experiment:
     summary : str
         For the command line.
     data : tuple of str
-        Data sets that it has, or takes by default.
+        Those that it has, or takes by default.
     methods : tuple of str
-        Methods that it has.
     runs : callable
         The runs on one data set; options.data holds the names of all that were chosen.
     load : callable

@@ -36,7 +36,7 @@ class Row:
     ----------
     experiment : str
     item : str
-        As `report.PaperFigure` has it, as the next two.
+        As `report.PaperFigure` has it.
     data : str
     method : str
     published : mapping of str to number or str

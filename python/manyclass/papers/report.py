@@ -108,9 +108,8 @@ class PaperFigure:
     item : str
         The table or figure.
     data : str
-        The data set.
     method : str
-        The method; "all" if the row is of all of them.
+        "all" if the row is of all of them.
     values : mapping of str to number or str
         By quantity; None is a value that training did not reach, as when it diverged.
     records : sequence of dict

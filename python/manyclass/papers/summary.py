@@ -107,18 +107,9 @@ def ratio(value: float | None, base: float | None) -> float | None:
 def table(
     name: str, caption: str, columns: Sequence[str], records: Records, cells: Callable[..., Sequence[Cell]], *keys: str
 ) -> Table:
-    """Return a table with a row for each group of records, and what their methods ran.
+    """Return a table with a row for each group of records by `keys`, and what their methods ran.
 
-    Parameters
-    ----------
-    name : str
-    caption : str
-    columns : sequence of str
-    records : list of dict
-    cells : callable
-        Called with the key of a group and its records; returns the cells of its row.
-    *keys : str
-        What groups are by, as in `by_key`.
+    `cells`, called with the key of a group and its records, returns the cells of its row.
     """
     rows = [cells(key, group) for key, group in by_key(records, *keys).items()]
     return Table(name, caption, columns, rows, what_ran(records))
@@ -135,20 +126,10 @@ def shape_figures(item: str, records: Records, quantities: Sequence[str]) -> Ite
 
 
 def trained_with(model: BaseEstimator, **beside: Any) -> Words:
-    """Say what a fitted estimator trained with.
+    """Say what a fitted estimator trained with, and what is `beside` its parameters.
 
-    Parameters
-    ----------
-    model : estimator
-        What it chose itself stands in the place of what was left open.
-    **beside
-        What its parameters do not say.
-
-    Returns
-    -------
-    dict of str to str
-        Value by parameter: those of a step size, a batch and a sampler always, others unless they have their default.
-        "steps" is "explicit" or "implicit".
+    What it chose itself stands in the place of what was left open. Parameters of a step size, a batch and a sampler are
+    always among the words, others unless they have their default; "steps" is "explicit" or "implicit".
     """
     defaults = type(model)().get_params(deep=False)
     chosen = getattr(model, "resolved_params_", None)
@@ -197,20 +178,9 @@ def _word(value: Any) -> str:
 
 
 def what_ran(records: Records, key: str = "method") -> tuple[Ran, ...]:
-    """Say what each method ran; what differs between data sets is told by data set.
+    """Say what each method, or other `key` of the records, ran; what differs between data sets is told by data set.
 
-    Parameters
-    ----------
-    records : list of dict
-        Of runs whose results have what `trained_with` said. The first seed speaks for all: no other differs in more
-        than what a trial chose.
-    key : str
-        Key of the records that names the rows of the table.
-
-    Returns
-    -------
-    tuple of (str, str)
-        Method and words.
+    The first seed speaks for all: no other differs in more than what a trial chose.
     """
     return tuple(
         (str(name), "; ".join(_joined(first_seed(group) or group))) for name, group in by_key(records, key).items()
