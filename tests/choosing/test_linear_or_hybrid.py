@@ -10,7 +10,7 @@ from planned import with_figures
 from manyclass import SoftmaxClassifier
 from manyclass.choosing.figures import FIGURES
 from manyclass.classifiers import softmax
-from manyclass.fitting import planning
+from manyclass.fitting import softmax_planner as planning
 from manyclass.fitting.trials import Sample
 from manyclass.parts import Parameters
 from manyclass.training.state import FitReport, State

@@ -2,64 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.files import check_labels_can_be_saved
 from manyclass.classifiers.predictions import Answers
 from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.datasets.stream import Stream
-from manyclass.fitting.fit_stream import fit_stream
-from manyclass.fitting.memory import bytes_from
-from manyclass.fitting.partial_fit import check_can_go_on, checked_call
-from manyclass.fitting.planner import Asked, Planner
-from manyclass.fitting.points import ClassText, Encoder, encoded, encoded_with_classes, evaluated_rows, points_of
-from manyclass.fitting.runs import fit_runs, parameters_of_fit
+from manyclass.fitting.fit import fit
+from manyclass.fitting.options import FitOptions
+from manyclass.fitting.partial_fit import (
+    checked_call,
+    go_on,
+)
+from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import (
     FOR_ARRAYS,
     FOR_STREAMS,
     Part,
     Parts,
-    encoded_stream,
-    is_part,
+    is_stream,
     refuse,
     train_once,
     within_memory,
 )
 from manyclass.parts import Parameters
-from manyclass.training.checkpoint import Checkpoints
-from manyclass.training.core_training import Callback, Watch
-from manyclass.training.incremental import Call, NewFeatures
-from manyclass.training.plan import Labels
-from manyclass.training.state import Points, Starts, State
+from manyclass.training.incremental import NewFeatures
+from manyclass.training.state import Starts, State
 from manyclass.training.weighting import ClassWeight
-from manyclass.weights.arrays import Data, Doubles, Matrix
+from manyclass.weights.arrays import Data, Doubles
 from manyclass.weights.hashing import FeatureHash
-from manyclass.weights.tensor_file import PathLike
-
-Hashing = FeatureHash | None
-
-
-# What looks on while `fit` makes its passes, as it was given: callback, max_seconds, checkpoint, every and resume.
-Looks = tuple[Callback | None, float | None, PathLike | None, str | int, bool]
-
-
-def is_stream(X: Any, y: Any) -> bool:
-    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
-    if isinstance(X, Stream) and y is not None:
-        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
-    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
-        return False
-    if isinstance(X, Sequence):
-        return len(X) > 0 and isinstance(X[0], tuple) and is_part(X[0])
-    return isinstance(X, Iterable)
 
 
 class LinearClassifier(Answers):
@@ -84,72 +59,10 @@ class LinearClassifier(Answers):
     def _plans(self) -> Planner:
         return self._planner(Parameters.of(self), self._caller())
 
-    def _fit(
-        self,
-        data: tuple[Any, Any, ArrayLike | None],
-        given: Callable[[Points, Any], Asked],
-        looks: Looks,
-        named: Mapping[str, ArrayLike | None] = MappingProxyType({}),
-        *,
-        classes: ArrayLike | None,
-        max_memory: int | str | None,
-        vectorizer: Encoder | None,
-        class_text: ClassText | None = None,
-    ) -> Self:
-        """Fit to X, y and sample_weight.
-
-        `given` makes of the points and their encoder what a run is given beside them, of arguments that are `named`.
-        """
-        before, (X, y, sample_weight) = self._warm_state(), data
-        callback, max_seconds, checkpoint, every, resume = looks
-        planner = self._plans()
-        planner.check()
-        if is_stream(X, y):
-            refuse(FOR_ARRAYS, sample_weight=sample_weight, **named, callback=callback, checkpoint=checkpoint)
-            refuse("for texts at once, and not for a stream", class_text=class_text)
-            check_can_go_on(planner.parameters)
-
-            X, encoder = encoded_stream(X, vectorizer)
-            vectorizer = None if encoder is not None else vectorizer
-            classes = classes if classes is not None or encoder is None else X.label_names
-
-            def go_on(own: Parameters, before: State | None, part: Part, call: Call, hashing: Hashing) -> State:
-                changed = replace(planner, parameters=own)
-                return changed.go_on(before, part, call, classes=classes, hashing=hashing, vectorizer=vectorizer)
-
-            with self._turn():
-                seconds = Watch.of(None, max_seconds).max_seconds
-                state = fit_stream(planner.parameters, go_on, X, classes, max_memory, seconds)
-                return self._taken(state if encoder is None else replace(state, encoder=encoder))
-        refuse(FOR_STREAMS, classes=classes)
-        most = np.inf if max_memory is None else bytes_from(max_memory)
-        n_texts = 0
-        if class_text is not None:
-            if before is not None or checkpoint is not None:
-                name = "warm_start is True" if before is not None else "checkpoint is given"
-                raise ValueError(f"{name}, which cannot be with class_text; leave out one of them")
-            (X, y, sample_weight), encoder, n_texts = encoded_with_classes(data, vectorizer, class_text)
-        else:
-            (X, y, sample_weight), encoder = encoded(data, vectorizer, None if before is None else before.encoder)
-        watch = Watch.of(callback, max_seconds, Checkpoints.of(checkpoint, every, resume), most)
-        points = points_of(
-            planner.caller, X, y, sample_weight, self.class_weight, several=planner.several, encoder=encoder
-        )
-        if n_texts:  # but for those of classes whose weight is 0
-            kept = np.arange(points.n_given) if points.rows is None else points.rows
-            points = replace(points, n_texts=int(np.sum(kept >= points.n_given - n_texts)))
-        if checkpoint is not None:  # who keeps half a training will want to save the whole
-            check_labels_can_be_saved(points.classes)
+    def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: FitOptions) -> Self:
+        """Fit to X, y and sample_weight."""
         with self._turn():
-            before, beside = self._warm_state(), given(points, encoder)
-            parameters = parameters_of_fit(planner.parameters, watch, points, **named)
-
-            def run(own: Parameters, some: Points, watch: Watch) -> State:
-                return replace(planner, parameters=own).run(some, watch, beside, before)
-
-            noise = parameters.get("noise", "gumbel")
-            state, trained = fit_runs(parameters, points, watch, run, noise=noise, warm=before is not None)
-            return self._taken(replace(planner.labelled(state, trained), encoder=encoder))
+            return self._taken(fit(self._plans(), self._warm_state(), data, options))
 
     def _warm_state(self) -> State | None:
         """What a fit with warm_start begins at, where there is a model."""
@@ -189,10 +102,10 @@ class LinearClassifier(Answers):
         call = checked_call(n_passes, learning_rate, half_life, new_classes, kept)
         planner = self._plans()
 
-        def step(part: Part, _: Any = None, planner: Planner = planner, hashing: Hashing = None) -> State:
+        def step(part: Part, _: Any = None, planner: Planner = planner, hashing: FeatureHash | None = None) -> State:
             with self._turn():
                 before: State | None = self.__dict__.get("_state")
-                after = planner.go_on(before, part, call, classes=classes, new_features=new_features, hashing=hashing)
+                after = go_on(planner, before, part, call, classes, new_features, hashing)
                 self._taken(replace(after, sets=()))  # whose coverage was that of the model before
             return after
 
@@ -225,17 +138,6 @@ class LabelClassifier(LabelAnswers, LinearClassifier):
     def best_iter_(self) -> int:
         """The number of the pass, from 1, whose weights were kept."""
         return self._fitted.fit_report.best_iter
-
-    def _check_eval_set(self, eval_set: Any, checkpoint: PathLike | None) -> None:
-        """Raise ValueError for rows of `fit(eval_set=...)` that can have no effect."""
-        if eval_set is not None and not self.early_stopping:
-            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
-        if eval_set is not None and checkpoint is not None:
-            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
-
-    def _rows_to_stop_by(self, points: Points, encoder: Any, eval_set: Any) -> tuple[Matrix, Labels] | None:
-        """Return the rows of `fit(eval_set=...)`, checked."""
-        return None if eval_set is None else evaluated_rows(self._caller(), points, encoder, eval_set)
 
 
 def planner_of(model: LinearClassifier) -> Planner:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +15,6 @@ from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.text import TextVectorizer
-from manyclass.labels import WIDEST, sorted_classes
 from manyclass.training.calibration import Calibration
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import Features, FitReport, History, SetRule, State
@@ -26,6 +22,7 @@ from manyclass.version import __version__
 from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, layout, read_weights, weight_tensors
 from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,
@@ -94,7 +91,7 @@ def _contents(model: Model, notes: Mapping[str, Any] | None) -> tuple[dict[str, 
         raise unknown_kind(model.kind)
     state = model.state
     weights, features = state.weights, state.features
-    labels, label_info = _encode_labels(state.classes)
+    labels, label_info = encode_labels(state.classes)
     tensors = weight_tensors(weights)
     if not all(map(is_finite, tensors.values())):
         raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
@@ -214,7 +211,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
     parameters = info["parameters"]
     if not isinstance(parameters, dict):
         raise TypeError(f"parameters is {parameters!r:.200}; it must be a JSON object")
-    classes = _decode_labels(file, info["classes"])
+    classes = decode_labels(file, info["classes"])
     n_features_in = count(file, info, "n_features_in", least=1)
     n_iter = count(file, info, "n_iter", least=0)
     curve = file.read(checked(file, "loss_curve", np.float64, (n_iter,)))
@@ -303,95 +300,6 @@ def _wrong_in(name: str, array: NDArray[Any]) -> str:
     return "below 0" if not signed and array.size and array.min() < 0 else ""
 
 
-# Objects that are written as text, by what a file calls their type: how one is written, and how it is read again.
-AS_TEXT: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
-    "int": (int, str, int),  # beyond 64 bits
-    "decimal.Decimal": (Decimal, str, Decimal),
-    "uuid.UUID": (UUID, str, UUID),
-    "datetime.datetime": (datetime, datetime.isoformat, datetime.fromisoformat),  # with a time zone that is an offset
-}
-
-
-def _type_as_text(labels: NDArray[Any]) -> str | None:
-    """What a file calls the type of labels that are objects; None where it has no such type, or they have several."""
-    items = labels.tolist()
-    found = next((name for name, (kind, *_) in AS_TEXT.items() if all(type(item) is kind for item in items)), None)
-    if found == "datetime.datetime" and any(type(item.tzinfo) not in (timezone, type(None)) for item in items):
-        return None
-    return found
-
-
-def check_labels_can_be_saved(labels: NDArray[Any]) -> None:
-    """Raise TypeError, as `save` does, for labels that no file can hold."""
-    _encode_labels(labels)
-
-
-def _encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
-    """Return labels as arrays of the file, and what `_decode_labels` has to know."""
-    dtype = labels.dtype
-    info: dict[str, str | int] = {"dtype": dtype.str, "n": len(labels)}
-    if dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
-        return encode_text(labels), info
-    if dtype.kind in "mM":
-        return {"values": labels.astype(dtype.newbyteorder("=")).view(np.int64)}, info
-    if dtype.kind in "biuf" and dtype.itemsize <= 8:
-        return {"values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
-    if dtype.kind == "O" and (name := _type_as_text(labels)) is not None:
-        return encode_text(map(AS_TEXT[name][1], labels.tolist())), {**info, "dtype": name}
-    what, remedy = str(dtype), "y = [str(label) for label in y] makes them strings"
-    if dtype.kind == "O":
-        other = next(label for label in labels if not isinstance(label, str))
-        what = f"objects such as {other!r}, of type {type(other).__name__}"
-        if getattr(other, "tzinfo", None) is not None:
-            remedy = "y = y.dt.tz_convert('UTC').dt.tz_localize(None) of a Series leaves dates, in UTC"
-    raise TypeError(
-        f"the labels are {what}; only booleans, integers, floats, dates, times with an offset, time spans, strings, "
-        f"Decimal and UUID can be saved: {remedy}"
-    )
-
-
-def _decode_labels(file: TensorFile, info: Mapping[str, Any], name: str = "classes", least: int = 2) -> NDArray[Any]:
-    """Return labels that are distinct: classes, sorted, or those that columns are, in their order."""
-    n = count(file, info, "n", least=least)
-    if info["dtype"] in AS_TEXT:
-        labels = _read_as_text(file, decode_text(file, name, n), AS_TEXT[info["dtype"]][2])
-    else:
-        labels = _labels_of_dtype(file, np.dtype(info["dtype"]), name, n)
-    try:
-        distinct = sorted_classes(labels)[0] if name != "classes" else labels
-        in_order = len(distinct) == n and bool(np.all(distinct[:-1] < distinct[1:]))
-    except (ValueError, TypeError, ArithmeticError) as error:  # the last of Decimal
-        raise ValueError(f"{file.path} is damaged: its labels are not of the type that it names: {error}") from error
-    if not in_order:
-        raise ValueError(f"{file.path} is damaged: its labels are not sorted and distinct")
-    return labels
-
-
-def _labels_of_dtype(file: TensorFile, dtype: np.dtype[Any], name: str, n: int) -> NDArray[Any]:
-    if dtype.kind in "UO":
-        labels = decode_text(file, name, n)
-        if dtype.kind == "O":
-            return labels
-        # A file may promise more than it holds; older ones have wide types.
-        longest = max(map(len, labels))
-        if 4 * longest > dtype.itemsize:
-            told = f"its labels have type {dtype.str}; one has {longest} characters"
-            raise ValueError(f"{file.path} is damaged: {told}")
-        return labels.astype(dtype) if dtype.itemsize <= 4 * WIDEST else labels
-    stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype.newbyteorder("=")
-    values = file.read(checked(file, f"{name}.values", stored, (n,)))
-    return (values.view(dtype.newbyteorder("=")) if dtype.kind in "mM" else values).astype(dtype, copy=False)
-
-
-def _read_as_text(file: TensorFile, labels: NDArray[Any], read: Callable[[str], Any]) -> NDArray[Any]:
-    """Return the objects that text stands for."""
-    try:
-        labels[:] = [read(text) for text in labels.tolist()]
-    except (ValueError, TypeError, ArithmeticError) as error:  # the last of Decimal
-        raise ValueError(f"{file.path} is damaged: its labels are not of the type that it names: {error}") from error
-    return labels
-
-
 ITEMS = "vectorizer.items"  # of a file whose model has a `SequenceEncoder`
 
 
@@ -408,7 +316,7 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
     if n_columns != n_features:
         raise ValueError(f"vectorizer_ has {n_columns} columns; the model has {n_features} features")
     if isinstance(vectorizer, SequenceEncoder):
-        arrays, info = _encode_labels(vectorizer.items_)
+        arrays, info = encode_labels(vectorizer.items_)
         found = {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}
         return {"sequences": found}, {f"{ITEMS}.{part}": array for part, array in arrays.items()}
     terms = {f"vectorizer.terms.{part}": array for part, array in encode_text(vectorizer.vocabulary_).items()}
@@ -418,7 +326,7 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
 def _decode_vectorizer(file: TensorFile, found: Mapping[str, Any], n_features: int) -> TextVectorizer | SequenceEncoder:
     if "sequences" in found:
         found = found["sequences"]
-        items = _decode_labels(file, found["items"], ITEMS, least=1)
+        items = decode_labels(file, found["items"], ITEMS, least=1)
         if len(items) != n_features:
             raise ValueError(f"{file.path} is damaged: it has {len(items)} items, and {n_features} features")
         check_number("decay_", found["decay_"], low=0)

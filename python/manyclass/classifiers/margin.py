@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.predictions import stated
 from manyclass.fitting.margin_planner import MARGIN_SAMPLERS, MarginPlanner
-from manyclass.fitting.planner import Asked
+from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Encoder
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
@@ -195,23 +196,15 @@ class MarginClassifier(LabelClassifier):
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.fit_stream)`
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`
 
         Returns
         -------
         MarginClassifier
             The estimator itself.
         """
-        looks = (callback, max_seconds, checkpoint, every, resume)
-        self._check_eval_set(eval_set, checkpoint)
-        return self._fit(
-            (X, y, sample_weight),
-            lambda points, encoder: Asked(evaluated=self._rows_to_stop_by(points, encoder, eval_set)),
-            looks,
-            classes=classes,
-            max_memory=max_memory,
-            vectorizer=vectorizer,
-        )
+        options = FitOptions(vectorizer, classes, max_memory, callback, max_seconds, checkpoint, every, resume)
+        return self._fit((X, y, sample_weight), replace(options, eval_set=eval_set))
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"

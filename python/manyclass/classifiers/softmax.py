@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from manyclass.checks import n_threads_from
@@ -14,23 +13,19 @@ from manyclass.choosing.plans import BATCH_SOLVERS, Report
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.several_labels import lists_of
-from manyclass.classifiers.tuning import tune_learning_rate
-from manyclass.fitting.planner import Asked, Planner
+from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import ClassText, Encoder
 from manyclass.fitting.softmax_planner import SoftmaxPlanner
 from manyclass.fitting.streams import Parts
-from manyclass.fitting.trials import LearningRates, Sample, quietly
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.models import ModelName
-from manyclass.parts import Parameters, Part
+from manyclass.parts import Part
 from manyclass.samplers import SamplerName
 from manyclass.solvers import SolverName
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
 from manyclass.training.plan import Labels
-from manyclass.training.start import asked_start
-from manyclass.training.state import Points
 from manyclass.training.weighting import (
     ClassWeight,
     counting,
@@ -40,7 +35,7 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
-from manyclass.weights.arrays import Data, Doubles, Ids, Matrix
+from manyclass.weights.arrays import Data
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import FeatureScaling
 
@@ -220,36 +215,29 @@ class SoftmaxClassifier(LabelClassifier):
         callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.fit_stream)`
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`
 
         Returns
         -------
         SoftmaxClassifier
             The estimator itself.
         """
-        named = {"candidates": candidates, "coef_init": coef_init, "intercept_init": intercept_init}
-        looks = (callback, max_seconds, checkpoint, every, resume)
-        self._check_eval_set(eval_set, checkpoint)
-
-        def asked(points: Points, encoder: Any) -> Asked:
-            shape = points.n_classes, points.x.shape[1]
-            start = asked_start(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
-            evaluated = self._rows_to_stop_by(points, encoder, eval_set)
-            return replace(self._plans().tries, candidates=candidates, start=start, evaluated=evaluated)
-
-        return self._fit(
-            (X, y, sample_weight),
-            asked,
-            looks,
-            named,
-            classes=classes,
-            max_memory=max_memory,
-            vectorizer=vectorizer,
-            class_text=class_text,
+        options = FitOptions(
+            vectorizer,
+            classes,
+            max_memory,
+            callback,
+            max_seconds,
+            checkpoint,
+            every,
+            resume,
+            class_text,
+            eval_set,
+            candidates,
+            coef_init,
+            intercept_init,
         )
-
-    def _plans(self) -> Planner:
-        return replace(super()._plans(), tries=Asked(tried_rates=_tried_rates, loss_of_fit=_loss_of_fit))
+        return self._fit((X, y, sample_weight), options)
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -299,21 +287,3 @@ class SoftmaxClassifier(LabelClassifier):
             n_threads=n_threads_from(self.n_jobs),
         )
         return {name: n_labels * value for name, value in found.items()}
-
-
-def _tried_rates(parameters: Parameters, x: Matrix, labels: Ids, weights: Doubles | None) -> LearningRates:
-    """Try step sizes, all other parameters being set."""
-    random_state = parameters["random_state"]
-    return tune_learning_rate(
-        SoftmaxClassifier(**parameters), x, labels, sample_weight=weights, random_state=random_state
-    )
-
-
-def _loss_of_fit(parameters: Parameters, sample: Sample, classes: NDArray[Any]) -> float:
-    """Fit, and return the log-loss on rows held out, in nats; infinite where the fit ended early."""
-    planner = SoftmaxClassifier(**parameters)._plans()
-    state = quietly(lambda: planner._fitted(sample.points(classes)))
-    ends_early = getattr(parameters["solver"], "name", parameters["solver"]) == "lbfgs"  # at the optimum
-    if not ends_early and len(state.curve) < state.fit_report.params.get("max_iter", parameters["max_iter"]):
-        return np.inf
-    return sample.loss_of(state.weights, n_threads_from(parameters["n_jobs"]))

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
-from manyclass.fitting.planner import Asked
+from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Encoder
 from manyclass.fitting.streams import Parts
-from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of
+from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
@@ -23,9 +23,7 @@ from manyclass.registry import names
 from manyclass.solvers import LocalStepName, PosteriorName
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
-from manyclass.training.posterior import predictive_tiles
-from manyclass.training.start import Start
-from manyclass.training.state import Points, State
+from manyclass.training.state import State
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
@@ -216,28 +214,14 @@ class AugmentReduceClassifier(LinearClassifier):
         max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
         checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
         max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.fit_stream)`
+        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`
 
         Returns
         -------
         self
         """
-        named = {"coef_init": coef_init, "intercept_init": intercept_init}
-        looks = (callback, max_seconds, checkpoint, every, resume)
-
-        def asked(points: Points, _: Any) -> Asked:
-            shape = points.n_classes, points.x.shape[1]
-            found = Start.of(coef_init, intercept_init, *shape, fit_intercept=self.fit_intercept)
-            starts = found is not None or self._warm_state() is not None
-            if starts and self._plans().check().posterior is not None:
-                raise ValueError(
-                    "posterior='gaussian' begins at the prior: leave coef_init, intercept_init and warm_start"
-                )
-            return Asked(start=found)
-
-        return self._fit(
-            (X, y, sample_weight), asked, looks, named, classes=classes, max_memory=max_memory, vectorizer=vectorizer
-        )
+        options = FitOptions(vectorizer, classes, max_memory, callback, max_seconds, checkpoint, every, resume)
+        return self._fit((X, y, sample_weight), replace(options, coef_init=coef_init, intercept_init=intercept_init))
 
     @property
     def elbo_curve_(self) -> Doubles:
@@ -285,21 +269,7 @@ class AugmentReduceClassifier(LinearClassifier):
         return variances
 
     def _predictive(self, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
-        """Logarithms of posterior-mean probabilities of all classes, some points at once; the same draws each time."""
-        assert state.weights.is_linear
-        assert state.variances is not None
-        return predictive_tiles(
-            self.noise,
-            state.weights,
-            state.variances,
-            x,
-            n_draws=self._n_draws(),
-            seed=0,
-            n_threads=n_threads_from(self.n_jobs),
-        )
-
-    def _n_draws(self) -> int:
-        return 32 if isinstance(self.posterior, str) else int(self.posterior.get_params()["n_draws"])
+        return predictive(Parameters.of(self), state, x)
 
     def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
         if state.variances is not None:
@@ -309,15 +279,7 @@ class AugmentReduceClassifier(LinearClassifier):
         return state.weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
 
     def _log_losses(self, state: State, x: Matrix, labels: Ids, factor: float = 1.0) -> tuple[Doubles, Ids]:
-        if state.variances is None:
-            weights, scale = state.weights.times(factor)
-            return weights.log_losses(x, labels, n_threads_from(self.n_jobs), scale, self.noise)
-        losses, ranks = [], []
-        for first, log_p in self._predictive(state, x):
-            own = np.take_along_axis(log_p, labels[first : first + len(log_p), np.newaxis], axis=1)
-            losses.append(-own[:, 0])
-            ranks.append((log_p > own).sum(axis=1))
-        return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
+        return utility_losses(Parameters.of(self), state, x, labels, factor)
 
     def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         if state.variances is None:

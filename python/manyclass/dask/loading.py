@@ -19,8 +19,8 @@ from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.planner import Planner
-from manyclass.fitting.planning import plan_points
 from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
+from manyclass.fitting.softmax_planner import plan_points
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import Planned, batches_plan, part_of, planned, take_early_stopping, told_batches
 from manyclass.choosing.questions import Chosen, Taking
 from manyclass.choosing.rules import Choice
-from manyclass.fitting.planner import Asked, PlannedCall, Planner, facts_of, first_of, resolved
+from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of
 from manyclass.models import MODELS
 from manyclass.parts import resolve_part
 from manyclass.samplers import SAMPLERS
@@ -61,14 +60,14 @@ class MarginPlanner(Planner):
             part_of("model", own["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
-    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
         """See `Planner`."""
-        if state is not None:
-            return self.go_on_warm(state, points, watch)
+        if beginning.state is not None:
+            return self.go_on_warm(beginning.state, points, watch)
         facts = facts_of(points, self.figures)
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
-        first = first_of(self.parameters, points, given)
+        first = first_of(self.parameters, points, beginning)
         return train(None, points, planned.plan, watch, first=first).reported_by(planned.fit_report)
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
@@ -83,8 +82,7 @@ class MarginPlanner(Planner):
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        own = self if state is None else replace(self, parameters=resolved(self.parameters, state))
-        return PlannedCall(own.plan(facts_of(points, self.figures), by_steps=True), points)
+        return PlannedCall(self.resolved(state).plan(facts_of(points, self.figures), by_steps=True), points)
 
     def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from manyclass import _core
-from manyclass.checks import check_choice, check_number
+from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import Planned, part_of, utility_plan
 from manyclass.choosing.questions import Chosen
 from manyclass.choosing.rules import Choice
-from manyclass.fitting.planner import Asked, PlannedCall, Planner, facts_of, warm_start_of
-from manyclass.fitting.points import scaled_for_call
-from manyclass.fitting.runs import is_composed
+from manyclass.fitting.options import FitOptions
+from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, is_composed, warm_start_of
+from manyclass.fitting.points import Encoder, scaled_for_call
 from manyclass.parts import Given, Parameters, Part, resolve_part
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -21,8 +24,11 @@ from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.plan import PointsPlan
+from manyclass.training.posterior import predictive_tiles
+from manyclass.training.start import ClosedForm, Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}
 
@@ -97,13 +103,33 @@ class UtilityPlanner(Planner):
             posterior,
         )
 
-    def run(self, points: Points, watch: Watch, given: Asked, state: State | None) -> State:
+    def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
         """See `Planner`."""
-        start = warm_start_of(state, points) if given.start is None and state is not None else given.start
+        shape = points.n_classes, points.x.shape[1]
+        fit_intercept = self.parameters["fit_intercept"]
+        return Start.of(options.coef_init, options.intercept_init, *shape, fit_intercept=fit_intercept)
+
+    def beginning(self, state: State | None, points: Points, encoder: Encoder | None, options: FitOptions) -> Beginning:
+        """See `Planner`."""
+        beginning = super().beginning(state, points, encoder, options)
+        starts = beginning.start is not None or state is not None
+        if starts and self.check().posterior is not None:
+            raise ValueError("posterior='gaussian' begins at the prior: leave coef_init, intercept_init and warm_start")
+        return beginning
+
+    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+        """See `Planner`."""
+        start, state = beginning.start, beginning.state
+        if start is None and state is not None:
+            start = warm_start_of(state, points)
         facts = facts_of(points, self.figures)
         plan = self.plan(facts)
         costs.check_memory(facts, plan, watch.max_bytes)
         return train(None, points, plan, watch, first=First(start))
+
+    def losses_and_ranks(self, state: State, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
+        """See `Planner`."""
+        return utility_losses(self.parameters, state, x, labels)
 
     def keeps_rows(self, call: Call) -> bool:
         """See `Planner`: streams of augment-and-reduce are not fitted anew."""
@@ -148,3 +174,33 @@ class UtilityPlanner(Planner):
             raise ValueError("schedule is 'adaptive'; with posterior='gaussian' choose another")
         if sampler.name not in ("uniform", "all"):
             raise ValueError(f"sampler is {sampler.name!r}; with posterior='gaussian' it must be 'uniform' or 'all'")
+
+
+# Predictions
+
+
+def predictive(parameters: Parameters, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
+    """Return the logarithms of posterior-mean probabilities of all classes, some points at once; the same draws each
+    time.
+    """
+    assert state.weights.is_linear
+    assert state.variances is not None
+    posterior, n_threads = parameters["posterior"], n_threads_from(parameters["n_jobs"])
+    n_draws = 32 if isinstance(posterior, str) else int(posterior.get_params()["n_draws"])
+    data = (parameters["noise"], state.weights, state.variances, x)
+    return predictive_tiles(*data, n_draws=n_draws, seed=0, n_threads=n_threads)
+
+
+def utility_losses(
+    parameters: Parameters, state: State, x: Matrix, labels: Ids, factor: float = 1.0
+) -> tuple[Doubles, Ids]:
+    """Return the log-loss of each point, and the rank of its label (0: predicted), of utilities times a factor."""
+    if state.variances is None:
+        weights, scale = state.weights.times(factor)
+        return weights.log_losses(x, labels, n_threads_from(parameters["n_jobs"]), scale, parameters["noise"])
+    losses, ranks = [], []
+    for first, log_p in predictive(parameters, state, x):
+        log_p_of_labels = np.take_along_axis(log_p, labels[first : first + len(log_p), np.newaxis], axis=1)
+        losses.append(-log_p_of_labels[:, 0])
+        ranks.append((log_p > log_p_of_labels).sum(axis=1))
+    return np.concatenate(losses), np.concatenate(ranks).astype(np.int32)
