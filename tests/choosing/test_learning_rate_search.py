@@ -2,28 +2,16 @@
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, tune_learning_rate
+from manyclass.classifiers.base import planner_of
+from manyclass.fitting.grid import search_grid, try_grid
+from manyclass.fitting.softmax_planner import SoftmaxPlanner
 
 
-class Valley(BaseEstimator):
-    """An estimator whose log-loss is the distance of the rate, in decades, from a best one."""
-
-    def __init__(self, best=1.0, diverges_above=np.inf, learning_rate="auto", max_iter=3, verbose=0):
-        self.best = best
-        self.diverges_above = diverges_above
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.verbose = verbose
-
-    def fit(self, X, y, callback=None):
-        self.n_iter_ = 1 if self.learning_rate > self.diverges_above else self.max_iter
-        self.rows_ = X
-        return self
-
-    def evaluate(self, X, y):
-        return {"log_loss": abs(np.log10(self.learning_rate / self.best))}
+def valley(best=1.0, diverges_above=np.inf):
+    """A log-loss that is the distance of the rate, in decades, from a best one; by the exponent of the rate."""
+    return lambda exponent: np.inf if 10.0**exponent > diverges_above else abs(np.log10(10.0**exponent / best))
 
 
 def problem(seed, n=300, n_classes=5):
@@ -34,36 +22,36 @@ def problem(seed, n=300, n_classes=5):
 
 
 @pytest.mark.parametrize("best", [0.01, 1.0, 100.0])
-def test_the_winner_is_the_smallest_log_loss_of_the_papers_grid(best, seed):
-    found = tune_learning_rate(Valley(best), *problem(seed))
+def test_the_winner_is_the_smallest_log_loss_of_the_papers_grid(best):
+    found = search_grid(valley(best), 1.0)
     np.testing.assert_allclose(found.rates, 10.0 ** np.arange(-3, 4), rtol=1e-6)  # rows of unit length, to rounding
     assert found.best == pytest.approx(best, rel=1e-6)
     assert found.table[found.best] == min(found.losses)
 
 
 @pytest.mark.parametrize("best", [1e-5, 1e-4, 1e-3, 1e3, 1e4, 1e5])
-def test_a_winner_at_the_edge_widens_the_grid(best, seed):
-    found = tune_learning_rate(Valley(best), *problem(seed))
+def test_a_winner_at_the_edge_widens_the_grid(best):
+    found = search_grid(valley(best), 1.0)
     assert found.best == pytest.approx(best, rel=1e-6)
     # The grid ends one decade beyond the winner, and not further.
     assert found.rates[0] == pytest.approx(min(1e-3, best / 10), rel=1e-6)
     assert found.rates[-1] == pytest.approx(max(1e3, best * 10), rel=1e-6)
 
 
-def test_the_end_of_all_grids_is_told(seed):
+def test_the_end_of_all_grids_is_told():
     with pytest.warns(UserWarning, match="is the last one tried"):
-        found = tune_learning_rate(Valley(1e9), *problem(seed))
+        found = search_grid(valley(1e9), 1.0)
     assert found.best == pytest.approx(1e6, rel=1e-6)
 
 
-def test_rates_that_diverge_lose(seed):
-    found = tune_learning_rate(Valley(10.0, diverges_above=0.5), *problem(seed))
+def test_rates_that_diverge_lose():
+    found = search_grid(valley(10.0, diverges_above=0.5), 1.0)
     assert found.best == pytest.approx(0.1, rel=1e-6)
     assert np.isinf(found.losses[-1])
-    small = tune_learning_rate(Valley(1e-5, diverges_above=5e-5), *problem(seed))
+    small = search_grid(valley(1e-5, diverges_above=5e-5), 1.0)
     assert small.best == pytest.approx(1e-5, rel=1e-6)
     with pytest.raises(ValueError, match="no learning rate from"):
-        tune_learning_rate(Valley(1.0, diverges_above=0.0), *problem(seed))
+        search_grid(valley(1.0, diverges_above=0.0), 1.0)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -100,15 +88,16 @@ def test_the_grid_follows_the_scale_of_the_data(seed):
 @pytest.mark.parametrize(("criterion", "n_trained"), [("training", 120), ("validation", 108)])
 def test_a_part_of_the_points_is_used(criterion, n_trained, seed):
     X, y = problem(seed, n=600)
-    rows = []
+    n_rows = []
 
-    class Spy(Valley):
-        def fit(self, X, y, callback=None):
-            rows.append(len(y))
-            return super().fit(X, y)
+    class Planner(SoftmaxPlanner):
+        def run(self, points, watch, beginning):
+            n_rows.append(len(points.labels))
+            return super().run(points, watch, beginning)
 
-    tune_learning_rate(Spy(), X, y, fraction=0.2, min_points=50, criterion=criterion)
-    assert set(rows) == {n_trained}
+    own = planner_of(SoftmaxClassifier(solver="exact", max_iter=1))
+    try_grid(Planner(own.parameters, own.caller), X, y, None, fraction=0.2, min_points=50, criterion=criterion)
+    assert set(n_rows) == {n_trained}
 
 
 @pytest.mark.parametrize("estimator", [SoftmaxClassifier(max_iter=3), AugmentReduceClassifier(max_iter=3)])
@@ -142,4 +131,4 @@ def test_grid_as_a_learning_rate_finds_the_same(solver, seed):
 
 def test_a_criterion_that_is_none_is_refused(seed):
     with pytest.raises(ValueError, match="criterion is 'test'; it must be one of 'validation', 'training'"):
-        tune_learning_rate(Valley(), *problem(seed), criterion="test")
+        tune_learning_rate(SoftmaxClassifier(), *problem(seed), criterion="test")

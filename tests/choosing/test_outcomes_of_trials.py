@@ -14,9 +14,11 @@ from manyclass import SoftmaxClassifier
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import Trials
-from manyclass.classifiers import tuning
-from manyclass.classifiers.tuning import search_grid, tune_learning_rate
-from manyclass.fitting import trials
+from manyclass.classifiers.base import planner_of
+from manyclass.classifiers.tuning import tune_learning_rate
+from manyclass.fitting import grid, trials
+from manyclass.fitting.grid import search_grid
+from manyclass.fitting.softmax_planner import SoftmaxPlanner
 from manyclass.fitting.trials import best_ridge
 from manyclass.search.class_index import ClassIndex, recall_error
 from manyclass.search.inputs import class_rows, queries
@@ -89,7 +91,7 @@ def test_iterates_are_averaged_unless_that_takes_more_than_two_gigabytes(n_featu
 @pytest.mark.parametrize("sparse", [False, True])
 def test_rates_are_in_units_of_the_mean_square_of_what_is_tried(fit_intercept, more, sparse, monkeypatch):
     asked = []
-    monkeypatch.setattr(tuning, "search_grid", lambda log_loss, scale: asked.append(scale))
+    monkeypatch.setattr(grid, "search_grid", lambda log_loss, scale: asked.append(scale))
     X = np.full((40, 3), 2.0, dtype=np.float32)
     model = SoftmaxClassifier(solver="exact", fit_intercept=fit_intercept)
     tune_learning_rate(model, sp.csr_array(X) if sparse else X, np.arange(40) % 4)
@@ -100,18 +102,22 @@ def test_rates_are_in_units_of_the_mean_square_of_what_is_tried(fit_intercept, m
     ("n", "fraction", "min_points", "expected"),
     [(40, 0.5, 0, 20), (40, 0.44, 0, 18), (40, 0.1, 30, 30), (40, 0.1, 1000, 40), (40, 1.0, 0, 40), (41, 0.5, 0, 20)],
 )
-def test_so_many_points_are_tried_with(n, fraction, min_points, expected, monkeypatch, seed):
-    seen = []
-    monkeypatch.setattr(tuning, "search_grid", lambda log_loss, scale: log_loss(0))
-    monkeypatch.setattr(SoftmaxClassifier, "fit", lambda self, X, y, callback: seen.append(X) or self)
-    monkeypatch.setattr(SoftmaxClassifier, "n_iter_", 3, raising=False)
-    monkeypatch.setattr(SoftmaxClassifier, "evaluate", lambda self, X, y: {"log_loss": 1.0})
-    X = np.random.default_rng(seed).normal(size=(n, 3))
+def test_so_many_points_are_tried_with(n, fraction, min_points, expected, seed):
+    tried = []
+
+    class Planner(SoftmaxPlanner):
+        def run(self, points, watch, beginning):
+            tried.append(points.x)
+            raise KeyboardInterrupt
+
+    own = planner_of(SoftmaxClassifier(solver="exact", max_iter=3))
+    X = np.random.default_rng(seed).normal(size=(n, 3)).astype(np.float32)
     given = {"fraction": fraction, "min_points": min_points, "criterion": "training", "random_state": seed}
-    assert tune_learning_rate(SoftmaxClassifier(solver="exact", max_iter=3), X, np.arange(n) % 2, **given) == 1.0
-    rows = {row.tobytes() for row in X.astype(np.float32)}
-    assert len(seen[0]) == expected
-    assert len({row.tobytes() for row in seen[0]} & rows) == expected  # each once
+    with pytest.raises(KeyboardInterrupt):
+        grid.try_grid(Planner(own.parameters, own.caller), X, np.arange(n) % 2, None, **given)
+    rows = {row.tobytes() for row in X}
+    assert len(tried[0]) == expected
+    assert len({row.tobytes() for row in tried[0]} & rows) == expected  # each once
 
 
 @pytest.mark.parametrize("best", [-6, -5, -3, 0, 2, 3, 5, 6])

@@ -46,7 +46,7 @@ def test_a_search_for_a_rate_that_is_interrupted_leaves_the_model_as_it_was(seed
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("manyclass.classifiers.softmax.tune_learning_rate", interrupted)
+    monkeypatch.setattr("manyclass.fitting.softmax_planner.try_grid", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(learning_rate="grid").fit(X[:, :3], y % 4)
     assert answers(model, X) == before

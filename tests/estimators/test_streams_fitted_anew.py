@@ -9,19 +9,19 @@ from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.fitting import stream_fits
+from manyclass.fitting import partial_fit
 from manyclass.fitting.planner import Planner
 from manyclass.training.incremental import Call
 
 
 @pytest.fixture(autouse=True)
 def few_rows_are_enough(monkeypatch):
-    monkeypatch.setattr(stream_fits, "FEWEST_TO_FIT", 300)
+    monkeypatch.setattr(partial_fit, "FEWEST_TO_FIT", 300)
 
 
 @pytest.fixture
 def fits_are_better(monkeypatch):
-    monkeypatch.setattr(Planner, "_fits_better", lambda *_: True)
+    monkeypatch.setattr(partial_fit, "fits_better", lambda *_: True)
 
 
 def in_calls(model, X, y, *ends, **given):
@@ -58,7 +58,7 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
 
 
 def test_a_stream_with_nothing_set_ends_within_three_hundredths_of_a_nat_of_fit(seed, monkeypatch):
-    monkeypatch.setattr(stream_fits, "FEWEST_TO_FIT", 1000)
+    monkeypatch.setattr(partial_fit, "FEWEST_TO_FIT", 1000)
     X, y, X_test, y_test = planted(10, 40, 2400, seed, sparse=True)
     losses = []
     stream, steps = SoftmaxClassifier(random_state=0), SoftmaxClassifier(random_state=0)
@@ -131,16 +131,16 @@ def test_rows_are_kept_up_to_a_number_of_bytes(seed, monkeypatch):
     for beside, n_calls in ((0, 1), (-1, 0)):
         model = SoftmaxClassifier(model="hybrid", random_state=0)
         n_bytes = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-        monkeypatch.setattr(stream_fits, "MOST_KEPT_BYTES", n_bytes + beside)
+        monkeypatch.setattr(partial_fit, "MOST_KEPT_BYTES", n_bytes + beside)
         assert len(model.partial_fit(X, y)._state.calls) == n_calls
 
 
 @pytest.mark.parametrize(("limit", "few"), [("MOST_DENSE", 200 // K), ("MOST_DENSE_OF_FEW", 200 // K + 1)])
 def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(limit, few, seed, monkeypatch):
     X, y = some_data(seed, several=False, n=200)
-    monkeypatch.setattr(stream_fits, "FEW_OF_A_CLASS", few)
+    monkeypatch.setattr(partial_fit, "FEW_OF_A_CLASS", few)
     for cells, n_calls in ((X.shape[0] * X.shape[1] * K, 1), (X.shape[0] * X.shape[1] * K - 1, 0)):
-        monkeypatch.setattr(stream_fits, limit, cells)
+        monkeypatch.setattr(partial_fit, limit, cells)
         assert len(SoftmaxClassifier(random_state=0).partial_fit(X.toarray(), y)._state.calls) == n_calls
         assert len(SoftmaxClassifier(random_state=0).partial_fit(X, y)._state.calls) == 1
 
@@ -148,7 +148,7 @@ def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(limit, few, 
 def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed, monkeypatch, fits_are_better):
     X, y = some_data(seed, several=False, n=400)
     X = X.toarray()
-    monkeypatch.setattr(stream_fits, "MOST_DENSE_OF_FEW", 300 * X.shape[1] * K)
+    monkeypatch.setattr(partial_fit, "MOST_DENSE_OF_FEW", 300 * X.shape[1] * K)
     kept, plain = (SoftmaxClassifier(model="linear", random_state=0) for _ in range(2))
     in_calls(kept, X, y, 300)
     assert kept._state.history.n_fit == 300
@@ -194,7 +194,7 @@ def test_rows_of_classes_that_come_last_do_not_tell(seed):
     y[:70] = np.minimum(y[:70], K - 2)
     y[70:76] = K - 1
     model = SoftmaxClassifier(model="hybrid", random_state=0).partial_fit(X, y)
-    learnt, told = stream_fits.split_to_compare(model._state.calls[0])
+    learnt, told = partial_fit.split_to_compare(model._state.calls[0])
     assert len(learnt.labels) == 70
     np.testing.assert_array_equal(told.labels.ids, y[76:])
     np.testing.assert_array_equal(told.x.toarray(), X[76:].toarray())
@@ -218,7 +218,7 @@ def test_a_stream_with_more_rows_than_are_kept_goes_on_by_sums_of_one_pass(model
     stream.partial_fit(X[300:], y[300:], n_kept=350)
     assert stream._state.calls == ()
     assert stream._state.history.n_fit == 300
-    was, now, n = before.squares, stream_fits.gone_on_without(before, None).squares, len(before.curve)
+    was, now, n = before.squares, partial_fit.without_rows_kept(before, None).squares, len(before.curve)
     for name in ("embeddings", "classes", "values", "intercept"):
         np.testing.assert_allclose(getattr(now, name), getattr(was, name) / n, rtol=1e-6)  # rounding of a product
         grown = getattr(stream._state.squares, name)

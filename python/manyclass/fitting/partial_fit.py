@@ -179,7 +179,7 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     if is_time_to_fit(calls):
         rows = Points.joined(calls)
         calls = (rows,)
-        if state is None or state.history.n_fit > 0 or _fits_better(planner, rows, call):
+        if state is None or state.history.n_fit > 0 or fits_better(planner, rows, call):
             return replace(refit(planner, rows), calls=calls)
     after_fit = state is not None and state.history.n_fit > 0
     if state is not None and state.calls and not calls and after_fit:
@@ -212,7 +212,7 @@ def _without_fits(planner: Planner, points: Points, call: Call) -> State:
     return _trained(planner, None, points, planned, call)
 
 
-def _fits_better(planner: Planner, points: Points, call: Call) -> bool:
+def fits_better(planner: Planner, points: Points, call: Call) -> bool:
     """Whether a fit to rows of a stream predicts later ones better than the stream does."""
     learnt, last = split_to_compare(points)
     if not len(last.labels):

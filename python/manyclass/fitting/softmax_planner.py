@@ -447,7 +447,7 @@ def plan_of_winner(
         best = clear_model(linear.trials, rivals, most)
         if best is None or best == "linear":
             linear = with_best_ridge(linear)
-            rivals = rivals._replace(candidates={**rivals.candidates, "linear": linear})
+            rivals = replace(rivals, candidates={**rivals.candidates, "linear": linear})
     if best is None:
         best = best_model(linear.trials, rivals)
     if (best or by_rule) != "linear":  # where nothing was tried the rule has the word

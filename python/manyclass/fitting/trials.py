@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -460,7 +460,8 @@ def cross_validated_ridge(
 # Models
 
 
-class Rivals(NamedTuple):
+@dataclass(frozen=True)
+class Rivals:
     """Models that are tried against each other: by name, each planned with all that is open, the planner of their
     fits, the points and the facts of all data.
     """

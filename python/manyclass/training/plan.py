@@ -1,6 +1,6 @@
 """What a training needs to know beside the data: frozen, typed, and with nothing left open.
 
-An estimator makes a plan of its parameters (fitting/planning.py) and hands it down; training knows no estimator.
+An estimator makes a plan of its parameters (fitting/planner.py) and hands it down; training knows no estimator.
 """
 
 from __future__ import annotations
