@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
@@ -239,7 +240,7 @@ def test_runs_of_many_rows_share_the_pairs_of_the_first_one(seed, monkeypatch):
     model = SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=3, random_state=seed)
     model.fit(X, y)
     assert len(trained) == 3
-    monkeypatch.setattr(runs, "FIGURES", replace(FIGURES, ROWS_TO_SHARE=100))
+    model = with_figures(model, ROWS_TO_SHARE=100)
     one, mean = clone(model).set_params(n_models=1).fit(X, y), model.fit(X, y)
     assert len(trained) == 5
     # Each run has a scale of its own for the same pairs, so that those of the mean are a multiple, to single precision.
