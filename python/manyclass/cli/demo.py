@@ -204,9 +204,7 @@ def command() -> str:
 def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int, folder: Path) -> list[str]:
     """Return the lines that are shown last: how well it went, and what to type next."""
     _, peer, _ = results
-    lines = [
-        f"{f'on {SAMPLE:,} new rows':<41}{'rows learnt':>12}{'seconds':>9}{'right':>10}{'in first 5':>12}",
-    ]
+    lines = [f"{f'on {SAMPLE:,} new rows':<41}{'rows learnt':>12}{'seconds':>9}{'right':>10}{'in first 5':>12}"]
     for r in results:
         rows = "" if r.rows is None else f"{r.rows:,}"
         seconds = "" if r.seconds is None else f"{r.seconds:.1f}"

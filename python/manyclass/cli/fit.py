@@ -39,7 +39,7 @@ from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameter
 from manyclass.cli.output import check_writable, written
 from manyclass.cli.streams import Streaming, labels_in, open_stream, streamed_form
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
-from manyclass.datasets.forms import LINES
+from manyclass.datasets.forms import LINES, TABLES
 from manyclass.datasets.logs import Histories, next_items
 from manyclass.datasets.records import Records, as_classes, indicator
 from manyclass.labels import as_labels, find_positions, sorted_classes
@@ -312,8 +312,9 @@ def _fit(args: FitArguments, model: Classifier, rows: Records, beside: dict[str,
 
 def _fit_to_stream(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that come in parts."""
-    several = args.labels == "all" or (args.labels == "auto" and args.estimator == "margin")
     form, _ = streamed_form(args.reading, args.data)
+    has_several = args.labels == "auto" and args.estimator == "margin" and form not in TABLES
+    several = args.labels == "all" or has_several
     kind = TextVectorizer if form in LINES else None
     vectorizer = _wanted_vectorizer(vectorizers, kind, f"{args.data} is read as a stream of {form}")
     seed = model.random_state if isinstance(model.random_state, int) else None

@@ -49,7 +49,7 @@ class InfoArguments:
 def run(args: InfoArguments) -> int:
     """Print the facts as a table or as JSON."""
     with waiting(f"reading {args.path}"):
-        rows = _described(args)
+        rows = _describe(args)
     if args.json:
         print(dumps(rows))
     else:
@@ -57,22 +57,22 @@ def run(args: InfoArguments) -> int:
     return 0
 
 
-def _described(args: InfoArguments) -> dict[str, Any]:
+def _describe(args: InfoArguments) -> dict[str, Any]:
     path = args.path
     if os.path.isfile(path) and args.reading.format == "auto":
         form = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
         if form == FORMAT:
             return describe_model(path, load_classifier(path, mmap=True))
         if form in INDEXES:
-            return _of_index(path, INDEXES[form])
+            return _describe_index(path, INDEXES[form])
         if holds_words(path):
-            return _compress_words(path)
+            return _describe_words(path)
     data = read(args.reading, path, Expected(args.n_features, several=True))  # in the cells of a table, too
     size = {"file_bytes": os.path.getsize(path)} if os.path.isfile(path) else {}
-    return {**_of_features(data), **_of_labels(data), **size}
+    return {**_describe_features(data), **_describe_labels(data), **size}
 
 
-def _of_index(path: str, kind: type[Index]) -> dict[str, Any]:
+def _describe_index(path: str, kind: type[Index]) -> dict[str, Any]:
     index = kind.load(path)
     return {
         "kind": f"index, {kind.__name__}",
@@ -85,7 +85,7 @@ def _of_index(path: str, kind: type[Index]) -> dict[str, Any]:
     }
 
 
-def _compress_words(path: str) -> dict[str, Any]:
+def _describe_words(path: str) -> dict[str, Any]:
     words = word_vectors(path)
     names = list(words.vocabulary_)
     table = words.vectors_
@@ -104,7 +104,7 @@ def _compress_words(path: str) -> dict[str, Any]:
     }
 
 
-def _of_labels(data: Records) -> dict[str, Any]:
+def _describe_labels(data: Records) -> dict[str, Any]:
     Y, names = data.Y, data.labels
     labels_per_row, n_rows = np.diff(Y.indptr), max(1, Y.shape[0])
     about = {
@@ -117,7 +117,7 @@ def _of_labels(data: Records) -> dict[str, Any]:
     return about | ({"names": f"{names[0]} ... {names[-1]}"} if named else {})
 
 
-def _of_features(data: Records) -> dict[str, Any]:
+def _describe_features(data: Records) -> dict[str, Any]:
     X, Y = data.X, data.Y
     if isinstance(X, list):
         lengths = np.array([len(text.split()) for text in X], dtype=np.int64)

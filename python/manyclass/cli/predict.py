@@ -53,8 +53,8 @@ Answers = tuple[list[Any], NDArray[np.floating[Any]], list[int]]
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked of a model.
+class BlockAnswers:
+    """What a model answers for rows, a block at a time.
 
     Attributes
     ----------
@@ -86,11 +86,13 @@ class RowsToPredict:
         """Return the features of some rows."""
         return features(self.reading, rows_of(self.data.X, block), vectorizer_of(self.model))
 
-    def question(self, answer: Callable[[slice], Answers], step: int) -> Question:
-        """Return a question about all rows."""
+    def answers(self, answer: Callable[[slice], Answers], step: int) -> BlockAnswers:
+        """Return the answers for all rows."""
         X = self.data.X
         n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        return Question(answer, step, n_rows, {"user": readable(X.users).tolist()} if isinstance(X, Histories) else {})
+        return BlockAnswers(
+            answer, step, n_rows, {"user": readable(X.users).tolist()} if isinstance(X, Histories) else {}
+        )
 
 
 @dataclass(kw_only=True)
@@ -200,12 +202,12 @@ def run(args: PredictArguments) -> int:
         data = replace(data, X=data.X.of_users())
     rows = RowsToPredict(args.reading, model, data)
     if coverage is not None:
-        question = _ask_for_sets(rows, names, coverage)
+        answers = _ask_for_sets(rows, names, coverage)
     elif parents is not None:
-        question = _ask_for_ancestors(rows, names, parents, args.ancestors.min_probability)
+        answers = _ask_for_ancestors(rows, names, parents, args.ancestors.min_probability)
     else:
-        question = _ask_for_best(args, rows, names)
-    _write(args, question, n_labels=int(names.max()) + 1 if args.output_format == "xmc" else 0)
+        answers = _ask_for_best(args, rows, names)
+    _write(args, answers, n_labels=int(names.max()) + 1 if args.output_format == "xmc" else 0)
     return 0
 
 
@@ -224,20 +226,20 @@ def _check_one_answer(args: PredictArguments) -> None:
         raise ValueError("--output-format is xmc, which has no nodes above classes; choose tsv or jsonl")
 
 
-def _ask_for_sets(rows: RowsToPredict, names: NDArray[Any], coverage: float) -> Question:
-    """Ask for the sets of rows."""
+def _ask_for_sets(rows: RowsToPredict, names: NDArray[Any], coverage: float) -> BlockAnswers:
+    """Answer with the sets of rows."""
     model = rows.model
 
     def answer(block: slice) -> Answers:
         indptr, labels, log_p = ranked_set(model, rows.features(block), coverage)
         return names[np.searchsorted(model.classes_, labels)].tolist(), log_p, indptr[1:].tolist()
 
-    return rows.question(answer, ROWS)
+    return rows.answers(answer, ROWS)
 
 
 def _ask_for_ancestors(
     rows: RowsToPredict, names: NDArray[Any], parents: dict[Any, Any], min_probability: float | None
-) -> Question:
+) -> BlockAnswers:
     """Ask for the most specific probable node of rows; without one a row has no label."""
     model = rows.model
     name_of = dict(zip(model.classes_.tolist(), names.tolist(), strict=True))
@@ -249,10 +251,10 @@ def _ask_for_ancestors(
         shown = [name_of.get(node, node) for node in nodes[has_node].tolist()]
         return shown, np.log(p[has_node]), np.cumsum(has_node).tolist()
 
-    return rows.question(answer, ROWS)
+    return rows.answers(answer, ROWS)
 
 
-def _ask_for_best(args: PredictArguments, rows: RowsToPredict, names: NDArray[Any]) -> Question:
+def _ask_for_best(args: PredictArguments, rows: RowsToPredict, names: NDArray[Any]) -> BlockAnswers:
     """Ask for the best labels of rows."""
     model, data = rows.model, rows.data
     k = min(args.k or K, len(names))
@@ -269,7 +271,7 @@ def _ask_for_best(args: PredictArguments, rows: RowsToPredict, names: NDArray[An
         shown = names[np.searchsorted(model.classes_, labels[is_shown])].tolist()
         return shown, scores[is_shown], np.cumsum(is_shown.sum(axis=1)).tolist()
 
-    return rows.question(answer, max(1, BLOCK_CELLS // k))
+    return rows.answers(answer, max(1, BLOCK_CELLS // k))
 
 
 def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
@@ -297,22 +299,22 @@ def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dic
             np.cumsum(is_shown.sum(1)).tolist(),
         )
 
-    _write(args, Question(answer, max(1, BLOCK_CELLS // k), sets.n_rows, {"chooser": readable(choosers).tolist()}))
+    _write(args, BlockAnswers(answer, max(1, BLOCK_CELLS // k), sets.n_rows, {"chooser": readable(choosers).tolist()}))
     return 0
 
 
-def _write(args: PredictArguments, question: Question, n_labels: int = 0) -> None:
-    for title, row_names in question.who.items():
+def _write(args: PredictArguments, answers: BlockAnswers, n_labels: int = 0) -> None:
+    for title, row_names in answers.who.items():
         _check_names(args, title, np.array(row_names, dtype=object))
-    bar = progress_bar(question.n_rows, unit="row", shown=args.progress and bool(args.output))
+    bar = progress_bar(answers.n_rows, unit="row", shown=args.progress and bool(args.output))
     with text_output(args.output) as out, contextlib.closing(bar):
         if args.output_format == "xmc":
-            out.write(f"{question.n_rows} {n_labels}\n")
-        for first in range(0, question.n_rows, question.step):
-            shown, scores, ends = question.answer(slice(first, first + question.step))
+            out.write(f"{answers.n_rows} {n_labels}\n")
+        for first in range(0, answers.n_rows, answers.step):
+            shown, scores, ends = answers.answer(slice(first, first + answers.step))
             values = (np.exp(scores) if args.probabilities else scores).tolist()
             for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
-                who = {title: row_names[row] for title, row_names in question.who.items()}
+                who = {title: row_names[row] for title, row_names in answers.who.items()}
                 out.write(_line(args.output_format, row, who, shown[begin:end], values[begin:end]) + "\n")
             bar.update(len(ends))
 

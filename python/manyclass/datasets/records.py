@@ -19,7 +19,7 @@ from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.stream import open_files
 from manyclass.datasets.svmlight import SvmlightFiles
 from manyclass.datasets.tables import Present
-from manyclass.datasets.xmc import Matrices, load_xmc, read_xmc
+from manyclass.datasets.xmc import CACHE_SUFFIX, read_cached, read_xmc
 from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes, written
 
 ROWS = 65_536  # of a table that are parsed at once
@@ -77,33 +77,18 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
         If they are malformed, with the file and the line.
     """
     if form in ("xmc", "csr"):
-        X, Y = read_csr(source, layout.n_features) if form == "csr" else _read_xmc(source, layout, cache)
-        return Records(X, Y, np.arange(Y.shape[1]), form == "xmc" and layout.zero_based is False, source.name, form)
-    if form == "svmlight":
-        X, words, layout = SvmlightFiles([source], layout).whole()
-        Y, names, notes = _columns([words])
-        return Records(X, Y, names, not layout.zero_based, source.name, form, notes=notes)
+        if form == "csr":
+            X, Y = read_csr(source, layout.n_features)
+        else:
+            X, Y = read_cached(source, layout, source.path + CACHE_SUFFIX) if cache else read_xmc(source, layout)
+        one_based = form == "xmc" and layout.zero_based is False
+        return Records(X, Y, np.arange(Y.shape[1]), one_based, source.name, form)
     files = open_files(form, [source], layout)
     blocks = list(files.blocks(ROWS))
     rows: Any = joined_rows([X for X, _ in blocks]) if blocks else files.no_rows()
     Y, names, notes = _columns([labels for _, labels in blocks])
-    return Records(rows, Y, names, False, source.name, form, notes=notes)
-
-
-def _read_xmc(source: Input, layout: Layout, cache: bool) -> Matrices:
-    """Read a text in the XMC repository's form, or its cache."""
-    if not cache:
-        return read_xmc(source, layout)
-    if source.content is not None:
-        raise ValueError(f"--cache needs a file; {source.name} is none")
-    return load_xmc(
-        source.path,
-        header=layout.header,
-        zero_based=layout.zero_based is not False,
-        n_features=layout.n_features,
-        n_jobs=layout.n_threads,
-        cache=True,
-    )
+    one_based = isinstance(files, SvmlightFiles) and not files.layout.zero_based
+    return Records(rows, Y, names, one_based, source.name, form, notes=notes)
 
 
 def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[str, ...]]:

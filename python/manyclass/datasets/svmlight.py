@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.compressed import LONGEST_LINE
-from manyclass.datasets.csr import joined_rows
 from manyclass.datasets.inputs import Input, Layout
 from manyclass.datasets.xmc import BLOCK, BYTE_ORDER_MARK, block_reader, matrices_from
 
@@ -43,31 +42,26 @@ class SvmlightFiles:
     @classmethod
     def of(cls, inputs: Sequence[Input], layout: Layout) -> SvmlightFiles:
         """Find the number of features and where they begin by reading all rows, unless the layout tells both."""
-        files = cls(inputs, layout)
-        if layout.n_features is None or layout.zero_based is None:
-            lowest, n_columns = MOST, 0
-            for X, _ in files._numbered():
-                lowest = min(lowest, int(X.indices.min(initial=MOST)))
-                n_columns = max(n_columns, int(X.indices.max(initial=-1)) + 1)
-            files = cls(inputs, files._layout_of(lowest, n_columns))
-        return files
+        if layout.n_features is not None and layout.zero_based is not None:
+            return cls(inputs, layout)
+        lowest, highest, n_rows = MOST, -1, 0
+        for X, _ in cls(inputs, layout)._numbered():
+            lowest, highest = (
+                min(lowest, int(X.indices.min(initial=MOST))),
+                max(highest, int(X.indices.max(initial=-1))),
+            )
+            n_rows += X.shape[0]
+        if n_rows == 0:
+            raise ValueError(f"{inputs[0].name}: the file has no rows")
+        zero_based = lowest == 0 if layout.zero_based is None else layout.zero_based
+        n_features = max(0, highest + zero_based) if layout.n_features is None else layout.n_features
+        return cls(inputs, replace(layout, zero_based=zero_based, n_features=n_features))
 
     @property
     def n_features(self) -> int:
         """The number of features."""
         assert self.layout.n_features is not None
         return self.layout.n_features
-
-    def whole(self) -> tuple[sp.csr_array, Words, Layout]:
-        """Return all rows, their labels and what was found of the columns; raises ValueError where there are none."""
-        blocks = list(self._numbered())
-        words = [row for _, labels in blocks for row in labels]
-        if not words:
-            raise ValueError(f"{self.inputs[0].name}: the file has no rows")
-        X = joined_rows([X for X, _ in blocks])
-        lowest, n_columns = int(X.indices.min(initial=MOST)), int(X.indices.max(initial=-1)) + 1
-        layout = self._layout_of(lowest, n_columns)
-        return _shifted(X, layout, self.inputs[0].name), words, layout
 
     def blocks(self, size: int) -> Iterator[tuple[sp.csr_array, Words]]:
         """Yield the rows of all inputs, as many at once as a block of text has; `size` is for other forms."""
@@ -82,14 +76,6 @@ class SvmlightFiles:
         """Yield the labels of each row."""
         for _, words in self._numbered():
             yield from words
-
-    def _layout_of(self, lowest: int, n_columns: int) -> Layout:
-        """Return the layout of files whose features have these numbers."""
-        zero_based = self.layout.zero_based
-        zero_based = lowest == 0 if zero_based is None else zero_based
-        n_features = self.layout.n_features
-        n_features = max(0, n_columns - (not zero_based)) if n_features is None else n_features
-        return replace(self.layout, zero_based=zero_based, n_features=n_features)
 
     def _numbered(self) -> Iterator[tuple[sp.csr_array, Words]]:
         """Yield the rows of all inputs, a feature having the column of its number."""

@@ -109,26 +109,26 @@ def load_xmc(
         if columns is not None and not 0 <= columns <= MOST_COLUMNS:
             raise ValueError(f"{name} is {columns}; it must be in [0, {MOST_COLUMNS}]")
     layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
-    source = Path(path)
+    source = Input(os.fspath(path))
     if cache is None or cache is False:
-        return read_xmc(Input(os.fspath(path)), layout)
+        return read_xmc(source, layout)
+    return read_cached(source, layout, source.path + CACHE_SUFFIX if cache is True else cache)
 
-    cache_path = Path(os.fspath(path) + CACHE_SUFFIX) if cache is True else Path(cache)
-    status = source.stat()
-    stamp = json.dumps(
-        {
-            "file": source.name,
-            "size": status.st_size,
-            "mtime_ns": status.st_mtime_ns,
-            "options": [header, zero_based, n_features, n_labels],
-        }
-    )
-    if cache_path.exists():
-        X, Y, metadata = read_matrices(cache_path)
+
+def read_cached(source: Input, layout: Layout, cache: str | os.PathLike[str]) -> Matrices:
+    """Return what a cache has of a file, or read the file and write the cache; see `load_xmc`."""
+    if source.content is not None:
+        raise ValueError(f"--cache needs a file; {source.name} is none")
+    path, status = Path(source.path), os.stat(source.path)
+    options = [layout.header, layout.zero_based, layout.n_features, layout.n_labels]
+    facts = {"file": path.name, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "options": options}
+    stamp = json.dumps(facts)
+    if os.path.exists(cache):
+        X, Y, metadata = read_matrices(cache)
         if metadata.get("source") == stamp and Y is not None:
             return X, Y
-    X, Y = read_xmc(Input(os.fspath(path)), layout)
-    write_matrices(cache_path, X, Y, {"source": stamp})
+    X, Y = read_xmc(source, layout)
+    write_matrices(cache, X, Y, {"source": stamp})
     return X, Y
 
 
