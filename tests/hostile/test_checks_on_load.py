@@ -12,8 +12,7 @@ from test_saved_models import rewrite
 from manyclass import AugmentReduceClassifier, SphericalClusterIndex, solvers
 from manyclass.datasets import save_csr
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.datasets.forms import Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import Input, Layout
 
 
 def described(part, change):

@@ -24,9 +24,10 @@ from manyclass import (
 from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
 from manyclass.training.blend import best_scales
-from manyclass.training.core_training import Carried, CoreTraining
+from manyclass.training.core_training import CoreTraining
 from manyclass.training.incremental import KeptRows
 from manyclass.training.plan import Labels
+from manyclass.training.squares import LocalState
 from manyclass.weights.weights import Weights
 
 MOST = float(np.finfo(np.float32).max)
@@ -354,7 +355,7 @@ def test_rows_whose_squared_length_overflows_leave_a_posterior_finite(sparse, se
 
 def test_parts_of_a_stream_keep_local_scales_beyond_single_precision():
     some = KeptRows(_core.CarriedRows(2, 2), np.arange(2))
-    some.put(None, Carried(np.array([1.0, -2.0]), np.array([1e300, 1e-300])))
+    some.put(None, LocalState(np.array([1.0, -2.0]), np.array([1e300, 1e-300])))
     np.testing.assert_array_equal(some.of(None).local_scale, [MOST, 0])
 
 

@@ -37,8 +37,7 @@ from manyclass import (
 )
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
 from manyclass.datasets.binary_csr import CsrFiles
-from manyclass.datasets.forms import Layout
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import Input, Layout
 from manyclass.training.state import Features
 from manyclass.weights.hashing import FeatureHash
 
