@@ -92,50 +92,35 @@ _COUNTS = Setting(
 
 
 class Hybrid(Model):
-    """Scores are those of `Pairs` and of `Embedding`, added: weights of pairs that occur together, and what is shared.
+    """Scores are those of `Pairs` and of `Embedding`, added; in probability, counts and repeats are mixed in.
 
-    The two are trained one after the other on the same rows, by the parameters of the estimator as follows: solver,
-    learning_rate and max_iter are those of the weights; dim, sampler and n_negatives those of the embeddings, which are
-    trained by the softmax for one label a row, by a margin for several and by the decoupled softmax for more than 8.
-    The weights are trained by the decoupled softmax, or by the margin where the embeddings are: then the parts, which
-    have learnt margins of 1 both, get those of six pairs of scales that rank held-out rows best (P@1 to P@5).
-    Their scores get the scales that are best on up to 1,000 rows, at most a twentieth, drawn at random and left out of
-    both: by the loss of the decoupled softmax, which is the log-loss of one label. Of several labels both then get the
-    temperature of least log-loss, which changes no order. A callback of `fit` sees the part in training.
+    1. Weights on pairs are trained, then embeddings: solver, learning_rate and max_iter of the estimator are those of
+       the weights; dim, sampler and n_negatives those of the embeddings. Up to 8 labels a row in the mean are learnt by
+       margins, more by the decoupled softmax. A callback of `fit` sees the part in training.
+    2. Up to 1,000 rows, at most a twentieth, are left out, and tell the scales of the two: those of least decoupled
+       log-loss or, of margins, the pair of six that ranks best. Several labels then get a temperature.
+    3. Weights on pairs of sparse rows, but for margins, get a multiple of naive Bayes, log(n_jk n / (n_j n_k)), n_jk
+       being how many rows have feature j and class k. Where most rows left out have a class without other rows, all
+       pairs get it, and multiples of n_jk / (n_jk + 2 n_k / m), m being the mean of n_k, and of the logarithms of the
+       classes' shares may come beside. Each has to gain 2 nats on the rows left out.
+    4. Counts are mixed in: p_k = (1 - l m) softmax_k + l q_k, q_k = sum_j a_j C_jk / (C_j + s), m = sum_k q_k. C_jk is
+       how many rows had feature j and class k, C_j how many labels the rows of feature j had, a_j = |x_j| / sum |x_j|,
+       s one of 0.3, 1, 3, ..., 300. `partial_fit` counts on.
+    5. Repeats are mixed in where labels are numbers or names of columns, as next items of histories are:
+       (1 - rho) p_k + rho w_k / sum w, w_k = (|x_k| / max |x|)^gamma v_k, over the row's own columns, the softmax being
+       over the other classes; gamma is 0, 1/2 or 1, and v_k is 1 or (C_kk + s mu) / (C_k + s), how often item k came
+       next of the times that a row had it. Then the odds of rho are multiplied by the mean of w_k / mu, mu being the
+       rate of all items.
 
-    Counts are mixed in, in probability: p_k = (1 - l m) softmax_k + l q_k, q_k = sum_j a_j C_jk / (C_j + s), where C_jk
-    is how many rows had feature j and class k, C_j how many labels the rows of feature j had, a_j = |x_j| / sum |x_j|
-    and m = sum_k q_k. So p sums to 1, and what rarely seen features leave of a row stays with the softmax. The share l
-    and the shrinkage s, one of 0.3, 1, 3, ..., 300, have the least log-loss on the rows that are left out.
-    `partial_fit` counts on.
-
-    Rows may be histories of items and labels the next ones. Where labels are integers, label k is taken for column k of
-    X, and where columns have names for the column of its name. Then repeats of a row's own columns are mixed in, too:
-    (1 - rho) p_k + rho r_k, r_k being proportional to a power, 0, 1/2 or 1, of the row's value in the column of class
-    k; the softmax is over the other classes then, and q_k counts own columns or is 0 for them. So items of a history
-    may come again at a rate of their own, the share rho, or never, where shops do not sell the same again; and of
-    several powers and kinds of counts that mixture is taken which has the least log-loss on the rows left out. Where it
-    betters these by 5 nats more, items come again at rates of their own: r_k is multiplied by v_k = (C_kk + s mu) /
-    (C_k + s), how often item k came next of the times that a row had it, and the odds of rho by the mean of v_k / mu
-    over the row's items, mu being the rate of all items.
-
-    Counts are added to the scores of sparse rows, too, but for margins: a multiple of naive Bayes,
-    log(n_jk n / (n_j n_k)), n_jk being how many rows have feature j and class k, to the weights of pairs. Where most of
-    the rows left out have a class without other rows, all pairs get it, of one row as well (without `prune`), and
-    multiples of counts that saturate, n_jk / (n_jk + 2 n_k / m), m being the mean of n_k, and of the logarithms of the
-    classes' shares may stand beside. Each multiple is 0 unless the rows left out gain 2 nats together by it.
-
-    Nothing is mixed in unless the rows left out are less probable without it by 5 nats together. Where a mixture ranks
-    several labels worse than the scores alone (P@1 to P@5 of the rows left out), the ten classes of the largest scores
-    get the largest probabilities of the mixture, in the order of their scores.
+    What is mixed in has the least log-loss on the rows left out, and gains 5 nats there. Where it ranks several labels
+    worse, the ten classes of the largest scores keep their order and get its largest probabilities.
 
     Parameters
     ----------
     min_count : int, default=1
         Rows that a pair must have to get a weight.
     few_classes : int, default=0
-        Of a feature that occurs with at most this many classes all pairs get weights, whatever `min_count` is: rare
-        features tell most of rare classes, and it is frequent ones that meet many weights.
+        Of a feature that occurs with at most this many classes all pairs get weights.
     prune : float, default=0.0
         Share of the weights that are dropped after training, the smallest, in [0, 1].
     activation : {"linear", "relu"}, default="linear"
@@ -143,7 +128,7 @@ class Hybrid(Model):
     repeats : {"learn", "ignore"}, default="learn"
         Whether to look for a share of repeats.
     counts : {"learn", "ignore"}, default="learn"
-        Whether to look for a share of counts.
+        Whether to look for a share of counts, and for closed forms.
     """
 
     name = "hybrid"

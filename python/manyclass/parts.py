@@ -131,8 +131,10 @@ class Parameters(Mapping[str, Any]):
     ----------
     kind : str
         Name of the class.
-    values, defaults : mapping of str to object
+    values : mapping of str to object
         By the names of the parameters.
+    defaults : mapping of str to object
+        By the same names.
     """
 
     def __init__(self, kind: str, values: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:

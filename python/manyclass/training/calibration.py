@@ -56,8 +56,10 @@ class Calibration:
         c, of several labels; else 0.
     n_rows : int
         Held-out rows that it was found on.
-    uncalibrated_log_loss, log_loss : float
-        The mean log-losses of these rows, in nats, with T = 1 and with T; of several labels the sum over a row's.
+    uncalibrated_log_loss : float
+        The mean log-loss of these rows, in nats, with T = 1; of several labels the sum over a row's.
+    log_loss : float
+        That with T.
     """
 
     temperature: float
@@ -152,7 +154,10 @@ def calibrated(
     Parameters
     ----------
     weights : Weights
-    x, labels : held-out rows and their labels
+    x : csr_array or ndarray
+        Held-out rows.
+    labels : Labels
+        Their labels.
     sample_weight : ndarray of shape (n_rows,) or None
     n_threads : int
     several : bool

@@ -221,7 +221,10 @@ class Probe:
 
     Parameters
     ----------
-    x, labels : the points of the training, of which some are chosen, and passes after which to look
+    x : csr_array or ndarray
+        The points of the training, of which some are chosen.
+    labels : Labels
+        Their labels.
     n_classes : int
     signs : Signs
         A rise that is told is compared with the standard error of the points' own differences, by which all of the

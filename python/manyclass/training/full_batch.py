@@ -131,7 +131,10 @@ def fit_full_batch(
     Parameters
     ----------
     plan : FullBatchPlan
-    x, labels, n_classes : data; labels in [0, n_classes)
+    x : csr_array or ndarray
+    labels : ndarray of int
+        In [0, n_classes).
+    n_classes : int
     watch : Watch
         Points held out say when to stop, and which iterate is returned.
     start : Weights, optional

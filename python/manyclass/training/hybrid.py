@@ -132,8 +132,10 @@ class _Split:
 
     Attributes
     ----------
-    trained, held_out : ndarray of int
-        Rows.
+    trained : ndarray of int
+        Rows that are trained on.
+    held_out : ndarray of int
+        Rows that are not.
     known : ndarray of int
         The rows held out that have classes of other rows only.
     telling : ndarray of int

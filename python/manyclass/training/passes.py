@@ -231,8 +231,10 @@ class Passes(Resumable, Protocol):
     ----------
     n_visits : int
         Visits of a pass; a slice is some of them.
-    length, unit : int, str
-        Length of a pass on the progress bar, and what the bar counts.
+    length : int
+        Length of a pass on the progress bar.
+    unit : str
+        What the bar counts.
     advice : str
         What a user can do against divergence.
     fault : str or None
@@ -492,7 +494,10 @@ class LabelValidation(Patience):
 
     Attributes
     ----------
-    x, labels : the points held out, of one or several labels
+    x : csr_array or ndarray
+        The points held out.
+    labels : Labels
+        Theirs, one or several.
     weights : ndarray of shape (n_points,) or None
         The weights of the points.
     is_scaled : bool
@@ -538,7 +543,10 @@ class Validation(Patience):
 
     Attributes
     ----------
-    x, labels : the points held out, labels in [0, n_classes)
+    x : csr_array or ndarray
+        The points held out.
+    labels : ndarray of int
+        In [0, n_classes).
     n_threads : int
     weights : ndarray of shape (n_points,) or None
         The weights of the points, by which `curve` is their mean log-loss, in nats.

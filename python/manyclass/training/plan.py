@@ -75,13 +75,15 @@ class Schedule:
     Attributes
     ----------
     name : str
-    learning_rate, u_learning_rate : float
-        The step sizes of W and of u in the first pass.
+    learning_rate : float
+        The step size of W in the first pass.
+    u_learning_rate : float
+        That of u.
     decay : float
-        Factor of each pass or,
+        Factor of each pass.
     decay_every : int or None
-        where it is given (with "adaptive"), of each time that this number of batches was made. With "inverse" the core
-        divides the step size by 1 + the number of these times.
+        Batches after which the factor comes instead, with "adaptive"; with "inverse" the core divides the step size by
+        1 + the number of these times.
     """
 
     name: str
@@ -112,10 +114,12 @@ class Plan:
         As the user gave it.
     share_classes : bool or None
         As the user gave it.
-    shuffle, fit_intercept : bool
+    shuffle : bool
+    fit_intercept : bool
     seed : int
         The seed of all draws.
-    n_threads, verbose : int
+    n_threads : int
+    verbose : int
     """
 
     schedule: Schedule
@@ -165,8 +169,12 @@ class Utility:
         The family of q, its rule for expectations and where points start; none for Gumbel noise. The latent variable
         is the noise e of the label's utility, q(e) its approximate posterior given the label: e = mu + s v with v
         standard normal, logistic or Gumbel (Ruiz et al. 2018, eq. 6-7).
-    gain, gain_power, floor : float
-        The gain of the local step, its power, and its least value.
+    gain : float
+        The gain of the local step.
+    gain_power : float
+        Its power.
+    floor : float
+        Its least value.
     start : {"best", "standard"}
         Where q of a point begins: as the family says, or with mean 0 and scale 1.
     """
@@ -199,14 +207,20 @@ class PointsPlan(Plan):
 
     Attributes
     ----------
-    solver, root, partition, u_init, averaging : str
+    solver : str
+    root : str
+    partition : str
+    u_init : str
+    averaging : str
     formulation : {"proposed", "raman"} or float
         What is carried: u, the log-normaliser u + x.w_y, or u + a x.w_y for the number a.
     sampler : str
     n_negatives : int
     options : mapping of str to float
         The numbers that the solver and the sampler own, for the core.
-    n_head, refresh : int
+    n_head : int
+        Of the sampler "head_tail".
+    refresh : int
         Of the sampler "head_tail".
     alpha : float
         Ridge.
@@ -327,8 +341,10 @@ class BatchesPlan(Plan):
     loss : {"cross_entropy", "pick_all_normalized", "decoupled", "logistic", "margin", "triplet"}
     smoothing : float
         How smooth the margin is.
-    implicit, adagrad : bool
-        How a step is made; neither: plain SGD.
+    implicit : bool
+        Whether steps are implicit.
+    adagrad : bool
+        Whether they are Adagrad's; neither: plain SGD.
     source : {"exact", "sampled", "mips", "decomposed", "messages"}
         Which wrong classes a step sees.
     sampler : str
@@ -344,8 +360,12 @@ class BatchesPlan(Plan):
         An example of the index to search with.
     budget : int
         Classes that a search returns.
-    n_iter, step, tolerance : int, str, float
-        Rounds of messages, how each steps, and the gradient from which a class is active, for "messages".
+    n_iter : int
+        For "messages": their rounds.
+    step : str
+        For "messages": how each steps.
+    tolerance : float
+        For "messages": the gradient from which a class is active.
     message_rule : {"exact_scores", "printed"}
         For "messages": what an active class brings to all blocks.
     threshold : float or None
@@ -406,8 +426,10 @@ class PairsPlan(Plan):
         What is added to Adagrad's sums of squares.
     rounding : float
         Smaller gradients are rounded at random.
-    min_count, few_classes : int
-        Rows that a pair must have, but of a feature that occurs with at most this many classes.
+    min_count : int
+        Rows that a pair must have.
+    few_classes : int
+        Of a feature that occurs with at most this many classes all pairs have weights.
     prune : float
         Share of the weights that are dropped in the end.
     alpha : float
@@ -463,11 +485,13 @@ class FullBatchPlan:
     Attributes
     ----------
     loss : {"softmax", "ove", "bouchard"}
-    alpha, tol : float
+    alpha : float
+    tol : float
     max_iter : int
         Iterations.
     fit_intercept : bool
-    n_threads, verbose : int
+    n_threads : int
+    verbose : int
     """
 
     loss: str

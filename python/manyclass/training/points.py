@@ -48,16 +48,26 @@ class Memory:
 
     Attributes
     ----------
-    scale, norm_sq : ndarray of shape (n_classes,)
-        Factor of every row (ridge, projection) and its squared norm (projection).
-    total, intercept_total : ndarrays
-        Sums of the iterates that are averaged, and
+    scale : ndarray of shape (n_classes,)
+        Factor of every row (ridge, projection).
+    norm_sq : ndarray of shape (n_classes,)
+        Squared norm of every row (projection).
+    total : ndarray
+        Sum of the iterates that are averaged.
+    intercept_total : ndarray
+        Sum of their intercepts.
+    averaged : range
+        The passes after which iterates are averaged.
+    squares : ndarray
+        Running squares of the gradients (schedule="adaptive").
+    intercept_squares : ndarray
+        Those of the intercepts.
+    gradients : ndarray
+        The sum of a batch's gradients, where there are batches.
+    intercept_gradients : ndarray
+        That of the intercepts.
     n_averaged : int
-        how many there are; they are those after the passes `averaged`.
-    squares, intercept_squares : ndarrays
-        Running squares of the gradients (schedule="adaptive"), and
-    gradients, intercept_gradients : ndarrays
-        the sum of a batch's gradients, where there are batches.
+        Iterates in the sums.
     """
 
     scale: Floats

@@ -43,8 +43,10 @@ class Squares:
         What rows have told of the size of the weights of a linear model, since it was looked at last: their number, as
         a share of those after which it is, and that of those that told it; by factor how much it made their log-losses
         smaller, summed, and the sum of squares of that.
-    scales, precisions : ndarray of shape (n,) or (0,), float64
-        What the rows of a stream have told of the scales of its terms: see `Scales` in blend.py.
+    scales : ndarray of shape (n,) or (0,), float64
+        The scales of the terms of a stream, as its rows tell: see `Scales` in blend.py.
+    precisions : ndarray of shape (n,) or (0,), float64
+        How well these are known.
     """
 
     embeddings: Floats = field(default_factory=lambda: NO_FLOATS)

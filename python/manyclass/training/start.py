@@ -193,7 +193,8 @@ def begin_at_closed_form(
     labels : ndarray of shape (n_samples,), int32
     n_classes : int
     weights : ndarray of shape (n_samples,), float64, of mean 1, or None
-    seed, n_threads : int
+    seed : int
+    n_threads : int
     """
     random = np.random.RandomState(seed % 2**32)
     share = SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else SHARE_HELD_OUT

@@ -148,9 +148,9 @@ class Points:
     classes : ndarray of shape (n_classes,)
     features : Features
     several : bool
-        Whether y was an indicator matrix, and
+        Whether y was an indicator matrix.
     sparse_labels : bool
-        a sparse one.
+        Whether it was a sparse one.
     weights : ndarray of shape (n_samples,), float64, or None
         The weights of the points, positive with mean 1, or as they are in a part of a stream; None where all are equal.
     rows : ndarray of int or None
@@ -259,8 +259,10 @@ class FitReport:
         The rules by which they did, in words.
     report : list of dict
         A line for each trial.
-    alpha_path, rates : mapping of float to float
-        Held-out log-losses by ridge and by learning rate.
+    alpha_path : mapping of float to float
+        Held-out log-losses by ridge.
+    rates : mapping of float to float
+        Held-out log-losses by learning rate.
     validation_curve : ndarray of shape (n_passes,), float64
         The log-losses on held-out points after each pass, of early stopping.
     best_iter : int
@@ -288,9 +290,9 @@ class SetRule:
     coverage : float
         How probable the right label is in the set.
     penalty : float
-        What the score of a label has for each rank beyond
+        What the score of a label has for each rank beyond the free one.
     free_rank : int
-        this one.
+        The last rank without a penalty.
     threshold : float
         The largest score in a set.
     """
@@ -332,8 +334,10 @@ class State:
     hashing : FeatureHash or None
         The hash of the features, where W would not fit into memory.
     calibration : Calibration or None
-    several, sparse_labels : bool
-        Whether rows have several labels, and whether their indicator matrix was sparse.
+    several : bool
+        Whether rows have several labels.
+    sparse_labels : bool
+        Whether their indicator matrix was sparse.
     n_labels : int
         The rounded mean number of labels a row.
     threshold : float or None

@@ -203,13 +203,19 @@ def one_a_label(x: Matrix, labels: Labels, weights: Doubles | None) -> tuple[Mat
 
     Parameters
     ----------
-    x, labels : data
+    x : csr_array or ndarray
+    labels : Labels
     weights : ndarray of shape (n_samples,), float64, or None
         With mean 1.
 
     Returns
     -------
-    x, labels, weights : of the rows of one label, weights with mean 1
+    x : csr_array or ndarray
+        Rows of one label.
+    labels : ndarray of int
+        Their labels.
+    weights : ndarray or None
+        Their weights, with mean 1.
     n_labels : float
         The mean number of labels of a row, by weight: a mean over the rows before is that many times one over these.
     """

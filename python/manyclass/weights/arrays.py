@@ -231,13 +231,16 @@ class Mixture:
 
     Attributes
     ----------
-    share, shrinkage : float
-        l, in [0, 1), of counts, and s, above 0 where l is.
+    share : float
+        l, in [0, 1), of counts.
+    shrinkage : float
+        s, above 0 where l is.
     counts_own : bool
         Whether counts speak of the classes, too, that a row has as features.
-    repeats, power : float
-        rho, in [0, 1), the share of repeats of such classes, which are none where it is 0; and gamma, at least 0, the
-        power of their values.
+    repeats : float
+        rho, in [0, 1), the share of repeats of such classes, which are none where it is 0.
+    power : float
+        gamma, at least 0, the power of their values.
     rate : float
         mu, in [0, 1], where classes repeat at rates of their own: how often features that are classes came next. 0: all
         repeat alike.
@@ -290,12 +293,18 @@ class StoredWeights:
         e_j, padded with zeros; none: phi(x) = x. Compressed: (n_kept, n_hidden rounded up to 16).
     features : ndarray of shape (n_kept,), int32, or None
         Which features have embeddings, sorted; None: all.
-    indptr, classes, values : ndarrays
-        The weights of feature j on pairs are `values[indptr[j]:indptr[j + 1]]`, for these classes, which are sorted.
+    indptr : ndarray of shape (n_features + 1,)
+        Weights of feature j on pairs stand in `[indptr[j], indptr[j + 1])`.
+    classes : ndarray of shape (n_pairs,)
+        Their classes, those of a feature sorted.
+    values : ndarray of shape (n_pairs,)
+        The weights.
     n_hidden : int
         Length of phi.
-    intercept_column, relu : bool
-        Whether phi is followed by a 1, and whether phi(x) = max(sum_j x_j e_j, 0).
+    intercept_column : bool
+        Whether phi is followed by a 1.
+    relu : bool
+        Whether phi(x) = max(sum_j x_j e_j, 0).
     by_minibatches : bool
         Whether feature-major rows were trained by minibatches, as those over phi are, and training goes on so.
     scales : ndarray of shape (2,), float64
