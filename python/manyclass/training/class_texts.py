@@ -97,14 +97,13 @@ class ClassTexts:
                 f"class_text needs {FEWEST_ROWS} rows that are held out to tell how much texts say; there are {n}: "
                 "give more rows"
             )
-        n = min(n, MOST_HELD_OUT, max(FEWEST_ROWS, CELLS // len(self.counts)))
-        sample = held_out.some(np.linspace(0, len(held_out.labels) - 1, n).astype(np.int64))
+        sample = held_out.spread(min(MOST_HELD_OUT, max(FEWEST_ROWS, CELLS // len(self.counts))))
         return scales_of(
             state.weights.scores(sample.x, n_threads),
             sample.x @ self.rows.T,
             sample.labels,
             self.counts,
-            np.ones(n) if sample.weights is None else sample.weights,
+            np.ones(len(sample.labels)) if sample.weights is None else sample.weights,
             np.diff(self.rows.indptr) > 0,
         )
 

@@ -40,11 +40,12 @@ from manyclass.training.blend import (
     rows_that_tell,
     some_that_tell,
     spoils_ranks,
+    with_their_sequences,
 )
 from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
-from manyclass.training.minibatches import fit_batches, start_over_phi
-from manyclass.training.pairs import fit_pairs, start_pairs, support_of
+from manyclass.training.minibatches import fit_batches, grow_rows, start_over_phi
+from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
@@ -53,12 +54,6 @@ from manyclass.training.weighting import normalized, shares_of_labels, taken
 from manyclass.weights.arrays import UNMIXED, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
-# Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another
-# row. Sequences are short below ROWS_OF_LONG rows. tmall-next has 3.1 rows a sequence, toys-next 6.6 and yelp-next 8.2:
-# by whole sequences the first ends at 6.535 nats for 6.588 and an accuracy of .138 for .122, the others .025 worse
-# (bench/decisions.md). Where more than MOST_NEXT rows may follow a row, it is not known which of them does, and none is
-# taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
-LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
 FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_FORMS = np.zeros((0, 0), dtype=np.float32)
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
@@ -196,7 +191,9 @@ def _hold_out(plan: Plan, terms: _Terms, points: Points, watch: Watch) -> _Split
     """Step 1 of `fit_terms`; runs of one mean hold the same rows out, and texts of classes are always trained on."""
     labels = points.labels
     drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
-    is_out = (watch.shared or Shared()).rows(lambda: _with_their_sequences(plan, points, drawn))
+    class_features = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and not points.several else None
+    next_features = None if class_features is None else class_features[labels.ids]
+    is_out = (watch.shared or Shared()).rows(lambda: with_their_sequences(points.x, next_features, drawn))
     out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
     known = _of_known_classes(out, labels, rows) if len(out) else out
     telling = some_that_tell(known)
@@ -240,29 +237,6 @@ def _join_terms(
     return Trained(joined, trained.curve, trained.rate, squares)
 
 
-def _with_their_sequences(plan: Plan, points: Points, is_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the rows held out and, where rows are prefixes of short sequences, the others of some of these.
-
-    A short sequence, such as a visit of a shop, is over when rows are predicted; a model that was trained on its other
-    rows knows more than it will. Long ones, such as what a customer ever took, go on, and so their rows tell more.
-    """
-    features_of_own = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and not points.several else None
-    if features_of_own is None or not is_out.any():
-        return is_out
-    indptr, features, _ = csr_parts(as_csr(points.x))
-    next_features, rows = features_of_own[points.labels.ids], np.flatnonzero(is_out).astype(np.int32)
-    sequences: dict[str, Any] = {"indptr": indptr, "features": features, "next": next_features, "most": MOST_NEXT}
-    rows_a_sequence, following, together = _core.sequence_rows(rows=rows, **sequences)
-    if rows_a_sequence >= ROWS_OF_LONG or following < LEAST_FOLLOWING:
-        return is_out
-    if (share := MOST_TOGETHER * len(is_out) / len(together)) < 1:
-        sampled_rows = np.linspace(0, len(rows) - 1, max(1, int(share * len(rows)))).astype(np.int64)
-        together = _core.sequence_rows(rows=rows[sampled_rows], **sequences)[2]
-    whole = np.zeros_like(is_out)
-    whole[together] = True
-    return whole
-
-
 def _warn_if_no_better_than_shares(weights: Weights, split: _Split) -> None:
     """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
     _, labels, _, sample_weight = split.scored
@@ -303,8 +277,8 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     mixture = before.weights.mixture
     if terms.most_held_out and before.history.n_fit == 0:
         known = _known_rows(points, before)
-        squares, scales = _told(terms, weights, squares, known, before, plan.n_threads)
-        mixture = _mixture_told(terms, weights, scales, mixture, known, before, plan.n_threads)
+        squares, scales = _learn_scales(terms, weights, squares, known, before, plan.n_threads)
+        mixture = _learn_mixture(terms, weights, scales, mixture, known, before, plan.n_threads)
     curve = _train_on(terms, points, points, weights, squares, before, watch, scales)
     weights.multiply_parts(scales)
     weights = replace(weights, mixture=mixture) if before.counted else _counted(weights, points, mixture)
@@ -331,7 +305,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
     curve = _train_on(terms, first, points, weights, squares, before, watch)
     if not terms.most_held_out:
         return Trained(weights, curve, squares=squares)
-    squares, scales = _told(terms, weights, squares, rest, before, plan.n_threads)
+    squares, scales = _learn_scales(terms, weights, squares, rest, before, plan.n_threads)
     weights.multiply_parts(scales)
     if rest is None:
         return Trained(weights, curve, squares=squares)
@@ -481,15 +455,14 @@ def _with_all_pairs(weights: Weights, points: Points) -> Weights:
     return weights.grown(points.n_classes, everywhere, weights.new_pairs(points.n_classes, everywhere, *pairs))
 
 
-def _told(
+def _learn_scales(
     terms: _Terms, weights: Weights, squares: Squares, points: Points | None, before: Before, n_threads: int
 ) -> tuple[Squares, tuple[float, float]]:
     """Return the scales for points not yet trained on, each term being on its own scale, and keep what they go by."""
     known = Scales(squares.scales, squares.precisions) if len(squares.scales) else Scales.unknown(terms.both)
     if points is not None and len(points.labels):
-        rows = np.linspace(0, len(points.labels) - 1, min(len(points.labels), terms.most_held_out)).astype(np.int64)
-        points = points.some(rows)
-        known = known.faded(before.history.n_counting, len(rows))
+        points = points.spread(terms.most_held_out)
+        known = known.faded(before.history.n_counting, len(points.labels))
         known = known.learnt(weights, points.x, points.labels, n_threads, points.weights)
     return replace(squares, scales=known.means, precisions=known.precisions), known.of_parts
 
@@ -536,7 +509,7 @@ def _mixed(
     return mixed
 
 
-def _mixture_told(
+def _learn_mixture(
     terms: _Terms,
     weights: Weights,
     scales: tuple[float, float],
@@ -548,9 +521,7 @@ def _mixture_told(
     """Return the mixture after points not yet trained on: means of the shares before and of the best ones for them."""
     if not (len(weights.counts) or len(weights.own)) or not len(points.labels):
         return mixture
-    points = points.some(
-        np.linspace(0, len(points.labels) - 1, min(len(points.labels), terms.most_held_out)).astype(np.int64)
-    )
+    points = points.spread(terms.most_held_out)
     weights.multiply_parts(scales)
     mixtures = label_mixtures(weights, weights.own, points.x, points.labels, n_threads, points.weights)
     _to_own_scale(weights)
@@ -576,9 +547,10 @@ def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[W
     grown_terms = []
     for plan in terms.plans:
         if isinstance(plan, PairsPlan):
-            grown = _grown_pairs(plan, before.weights.pairs_alone, points, before)
+            data = (as_csr(points.x), points.labels, points.n_classes)
+            grown = grow_pairs(plan, before.weights.pairs_alone, before.squares, before.position, *data)
         elif terms.both:
-            grown = _grown_rows(plan, before.weights.rows_alone, points.n_classes, before)
+            grown = grow_rows(plan, before.weights.rows_alone, before.squares, before.position, points.n_classes)
         else:
             grown = rows_of_call(plan, before, points.classes, counts, call.new_classes)
         grown_terms.append((grown[0].writable(), grown[1]))
@@ -596,38 +568,10 @@ def rows_of_call(
 ) -> tuple[Weights, Squares]:
     """Return what a call begins at where there were rows over phi: a copy, with new classes, and its squares."""
     assert before.weights is not None
-    weights, squares = _grown_rows(plan, before.weights, len(classes), before)
+    weights, squares = grow_rows(plan, before.weights, before.squares, before.position, len(classes))
     _set_new_intercepts(plan, weights, before, counts)
     set_new_rows(weights, classes, before.position, starts)
     return weights, squares
-
-
-def _grown_rows(plan: BatchesPlan, weights: Weights, n_classes: int, before: Before) -> tuple[Weights, Squares]:
-    """Return a copy of rows over phi and of their squares, with new classes; refuse another shape of the model."""
-    dim = weights.n_hidden if weights.embeddings.size else None
-    intercept = weights.intercept_column or bool(weights.by_minibatches and (plan.fit_intercept or weights.bias.any()))
-    for name, planned, modelled in (
-        ("dim", plan.dim, dim),
-        ("activation", "relu" if plan.relu else "identity", "relu" if weights.relu else "identity"),
-        ("fit_intercept", plan.fit_intercept, intercept),
-    ):
-        if planned != modelled:
-            raise ValueError(f"{name} is {planned!r}; the model that partial_fit goes on with has {modelled!r}")
-    grown, squares = weights.grown(n_classes, before.position), before.squares
-    # Of a model that was made without Adagrad, or an older file, there are none.
-    empty = Squares.of_rows(grown, plan.adagrad)
-    sums = empty if squares is None else squares.grown(n_classes, before.position)
-    return grown, sums if len(sums.classes) == len(empty.classes) else empty
-
-
-def _grown_pairs(plan: PairsPlan, weights: Weights, points: Points, before: Before) -> tuple[Weights, Squares]:
-    """Return a copy of weights on pairs and of their squares, with new classes, and pairs of the new points."""
-    n_classes, squares = points.n_classes, before.squares
-    new = weights.new_pairs(n_classes, before.position, *support_of(plan, as_csr(points.x), points.labels, n_classes))
-    grown = weights.grown(n_classes, before.position, new)
-    if squares is not None and squares.offset:
-        return grown, squares.grown(n_classes, before.position, new)
-    return grown, Squares.of_pairs(grown, plan.fit_intercept, plan.offset)
 
 
 def _set_new_intercepts(plan: Term, weights: Weights, before: Before, counts: Doubles) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass import _core
@@ -83,6 +84,26 @@ def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int, *, sparse
     if plan.length != 1:
         weights.embeddings[:] *= np.float32(1 / plan.length)
     return weights
+
+
+def grow_rows(
+    plan: BatchesPlan, weights: Weights, squares: Squares | None, position: NDArray[np.intp], n_classes: int
+) -> tuple[Weights, Squares]:
+    """Return a copy of rows over phi and of their squares, with new classes; refuse another shape of the model."""
+    dim = weights.n_hidden if weights.embeddings.size else None
+    intercept = weights.intercept_column or bool(weights.by_minibatches and (plan.fit_intercept or weights.bias.any()))
+    for name, planned, modelled in (
+        ("dim", plan.dim, dim),
+        ("activation", "relu" if plan.relu else "identity", "relu" if weights.relu else "identity"),
+        ("fit_intercept", plan.fit_intercept, intercept),
+    ):
+        if planned != modelled:
+            raise ValueError(f"{name} is {planned!r}; the model that partial_fit goes on with has {modelled!r}")
+    grown = weights.grown(n_classes, position)
+    # Of a model that was made without Adagrad, or an older file, there are none.
+    zeros = Squares.of_rows(grown, plan.adagrad)
+    sums = zeros if squares is None else squares.grown(n_classes, position)
+    return grown, sums if len(sums.classes) == len(zeros.classes) else zeros
 
 
 class BatchesTraining(LabelTraining):

@@ -80,6 +80,23 @@ def support_of(plan: PairsPlan, x: sp.csr_array, labels: Labels, n_classes: int)
     return _core.support(*rows, plan.min_count, plan.few_classes)
 
 
+def grow_pairs(
+    plan: PairsPlan,
+    weights: Weights,
+    squares: Squares | None,
+    position: NDArray[np.intp],
+    x: sp.csr_array,
+    labels: Labels,
+    n_classes: int,
+) -> tuple[Weights, Squares]:
+    """Return a copy of weights and of their squares, with new classes, those of now in `position`, and pairs of x."""
+    union = weights.new_pairs(n_classes, position, *support_of(plan, x, labels, n_classes))
+    grown = weights.grown(n_classes, position, union)
+    if squares is not None and squares.offset:
+        return grown, squares.grown(n_classes, position, union)
+    return grown, Squares.of_pairs(grown, plan.fit_intercept, plan.offset)
+
+
 def _log_frequency(labels: Labels, n_classes: int, sample_weight: Doubles | None, *, odds: bool) -> Floats:
     """Return the log of each class's share of the rows, or its log-odds."""
     label_weights = None if sample_weight is None else np.repeat(sample_weight, np.diff(labels.indptr))

@@ -210,6 +210,11 @@ class Points:
             n_texts=int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0,
         )
 
+    def spread(self, most: int) -> Points:
+        """Return at most so many of the points, from the first to the last: files may be sorted."""
+        n = len(self.labels)
+        return self.some(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
+
     @classmethod
     def joined(cls, parts: tuple[Points, ...]) -> Points:
         """Return the points of several calls, the last of which knows all classes and features."""
