@@ -19,7 +19,7 @@ from scipy.special import expit, log_ndtr
 
 from manyclass import _core
 from manyclass.papers import published
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 from manyclass.special import sampled_utility_log_probabilities
 
 METHODS = {"normal": "probit A&R", "logistic": "logistic A&R"}
@@ -95,7 +95,7 @@ def trained(noise, X, y, n_classes, *, batch, n_negatives, iterations, start, pr
 @pytest.mark.parametrize("noise", METHODS)
 @pytest.mark.parametrize("name", ["bibtex", "mnist"])
 def test_one_change_to_the_authors_steps(timed, name, noise, what):
-    data = load(name, scale=None, max_rows=None)
+    data = load_problem(name, scale=None, max_rows=None)
     X, X_test = (sp.csr_array(x, dtype=np.float64) for x in (data.X_train, data.X_test))
     classes, labels = np.unique(data.y_train, return_inverse=True)
     of_test = np.searchsorted(classes, data.y_test)

@@ -17,7 +17,7 @@ from manyclass import SoftmaxClassifier, tune_learning_rate
 from manyclass.choosing.costs import embedded_cost, embeds, visit_cost
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import FIGURES
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 
 # Rows are enough for a second or two a pass.
 SHAPES = {
@@ -48,7 +48,7 @@ def predicted_cost(shape, what):
 def test_predicted_and_measured_costs(timed, data_folder, name, what):
     if not (data_folder / name).exists():
         pytest.skip(f"{name} is not in the folder")
-    data = load(name, scale="l2", max_rows=SHAPES[name])
+    data = load_problem(name, scale="l2", max_rows=SHAPES[name])
     X, y = data.X_train, data.y_train
     shape = Facts.of(X, data.shape[0])
     predicted = predicted_cost(shape, what)

@@ -24,7 +24,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from manyclass import SoftmaxClassifier
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 from manyclass.weights.weights import Weights
 
 SETS = (
@@ -55,7 +55,7 @@ def directions():
 def data(request, data_folder):
     """Rows, and classes numbered from 0; `classes` is what they are called, of next items their columns."""
     name = request.param
-    found = directions() if name == "directions" else load(name, scale="l2", max_rows=None, n_jobs=1)
+    found = directions() if name == "directions" else load_problem(name, scale="l2", max_rows=None, n_jobs=1)
     classes, y = np.unique(found.y_train, return_inverse=True)
     at = np.minimum(np.searchsorted(classes, found.y_test), len(classes) - 1)
     tests = np.random.default_rng(0).permutation(np.flatnonzero(classes[at] == found.y_test))[:N_TEST]

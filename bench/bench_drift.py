@@ -31,7 +31,7 @@ from stream_peers import one_vs_rest, river_softmax
 
 from manyclass import SoftmaxClassifier, plot
 from manyclass.metrics import prequential
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 
 N_CLASSES, N_OLD, N_FEATURES, N_ROWS, N_PARTS, N_FIRST, BEGUN = 100, 80, 20, 500, 60, 6, 10
 ANGLE, WANDER = 0.03, 0.1  # a part: the weights' angle, and the spread of the frequencies' logarithms
@@ -81,7 +81,7 @@ def parts_of(name: str, small: bool) -> list[tuple[Any, Any]]:
 
 def yelp(n_items: int) -> list[tuple[Any, Any]]:
     """A real list of next items; of some items, drawn, that W stays small."""
-    data = load("yelp-next", scale=None, max_rows=None, n_jobs=1)
+    data = load_problem("yelp-next", scale=None, max_rows=None, n_jobs=1)
     items = np.sort(np.random.default_rng(SEED).choice(data.X_train.shape[1], n_items, replace=False))
     rows = np.flatnonzero(np.isin(data.y_train, items))
     X, y = sp.csr_array(data.X_train)[rows][:, items], data.y_train[rows]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from manyclass import SoftmaxClassifier
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 from manyclass.weights.hashing import FeatureHash
 
 SETS = ("delicious", "eurlex57k")
@@ -21,7 +21,7 @@ SHARES = ("all", "1/2 frequent", "1/2 hashed", "1/4 frequent", "1/4 hashed", "1/
 @pytest.mark.parametrize("what", SHARES)
 @pytest.mark.parametrize("name", SETS)
 def test_hashing(timed, data_folder, name, what):
-    data = load(name, scale="max" if name == "eurlex57k" else None, max_rows=None)
+    data = load_problem(name, scale="max" if name == "eurlex57k" else None, max_rows=None)
     X, X_test, n_features = data.X_train, data.X_test, data.X_train.shape[1]
     rows = n_features // int(what[2]) if what != "all" else n_features
     if what.endswith("frequent"):

@@ -21,7 +21,7 @@ from planned import with_figures
 
 from manyclass import SoftmaxClassifier
 from manyclass.choosing.figures import FIGURES
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 
 RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"
 ROWS, TESTED = 100_000, 4_000
@@ -62,7 +62,7 @@ def records():
 
 def cut(name):
     """At most ROWS training rows and TESTED test rows, of classes that are in both."""
-    data, random = load(name, scale="l2", max_rows=None), np.random.default_rng(0)
+    data, random = load_problem(name, scale="l2", max_rows=None), np.random.default_rng(0)
     rows = np.sort(random.permutation(len(data.y_train))[:ROWS])
     X, y = data.X_train[rows], data.y_train[rows]
     tested = np.flatnonzero(np.isin(data.y_test, y))

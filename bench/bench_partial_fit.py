@@ -28,7 +28,7 @@ from sklearn.base import clone
 from stream_peers import one_vs_rest, river_softmax
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 from manyclass.registry import parts
 
 SETS = ("eurlex57k", "omniglot", "bibtex", "delicious")
@@ -63,7 +63,7 @@ FEW = {
 def data(request, data_folder):
     """Rows as the notes have them."""
     scale = "max" if request.param == "eurlex57k" else None
-    return load(request.param, scale=scale, max_rows=None, n_jobs=2)
+    return load_problem(request.param, scale=scale, max_rows=None, n_jobs=2)
 
 
 @pytest.mark.parametrize("what", PASSES)
@@ -112,7 +112,11 @@ def planted(n_rows):
 def stream(request, data_folder, small):
     """Rows in a drawn order, and classes numbered from 0."""
     name = request.param
-    data = planted(2000 if small else 100_000) if name == "planted" else load(name, scale="l2", max_rows=None, n_jobs=2)
+    data = (
+        planted(2000 if small else 100_000)
+        if name == "planted"
+        else load_problem(name, scale="l2", max_rows=None, n_jobs=2)
+    )
     rng = np.random.default_rng(0)
     order, tests = rng.permutation(len(data.y_train)), rng.permutation(len(data.y_test))[:N_TEST]
     classes, y = np.unique(data.y_train[order], return_inverse=True)
@@ -191,7 +195,7 @@ def test_a_stream_from_nothing(timed, stream, small, what):
 @pytest.mark.parametrize("name", ["yso-en", "bibtex", "20news"])
 @pytest.mark.parametrize("late", [True, False])
 def test_a_tenth_of_the_classes_comes_late(timed, data_folder, name, late):
-    data, rng = load(name, scale="l2", max_rows=60_000, n_jobs=2), np.random.default_rng(0)
+    data, rng = load_problem(name, scale="l2", max_rows=60_000, n_jobs=2), np.random.default_rng(0)
     order = rng.permutation(len(data.y_train))
     X, y = data.X_train[order], data.y_train[order]
     classes = np.unique(y)
@@ -223,7 +227,7 @@ def test_excess_by_calls(timed, data_folder, name, what):
         X, alpha, n_drawn = rng.normal(size=(60, 4)).astype(np.float32), 0.03, 2
         y = np.concatenate([np.arange(9), rng.integers(9, size=51)])
     else:
-        data = load(name, scale="l2", max_rows=None, n_jobs=2)
+        data = load_problem(name, scale="l2", max_rows=None, n_jobs=2)
         X, y, alpha, n_drawn = data.X_train, data.y_train, 1e-3, 64
     own = {"alpha": alpha, "model": "linear", "random_state": 0}
 

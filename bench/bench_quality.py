@@ -37,7 +37,7 @@ from scipy import sparse
 from manyclass import load_xmc
 from manyclass.datasets import first_label, l2_normalize
 from manyclass.metrics import expected_calibration_error, precision_at_k, propensities, psp_at_k, top_k_accuracy
-from manyclass.papers.data import Problem, load
+from manyclass.papers.data import Problem, load_problem
 
 RESULTS = Path(__file__).with_name("results") / "quality.jsonl"
 SEEDS = (0, 1, 2)
@@ -109,7 +109,7 @@ def first_labels(name):
         seen = np.isin(y_test, y)
         data = Problem(X, y, X_test[seen], y_test[seen])
     else:
-        data = load(name, scale="l2", max_rows=None)
+        data = load_problem(name, scale="l2", max_rows=None)
     classes, y = np.unique(data.y_train, return_inverse=True)
     return data.X_train, y.astype(np.int64), data.X_test, np.searchsorted(classes, data.y_test), classes
 

@@ -20,7 +20,7 @@ from test_epoch import small_problem
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.datasets import load_multiclass
-from manyclass.papers.data import load
+from manyclass.papers.data import load_problem
 from manyclass.training import points
 from manyclass.training.incremental import ends_of_stretches
 
@@ -293,7 +293,7 @@ def test_late_classes_of_few_rows_are_learnt_as_those_from_the_start(seed):
 def test_late_subjects_of_titles_are_learnt_as_those_from_the_start():
     if "MANYCLASS_DATA" not in os.environ:
         pytest.skip("MANYCLASS_DATA does not name a folder of data sets")
-    data, rng = load("yso-en", scale="l2", max_rows=None, n_jobs=1), np.random.default_rng(0)
+    data, rng = load_problem("yso-en", scale="l2", max_rows=None, n_jobs=1), np.random.default_rng(0)
     rows = rng.permutation(len(data.y_train))[:20_000]
     y, classes = data.y_train[rows], np.unique(data.y_train[rows])
     late = rng.permutation(classes)[: len(classes) // 10]

@@ -29,8 +29,7 @@ from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.papers import published, summary
-from manyclass.papers.data import Problem, Scale
-from manyclass.papers.data import load as load_data
+from manyclass.papers.data import Problem, Scale, load_problem
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
@@ -119,12 +118,8 @@ def load(name: str, options: Options) -> Problem | None:
     """The data set; none for the synthetic one, which a run draws with its seed."""
     if name == "synthetic":
         return None
-    return load_data(
-        options.places[name],
-        scale=SCALE.get(options.settings_for(name, published.RUIZ["minibatches"])),
-        max_rows=options.max_rows,
-        n_jobs=options.n_jobs,
-    )
+    scale = SCALE.get(options.settings_for(name, published.RUIZ["minibatches"]))
+    return load_problem(options.places[name], scale=scale, max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
 def _estimator(run: Run, n_samples: int) -> Estimator:

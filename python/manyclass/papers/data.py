@@ -72,7 +72,9 @@ def fetch_missing(names: Sequence[str], *, note: Note, progress: bool) -> None:
                 note(f"{name} could not be fetched: {error}")
 
 
-def load(name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1) -> Problem:
+def load_problem(
+    name: str, *, scale: Scale, max_rows: int | None, n_features: int | None = None, n_jobs: int = 1
+) -> Problem:
     """Return the data set of a name or in a folder; images are divided by 255, and by their norm with scale "l2".
 
     Raises MissingDataError if it is not there.

@@ -21,8 +21,7 @@ import numpy as np
 from manyclass import solvers
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
-from manyclass.papers.data import Problem
-from manyclass.papers.data import load as load_data
+from manyclass.papers.data import Problem, load_problem
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
@@ -95,7 +94,7 @@ def runs(name: str, options: Options) -> list[Run]:
 def load(name: str, options: Options) -> Problem:
     """The data as in section 4.1 of the paper."""
     max_rows = min(ROWS, options.max_rows or ROWS)
-    return load_data(options.places[name], scale="l2", max_rows=max_rows, n_features=FEATURES, n_jobs=options.n_jobs)
+    return load_problem(options.places[name], scale="l2", max_rows=max_rows, n_features=FEATURES, n_jobs=options.n_jobs)
 
 
 def perform(run: Run, context: Context) -> Results:

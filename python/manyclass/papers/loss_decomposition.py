@@ -32,8 +32,7 @@ from manyclass.datasets import l2_normalize, load_xmc
 from manyclass.datasets.multiclass import split_file
 from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
-from manyclass.papers.data import find_data
-from manyclass.papers.data import load as load_single
+from manyclass.papers.data import find_data, load_problem
 from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run, Stopwatch
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot
 from manyclass.papers.summary import RAN, trained_with
@@ -129,7 +128,7 @@ def load(name: str, options: Options) -> LabelledProblem:
     if name == FACES:
         return faces(max(20, round(options.scale * IDENTITIES)))
     if name in DENSE:
-        data = load_single(options.places[name], scale="l2", max_rows=options.max_rows)
+        data = load_problem(options.places[name], scale="l2", max_rows=options.max_rows)
         n_classes = int(data.y_train.max()) + 1
         return LabelledProblem(
             data.X_train, one_label(data.y_train, n_classes), data.X_test, one_label(data.y_test, n_classes)

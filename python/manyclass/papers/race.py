@@ -25,8 +25,7 @@ from sklearn.base import clone
 from manyclass import solvers
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import summary
-from manyclass.papers.data import Problem
-from manyclass.papers.data import load as load_data
+from manyclass.papers.data import Problem, load_problem
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
 from manyclass.papers.report import ExperimentReport, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
@@ -84,7 +83,7 @@ def runs(name: str, options: Options) -> list[Run]:
 
 def load(name: str, options: Options) -> Problem:
     """Unit rows, first label."""
-    return load_data(options.places[name], scale="l2", max_rows=options.max_rows, n_jobs=options.n_jobs)
+    return load_problem(options.places[name], scale="l2", max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
 def perform(run: Run, context: Context) -> Results:

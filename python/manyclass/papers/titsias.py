@@ -35,8 +35,7 @@ from manyclass.bounds import Bound, VariationalBound, bouchard, one_vs_each, pre
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
-from manyclass.papers.data import Problem
-from manyclass.papers.data import load as load_data
+from manyclass.papers.data import Problem, load_problem
 from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
 from manyclass.papers.proposals import LAST_STEP, PROPOSALS, LinearScores, mean_square, trained_by_proposal
 from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
@@ -121,7 +120,7 @@ def load(name: str, options: Options) -> Problem | None:
     """The data set; none for those that a run draws with its seed."""
     if name in DRAWN:
         return None
-    return load_data(options.places[name], scale=None, max_rows=options.max_rows, n_jobs=options.n_jobs)
+    return load_problem(options.places[name], scale=None, max_rows=options.max_rows, n_jobs=options.n_jobs)
 
 
 def perform(run: Run, context: Context) -> Results:
