@@ -11,7 +11,7 @@ from manyclass.checks import Setting
 
 
 @dataclass(frozen=True)
-class Facts:
+class PartFacts:
     """What a part says of itself, beside its code in the core; `parameters` are the numbers that it owns."""
 
     kind: str
@@ -24,10 +24,10 @@ class Facts:
 
 
 @cache
-def parts(kind: str) -> dict[str, Facts]:
+def parts(kind: str) -> dict[str, PartFacts]:
     """The parts of a kind ("solver", "selection", "schedule", "noise", ...) by name, in the order of the core."""
     return {
-        facts["name"]: Facts(
+        facts["name"]: PartFacts(
             **{
                 **facts,
                 "flags": frozenset(facts["flags"]),

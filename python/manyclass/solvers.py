@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 
 from manyclass.checks import Setting
 from manyclass.parts import Part, class_name, part_class
-from manyclass.registry import Facts, names, parts, settings, settings_with
+from manyclass.registry import PartFacts, names, parts, settings, settings_with
 
 
 class Solver(Part):
@@ -46,13 +46,13 @@ class Posterior(Part):
 LABEL_SOLVERS = tuple(names("label_solver"))  # of the double sum, by points or by minibatches
 
 
-def _settings(facts: Facts) -> tuple[Setting, ...]:
+def _settings(facts: PartFacts) -> tuple[Setting, ...]:
     """What a solver of the core has: its own numbers, then what its flags say."""
     flags = facts.flags | ({"labels"} if facts.name in LABEL_SOLVERS else set())
     return (*facts.parameters, *settings_with("solver", flags))
 
 
-def _text(facts: Facts) -> str:
+def _text(facts: PartFacts) -> str:
     source = f" ({facts.source})" if facts.source else ""
     bias = "Biased with few sampled classes." if facts.biased else "Unbiased: gradients are right on average."
     return f"{facts.sentence.rstrip('.')}{source}.\n\n{bias}"

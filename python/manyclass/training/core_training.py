@@ -73,11 +73,11 @@ class TrainingState:
 
         It is the current iterate that is evaluated, also where iterates are averaged.
         """
-        return summarize(*self._losses_and_ranks(X, labels))
+        return summarize(*self.losses_and_ranks(X, labels))
 
     def log_losses(self, X: Matrix, labels: Ids) -> Doubles:
         """Return the exact log-loss of each point, (n_samples,), in nats; see `evaluate`."""
-        return self._losses_and_ranks(X, labels)[0]
+        return self.losses_and_ranks(X, labels)[0]
 
     def scores(self, X: Matrix) -> Floats:
         """Return the scores of the current iterate, (n_samples, n_classes), in the order of `classes_`."""
@@ -94,7 +94,8 @@ class TrainingState:
         scale = self._scale.astype(np.float64)
         return float(squares @ np.square(scale) if len(scale) else squares.sum())
 
-    def _losses_and_ranks(self, X: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
+    def losses_and_ranks(self, X: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
+        """Return the exact log-loss of each point, and how many classes have larger scores than its own."""
         places = self._position[labels]
         return self._weights.log_losses(self._as_data(X), places, self._n_threads, self._scale, self._noise)
 
@@ -266,7 +267,7 @@ class Probe:
 
     def _losses(self, state: TrainingState) -> Doubles:
         if len(self.labels.ids) == len(self.labels):
-            return state.log_losses(self.x, self.labels.ids)
+            return state.losses_and_ranks(self.x, self.labels.ids)[0]
         scores = np.ascontiguousarray(state.scores(self.x))
         if not np.all(np.isfinite(scores)):
             return np.full(len(self.labels), np.inf)

@@ -126,7 +126,13 @@ def fit_full_batch(
     sample_weight: Doubles | None = None,
     n_labels: float = 1,
 ) -> tuple[Weights, list[float]]:
-    """Minimise the mean loss + alpha/2 ||W||^2; the intercepts are not penalised.
+    """Minimise the mean loss + alpha/2 ||W||^2 by L-BFGS; the intercepts are not penalised.
+
+    1. W begins at 0 or at a start.
+    2. An iteration takes a direction from the last gradients, and a step along it by a line search, both as SciPy's
+       L-BFGS-B does.
+    3. After an iteration points held out are looked at.
+    4. The model is the last iterate or the best one, rounded to float32.
 
     Parameters
     ----------
@@ -170,15 +176,15 @@ def fit_full_batch(
         fit_intercept=plan.fit_intercept,
         n_threads=plan.n_threads,
     )
-    if start is not None:
+    if start is not None:  # 1
         core.read(start.matrix, start.intercept)
     iterations = _Iterations(plan, core, weights, watch, n_labels)
     try:
-        iterations.run()
+        iterations.run()  # 2, 3
     except KeyboardInterrupt:
         warn_user("training was interrupted; the model is the one reached so far")
     finally:
         iterations.bar.close()
-    if watch.validation is None or not watch.validation.restore(weights):
+    if watch.validation is None or not watch.validation.restore(weights):  # 4
         iterations.write_weights()
     return weights, iterations.curve

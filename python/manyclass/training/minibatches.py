@@ -43,13 +43,18 @@ def fit_batches(
 ) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    `sample_weight`, of mean 1, multiplies the losses. Training goes on from an `earlier` model and from `squares`,
-    which are moved in place; None: from sums of 0. Of a training that diverges see `trained`.
+    1. Rows of W begin at 0, embeddings at random, or both at an `earlier` model and its `squares`, which are moved in
+       place.
+    2. A pass visits the points by batches that see the same weights: other classes are drawn or found by an index, and
+       rows of classes and of features move by Adagrad's or implicit steps.
+    3. After a pass the index follows the rows of classes (Yen et al. 2018, Algorithm 1).
+
+    `sample_weight`, of mean 1, multiplies the losses. Of a training that diverges see `trained`.
     """
 
     def begin(by: BatchesPlan) -> BatchesTraining:
         sparse = isinstance(x, sp.csr_array)
-        weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if earlier is None else earlier.weights
+        weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if earlier is None else earlier.weights  # 1
         return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, earlier=earlier)
 
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
@@ -61,7 +66,7 @@ def fit_batches(
         n_drawn=(n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
         bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
     )
-    training, rate = trained(begin, plan, watch, signs)
+    training, rate = trained(begin, plan, watch, signs)  # 2, 3
     return Trained(training.weights, training.curve, rate, training.squares)
 
 
@@ -180,7 +185,7 @@ class BatchesTraining(LabelTraining):
         return progress
 
     def after_pass(self, n_iter: int) -> bool:
-        """Let the index see whether its clusters still fit; never ends training."""
+        """Step 3 of `fit_batches`: let the index see whether its clusters still fit; never ends training."""
         if self._index is not None and self._index.follow_training(self._moved):
             self.core = self._make(self._made_for)
         self._moved = 0

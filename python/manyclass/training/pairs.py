@@ -42,20 +42,26 @@ def fit_pairs(
 ) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    `sample_weight`, of mean 1, multiplies the losses. Training goes on from an `earlier` model, whose support has the
-    pairs of these points, and from `squares`, which are moved in place; None: sums of 0. Then no weight is dropped.
-    Of a training that diverges see `trained`.
+    1. The pairs of a feature and a class that points have get weights of 0, intercepts the logarithms of shares.
+    2. A pass visits each point: the exact loss over all classes that its features have pairs with, and Adagrad's steps
+       of the weights of these pairs.
+    3. The smallest weights are dropped.
+
+    `sample_weight`, of mean 1, multiplies the losses. Instead of 1 and 3, training goes on from an `earlier` model,
+    whose support has the pairs of these points, and from `squares`, which are moved in place. Of a training that
+    diverges see `trained`.
     """
     csr = as_csr(x)
 
     def begin(by: PairsPlan) -> _PairsTraining:
-        weights = start_pairs(by, csr, labels, n_classes, sample_weight) if earlier is None else earlier.weights
+        weights = start_pairs(by, csr, labels, n_classes, sample_weight) if earlier is None else earlier.weights  # 1
         sums = Squares.of_pairs(weights, by.fit_intercept, by.offset) if squares is None else squares
         return _PairsTraining(by, csr, labels, weights, sums, sample_weight, earlier)
 
-    training, rate = trained(begin, plan, watch, Signs(loss_at_zero(plan.loss, labels, n_classes, sample_weight)))
+    signs = Signs(loss_at_zero(plan.loss, labels, n_classes, sample_weight))
+    training, rate = trained(begin, plan, watch, signs)  # 2
     weights, sums = training.weights, training.squares
-    if plan.prune > 0 and earlier is None:
+    if plan.prune > 0 and earlier is None:  # 3
         is_left = weights.without_smallest(plan.prune)
         weights, sums = weights.some_pairs(is_left), sums.some_pairs(is_left)
     return Trained(weights, training.curve, rate, sums)

@@ -208,7 +208,7 @@ S = TypeVar("S", bound=PassState)
 T = TypeVar("T")
 
 
-class Stage(Protocol):
+class CheckpointWriter(Protocol):
     """What keeps checkpoints of one training, such as `manyclass.training.checkpoint.Stage`."""
 
     def begin(self, training: Resumable) -> Position:
@@ -276,7 +276,7 @@ def drive(
     verbose: bool,
     max_seconds: float = np.inf,
     heading: str = "",
-    stage: Stage | None = None,
+    stage: CheckpointWriter | None = None,
     warns: bool = True,
 ) -> tuple[list[float], bool]:
     """Make up to `max_iter` passes, or train for `max_seconds`.
@@ -333,7 +333,7 @@ def drive(
 class _Drive:
     """A training that is driven: its passes and their state, its place, its checkpoints, and when its time ends."""
 
-    def __init__(self, passes: Passes, state: PassState, stage: Stage | None, max_seconds: float) -> None:
+    def __init__(self, passes: Passes, state: PassState, stage: CheckpointWriter | None, max_seconds: float) -> None:
         self.passes, self.state, self._stage = passes, state, stage
         self.at = Position() if stage is None else stage.begin(self)
         self.is_written = self.at != Position()

@@ -201,7 +201,7 @@ class PointsTraining(CoreTraining):
         self.batch = batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
         counts = np.bincount(labels, minlength=n_classes) if earlier is None else earlier.counts
-        order = class_order(plan, counts, n_classes)
+        order = class_order(plan, counts, n_classes)  # 1
         self.order, self.curvatures = order, NO_DOUBLES
         self.position = np.empty_like(order)
         self.position[order] = np.arange(n_classes, dtype=np.int32)
@@ -211,7 +211,7 @@ class PointsTraining(CoreTraining):
         self.scale = self.memory.scale
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
-        self.core = self._trainer(x, self.position[labels], start, counts[order])
+        self.core = self._trainer(x, self.position[labels], start, counts[order])  # 2
 
     def _heads(self, x: Matrix, labels: Ids, candidates: Ids | None) -> tuple[Ids, HeadSearch | None]:
         """Return the certain classes of each point, and what looks for them."""
@@ -291,7 +291,7 @@ class PointsTraining(CoreTraining):
         return softmax and self.plan.u_init == "log_n_classes"
 
     def after_pass(self, n_iter: int) -> bool:
-        """Average, validate, search for heads; True where training is to end."""
+        """Step 4 of `fit_points`: average, validate, search for heads; True where training is to end."""
         plan, validation = self.plan, self.validation
         self.memory.after_pass(self.weights, n_iter, plan.n_threads)
         if validation is not None and validation.after_pass(*self.memory.model(self.weights), self.position):
@@ -362,8 +362,14 @@ def fit_points(
 ) -> Trained:
     """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
 
-    With points held out they are those of the pass that did best on them. `weights`, of mean 1, multiply the losses of
-    the points. Training goes on from an `earlier` model. Of a training that diverges see `trained`.
+    1. Classes are put in an order in which neighbours are drawn together.
+    2. W and what points carry begin at 0, at a start, or at an `earlier` model.
+    3. A pass visits each point: it draws other classes, solves for the coefficients of the touched rows of W, and moves
+       these rows and what the point carries.
+    4. After a pass the iterate is averaged, points held out are looked at, and heads are searched anew.
+    5. The model is the iterate, its average or, with points held out, that of the pass that did best on them.
+
+    `weights`, of mean 1, multiply the losses of the points. Of a training that diverges see `trained`.
     """
 
     def begin(by: PointsPlan) -> PointsTraining:
@@ -381,15 +387,12 @@ def fit_points(
         minimised=earlier is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
         ridge=plan.alpha,
     )
-    training, rate = trained(begin, plan, watch, signs)
+    training, rate = trained(begin, plan, watch, signs)  # 1 to 4
     if earlier is not None and earlier.squares is not None:
         earlier.squares.curvatures[training.order] = training.curvatures
     if earlier is not None and earlier.local_state is not None:
-        earlier.local_state.u, earlier.local_state.local_scale = (
-            training.local_state.u,
-            training.local_state.local_scale,
-        )
-    return Trained(training.finished(), training.curve, rate)
+        vars(earlier.local_state).update(vars(training.local_state))
+    return Trained(training.finished(), training.curve, rate)  # 5
 
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.

@@ -57,7 +57,7 @@ class Weights(StoredWeights):
     @lazy_property
     def _in_core(self) -> _core.Weights:
         """The core's object: its checks take 16 ms for 5 million pairs, so that it is made once."""
-        rows, values, embeddings = (self._coded(name) for name in ("matrix", "values", "embeddings"))
+        rows, values, embeddings = map(self._coded, ("matrix", "values", "embeddings"))
         return _core.Weights(
             rows=rows.of_core(),
             row_scales=rows.scales,
@@ -84,15 +84,17 @@ class Weights(StoredWeights):
 
         A sum of huge features beyond single precision is the largest number there.
         """
-        rows: Floats = self._answer("phi", X, n_threads=n_threads)
+        rows: Floats = self._answer("phi", X, n_threads)
         return rows
 
     def transform(self, X: Matrix) -> Floats:
         """Return phi without the 1, (n_samples, n_hidden), float32."""
         return self.phi(X)[:, : self.n_hidden]
 
-    def _answer(self, question: str, X: Matrix, **more: Any) -> Any:
-        """What the core answers for all rows.
+    def _answer(
+        self, question: str, X: Matrix, n_threads: int = 1, scale: Floats | None = None, **arguments: Any
+    ) -> Any:
+        """What the core answers for all rows, the scores of class k being taken times scale[k].
 
         Raises ValueError where a score was no number, and a file that is mapped holds such.
         """
@@ -100,18 +102,16 @@ class Weights(StoredWeights):
         if self.sparse or (self.codes is not None and self.embeddings.size):
             X = as_csr(X)
         x = core_data(X if isinstance(X, sp.csr_array) else np.ascontiguousarray(X))
-        answer = getattr(self._in_core, question)(x, **more)
+        if question != "phi":
+            arguments["scale"] = NO_FLOATS if scale is None else scale
+        answer = getattr(self._in_core, question)(x, n_threads=n_threads, **arguments)
         if _core.n_held() != n_held:
             check_maps(self)
         return answer
 
-    def _answers(self, question: str, X: Matrix, n_threads: int, scale: Floats | None = None, **more: Any) -> Any:
-        """What the core answers for all rows, the scores of class k being taken times scale[k]."""
-        return self._answer(question, X, n_threads=n_threads, scale=NO_FLOATS if scale is None else scale, **more)
-
     def scores(self, X: Matrix, n_threads: int, scale: Floats | None = None) -> Floats:
         """Return all scores, (n_samples, n_classes), those of class k times scale[k] but for the intercepts."""
-        scores: Floats = self._answers("scores", X, n_threads, scale)
+        scores: Floats = self._answer("scores", X, n_threads, scale)
         return scores
 
     def score_tiles(self, X: Matrix, n_threads: int) -> Iterator[tuple[int, Floats]]:
@@ -124,14 +124,14 @@ class Weights(StoredWeights):
         self, X: Matrix, labels: Ids, n_threads: int, scale: Floats | None = None, noise: str = "gumbel"
     ) -> tuple[Doubles, Ids]:
         """Return each point's log-loss in nats and the rank of its class (0: predicted), rows times `scale`."""
-        losses, ranks = self._answers("log_losses", X, n_threads, scale, labels=labels)
+        losses, ranks = self._answer("log_losses", X, n_threads, scale, labels=labels)
         if noise != "gumbel":  # classes rank as under the softmax; probabilities need all scores of a point
             losses = -self.log_probabilities(X, noise, n_threads, labels[:, np.newaxis], scale).ravel()
         return losses, ranks
 
     def top_k(self, X: Matrix, k: int, n_threads: int, noise: str = "gumbel") -> tuple[Ids, Floats]:
         """Return classes and log-probabilities, (n_samples, k), best first."""
-        classes, log_p = self._answers("top_k", X, n_threads, k=k)
+        classes, log_p = self._answer("top_k", X, n_threads, k=k)
         if noise != "gumbel":
             log_p = self.log_probabilities(X, noise, n_threads, classes)
             log_p = np.maximum(log_p, -LARGEST).astype(np.float32)  # squares of scores; -inf is for a label too few
@@ -142,21 +142,21 @@ class Weights(StoredWeights):
     ) -> Doubles:
         """Return the log-probabilities of all classes, or of some of each point, when scores have this noise."""
         classes_of_rows = NO_IDS if classes is None else np.ascontiguousarray(classes)
-        log_p: Doubles = self._answers("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
+        log_p: Doubles = self._answer("log_probabilities", X, n_threads, scale, noise=noise, classes=classes_of_rows)
         return log_p
 
     def top_wrong(self, X: Matrix, labels: Ids, classes: Ids, n_threads: int, scale: Floats | None = None) -> None:
         """Write the wrong classes of largest score to `classes`, (n_samples, m), best first; rows times `scale`."""
-        self._answers("top_wrong", X, n_threads, scale, labels=labels, classes=classes)
+        self._answer("top_wrong", X, n_threads, scale, labels=labels, classes=classes)
 
     def log_normalizers(self, X: Matrix, n_threads: int) -> Doubles:
         """Return log sum_k e^{z_k} of each point."""
-        log_sums: Doubles = self._answers("log_normalizers", X, n_threads)
+        log_sums: Doubles = self._answer("log_normalizers", X, n_threads)
         return log_sums
 
     def mean_curvatures(self, X: Matrix, n_threads: int) -> Doubles:
         """Return the means of p_k (1 - p_k) over rows, (n_classes,), p being the probabilities of the softmax."""
-        means: Doubles = self._answers("mean_curvatures", X, n_threads)
+        means: Doubles = self._answer("mean_curvatures", X, n_threads)
         return means
 
     def calibration(
@@ -168,7 +168,7 @@ class Weights(StoredWeights):
         utility/calibration.hpp of the core has the rules.
         """
         rows: dict[str, Any] = {"indptr": indptr, "labels": ids, "sample_weight": r, "noise": noise}
-        numbers: tuple[float, float, float, float] = self._answers("calibration", X, n_threads, **rows)
+        numbers: tuple[float, float, float, float] = self._answer("calibration", X, n_threads, **rows)
         return numbers
 
     def label_log_losses(
@@ -176,7 +176,7 @@ class Weights(StoredWeights):
     ) -> tuple[Doubles, Doubles]:
         """Return the losses of several labels a row over all classes, and over those of the row alone."""
         rows: dict[str, Any] = {"indptr": indptr, "labels": ids, "temperature": temperature, "offset": offset}
-        losses: tuple[Doubles, Doubles] = self._answers("label_log_losses", X, n_threads, **rows)
+        losses: tuple[Doubles, Doubles] = self._answer("label_log_losses", X, n_threads, **rows)
         return losses
 
     def label_mixtures(
