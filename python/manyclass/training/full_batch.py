@@ -129,8 +129,8 @@ def fit_full_batch(
     """Minimise the mean loss + alpha/2 ||W||^2 by L-BFGS; the intercepts are not penalised.
 
     1. W begins at 0 or at a start.
-    2. An iteration takes a direction from the last gradients, and a step along it by a line search, both as SciPy's
-       L-BFGS-B does.
+    2. An iteration takes a direction from the last steps and gradients (Nocedal & Wright, Numerical Optimization, 2006,
+       Algorithm 7.4), and goes along it as far as a line search says.
     3. After an iteration points held out are looked at.
     4. The model is the last iterate or the best one, rounded to float32.
 
