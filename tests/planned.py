@@ -23,6 +23,13 @@ def with_figures(model, **values):
     return type(type(model).__name__, (type(model),), {"_planner": other})(**model.get_params(deep=False))
 
 
+def with_planner(model, **methods):
+    """The same estimator, of a class whose planner has these methods."""
+    planner = type(model)._planner
+    other = type(planner.__name__, (planner,), methods)
+    return type(type(model).__name__, (type(model),), {"_planner": other})(**model.get_params(deep=False))
+
+
 def chosen_of(model):
     """The parts of an estimator, with a linear model where it names none."""
     chosen = model.check_parameters()

@@ -9,13 +9,14 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse as sp
-from planned import by_batches
+from planned import by_batches, with_figures
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import murmurhash3_32
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import FIGURES
 from manyclass.datasets import Stream
 from manyclass.fitting import memory
 from manyclass.fitting.memory import bytes_from, fitted_in
@@ -311,10 +312,10 @@ def test_a_model_that_does_not_fit_is_refused_before_training(model, rows):
         AugmentReduceClassifier(),
     ],
 )
-def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(model, monkeypatch):
+def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(model):
     X, y = sp.csr_array((np.ones(40, np.float32), (np.arange(40), np.arange(40))), shape=(40, 2_000_000)), np.arange(40)
     several = sp.eye_array(40, format="csr", dtype=np.int8)
-    monkeypatch.setattr(costs, "memory_available", lambda: 1e8)
+    model = with_figures(model, MOST_MEMORY=1e8)
     target = several if model.get_params()["solver"] == "adagrad" else y
     message = r"2,000,000 features and 40 classes take 3\d\d MB .*, and 100 MB are available. .*'embedding'.*max_memory"
     with pytest.raises(MemoryError, match=message):
@@ -324,10 +325,10 @@ def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(mod
     assert not hasattr(model, "classes_")
 
 
-def test_a_given_max_memory_and_small_models_are_not_measured_by_the_machine(monkeypatch):
-    monkeypatch.setattr(costs, "memory_available", lambda: 1.0)
+def test_a_given_max_memory_and_small_models_are_not_measured_by_the_machine():
     X = sp.csr_array((40, 2_000_000), dtype=np.float32)
-    plan, facts = by_batches(SoftmaxClassifier(solver="adagrad"), X, 40).plan, Facts.sized(X, 40)
+    plan = by_batches(SoftmaxClassifier(solver="adagrad"), X, 40).plan
+    facts = replace(Facts.sized(X, 40), figures=replace(FIGURES, MOST_MEMORY=1.0))
     costs.check_memory(facts, plan, 1e9)
     costs.check_memory(replace(facts, n_features=1000), plan)
     with pytest.raises(MemoryError):

@@ -5,23 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import with_figures, with_planner
 from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass.choosing.figures import FIGURES
 from manyclass.fitting import partial_fit
-from manyclass.fitting.planner import Planner
 from manyclass.training.incremental import Call
 
 
-@pytest.fixture(autouse=True)
-def few_rows_are_enough(monkeypatch):
-    monkeypatch.setattr(partial_fit, "FEWEST_TO_FIT", 300)
+def few_rows(model, **figures):
+    """The estimator, whose streams are fitted to few rows."""
+    return with_figures(model, **{"FEWEST_TO_FIT": 300} | figures)
 
 
-@pytest.fixture
-def fits_are_better(monkeypatch):
-    monkeypatch.setattr(partial_fit, "fits_better", lambda *_: True)
+def fits_win(model, **figures):
+    """Likewise, and a first fit to them predicts better than the stream."""
+    return with_planner(few_rows(model, **figures), loss=lambda planner, state, points: -state.history.n_fit)
 
 
 def in_calls(model, X, y, *ends, **given):
@@ -33,12 +34,12 @@ def in_calls(model, X, y, *ends, **given):
 
 @pytest.mark.parametrize("model", ["hybrid", "pairs"])
 @pytest.mark.parametrize("several", [False, True])
-def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several, seed, fits_are_better):
+def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several, seed):
     """To all of them, with the classes and the columns that came late, whatever becomes of the caller's memory."""
     X, y = some_data(seed, several=several, n=700)
     early = X[:, :-3]
     own = {"model": model, "random_state": 0}
-    stream, r = SoftmaxClassifier(**own), np.linspace(1, 2, 700)
+    stream, r = fits_win(SoftmaxClassifier(**own)), np.linspace(1, 2, 700)
     if not several:
         y[:300] = np.minimum(y[:300], K - 2)  # the last class comes late
     for first, last in ((0, 100), (100, 300)):
@@ -57,11 +58,10 @@ def test_a_stream_on_pairs_is_fitted_anew_as_its_rows_become_more(model, several
     assert not np.array_equal(stream.predict(X), before)
 
 
-def test_a_stream_with_nothing_set_ends_within_three_hundredths_of_a_nat_of_fit(seed, monkeypatch):
-    monkeypatch.setattr(partial_fit, "FEWEST_TO_FIT", 1000)
+def test_a_stream_with_nothing_set_ends_within_three_hundredths_of_a_nat_of_fit(seed):
     X, y, X_test, y_test = planted(10, 40, 2400, seed, sparse=True)
     losses = []
-    stream, steps = SoftmaxClassifier(random_state=0), SoftmaxClassifier(random_state=0)
+    stream, steps = (few_rows(SoftmaxClassifier(random_state=0), FEWEST_TO_FIT=1000) for _ in range(2))
     for part in np.array_split(np.arange(len(y)), 6):
         stream.partial_fit(X[part], y[part], classes=range(10))
         steps.partial_fit(X[part], y[part], classes=range(10), n_kept=0)
@@ -81,11 +81,11 @@ MODELS = {
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_so_are_streams_by_other_models(name, dense, seed, fits_are_better):
+def test_so_are_streams_by_other_models(name, dense, seed):
     X, y = some_data(seed, several=False, n=400)
     X = X.toarray() if dense else X
     stream, fitted = (clone_of(name) for _ in range(2))
-    in_calls(stream, X, y, 100, 200, 400)
+    stream = in_calls(fits_win(stream), X, y, 100, 200, 400)
     assert_same(stream, fitted.fit(X, y))
     assert str(stream.resolved_params_) == str(fitted.resolved_params_)
 
@@ -106,7 +106,7 @@ def clone_of(name):
 )
 def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, seed):
     X, y = some_data(seed, several=False, n=400)
-    model = in_calls(SoftmaxClassifier(model="hybrid", random_state=0), X, y, 100, 200, 300, 400, **given)
+    model = in_calls(few_rows(SoftmaxClassifier(model="hybrid", random_state=0)), X, y, 100, 200, 300, 400, **given)
     assert model._state.calls == ()
     assert model._state.history.n_fit == 0
     with pytest.raises(ValueError, match="n_kept is -1; it must be"):
@@ -121,35 +121,35 @@ def test_no_rows_are_kept_where_that_is_refused_or_calls_are_set_by_hand(given, 
 )
 def test_nor_are_rows_of_models_with_a_step_size_or_of_augment_and_reduce(model, seed):
     X, y = some_data(seed, several=False, n=400)
-    model = in_calls(type(model)(**model.get_params()), X, y, 200, 400)
+    model = in_calls(few_rows(model), X, y, 200, 400)
     assert model._state.calls == ()
     assert model._state.history.n_fit == 0
 
 
-def test_rows_are_kept_up_to_a_number_of_bytes(seed, monkeypatch):
+def test_rows_are_kept_up_to_a_number_of_bytes(seed):
     X, y = some_data(seed, several=False, n=200)
     for beside, n_calls in ((0, 1), (-1, 0)):
-        model = SoftmaxClassifier(model="hybrid", random_state=0)
         n_bytes = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-        monkeypatch.setattr(partial_fit, "MOST_KEPT_BYTES", n_bytes + beside)
+        model = few_rows(SoftmaxClassifier(model="hybrid", random_state=0), MOST_KEPT_BYTES=n_bytes + beside)
         assert len(model.partial_fit(X, y)._state.calls) == n_calls
 
 
 @pytest.mark.parametrize(("limit", "few"), [("MOST_DENSE", 200 // K), ("MOST_DENSE_OF_FEW", 200 // K + 1)])
-def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(limit, few, seed, monkeypatch):
+def test_dense_rows_of_linear_models_are_kept_while_a_pass_is_quick(limit, few, seed):
     X, y = some_data(seed, several=False, n=200)
-    monkeypatch.setattr(partial_fit, "FEW_OF_A_CLASS", few)
     for cells, n_calls in ((X.shape[0] * X.shape[1] * K, 1), (X.shape[0] * X.shape[1] * K - 1, 0)):
-        monkeypatch.setattr(partial_fit, limit, cells)
-        assert len(SoftmaxClassifier(random_state=0).partial_fit(X.toarray(), y)._state.calls) == n_calls
-        assert len(SoftmaxClassifier(random_state=0).partial_fit(X, y)._state.calls) == 1
+        dense, sparse = (
+            few_rows(SoftmaxClassifier(random_state=0), FEW_OF_A_CLASS=few, **{limit: cells}) for _ in range(2)
+        )
+        assert len(dense.partial_fit(X.toarray(), y)._state.calls) == n_calls
+        assert len(sparse.partial_fit(X, y)._state.calls) == 1
 
 
-def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed, monkeypatch, fits_are_better):
+def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed):
     X, y = some_data(seed, several=False, n=400)
     X = X.toarray()
-    monkeypatch.setattr(partial_fit, "MOST_DENSE_OF_FEW", 300 * X.shape[1] * K)
-    kept, plain = (SoftmaxClassifier(model="linear", random_state=0) for _ in range(2))
+    figures = {"MOST_DENSE_OF_FEW": 300 * X.shape[1] * K}
+    kept, plain = (fits_win(SoftmaxClassifier(model="linear", random_state=0), **figures) for _ in range(2))
     in_calls(kept, X, y, 300)
     assert kept._state.history.n_fit == 300
     plain.partial_fit(X[:300], y[:300], classes=range(K), n_kept=0)
@@ -164,7 +164,7 @@ def test_a_linear_model_of_dense_rows_leaves_those_kept_as_a_stream_of_them(seed
 def test_a_stream_that_was_never_fitted_leaves_its_rows_as_it_is(model, given, seed):
     X, y = some_data(seed, several=False, n=400)
     X = X.toarray() if model == "linear" else X
-    kept, plain = (SoftmaxClassifier(model=model, random_state=0) for _ in range(2))
+    kept, plain = (few_rows(SoftmaxClassifier(model=model, random_state=0)) for _ in range(2))
     in_calls(kept, X, y, 100, 300)
     in_calls(plain, X, y, 100, 300, n_kept=0)
     assert kept._state.calls
@@ -173,7 +173,7 @@ def test_a_stream_that_was_never_fitted_leaves_its_rows_as_it_is(model, given, s
     assert_same(kept, plain)
 
 
-def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed, monkeypatch):
+def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed):
     X, y = some_data(seed, several=False, n=400)
     losses, told = iter([2.0, 1.0, 1.0, 2.0]), []  # of a fit and of the stream, twice
 
@@ -181,8 +181,7 @@ def test_a_first_fit_of_a_stream_must_predict_rows_better_than_the_stream(seed, 
         told.append((state.history.n_fit > 0, state.history.n_points, len(points.labels)))
         return next(losses)
 
-    monkeypatch.setattr(Planner, "loss", loss)
-    model = SoftmaxClassifier(model="hybrid", random_state=0)
+    model = with_planner(few_rows(SoftmaxClassifier(model="hybrid", random_state=0)), loss=loss)
     for first, last, n_fit in ((0, 200, 0), (200, 320, 0), (320, 330, 0), (330, 400, 400)):
         model.partial_fit(X[first:last], y[first:last], classes=range(K))
         assert model._state.history.n_fit == n_fit
@@ -194,7 +193,7 @@ def test_rows_of_classes_that_come_last_do_not_tell(seed):
     y[:70] = np.minimum(y[:70], K - 2)
     y[70:76] = K - 1
     model = SoftmaxClassifier(model="hybrid", random_state=0).partial_fit(X, y)
-    learnt, told = partial_fit.split_to_compare(model._state.calls[0])
+    learnt, told = partial_fit.split_to_compare(model._state.calls[0], FIGURES)
     assert len(learnt.labels) == 70
     np.testing.assert_array_equal(told.labels.ids, y[76:])
     np.testing.assert_array_equal(told.x.toarray(), X[76:].toarray())
@@ -209,9 +208,9 @@ def test_a_loss_of_margins_is_their_errors(seed):
 
 
 @pytest.mark.parametrize("model", ["hybrid", "embedding"])
-def test_a_stream_with_more_rows_than_are_kept_goes_on_by_sums_of_one_pass(model, seed, fits_are_better):
+def test_a_stream_with_more_rows_than_are_kept_goes_on_by_sums_of_one_pass(model, seed):
     X, y = some_data(seed, several=False, n=400)
-    stream = SoftmaxClassifier(model=model, dim=8, n_models=1, random_state=0)
+    stream = fits_win(SoftmaxClassifier(model=model, dim=8, n_models=1, random_state=0))
     in_calls(stream, X, y, 100, 300, n_kept=350)
     before = stream._state
     assert before.history.n_fit == 300
@@ -227,18 +226,18 @@ def test_a_stream_with_more_rows_than_are_kept_goes_on_by_sums_of_one_pass(model
     assert now.offset == was.offset
 
 
-def test_margins_go_on_beyond_the_rows_kept_as_a_stream_that_was_never_fitted(seed, fits_are_better):
+def test_margins_go_on_beyond_the_rows_kept_as_a_stream_that_was_never_fitted(seed):
     X, y = some_data(seed, several=False, n=400)
-    stream = in_calls(MarginClassifier(random_state=0), X, y, 100, 300, n_kept=350)
+    stream = in_calls(fits_win(MarginClassifier(random_state=0)), X, y, 100, 300, n_kept=350)
     passes = stream.n_iter_
     stream.partial_fit(X[300:], y[300:], n_kept=350)
     assert stream._state.history.n_fit == 0
     assert stream.n_iter_ == passes + 8
 
 
-def test_steps_of_linear_models_between_fits_follow_the_schedule_and_not_curvature(seed, fits_are_better):
+def test_steps_of_linear_models_between_fits_follow_the_schedule_and_not_curvature(seed):
     X, y = some_data(seed, several=False, n=400)
-    model = in_calls(SoftmaxClassifier(model="linear", random_state=0), X, y, 100, 300)
+    model = in_calls(fits_win(SoftmaxClassifier(model="linear", random_state=0)), X, y, 100, 300)
     state, (points,) = model._state, model._state.calls
     assert state.history.n_fit == 300
     for before, falls in ((state, False), (replace(state, calls=()), True)):

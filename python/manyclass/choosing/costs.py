@@ -154,7 +154,9 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     rows = plan.embeddings if isinstance(plan, HybridPlan) else plan
     if most_bytes < math.inf or isinstance(rows, PairsPlan):
         return
-    if (least := model_bytes(facts, rows)) > FITS_ANYWHERE and least > (there := memory_available()):
+    if (least := model_bytes(facts, rows)) > FITS_ANYWHERE and least > (
+        there := min(memory_available(), facts.figures.MOST_MEMORY)
+    ):
         raise MemoryError(
             f"{size} take {least / 1e6:,.0f} MB by this model, as predicted, and {there / 1e6:,.0f} MB are available. "
             "Set model to 'embedding' with a dim that fits, or to 'pairs', which has weights on pairs of features "

@@ -6,6 +6,7 @@ of the data bring; `bench/bench_leave_one_out.py` varies them one by one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -239,6 +240,32 @@ class Figures:
     PRIORS: tuple[float, ...] = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
     FOLDS: int = 5
 
+    # Fits of a stream that began without `fit`
+
+    # Which of its rows are kept, and when it is fitted to them anew. One visit of each row leaves what the passes of a
+    # fit find, and fits tell which model is the best. A stream is within .03 nats of a fit of all rows only if it has
+    # been fitted to nearly all of them: a fit of nine tenths of bibtex is .05 above one of all
+    # (bench/figures/streams.md). A fit to fewer rows than these holds out too few for the scales of the terms: by 52
+    # rows of 12 easy classes one was 3.1 where .9 is best, and the loss .24 nats higher.
+    FEWEST_TO_FIT: int = 2000
+    # The next fit comes when there are n / ROWS_OF_DOUBLE more rows, as a share of the n rows of the last one, but at
+    # least LEAST_MORE and at most MOST_MORE. Fits of few rows are quick, and more rows tell more there. All fits of a
+    # stream take as long as 3 to 9 of the last one.
+    ROWS_OF_DOUBLE: int = 50_000
+    LEAST_MORE: float = 0.07
+    MOST_MORE: float = 0.5
+    # Beyond either number the stream goes on without its rows: a fit to 100,000 rows takes up to a minute.
+    MOST_KEPT: int = 100_000
+    MOST_KEPT_BYTES: int = 128 << 20
+    # Of linear models of dense rows: rows times features times classes, of which a pass takes a tenth of a second. One
+    # visit leaves them within .02 nats of a fit on mnist and planted rows, of thousands of rows a class, but .39 above
+    # on omniglot, of 16. So below FEW_OF_A_CLASS rows a class it may be more: a fit takes half a minute there.
+    MOST_DENSE: float = 1e8
+    MOST_DENSE_OF_FEW: float = 4e10
+    FEW_OF_A_CLASS: int = 100
+    TELLING: int = 8  # the last eighth of the rows tells whether a first fit is better than the stream
+
+    MOST_MEMORY: float = math.inf  # bytes of the machine's memory that a model may take
     # With `verbose`, a fit that is predicted to take at least this number of seconds first says what it will train.
     TOLD_BEFORE: float = 1.0
 

@@ -85,6 +85,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.checks import check_number
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
+from manyclass.choosing.figures import Figures
 from manyclass.fitting.planner import PlannedCall, Planner, is_composed
 from manyclass.fitting.points import Encoder, Known, encoded, going_on, is_indicator, points_of
 from manyclass.fitting.runs import refit
@@ -95,26 +96,6 @@ from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
 from manyclass.training.state import Points, Starts, State
 from manyclass.training.train import train
 from manyclass.weights.hashing import FeatureHash
-
-# Fits of a stream that began without `fit`: which of its rows are kept, and when it is fitted to them anew. One visit
-# of each row leaves what the passes of a fit find, and fits tell which model is the best. A stream is within .03 nats
-# of a fit of all rows only if it has been fitted to nearly all of them: a fit of nine tenths of bibtex is .05 above one
-# of all (bench/figures/streams.md).
-
-# A fit to fewer rows holds out too few for the scales of the terms: by 52 rows of 12 easy classes one was 3.1 where .9
-# is best, and the loss .24 nats higher.
-FEWEST_TO_FIT = 2000
-# The next fit comes when there are n / ROWS_OF_DOUBLE more rows, as a share of the n rows of the last one, but at
-# least LEAST_MORE and at most MOST_MORE. Fits of few rows are quick, and more rows tell more there. All fits of a
-# stream take as long as 3 to 9 of the last one.
-ROWS_OF_DOUBLE, LEAST_MORE, MOST_MORE = 50_000, 0.07, 0.5
-# Beyond either number the stream goes on without its rows: a fit to 100,000 rows takes up to a minute.
-MOST_KEPT, MOST_KEPT_BYTES = 100_000, 128 << 20
-# Of linear models of dense rows: rows times features times classes, of which a pass takes a tenth of a second. One
-# visit leaves them within .02 nats of a fit on mnist and planted rows, of thousands of rows a class, but .39 above on
-# omniglot, of 16. So below FEW_OF_A_CLASS rows a class it may be more: a fit takes half a minute there.
-MOST_DENSE, MOST_DENSE_OF_FEW, FEW_OF_A_CLASS = 1e8, 4e10, 100
-TELLING = 8  # the last eighth of the rows tells whether a first fit is better than the stream
 
 
 def go_on(
@@ -174,9 +155,9 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     planned = planner.plan_call(state, points, call)
     plan = planned.planned.plan
     if state is None:
-        costs.check_memory(Facts.sized(planned.points.x, points.n_classes), plan)
-    calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
-    if is_time_to_fit(calls):
+        costs.check_memory(replace(Facts.sized(planned.points.x, points.n_classes), figures=planner.figures), plan)
+    calls = rows_to_keep(planner.figures, state, points, plan, call) if planner.keeps_rows(call) else ()
+    if is_time_to_fit(planner.figures, calls):
         rows = Points.joined(calls)
         calls = (rows,)
         if state is None or state.history.n_fit > 0 or fits_better(planner, rows, call):
@@ -214,7 +195,7 @@ def _without_fits(planner: Planner, points: Points, call: Call) -> State:
 
 def fits_better(planner: Planner, points: Points, call: Call) -> bool:
     """Whether a fit to rows of a stream predicts later ones better than the stream does."""
-    learnt, last = split_to_compare(points)
+    learnt, last = split_to_compare(points, planner.figures)
     if not len(last.labels):
         return False
     return planner.loss(refit(planner, learnt), last) < planner.loss(_without_fits(planner, learnt, call), last)
@@ -223,36 +204,39 @@ def fits_better(planner: Planner, points: Points, call: Call) -> bool:
 # Rows that are kept
 
 
-def rows_to_keep(state: State | None, points: Points, plan: AnyPlan, call: Call) -> tuple[Points, ...]:
+def rows_to_keep(
+    figures: Figures, state: State | None, points: Points, plan: AnyPlan, call: Call
+) -> tuple[Points, ...]:
     """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
     before = () if state is None else state.calls
     unknown = state is not None and state.history.n_points > 0 and not before
     calls = (*before, points)
     n_rows = sum(len(rows.labels) for rows in calls)
-    if unknown or not call.is_open or n_rows > (MOST_KEPT if call.n_kept is None else call.n_kept):
+    if unknown or not call.is_open or n_rows > (figures.MOST_KEPT if call.n_kept is None else call.n_kept):
         return ()
-    if call.n_kept is None and sum(rows.n_bytes for rows in calls) > MOST_KEPT_BYTES:
+    if call.n_kept is None and sum(rows.n_bytes for rows in calls) > figures.MOST_KEPT_BYTES:
         return ()
     linear = isinstance(plan, PointsPlan) and isinstance(points.x, np.ndarray)
-    most = MOST_DENSE_OF_FEW if n_rows < FEW_OF_A_CLASS * points.n_classes else MOST_DENSE
+    few = n_rows < figures.FEW_OF_A_CLASS * points.n_classes
+    most = figures.MOST_DENSE_OF_FEW if few else figures.MOST_DENSE
     if linear and call.n_kept is None and n_rows * points.x.shape[1] * points.n_classes > most:
         return ()
     return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
 
 
-def is_time_to_fit(calls: tuple[Points, ...]) -> bool:
+def is_time_to_fit(figures: Figures, calls: tuple[Points, ...]) -> bool:
     """Return whether rows are many beside those of the last fit, or of the last time that one was tried."""
     n_rows = sum(len(rows.labels) for rows in calls)
-    if not calls or n_rows < FEWEST_TO_FIT:
+    if not calls or n_rows < figures.FEWEST_TO_FIT:
         return False
     n_before = len(calls[0].labels)
-    more = np.clip(n_before / ROWS_OF_DOUBLE, LEAST_MORE, MOST_MORE)
+    more = np.clip(n_before / figures.ROWS_OF_DOUBLE, figures.LEAST_MORE, figures.MOST_MORE)
     return len(calls) == 1 or n_rows >= (1 + more) * n_before
 
 
-def split_to_compare(points: Points) -> tuple[Points, Points]:
+def split_to_compare(points: Points, figures: Figures) -> tuple[Points, Points]:
     """Return the rows that a fit and a stream learn to be compared, and the last ones of known classes, which tell."""
-    first = len(points.labels) - len(points.labels) // TELLING
+    first = len(points.labels) - len(points.labels) // figures.TELLING
     learnt, last = points.some(np.arange(first)), np.arange(first, len(points.labels))
     known = np.zeros(points.n_classes, dtype=bool)
     known[learnt.labels.ids] = True
