@@ -18,7 +18,7 @@ import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.classifiers.saving import load_notes
 from manyclass.datasets import Stream, TextVectorizer, save_csr
-from manyclass.datasets.forms import form_of_line
+from manyclass.datasets.inputs import form_of_line
 
 TEXTS = ["a cat sat", "the dog barked", "the car drove", "a bus drove", "cats and dogs", "cars, buses"]
 KINDS = ["animal", "animal", "vehicle", "vehicle", "animal", "vehicle"]

@@ -16,8 +16,7 @@ from manyclass.cli.messages import note, waiting
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import rows_of
-from manyclass.datasets.forms import TABLES, guess_form
-from manyclass.datasets.inputs import Input, Layout
+from manyclass.datasets.inputs import TABLES, Input, Layout, guess_form
 from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
 from manyclass.datasets.records import Records, first_labels, read_records
 from manyclass.datasets.tables import BLANKS, Marks

@@ -39,7 +39,7 @@ from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameter
 from manyclass.cli.output import check_writable, written
 from manyclass.cli.streams import Streaming, labels_in, open_stream, streamed_form
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
-from manyclass.datasets.forms import LINES, TABLES
+from manyclass.datasets.inputs import LINES, TABLES
 from manyclass.datasets.logs import Histories, next_items
 from manyclass.datasets.records import Records, as_classes, indicator
 from manyclass.labels import as_labels, find_positions, sorted_classes

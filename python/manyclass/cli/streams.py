@@ -23,8 +23,7 @@ from manyclass.cli.data import (
 from manyclass.cli.messages import note, waiting
 from manyclass.datasets import TextVectorizer
 from manyclass.datasets.csr import is_sparse, rows_of
-from manyclass.datasets.forms import LINES, TABLES, files_of
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.inputs import LINES, TABLES, Input, files_of
 from manyclass.datasets.records import as_classes
 from manyclass.datasets.stream import Stream
 from manyclass.labels import sorted_classes

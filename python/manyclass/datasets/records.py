@@ -85,7 +85,7 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
         return Records(X, Y, np.arange(Y.shape[1]), one_based, source.name, form)
     files = open_files(form, [source], layout)
     blocks = list(files.blocks(ROWS))
-    rows: Any = joined_rows([X for X, _ in blocks]) if blocks else files.no_rows()
+    rows = joined_rows([X for X, _ in blocks])
     Y, names, notes = _columns([labels for _, labels in blocks])
     one_based = isinstance(files, SvmlightFiles) and not files.layout.zero_based
     return Records(rows, Y, names, one_based, source.name, form, notes=notes)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse, joined_rows, rows_of
-from manyclass.datasets.forms import FORMS, LINES, TABLES, PathLike, files_of, guess_form
-from manyclass.datasets.inputs import DELIMITERS, Input, Layout
+from manyclass.datasets.inputs import DELIMITERS, FORMS, LINES, TABLES, Input, Layout, PathLike, files_of, guess_form
 from manyclass.datasets.label_words import Vocabulary
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.svmlight import SvmlightFiles
@@ -365,7 +364,7 @@ class _LabelledRows:
         self.n_features, self.n_rows = files.n_features, files.n_rows
         self._vocabulary: Vocabulary | None = None
         if files.form != "parquet":
-            words = files.words()
+            words = (row for _, words in files.blocks(ROWS) for row in words)
             self._vocabulary = Vocabulary(words if all_labels else (row[:1] for row in words))
             if not len(self._vocabulary.labels):
                 raise ValueError(f"{files.inputs[0].name}: no row has a label")

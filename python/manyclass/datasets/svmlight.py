@@ -68,15 +68,6 @@ class SvmlightFiles:
         for X, words in self._numbered():
             yield _shifted(X, self.layout, self.inputs[0].name), words
 
-    def no_rows(self) -> sp.csr_array:
-        """Return features without rows."""
-        return sp.csr_array(np.zeros((0, self.n_features), np.float32))
-
-    def words(self) -> Iterator[list[str]]:
-        """Yield the labels of each row."""
-        for _, words in self._numbered():
-            yield from words
-
     def _numbered(self) -> Iterator[tuple[sp.csr_array, Words]]:
         """Yield the rows of all inputs, a feature having the column of its number."""
         n_features = self.layout.n_features

@@ -22,7 +22,6 @@ from manyclass.labels import as_labels, written
 LABEL_COLUMN = "label"  # where no other is named
 TEXTS = "if each line is a text, a tab and its labels, its format is text"
 BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
-LOOKED_AT = 1000  # labels at once, to tell whether all are integers
 PIECE_BYTES = 1 << 20  # of text read at a time
 
 
@@ -97,17 +96,6 @@ class Cells:
             self._reader.add(self._file.read(PIECE_BYTES))
         return answer
 
-    def _rows(
-        self, numbers: Sequence[int], cells: Sequence[int], size: int, *, all_counted: bool
-    ) -> Iterator[tuple[NDArray[np.float32], list[list[str]]]]:
-        while True:
-            X, texts = self._next(
-                lambda: self._reader.take(numbers, cells, size, all_counted, self._name, self.columns)
-            )
-            if not len(X):
-                return
-            yield X, texts
-
     def blocks(self, numeric: Sequence[str], size: int) -> Iterator[tuple[NDArray[np.float32], dict[str, list[str]]]]:
         """Yield at most `size` rows at once: numbers of shape (n, len(numeric)), and the cells of all other columns.
 
@@ -119,13 +107,11 @@ class Cells:
         """
         numbers = [self.columns.index(name) for name in numeric]
         others = [column for column in range(len(self.columns)) if column not in numbers]
-        for X, texts in self._rows(numbers, others, size, all_counted=True):
+        while True:
+            X, texts = self._next(lambda: self._reader.take(numbers, others, size, True, self._name, self.columns))
+            if not len(X):
+                return
             yield X, {self.columns[column]: cells for column, cells in zip(others, texts, strict=True)}
-
-    def column(self, name: str, size: int) -> Iterator[list[str]]:
-        """Yield the cells of a column, at most `size` at once; no other column is looked at."""
-        for _, texts in self._rows([], [self.columns.index(name)], size, all_counted=False):
-            yield texts[0]
 
 
 class Present(NamedTuple):
@@ -197,30 +183,20 @@ class Tables:
         """Columns of numbers; None of texts."""
         return None if self.is_text else len(self.features)
 
-    def words(self) -> Iterator[list[str]]:
-        """Yield the labels of each row of CSV; no other column is looked at."""
-        assert self.label is not None
-        for source in self.inputs:
-            with source.opened() as raw:
-                for cells in Cells(raw, source.name, self.marks).column(self.label, LOOKED_AT):
-                    yield from _core.split_labels(cells, self.separator)
-
     def blocks(self, size: int) -> Iterator[tuple[Any, Any]]:
         """Yield at most `size` rows at once: a DataFrame of float32 or a list of texts, and the labels of each row.
 
         Labels are words, those of Parquet `Present`.
         """
+        read = self._rows_of_parquet if self.form == "parquet" else self._rows
         for source in self.inputs:
-            yield from self._rows_of_parquet(source, size) if self.form == "parquet" else self._rows(source, size)
-
-    def no_rows(self) -> Any:
-        """Return features without rows."""
-        return [] if self.is_text else self._frame(np.empty((0, len(self.features)), np.float32))
+            yield from read(source, size)
 
     def _frame(self, X: NDArray[np.float32]) -> Any:
         return library("pandas").DataFrame(X, columns=self.features)
 
     def _rows(self, source: Input, size: int) -> Iterator[tuple[Any, list[list[str]]]]:
+        yield [] if self.is_text else self._frame(np.empty((0, len(self.features)), np.float32)), []
         with source.opened() as raw:
             for X, cells in Cells(raw, source.name, self.marks).blocks([] if self.is_text else self.features, size):
                 labels = [""] * len(X) if self.label is None else cells[self.label]

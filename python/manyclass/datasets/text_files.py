@@ -46,19 +46,11 @@ class TextFiles:
             each row and longer than what stands as texts, of which there are half as many or fewer. Nothing could be
             learnt of such rows.
         """
+        yield [], []
         for source in self.inputs:
             lines = source.lines()
             while block := list(itertools.islice(lines, min(size, ROWS))):
                 yield self._texts(block, source.name)
-
-    def words(self) -> Iterator[list[str]]:
-        """Yield the labels of each row."""
-        for _, words in self.blocks(ROWS):
-            yield from words
-
-    def no_rows(self) -> list[str]:
-        """Return texts of no rows."""
-        return []
 
     def _texts(self, lines: list[str], name: str) -> tuple[list[str], Words]:
         if self.form == "fasttext":
