@@ -161,6 +161,16 @@ def test_a_malformed_line_is_told_with_its_place_after_the_rows_before(block, te
     assert threads() == []
 
 
+def test_labels_of_arrays_keep_their_identity():
+    X = np.eye(4, dtype=np.float32)
+    for labels in (["a", "a\0", "b", "a"], [2**53, 2**53 + 1, 0, 1], ["1", "2", 2, "1"], ["a", "b", None, "a"]):
+        ((_, y),) = Stream(X, labels, shuffle=False)
+        assert [(type(label), label) for label in y.tolist()] == [(type(label), label) for label in labels]
+    for labels in (["1", "2", 2, "1"], ["a", "b", None, "a"], [0.0, 1.0, np.nan, 1.0]):
+        with pytest.raises(ValueError, match="part 1 of the stream: "):
+            SoftmaxClassifier().fit(Stream(X, labels))
+
+
 def test_mistakes_are_told_at_once(tmp_path):
     path = tmp_path / "rows.txt"
     path.write_text("1 1:1\n")

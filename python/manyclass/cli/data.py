@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -135,12 +134,8 @@ class Reading:
     def notes(self, form: str, *, one_based: bool) -> dict[str, Any]:
         """Return how the training data were read, for the model file."""
         named = {name: value for name in NOTES[3:] if (value := getattr(self, name)) is not None}
-        return {
-            "form": "binary" if form == "csr" else form,
-            "one_based": one_based,
-            "normalize": bool(self.normalize),
-            **named,
-        }
+        form = "binary" if form == "csr" else form
+        return {"form": form, "one_based": one_based, "normalize": bool(self.normalize), **named}
 
     def set_options(self, *names: str) -> list[str]:
         """Return those of these options that the user has set."""
@@ -158,13 +153,9 @@ class Reading:
         try:
             return guess_form(inputs, BINARY.get(otherwise or "", otherwise))
         except ValueError as error:
-            raise ValueError(
-                re.sub(
-                    "name it by format$",
-                    f"name it by --format, one of {', '.join(get_args(FormName))} (--text is short for --format text)",
-                    str(error),
-                )
-            ) from error
+            forms = ", ".join(get_args(FormName))
+            option = f"by --format, one of {forms} (--text is short for --format text)"
+            raise ValueError(str(error).replace("by format", option)) from error
 
     def layout(self, form: str, expected: Expected) -> Layout:
         """Return how files of a form are read."""

@@ -66,11 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser, kind: type, add: Callable[...
     documented: dict[str, tuple[str, str]] = {}
     for base in reversed(kind.__mro__):  # what several commands have is documented once, in a base class
         documented |= documented_parameters(base)
-    hints, helps = get_type_hints(kind), {attribute.name: attribute.metadata.get("help") for attribute in fields(kind)}
+    hints, helps = get_type_hints(kind), {entry.name: entry.metadata.get("help") for entry in fields(kind)}
     # Options that a command shares with others come behind its own.
-    shared = [
-        attribute.name for attribute in fields(kind) if attribute.kw_only and attribute.name not in kind.__annotations__
-    ]
+    shared = [entry.name for entry in fields(kind) if entry.kw_only and entry.name not in kind.__annotations__]
     parameters = inspect.signature(kind).parameters
     for name in sorted(parameters, key=shared.__contains__):
         hint, parameter, (metavar, text) = hints[name], parameters[name], documented.get(name, (None, ""))
@@ -181,8 +179,8 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
     kinds = _kinds(estimator)
     for setting in args.set if kinds else []:
         name, equals, text = setting.partition("=")
-        kind, _, part_name = name.partition("__")
-        if not equals or not part_name or kind not in kinds:
+        kind, _, member = name.partition("__")
+        if not equals or not member or kind not in kinds:
             raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
         if isinstance(parameters[kind], str):
             if parameters[kind] not in kinds[kind]:
@@ -190,12 +188,11 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
                 raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {parameters[kind]!r}")
             parameters[kind] = kinds[kind][parameters[kind]]()
         known = {s.name: s for s in parameters[kind].settings}
-        if part_name not in known:
-            raise ValueError(
-                f"--set is {setting!r}; {parameters[kind].name!r} has {', '.join(known) or 'no parameters'}"
-            )
+        if member not in known:
+            names = ", ".join(known) or "no parameters"
+            raise ValueError(f"--set is {setting!r}; {parameters[kind].name!r} has {names}")
         try:
-            parameters[kind].set_params(**{part_name: _value(known[part_name], text)})
+            parameters[kind].set_params(**{member: _value(known[member], text)})
         except argparse.ArgumentTypeError as error:
             raise ValueError(f"--set is {setting!r}: {error}") from error
     return parameters

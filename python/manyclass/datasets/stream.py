@@ -24,6 +24,7 @@ from manyclass.datasets.tables import Present, Tables
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.text_files import TextFiles
 from manyclass.datasets.xmc import XmcFiles
+from manyclass.labels import as_labels
 
 WordFiles = SvmlightFiles | Tables | TextFiles  # whose labels are words
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
@@ -403,7 +404,7 @@ class _Arrays:
             raise ValueError("y is None; with arrays it must be the labels of the rows of X")
         if len(X.shape) != 2:
             raise ValueError(f"X has shape {tuple(X.shape)}; it must be (n_samples, n_features)")
-        y = sp.csr_array(y) if is_sparse(y) else np.asarray(y)
+        y = sp.csr_array(y) if is_sparse(y) else as_labels(y)
         if y.shape[0] != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]}")
         if y.ndim == 2:
