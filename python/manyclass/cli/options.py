@@ -189,8 +189,8 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
             parameters[kind] = kinds[kind][parameters[kind]]()
         known = {s.name: s for s in parameters[kind].settings}
         if member not in known:
-            names = ", ".join(known) or "no parameters"
-            raise ValueError(f"--set is {setting!r}; {parameters[kind].name!r} has {names}")
+            members = ", ".join(known) or "no parameters"
+            raise ValueError(f"--set is {setting!r}; {parameters[kind].name!r} has {members}")
         try:
             parameters[kind].set_params(**{member: _value(known[member], text)})
         except argparse.ArgumentTypeError as error:
