@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import check_flag, check_number, checked_random, n_threads_from
+from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import Planned
@@ -21,7 +21,7 @@ from manyclass.fitting.points import Caller, Encoder, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Parameters, Part
 from manyclass.training.blend import mean_log_loss
-from manyclass.training.calibration import Calibration, check_calibration
+from manyclass.training.calibration import CALIBRATIONS, Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out
@@ -240,7 +240,8 @@ def _check_loop_numbers(parameters: Parameters) -> None:
 
 def check_composed(parameters: Parameters) -> None:
     """Raise ValueError or TypeError for values that `calibration` and `n_models` cannot have."""
-    check_calibration(parameters["calibration"])
+    if parameters["calibration"] is not None:
+        check_choice("calibration", parameters["calibration"], CALIBRATIONS)
     if parameters["warm_start"] and is_composed(parameters):
         raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
     if not leaves_runs_open(parameters):

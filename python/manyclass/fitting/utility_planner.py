@@ -105,6 +105,8 @@ class UtilityPlanner(Planner):
 
     def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
         """See `Planner`."""
+        if options.coef_init is None and options.intercept_init is None:
+            return None
         shape = points.n_classes, points.x.shape[1]
         fit_intercept = self.parameters["fit_intercept"]
         return Start.of(options.coef_init, options.intercept_init, *shape, fit_intercept=fit_intercept)

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number, csr_parts
+from manyclass.checks import check_number, csr_parts
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
@@ -110,12 +110,6 @@ class Calibration:
         for name in ("uncalibrated_log_loss", "log_loss"):
             check_number(f"calibration's {name}", getattr(decoded, name))  # a rounding below 0, at best
         return decoded
-
-
-def check_calibration(calibration: Any) -> None:
-    """Raise ValueError unless it is None or a way of calibration."""
-    if calibration is not None:
-        check_choice("calibration", calibration, CALIBRATIONS)
 
 
 def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:

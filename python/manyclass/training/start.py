@@ -56,16 +56,14 @@ class Start:
         n_features: int,
         *,
         fit_intercept: bool,
-    ) -> Start | None:
-        """Check what `fit` was given; None where that is nothing.
+    ) -> Start:
+        """Check what `fit` was given, of which one may be None, which is 0.
 
         Raises
         ------
         ValueError
             For another shape, numbers that are not finite in float32, or intercepts of a model without.
         """
-        if coef is None and intercept is None:
-            return None
         if intercept is not None and not fit_intercept:
             raise ValueError("intercept_init is given, which has no effect with fit_intercept=False; leave it None")
         return cls(
@@ -120,7 +118,7 @@ class Start:
 
 def asked_start(
     coef: ArrayLike | None, intercept: ArrayLike | None, n_classes: int, n_features: int, *, fit_intercept: bool
-) -> Start | ClosedForm | None:
+) -> Start | ClosedForm:
     """As `Start.of`, but for a `coef` that asks for a closed form, whose intercepts go with it."""
     if not (isinstance(coef, str) and coef == CLOSED_FORM):
         return Start.of(coef, intercept, n_classes, n_features, fit_intercept=fit_intercept)
