@@ -152,10 +152,14 @@ def classes_twice(package: Path) -> list[str]:
 
 
 def unreadable_names(text: str) -> list[str]:
-    """Names of Python's functions, classes, attributes and variables that are among UNREADABLE."""
+    """Functions, classes, attributes and variables that Python's code binds to a name among UNREADABLE."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
-        names |= {str(getattr(node, field)) for field in ("name", "id", "attr", "arg") if hasattr(node, field)}
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
     return sorted(name for name in names if name.strip("_").lower() in UNREADABLE)
 
 

@@ -54,7 +54,7 @@ TABLES = {"alpha_path_": "alpha_path", "learning_rate_table_": "rates"}  # of wh
 
 
 @dataclass(frozen=True)
-class Model:
+class SavedModel:
     """What a file has.
 
     Attributes
@@ -75,17 +75,17 @@ def unknown_kind(kind: str) -> TypeError:
     return TypeError(f"model is a {kind}; it must be one of {', '.join(KINDS)}")
 
 
-def write_model(model: Model, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
+def write_model(model: SavedModel, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
     """Write a model; raises as `save_model` does."""
     write_tensors(path, *_contents(model, notes))
 
 
-def file_bytes(model: Model, notes: Mapping[str, Any] | None = None) -> int:
+def file_bytes(model: SavedModel, notes: Mapping[str, Any] | None = None) -> int:
     """Return the bytes of the file that `write_model` writes."""
     return tensor_file_bytes(*_contents(model, notes))
 
 
-def _contents(model: Model, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The arrays and the metadata of a model's file."""
     if model.kind not in KINDS:
         raise unknown_kind(model.kind)
@@ -202,7 +202,7 @@ def _seed(parameters: Mapping[str, Any]) -> int | None:
     return int(seed) if isinstance(seed, int | np.integer) else None
 
 
-def read_model(file: TensorFile, mmap: bool = False) -> Model:
+def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     """Read a model; raises and warns as `load` does."""
     info = json.loads(file.metadata["model"])
     if info["class"] not in KINDS:
@@ -239,7 +239,7 @@ def read_model(file: TensorFile, mmap: bool = False) -> Model:
         **_labels_of(info.get("labels", {}), len(classes)),
     )
     warn_of_unread(file, info.keys() - _DESCRIBED)
-    return Model(info["class"], decode_parameters(parameters), state)
+    return SavedModel(info["class"], decode_parameters(parameters), state)
 
 
 def _labels_of(found: Mapping[str, Any], n_classes: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, set_named
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
-from manyclass.classifiers.files import Model, unknown_kind, write_model
+from manyclass.classifiers.files import SavedModel, unknown_kind, write_model
 from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
 from manyclass.fitting.points import Caller, rows_of, some_rows
 from manyclass.help_lines import brief_requests, get_named, get_routing
@@ -470,12 +470,12 @@ class Answers(ClassifierMixin, BaseEstimator):
         self.check_parameters()  # else `load` would refuse them
         write_model(self._model(state), path, notes)
 
-    def _model(self, state: State) -> Model:
+    def _model(self, state: State) -> SavedModel:
         """What a file has of the estimator, with a state."""
         kind = type(self).__name__
         if not type(self).__module__.startswith("manyclass."):  # a caller's own class may have the name of one of ours
             raise unknown_kind(kind)
-        return Model(kind, self.get_params(deep=False), state)
+        return SavedModel(kind, self.get_params(deep=False), state)
 
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
