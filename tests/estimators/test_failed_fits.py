@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from planned import with_planner
 from sklearn.base import clone
 from test_effects_of_parameters import BASES
 from test_parts import answers, problem, softmax
+
+from manyclass.fitting.softmax_planner import SoftmaxPlanner
 
 
 @pytest.mark.parametrize(
@@ -38,15 +41,15 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was(base, failure, seed):
     assert {name: value for name, value in vars(model).items() if name.endswith("_")} == known
 
 
-def test_a_search_for_a_rate_that_is_interrupted_leaves_the_model_as_it_was(seed, monkeypatch):
+def test_a_search_for_a_rate_that_is_interrupted_leaves_the_model_as_it_was(seed):
+    def run(planner, *given):
+        if planner.parameters["learning_rate"] in ("auto", "grid"):
+            return SoftmaxPlanner.run(planner, *given)
+        raise KeyboardInterrupt  # while a rate is tried
+
     X, y = problem(seed)
-    model = softmax(solver="exact").fit(X, y)
+    model = with_planner(softmax(solver="exact"), run=run).fit(X, y)
     before = answers(model, X)
-
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("manyclass.fitting.softmax_planner.try_grid", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.set_params(learning_rate="grid").fit(X[:, :3], y % 4)
     assert answers(model, X) == before

@@ -74,6 +74,11 @@ def wide_lines(text: str) -> list[str]:
     return [line[:60] for line in text.split("\n") if len(line) > MOST_COLUMNS and not line.startswith("|")]
 
 
+def patched_choices(text: str) -> list[str]:
+    """Figures, costs and planners that a test changes in place; `planned.py` gives an estimator others."""
+    return re.findall(r"set(?:attr|item)\(\s*\"?(?:manyclass\.choosing|figures|costs|[\w.]*[Pp]lanner)\b[^\n]*", text)
+
+
 def places_in_the_table(readme: str) -> list[str]:
     """Files and folders that CONTRIBUTING's table of what to add names."""
     rows = readme.partition("| to add |")[2].partition("\n\n")[0]
@@ -84,6 +89,8 @@ def places_in_the_table(readme: str) -> list[str]:
     ("rule", "fault", "fine"),
     [
         (wide_lines, "x" * (MOST_COLUMNS + 1), "|" + "x" * MOST_COLUMNS),
+        (patched_choices, "set" + "attr(figures, 'QUICK', 0)", "with_figures(model, QUICK=0)"),
+        (patched_choices, "set" + "attr(softmax.SoftmaxPlanner, 'run', f)", "with_planner(model, run=f)"),
         (imports_inside_functions, "def f():\n    from manyclass.a import b\n", "def f():\n    import xml\n"),
         (
             large_constructors,
@@ -112,6 +119,10 @@ def test_nothing_of_the_package_is_imported_inside_a_function():
 
 def test_constructors_are_small():
     assert broken(large_constructors, files(".py", under="python")) == []
+
+
+def test_tests_give_other_figures_and_planners_and_patch_none():
+    assert broken(patched_choices, files(".py", under="tests")) == []
 
 
 def test_lines_are_not_wide():
