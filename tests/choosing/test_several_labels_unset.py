@@ -165,7 +165,7 @@ def test_a_trial_has_the_decoupled_loss_of_the_definition(seed):
         sum(logsumexp([row[k], *np.delete(row, labels)]) - row[k] for k in labels)
         for row, labels in zip(z, P, strict=True)
     ]
-    found = blend.decoupled_loss(model._weights, X, lists_of(P), 1, r)
+    found = blend.decoupled_loss(model._weights, blend.ScoredRows(X, lists_of(P), 1, r))
     assert found == pytest.approx(np.average(losses, weights=r), rel=1e-5)  # scores in float32
 
 

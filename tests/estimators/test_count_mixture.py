@@ -230,7 +230,7 @@ def test_what_a_mixture_says_of_some_labels_is_by_the_definition(own, seed):
     y = np.where(rng.random(N) < 0.3, np.asarray(X.argmax(axis=1)).ravel(), rng.integers(0, 37, N)).astype(np.int32)
     classes = NO_OWN if own is None else np.where(rng.random(D) < 0.7, np.arange(D), -1).astype(np.int32)
     mixtures = [replace(own or weights.mixture, shrinkage=s) for s in (2.0, 5.0)]
-    told = blend.label_mixtures(weights, classes, X, Labels.single(y), 1, None)
+    told = blend.label_mixtures(weights, classes, blend.ScoredRows(X, Labels.single(y), 1, None))
     for mixture in mixtures:
         p = by_definition(replace(weights, own=classes, mixture=mixture), X)[np.arange(N), y]
         shares = np.array([mixture.share, mixture.repeats])
@@ -261,7 +261,7 @@ def test_a_row_that_has_all_classes_has_none_of_its_own(seed):
     p = softmax(weights.scores(X, 1).astype(float), axis=1)
     np.testing.assert_allclose(p, by_definition(weights, X), rtol=1e-5)
     labels = np.arange(2, dtype=np.int32)
-    told = blend.label_mixtures(weights, weights.own, X, Labels.single(labels), 1, None)
+    told = blend.label_mixtures(weights, weights.own, blend.ScoredRows(X, Labels.single(labels), 1, None))
     loss, _ = told.loss(0.4, 0.3, **kind_of(weights.mixture, True))
     np.testing.assert_allclose(loss, -np.log(p[labels, labels]).sum(), rtol=1e-5)
 
@@ -394,7 +394,10 @@ def test_several_labels_keep_the_order_of_the_scores_where_counts_rank_worse(see
     assert w.mixture.kept == 10
     np.testing.assert_array_equal(w.top_k(X_test, 10, 1)[0], alone.top_k(X_test, 10, 1)[0])
     labels = Labels(Y_test.indptr.astype(np.int64), Y_test.indices.astype(np.int32))
-    assert blend.mean_log_loss(w, X_test, labels, 1) < blend.mean_log_loss(alone, X_test, labels, 1) - 0.1
+    assert (
+        blend.mean_log_loss(w, blend.ScoredRows(X_test, labels, 1))
+        < blend.mean_log_loss(alone, blend.ScoredRows(X_test, labels, 1)) - 0.1
+    )
     model.save(tmp_path / "a.model")
     again = manyclass.load(tmp_path / "a.model")
     np.testing.assert_array_equal(again.predict_proba(X_test), model.predict_proba(X_test))

@@ -77,7 +77,7 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     a, b = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(2))
     z = 1.5 * a.z + 0.5 * b.z
     y, r = drawn_labels(z, rng), rng.random(n) + 0.5
-    found = blend.best_scales(a, b, np.zeros((n, 1)), Labels.single(y), 1, r)
+    found = blend.best_scales(a, b, blend.ScoredRows(np.zeros((n, 1)), Labels.single(y), 1, r))
 
     def loss(s, t):
         return np.average(-log_softmax(s * a.z.astype(float) + t * b.z, axis=1)[np.arange(n), y], weights=r)
@@ -86,7 +86,7 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     grid = [loss(found[0] + s, found[1] + t) for s in (-0.05, 0, 0.05) for t in (-0.05, 0, 0.05)]
     assert least <= min(grid) + 1e-6  # the optimiser's own tolerance
     noise = Scores(rng.normal(size=(n, 5)).astype(np.float32))
-    none = blend.best_scales(a, noise, np.zeros((n, 1)), Labels.single(y), 1)
+    none = blend.best_scales(a, noise, blend.ScoredRows(np.zeros((n, 1)), Labels.single(y), 1))
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
 
 
@@ -98,7 +98,9 @@ def test_shares_and_closed_forms_stand_beside_the_scales_where_rows_say_so(seed)
     y = drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares + 0.8 * c.z, rng)
     given = (np.zeros((n, 1)), Labels.single(y), 1, None)
     little = Scores(1e-3 * d.z)
-    scales, of_shares, (of_first, of_second) = blend.best_scales_beside(log_shares, (little, c), a, b, *given)
+    scales, of_shares, (of_first, of_second) = blend.best_scales_beside(
+        log_shares, (little, c), a, b, blend.ScoredRows(*given)
+    )
 
     def loss(*factors):
         parts = (a.z.astype(float), b.z, log_shares, c.z)
@@ -111,13 +113,13 @@ def test_shares_and_closed_forms_stand_beside_the_scales_where_rows_say_so(seed)
         assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
     assert abs(of_shares + 0.7) < 0.35  # four standard errors of some .08
     assert abs(of_second - 0.8) < 0.35
-    plain, *added = blend.best_scales_beside(None, (), a, b, *given)
-    assert plain == blend.best_scales(a, b, *given)
+    plain, *added = blend.best_scales_beside(None, (), a, b, blend.ScoredRows(*given))
+    assert plain == blend.best_scales(a, b, blend.ScoredRows(*given))
     assert added[0] == 0
     assert len(added[1]) == 0
     # Below GAIN nats of all rows together they add nothing.
     nothing = Scores(np.zeros_like(c.z))
-    kept, of_shares, of_forms = blend.best_scales_beside(0 * log_shares, (nothing,), a, b, *given)
+    kept, of_shares, of_forms = blend.best_scales_beside(0 * log_shares, (nothing,), a, b, blend.ScoredRows(*given))
     assert kept == plain
     assert of_shares == 0
     assert not of_forms.any()
@@ -200,7 +202,7 @@ def test_a_hybrid_of_several_labels_has_the_temperature_of_the_rows_held_out(see
 
     # The optimiser stops where a step gains a part in 1e9 of the loss; float32 scores are off by some parts in 1e7.
     assert loss(1) <= min(loss(factor) for factor in (0.97, 1.03)) + 1e-6
-    assert blend.best_factor(found._weights, X[out], lists.of(out), 1) == pytest.approx(1, abs=0.02)
+    assert blend.best_factor(found._weights, blend.ScoredRows(X[out], lists.of(out), 1)) == pytest.approx(1, abs=0.02)
     share = {name: value for name, value in found.evaluate(X[out], indicator(P)[out]).items() if name == "log_loss"}
     assert share["log_loss"] == pytest.approx(loss(1), rel=1e-5)
 
@@ -209,7 +211,7 @@ def test_a_factor_by_loss_is_above_0_where_scores_say_nothing(seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(100, 6)).astype(np.float32)
     worst = Labels.single(z.argmin(axis=1).astype(np.int32))
-    assert blend.best_factor(Scores(z), np.zeros((100, 1)), worst, 1) == blend.LEAST_FACTOR
+    assert blend.best_factor(Scores(z), blend.ScoredRows(np.zeros((100, 1)), worst, 1)) == blend.LEAST_FACTOR
 
 
 class Scores:
@@ -230,8 +232,10 @@ def test_the_decoupled_loss_of_scores_that_lie_far_apart_is_that_of_its_definiti
     P = [[0, 1], [0, 1, 2, 3]]
     lists = Labels(np.array([0, 2, 6]), np.concatenate(P).astype(np.int32))
     by_definition = np.logaddexp(0, np.logaddexp(0, -20) - np.array([0, 300])).sum() / 2
-    assert blend.decoupled_loss(Scores(z), np.zeros((2, 1)), lists, 1) == pytest.approx(by_definition, rel=1e-6)
-    found = blend.best_scales(Scores(z), Scores(z[:, ::-1].copy()), np.zeros((2, 1)), lists, 1)
+    assert blend.decoupled_loss(Scores(z), blend.ScoredRows(np.zeros((2, 1)), lists, 1)) == pytest.approx(
+        by_definition, rel=1e-6
+    )
+    found = blend.best_scales(Scores(z), Scores(z[:, ::-1].copy()), blend.ScoredRows(np.zeros((2, 1)), lists, 1))
     assert np.isfinite(found).all()
 
 
@@ -243,7 +247,7 @@ def test_scales_of_several_labels_have_the_least_decoupled_loss(seed):
     sizes = rng.integers(1, 4, n)
     P = [np.sort(np.argsort(-row)[:size]) for row, size in zip(noisy, sizes, strict=True)]
     lists, r = Labels(np.cumsum([0, *sizes]), np.concatenate(P).astype(np.int32)), rng.random(n) + 0.5
-    found = blend.best_scales(a, b, np.zeros((n, 1)), lists, 1, r)
+    found = blend.best_scales(a, b, blend.ScoredRows(np.zeros((n, 1)), lists, 1, r))
 
     def loss(s, t):  # by the definition
         total = 0.0
@@ -255,7 +259,7 @@ def test_scales_of_several_labels_have_the_least_decoupled_loss(seed):
     grid = [loss(found[0] + s, found[1] + t) for s in (-0.03, 0, 0.03) for t in (-0.03, 0, 0.03)]
     assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
     noise = Scores(rng.normal(size=(n, 6)).astype(np.float32))
-    assert abs(blend.best_scales(a, noise, np.zeros((n, 1)), lists, 1)[1]) < 0.4  # see above
+    assert abs(blend.best_scales(a, noise, blend.ScoredRows(np.zeros((n, 1)), lists, 1))[1]) < 0.4  # see above
 
 
 def ranked_rows(seed, n=400, n_classes=30):
@@ -276,11 +280,11 @@ def test_scales_of_margins_are_those_that_rank_best_but_for_chance(seed):
         return np.mean([np.cumsum(hit) / np.arange(1, blend.TOP + 1) for hit in hits])
 
     for a, b in ((z, noise), (noise, z), (z + 2 * noise, z - 2 * noise)):
-        found = blend.best_scales_of_margins(Scores(a), Scores(b), x, lists, 1)
+        found = blend.best_scales_of_margins(Scores(a), Scores(b), blend.ScoredRows(x, lists, 1))
         best = max(mean(s * a.astype(float) + t * b) for s, t in blend.MARGIN_SCALES)
         assert mean(found[0] * a.astype(float) + found[1] * b) == pytest.approx(best)
     # Parts that rank alike leave the first scales, however few rows say otherwise.
-    assert blend.best_scales_of_margins(Scores(z), Scores(z + 1e-3 * noise), x, lists, 1) == first
+    assert blend.best_scales_of_margins(Scores(z), Scores(z + 1e-3 * noise), blend.ScoredRows(x, lists, 1)) == first
 
 
 def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(seed):
@@ -292,14 +296,14 @@ def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(s
             return np.argsort(-self.z, axis=1)[:, :k].astype(np.int32), None
 
     given = x, lists, 1, None
-    assert blend.ranks_worse(Ranked(z + noise), Ranked(z), *given)
-    assert not blend.ranks_worse(Ranked(z), Ranked(z + noise), *given)
-    assert not blend.ranks_worse(Ranked(2 * z), Ranked(z), *given)
+    assert blend.ranks_worse(Ranked(z + noise), Ranked(z), blend.ScoredRows(*given))
+    assert not blend.ranks_worse(Ranked(z), Ranked(z + noise), blend.ScoredRows(*given))
+    assert not blend.ranks_worse(Ranked(2 * z), Ranked(z), blend.ScoredRows(*given))
     one = np.zeros(len(z))
     one[0] = 1  # what one row says may be chance
     worse = z.copy()
     worse[0] = -worse[0]
-    assert not blend.ranks_worse(Ranked(worse), Ranked(z), x, lists, 1, one)
+    assert not blend.ranks_worse(Ranked(worse), Ranked(z), blend.ScoredRows(x, lists, 1, one))
 
 
 def test_pairs_and_embeddings_of_several_labels_are_joined_by_scales_of_margins(seed, monkeypatch):
@@ -388,6 +392,8 @@ def test_what_spoils_ranks_is_worse_by_more_than_two_standard_errors(seed):
     z, noise = (rng.normal(size=(400, 30)).astype(np.float32) for _ in range(2))
     labels = Labels.single((z + 0.5 * noise).argmax(axis=1).astype(np.int32))
     given = (np.zeros((400, 1)), labels, 1)
-    assert not blend.spoils_ranks(Scores(z), Scores(noise), *given)  # it holds what the labels have beside
-    assert blend.spoils_ranks(Scores(z), Scores(-8 * noise), *given)
-    assert not blend.spoils_ranks(Scores(z), Scores(np.zeros_like(z)), *given)
+    assert not blend.spoils_ranks(
+        Scores(z), Scores(noise), blend.ScoredRows(*given)
+    )  # it holds what the labels have beside
+    assert blend.spoils_ranks(Scores(z), Scores(-8 * noise), blend.ScoredRows(*given))
+    assert not blend.spoils_ranks(Scores(z), Scores(np.zeros_like(z)), blend.ScoredRows(*given))

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.training.blend import LEAST_OF_STREAM, Scales
+from manyclass.training.blend import LEAST_OF_STREAM, Scales, ScoredRows
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 
@@ -315,7 +315,9 @@ def test_scales_are_the_most_probable_ones_by_their_definition(both, seed):
     weights = SimpleNamespace(pairs_alone=parts[0], rows_alone=parts[1], n_classes=k) if both else parts[0]
     known = Scales.unknown(both)
     m, p = np.array([0.4, 0.02, 1.0]) if both else np.array([0.4]), known.precisions + 50.0
-    told = replace(known, means=m, precisions=p).learnt(weights, np.zeros((n, 1)), Labels.single(y.astype(np.int32)), 1)
+    told = replace(known, means=m, precisions=p).learnt(
+        weights, ScoredRows(np.zeros((n, 1)), Labels.single(y.astype(np.int32)), 1)
+    )
 
     def objective(s):
         z = sum(one * part for one, part in zip(s, scores, strict=False))

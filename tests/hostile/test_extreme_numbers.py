@@ -23,7 +23,7 @@ from manyclass import (
 )
 from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
-from manyclass.training.blend import best_scales
+from manyclass.training.blend import ScoredRows, best_scales
 from manyclass.training.core_training import CoreTraining
 from manyclass.training.incremental import KeptRows
 from manyclass.training.plan import Labels
@@ -393,7 +393,7 @@ def test_scales_of_models_whose_scores_are_huge_are_numbers():
     rng = np.random.default_rng(0)
     one, other = (HasScores(rng.normal(size=(30, 6)).astype(np.float32) * np.float32(2e37)) for _ in range(2))
     labels = Labels(np.arange(0, 61, 2), np.tile(np.array([1, 4], np.int32), 30))
-    assert np.isfinite(best_scales(one, other, np.zeros((30, 1)), labels, 1)).all()
+    assert np.isfinite(best_scales(one, other, ScoredRows(np.zeros((30, 1)), labels, 1))).all()
 
 
 class HasScores:

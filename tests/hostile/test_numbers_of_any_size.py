@@ -21,7 +21,7 @@ from manyclass import (
     tune_learning_rate,
 )
 from manyclass.training import train as train_module
-from manyclass.training.blend import Scales
+from manyclass.training.blend import Scales, ScoredRows
 from manyclass.training.plan import Labels
 
 
@@ -195,7 +195,7 @@ def test_scales_of_terms_of_huge_scores_stay_numbers(largest, seed, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        scales = Scales.unknown(True).learnt(weights, X, labels, 1)
+        scales = Scales.unknown(True).learnt(weights, ScoredRows(X, labels, 1))
         assert np.isfinite(scales.means).all()
         assert np.isfinite(scales.precisions).all()
         found.partial_fit(X, Y)  # its weights are those without the scales that a fit gave their terms

@@ -15,7 +15,7 @@ from manyclass.choosing import costs
 from manyclass.choosing.figures import FIGURES
 from manyclass.fitting import runs
 from manyclass.training import hybrid as training
-from manyclass.training.blend import loss_without_counts_of, mean_log_loss
+from manyclass.training.blend import ScoredRows, loss_without_counts_of, mean_log_loss
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 
@@ -267,7 +267,7 @@ def test_rows_held_out_are_judged_without_their_own_counts(weighted, seed):
     weights = replace(weights, mixture=replace(weights.mixture, share=0.3, shrinkage=1.0))
     r = np.random.default_rng(seed).uniform(0.5, 2, 40) if weighted else None
     more = weights.counted(abs(X)[:40], labels.indptr, labels.ids, None if r is None else r / r.mean())
-    expected = mean_log_loss(weights, abs(X)[:40], labels, 1, r)
+    expected = mean_log_loss(weights, ScoredRows(abs(X)[:40], labels, 1, r))
     # Counts are added and taken away again in single precision.
-    assert loss_without_counts_of(more, abs(X)[:40], labels, 1, r) == pytest.approx(expected, abs=1e-5)
-    assert mean_log_loss(more, abs(X)[:40], labels, 1, r) != pytest.approx(expected, abs=1e-5)
+    assert loss_without_counts_of(more, ScoredRows(abs(X)[:40], labels, 1, r)) == pytest.approx(expected, abs=1e-5)
+    assert mean_log_loss(more, ScoredRows(abs(X)[:40], labels, 1, r)) != pytest.approx(expected, abs=1e-5)

@@ -20,7 +20,7 @@ from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Caller, Encoder, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Parameters, Part
-from manyclass.training.blend import mean_log_loss
+from manyclass.training.blend import ScoredRows, mean_log_loss
 from manyclass.training.calibration import CALIBRATIONS, Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
@@ -29,7 +29,7 @@ from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.start import ClosedForm, Start
 from manyclass.training.state import Points, State
 from manyclass.training.train import First, train
-from manyclass.training.weighting import check_class_weight, taken
+from manyclass.training.weighting import check_class_weight
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
 
@@ -174,8 +174,8 @@ class Planner(ABC):
 
     def loss(self, state: State, points: Points) -> float:
         """Return the mean loss of points by which states are compared: the log-loss, in nats."""
-        r = taken(points.weights, np.arange(len(points.labels)))
-        return mean_log_loss(state.weights, points.x, points.labels, n_threads_from(self.parameters["n_jobs"]), r)
+        n_threads = n_threads_from(self.parameters["n_jobs"])
+        return mean_log_loss(state.weights, ScoredRows(points.x, points.labels, n_threads, points.weights))
 
     def losses_and_ranks(self, state: State, x: Matrix, labels: Ids) -> tuple[Doubles, Ids]:
         """Return the log-loss of each row, of one label, and the rank of its label (0: predicted)."""

@@ -15,7 +15,7 @@ from manyclass.checks import n_threads_from, outer_level
 from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.fitting.planner import FRACTION, Beginning, Planner, is_composed, leaves_runs_open
 from manyclass.parts import Parameters, part_name
-from manyclass.training.blend import loss_without_counts_of
+from manyclass.training.blend import ScoredRows, loss_without_counts_of
 from manyclass.training.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
 from manyclass.training.class_texts import ClassScales, ClassTexts
 from manyclass.training.core_training import Shared, Watch
@@ -278,7 +278,7 @@ class _Runs:
         out = points.some(np.flatnonzero(shared.held_out))
         if shared.added_by_held_out:
             weights = replace(weights, values=weights.values - sum(shared.added_by_held_out) / np.float32(n_runs))
-        return [loss_without_counts_of(weights, out.x, out.labels, self.n_threads, out.weights)]
+        return [loss_without_counts_of(weights, ScoredRows(out.x, out.labels, self.n_threads, out.weights))]
 
     def _runs_after(self, first: State) -> int:
         """What n_models="auto" stands for."""

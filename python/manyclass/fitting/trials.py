@@ -35,7 +35,7 @@ from manyclass.choosing.plans import Planned, Trials, with_rate_of_pairs
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.runs import refit
 from manyclass.parts import Parameters, part_name
-from manyclass.training.blend import best_scales, decoupled_loss
+from manyclass.training.blend import ScoredRows, best_scales, decoupled_loss
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.pairs import fit_pairs
@@ -157,8 +157,9 @@ class Sample:
         given = (np.arange(len(self.labels) + 1), self.labels)
         indptr, classes = _core.support(csr_parts(self.x), self.x.shape[1], *given, self.n_classes, 1)
         pairs = Weights.on_pairs(indptr, classes, None, np.zeros(self.n_classes, np.float32))
+        held_out = ScoredRows(self.x_out, Labels.single(self.labels_out), 1, self.weights_out)
         found = replace(pairs, values=pairs.closed_forms(self.x, *given, self.weights)[0])
-        of_pairs, of_prior = best_scales(found, prior, self.x_out, Labels.single(self.labels_out), 1, self.weights_out)
+        of_pairs, of_prior = best_scales(found, prior, held_out)
         scaled = replace(found, values=found.values * np.float32(of_pairs), bias=prior.bias * np.float32(of_prior))
         return {"prior": prior, "naive Bayes": scaled}
 
@@ -386,7 +387,7 @@ def _held_out_loss(plan: PairsPlan, kept: Points, out: Points, n_classes: int) -
     weights, curve, *_ = quietly(train)
     if len(curve) < plan.max_iter:
         return math.inf
-    loss = decoupled_loss(weights, out.x, out.labels, plan.n_threads, out.weights)
+    loss = decoupled_loss(weights, ScoredRows(out.x, out.labels, plan.n_threads, out.weights))
     return loss if math.isfinite(loss) else math.inf
 
 

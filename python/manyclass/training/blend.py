@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,28 @@ SHRINKAGE = 10.0  # of counts, in rows, before any were tried
 # (bench/decisions.md). Where more than MOST_NEXT rows may follow a row, it is not known which of them does, and none is
 # taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
 LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
+
+
+class ScoredRows(NamedTuple):
+    """Rows that models were not trained on, by whose scores they are compared.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray
+    labels : Labels
+    n_threads : int
+    weights : ndarray of shape (n_rows,), float64, or None
+    """
+
+    x: Matrix
+    labels: Labels
+    n_threads: int = 1
+    weights: Doubles | None = None
+
+    def some(self, rows: NDArray[np.intp]) -> ScoredRows:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return self._replace(x=self.x[rows], labels=self.labels.of(rows), weights=weights)
 
 
 def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[np.bool_]:
@@ -135,17 +157,15 @@ class Scales:
         n = min(MOST_REMEMBERED, REMEMBERED * n_before)
         return replace(self, precisions=self.precisions * (n / (n + n_new)))
 
-    def learnt(
-        self, weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-    ) -> Scales:
+    def learnt(self, weights: Weights, held_out: ScoredRows) -> Scales:
         """Return what is known after rows that the weights, each term on its own scale, were not trained on."""
         is_sum = len(self.means) > 1
         parts = (weights.pairs_alone, weights.rows_alone) if is_sum else (weights,)
-        rows, n = _scaled_rows(parts, x, labels, n_threads, sample_weight) | {"least": LEAST_OF_STREAM}, len(parts)
+        rows, n = _scaled_rows(parts, held_out) | {"least": LEAST_OF_STREAM}, len(parts)
         first: dict[str, Any] = {"means": self.means[:n], "precisions": self.precisions[:n]}
         means, precisions = _core.learnt_scales(**rows, **first, loss=DECOUPLED if is_sum else MEAN_LOG_LOSS)
         learnt = Scales(np.append(means, self.means[n:]), np.append(precisions, self.precisions[n:]))
-        if not is_sum or len(labels.ids) == len(labels):
+        if not is_sum or len(held_out.labels.ids) == len(held_out.labels):
             return learnt
         sum_before: dict[str, Any] = {"means": self.means[n:], "precisions": self.precisions[n:], "sum_of": means}
         temperature, precision = _core.learnt_scales(**rows, **sum_before, loss=MEAN_LOG_LOSS)
@@ -159,18 +179,16 @@ class Scales:
         return first, second
 
 
-def best_scales(
-    first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> tuple[float, float]:
+def best_scales(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
     """The factors of the scores of two models whose sum has the least decoupled loss; of one label it is the log-loss.
 
     The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
     """
-    return _best_scales(_scaled_rows((first, second), x, labels, n_threads, sample_weight))[0]
+    return _best_scales(_scaled_rows((first, second), held_out))[0]
 
 
 def best_scales_beside(
-    log_shares: Floats | None, forms: tuple[Weights, ...], first: Weights, second: Weights, *rows_held_out: Any
+    log_shares: Floats | None, forms: tuple[Weights, ...], first: Weights, second: Weights, held_out: ScoredRows
 ) -> tuple[tuple[float, float], float, Doubles]:
     """The factors that `best_scales` finds, and those of what is added to the scores: shares and closed forms.
 
@@ -179,7 +197,7 @@ def best_scales_beside(
     classes, so that where most classes have one row these have too large scores; and of few rows counts know more than
     steps have learnt.
     """
-    rows = _scaled_rows((first, second, *forms), *rows_held_out)
+    rows = _scaled_rows((first, second, *forms), held_out)
     (first_factor, second_factor), loss = _best_scales(rows | {"terms": rows["terms"][:2]})
     n, terms, best = len(rows["weights"]), rows["terms"][:2], [first_factor, second_factor]
     low, high = [0.0, 0.0], [np.inf, np.inf]
@@ -190,13 +208,8 @@ def best_scales_beside(
         more = rows | {"terms": [*terms, term]} | bounds
         factors_with_term, loss_with_term = _core.best_scales(**more, loss=DECOUPLED, start=[*best, 0.0])
         if (loss - loss_with_term) * n > GAIN:
-            terms, best, loss, low, high = (
-                more["terms"],
-                list(factors_with_term),
-                loss_with_term,
-                bounds["low"],
-                bounds["high"],
-            )
+            terms, best, loss = more["terms"], list(factors_with_term), loss_with_term
+            low, high = bounds["low"], bounds["high"]
             taken.append(number)
     factors = np.zeros(len(shares) + len(forms))
     factors[taken] = best[2:]
@@ -210,15 +223,7 @@ def _best_scales(rows: dict[str, Any]) -> tuple[tuple[float, float], float]:
 
 
 def join(
-    weights: Weights,
-    x: Matrix,
-    labels: Labels,
-    n_threads: int,
-    sample_weight: Doubles | None,
-    forms: Floats,
-    shares: Doubles | None,
-    *,
-    by_margins: bool = False,
+    weights: Weights, held_out: ScoredRows, forms: Floats, shares: Doubles | None, *, by_margins: bool = False
 ) -> Doubles:
     """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
 
@@ -228,59 +233,54 @@ def join(
     Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
     probable.
     """
-    held_out, form_factors = (x, labels, n_threads, sample_weight), np.zeros(len(forms))
-    pairs, rows = weights.pairs_alone, weights.rows_alone
+    form_factors, pairs, rows = np.zeros(len(forms)), weights.pairs_alone, weights.rows_alone
     if by_margins:
-        weights.multiply_parts(best_scales_of_margins(pairs, rows, *held_out))
+        weights.multiply_parts(best_scales_of_margins(pairs, rows, held_out))
     else:
         log_shares = None if shares is None else np.log(shares).astype(np.float32)
         weights_of_forms = tuple(replace(pairs, values=form, bias=np.zeros_like(pairs.bias)) for form in forms)
-        scales, share_factor, form_factors = best_scales_beside(log_shares, weights_of_forms, pairs, rows, *held_out)
+        scales, share_factor, form_factors = best_scales_beside(log_shares, weights_of_forms, pairs, rows, held_out)
         weights.multiply_parts(scales)
         if log_shares is not None:
             weights.bias[:] += np.float32(share_factor) * log_shares
         if form_factors.any():
             weights.values[:] += form_factors.astype(np.float32) @ forms
             # What training goes on from has the scale that is best for pairs alone.
-            rows_alone = _scaled_rows((pairs,), *held_out)
+            rows_alone = _scaled_rows((pairs,), held_out)
             (alone,), _ = _core.best_scales(**rows_alone, loss=DECOUPLED, start=[1.0], low=[LEAST_FACTOR])
             weights.scales[0] = 1 / alone
-    if len(labels.ids) > len(labels):
-        temperature = best_factor(weights, *held_out)
+    if len(held_out.labels.ids) > len(held_out.labels):
+        temperature = best_factor(weights, held_out)
         weights.multiply_scores(temperature)
         form_factors *= temperature
     return form_factors
 
 
-def best_scales_of_margins(
-    first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> tuple[float, float]:
+def best_scales_of_margins(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
     """The factors of the scores of two models, by margins of several labels, whose sum ranks the labels best.
 
     They are the first of MARGIN_SCALES unless others are better by more than the standard error of the difference, as
     precision jumps from row to row. No loss serves: a softmax of margins has its least loss without the pairs.
     """
-    ranked, r = _ranked_by_sums(first, second, x, labels, n_threads, sample_weight)
+    ranked, r = _ranked_by_sums(first, second, held_out)
     precisions_by_scales = [ranked(*scales) for scales in MARGIN_SCALES]
     gains = [gain(ranked_rows, precisions_by_scales[0], r) for ranked_rows in precisions_by_scales]
     best = max(range(len(gains)), key=lambda place: gains[place][0])
     return MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
 
 
-def spoils_ranks(
-    first: Weights, second: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> bool:
+def spoils_ranks(first: Weights, second: Weights, held_out: ScoredRows) -> bool:
     """Whether even a little of the second model's scores ranks labels worse, by more than two standard errors."""
-    ranked, r = _ranked_by_sums(first, second, x, labels, n_threads, sample_weight)
+    ranked, r = _ranked_by_sums(first, second, held_out)
     lost, error = gain(ranked(1.0, 0.0), ranked(*LEAST_OF_SECOND), r)
     return lost > 2 * error
 
 
 def _ranked_by_sums(
-    first: Weights, second: Weights, *held_out: Any
+    first: Weights, second: Weights, held_out: ScoredRows
 ) -> tuple[Callable[[float, float], Doubles], Doubles]:
     """Return what gives rows held out the mean of P@1 to P@TOP by a sum of two models' scores, and their weights."""
-    rows = _scaled_rows((first, second), *held_out)
+    rows = _scaled_rows((first, second), held_out)
     (a, b), labels, n = rows["terms"], Labels(rows["indptr"], rows["ids"]), len(rows["weights"])
     k, at_a_time = min(TOP, a.shape[1]), max(1, TILE // a.shape[1])
 
@@ -312,22 +312,18 @@ def gain(ours: Doubles, theirs: Doubles, sample_weight: Doubles | None) -> tuple
     return float(r @ (ours - theirs)), float(np.sqrt(r**2 @ (ours - theirs) ** 2))
 
 
-def best_factor(
-    model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> float:
+def best_factor(model: Weights, held_out: ScoredRows) -> float:
     """The factor, more than 0, of the scores of a model that gives its softmax the least log-loss.
 
     For rows of several labels it is the mean of their losses, all classes competing, which is what `evaluate` tells.
     """
-    rows = _scaled_rows((model,), x, labels, n_threads, sample_weight)
+    rows = _scaled_rows((model,), held_out)
     return _core.best_scales(**rows, loss=MEAN_LOG_LOSS, start=[1.0], low=[LEAST_FACTOR])[0][0]
 
 
-def decoupled_loss(
-    model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> float:
+def decoupled_loss(model: Weights, held_out: ScoredRows) -> float:
     """The mean over rows of the decoupled loss, summed over the labels of a row, in nats."""
-    return _loss(DECOUPLED, model, x, labels, n_threads, sample_weight)
+    return _loss(DECOUPLED, model, held_out)
 
 
 def log_loss_of_shares(shares: Doubles, labels: Labels, sample_weight: Doubles | None = None) -> float:
@@ -336,44 +332,31 @@ def log_loss_of_shares(shares: Doubles, labels: Labels, sample_weight: Doubles |
     return float(np.average(losses, weights=sample_weight))
 
 
-def mean_log_loss(
-    model: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> float:
+def mean_log_loss(model: Weights, held_out: ScoredRows) -> float:
     """The mean over rows of the mean log-loss of their labels, in nats."""
-    return _loss(MEAN_LOG_LOSS, model, x, labels, n_threads, sample_weight)
+    return _loss(MEAN_LOG_LOSS, model, held_out)
 
 
-def loss_without_counts_of(
-    weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None = None
-) -> float:
+def loss_without_counts_of(weights: Weights, held_out: ScoredRows) -> float:
     """The mean log-loss of some rows that were held out, in nats, without what all of them have added to the counts.
 
     What they have added to the weights on pairs is to be taken off before.
     """
     if len(weights.counts):
-        fewer = -np.ones(len(labels)) if sample_weight is None else -sample_weight / sample_weight.mean()
+        x, labels, _, r = held_out
+        fewer = -np.ones(len(labels)) if r is None else -r / r.mean()
         weights = weights.counted(as_csr(x), labels.indptr, labels.ids, fewer)
-    rows = some_that_tell(np.arange(len(labels)))
-    r = None if sample_weight is None else sample_weight[rows]
-    return mean_log_loss(weights, x[rows], labels.of(rows), n_threads, r)
+    return mean_log_loss(weights, held_out.some(some_that_tell(np.arange(len(held_out.labels)))))
 
 
-def held_out_loss(
-    plan: PairsPlan | BatchesPlan,
-    model: Weights,
-    x: Matrix,
-    labels: Labels,
-    sample_weight: Doubles | None,
-    *,
-    is_scaled: bool,
-) -> float:
+def held_out_loss(plan: PairsPlan | BatchesPlan, model: Weights, held_out: ScoredRows, *, is_scaled: bool) -> float:
     """The mean over rows held out of what early stopping goes by.
 
     That is `mean_log_loss`, of scores that are yet to be scaled by their best factor; or, where nothing makes
     probabilities of the scores, the loss of the plan.
     """
     is_scaled = is_scaled or (plan.finds_scale if isinstance(plan, BatchesPlan) else plan.loss == MARGIN)
-    rows = _scaled_rows((model,), x, labels, plan.n_threads, sample_weight)
+    rows = _scaled_rows((model,), held_out)
     if plan.loss in NO_PROBABILITIES and not is_scaled:
         (scores,) = rows["terms"]
         losses, _ = _core.losses(scores, rows["indptr"], rows["ids"], loss=plan.loss, smoothing=plan.smoothing)
@@ -382,28 +365,25 @@ def held_out_loss(
     return _core.best_scales(**rows, loss=MEAN_LOG_LOSS, start=[1.0], low=[low], high=[high])[1]
 
 
-def _loss(name: str, model: Weights, *held_out: Any) -> float:
+def _loss(name: str, model: Weights, held_out: ScoredRows) -> float:
     """The mean over rows of a loss."""
-    return _core.best_scales(**_scaled_rows((model,), *held_out), loss=name, start=[1.0], low=[1.0], high=[1.0])[1]
+    return _core.best_scales(**_scaled_rows((model,), held_out), loss=name, start=[1.0], low=[1.0], high=[1.0])[1]
 
 
-def _scaled_rows(
-    models: tuple[Weights, ...], x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> dict[str, Any]:
+def _scaled_rows(models: tuple[Weights, ...], held_out: ScoredRows) -> dict[str, Any]:
     """The scores by each model of as many rows as there is memory for, with their labels, as the core takes them."""
-    n = min(x.shape[0], max(FEWEST_ROWS, CELLS // models[0].n_classes))
-    points = np.linspace(0, x.shape[0] - 1, n).astype(np.int64)  # files may be sorted
-    chosen, r = labels.of(points), np.ones(n) if sample_weight is None else sample_weight[points]
-    terms = [model.scores(x[points], n_threads) for model in models]
-    return {"terms": terms, "indptr": chosen.indptr, "ids": chosen.ids, "weights": r, "n_threads": n_threads}
+    n_rows = held_out.x.shape[0]
+    n = min(n_rows, max(FEWEST_ROWS, CELLS // models[0].n_classes))
+    x, labels, n_threads, r = held_out.some(np.linspace(0, n_rows - 1, n).astype(np.int64))  # files may be sorted
+    terms = [model.scores(x, n_threads) for model in models]
+    weights = np.ones(n) if r is None else r
+    return {"terms": terms, "indptr": labels.indptr, "ids": labels.ids, "weights": weights, "n_threads": n_threads}
 
 
-def label_mixtures(
-    weights: Weights, classes: Ids, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> _core.LabelMixtures:
+def label_mixtures(weights: Weights, classes: Ids, held_out: ScoredRows) -> _core.LabelMixtures:
     """Return what mixtures say of some labels of these rows; `classes` are those of the features, if any."""
-    n_labels = np.diff(labels.indptr)
-    rows, ids = np.repeat(np.arange(len(labels)), n_labels), labels.ids
+    x, labels, n_threads, sample_weight = held_out
+    n_labels, rows, ids = np.diff(labels.indptr), labels.rows, labels.ids
     r = np.repeat((1 if sample_weight is None else sample_weight) / np.maximum(n_labels, 1), n_labels)
     if len(ids) > MOST_HELD_OUT:
         sample = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
@@ -411,9 +391,7 @@ def label_mixtures(
     return weights.label_mixtures(as_csr(x)[rows], classes, ids, r, n_threads)
 
 
-def best_mixture(
-    weights: Weights, features: Ids | None, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> Weights | None:
+def best_mixture(weights: Weights, features: Ids | None, held_out: ScoredRows) -> Weights | None:
     """Return weights with the mixture that has the least log-loss on held-out rows, of counts if they have any.
 
     Where `features` are classes, repeats of those that a row has are mixed in, too, if that is better; or where
@@ -421,38 +399,34 @@ def best_mixture(
     together.
     """
     classes = NO_OWN if features is None else own_classes(features, weights.n_features)
-    best = label_mixtures(weights, classes, x, labels, n_threads, sample_weight).best()
+    best = label_mixtures(weights, classes, held_out).best()
     if best is None:
         return None
     numbers, has_own, _ = best
     return replace(weights, own=classes if has_own else NO_OWN, mixture=Mixture(**numbers))
 
 
-def ranks_worse(
-    mixed: Weights, weights: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> bool:
+def ranks_worse(mixed: Weights, weights: Weights, held_out: ScoredRows) -> bool:
     """Whether a mixture ranks several labels worse: by P@1 to P@5 in the mean, lower by more than its standard error.
 
     Counts know how probable a label is; of which labels a row has most they may know less than the sum of the scores.
     On package dependencies the share of least log-loss, .36, loses 2.3 points of P@3 and P@5 (bench/decisions.md).
     """
     k = min(TOP, weights.n_classes)
+    x, labels, n_threads, r = held_out
     before, after = (precisions(labels, model.top_k(x, k, n_threads)[0]) for model in (weights, mixed))
-    lost, error = gain(before, after, sample_weight)
+    lost, error = gain(before, after, r)
     return lost > error
 
 
-def in_order_of(
-    weights: Weights, mixed: Weights, x: Matrix, labels: Labels, n_threads: int, sample_weight: Doubles | None
-) -> Weights:
+def in_order_of(weights: Weights, mixed: Weights, held_out: ScoredRows) -> Weights:
     """Return a mixture whose best classes are those of the weights without it; these, if that has no less log-loss.
 
     On package dependencies the log-loss of a row's labels falls from 4.52 to 3.69 nats with ten classes that keep their
     order, to 3.73 with five and, by the mixture as it is, to 3.80 (bench/decisions.md).
     """
-    held_out = (x, labels, n_threads, sample_weight)
     ordered = replace(mixed, mixture=replace(mixed.mixture, kept=min(KEPT, weights.n_classes)))
-    return ordered if mean_log_loss(ordered, *held_out) < mean_log_loss(weights, *held_out) else weights
+    return ordered if mean_log_loss(ordered, held_out) < mean_log_loss(weights, held_out) else weights
 
 
 def own_classes(features: Ids, n_features: int) -> Ids:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import canonical_csr, check_number
-from manyclass.training.blend import held_out_loss
+from manyclass.training.blend import ScoredRows, held_out_loss
 from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.passes import UNUSED_SCALE, LabelValidation, Validation, drive, warn_user
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, Labels, PairsPlan, Plan
@@ -453,14 +453,8 @@ class LabelTraining(CoreTraining):
         mean, done = super().finish(n_pass)
         validation = self.validation
         if validation is not None and self.fault is None:
-            loss = held_out_loss(
-                self._plan,
-                self.weights,
-                validation.x,
-                validation.labels,
-                validation.weights,
-                is_scaled=validation.is_scaled,
-            )
+            rows = ScoredRows(validation.x, validation.labels, self._plan.n_threads, validation.weights)
+            loss = held_out_loss(self._plan, self.weights, rows, is_scaled=validation.is_scaled)
             done = validation.after_pass(loss, self.moved()) or done
         return mean, done
 

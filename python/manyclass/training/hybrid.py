@@ -27,6 +27,7 @@ from manyclass.training.blend import (
     REMEMBERED,
     SHRINKAGE,
     Scales,
+    ScoredRows,
     best_factor,
     best_mixture,
     in_order_of,
@@ -141,8 +142,8 @@ class _Split:
         Their labels.
     weights : ndarray or None
         Their weights.
-    scored : tuple
-        What functions of scores take: rows that tell, their labels, the number of threads, their weights.
+    scored : ScoredRows
+        The rows that tell.
     """
 
     trained: NDArray[np.intp]
@@ -152,7 +153,7 @@ class _Split:
     x: Matrix
     labels: Labels
     weights: Doubles | None
-    scored: tuple[Matrix, Labels, int, Doubles | None]
+    scored: ScoredRows
 
     def shares(self, n_classes: int) -> Doubles:
         """Return the shares of the classes among rows that are trained on."""
@@ -182,7 +183,7 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
         return trained
     if isinstance(plan, HybridPlan):
         return _join_terms(plan, terms, points, split, trained, watch)
-    trained.weights.multiply_scores(best_factor(trained.weights, *split.scored))  # 4
+    trained.weights.multiply_scores(best_factor(trained.weights, split.scored))  # 4
     _warn_if_no_better_than_shares(trained.weights, split)
     return trained
 
@@ -205,7 +206,7 @@ def _hold_out(plan: Plan, terms: _Terms, points: Points, watch: Watch) -> _Split
         x=points.x[rows] if len(out) else points.x,
         labels=labels.of(rows),
         weights=taken(points.weights, rows),
-        scored=(points.x[telling], labels.of(telling), plan.n_threads, taken(points.weights, telling)),
+        scored=ScoredRows(points.x, labels, plan.n_threads, points.weights).some(telling),
     )
 
 
@@ -222,10 +223,10 @@ def _join_terms(
         squares = squares.of_more_pairs(trained.weights, weights)
     forms = _closed_forms(weights, split.x, split.labels, split.weights, are_rare) if by_counts else NO_FORMS  # 3
     shares = split.shares(points.n_classes) if are_rare else None
-    factors = join(weights, *split.scored, forms, shares, by_margins=by_margins)  # 4
+    factors = join(weights, split.scored, forms, shares, by_margins=by_margins)  # 4
     joined = _mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))  # 5
-    if points.several and joined.mixture.is_on and ranks_worse(joined, weights, *split.scored):
-        joined = in_order_of(weights, joined, *split.scored)
+    if points.several and joined.mixture.is_on and ranks_worse(joined, weights, split.scored):
+        joined = in_order_of(weights, joined, split.scored)
     joined = _counted(joined, points.some(split.held_out), joined.mixture)  # 6
     _warn_if_no_better_than_shares(joined, split)
     if by_counts and factors.any():
@@ -239,11 +240,11 @@ def _join_terms(
 
 def _warn_if_no_better_than_shares(weights: Weights, split: _Split) -> None:
     """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
-    _, labels, _, sample_weight = split.scored
+    labels, sample_weight = split.scored.labels, split.scored.weights
     if len(labels) < FEWEST_TO_WARN:
         return
     by_shares = log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
-    loss = mean_log_loss(weights, *split.scored)
+    loss = mean_log_loss(weights, split.scored)
     if loss < by_shares:
         return
     warn_user(
@@ -382,7 +383,7 @@ def _train(
     watch: Watch,
     earlier: EarlierModel | None = None,
     squares: Squares | None = None,
-    ranked: tuple[Matrix, Labels, int, Doubles | None] | None = None,
+    ranked: ScoredRows | None = None,
 ) -> tuple[Trained, bool]:
     """Train each term, and say whether the first one made all of its passes; else those of the second one are none.
 
@@ -410,7 +411,7 @@ def _watch_of_term(
     heading: str,
     begin: float,
     parts: list[Trained],
-    ranked: tuple[Matrix, Labels, int, Doubles | None] | None,
+    ranked: ScoredRows | None,
 ) -> Watch:
     """Return what looks on while one of two terms is trained, after the `parts` before: in what time is left."""
     validation, callback = watch.label_validation, watch.callback
@@ -423,14 +424,12 @@ def _watch_of_term(
     return replace(watch, heading=heading, max_seconds=seconds_left, label_validation=validation, callback=callback)
 
 
-def _unless_it_spoils(
-    first: Weights, rows: tuple[Matrix, Labels, int, Doubles | None], callback: Callback | None
-) -> Callback:
+def _unless_it_spoils(first: Weights, rows: ScoredRows, callback: Callback | None) -> Callback:
     """Return a callback that does what another one does, and ends training after a pass that spoils ranks."""
 
     def after_pass(state: TrainingState) -> bool:
         ends = callback is not None and bool(callback(state))
-        return ends or (state.n_iter == 1 and spoils_ranks(first, state.weights, *rows))
+        return ends or (state.n_iter == 1 and spoils_ranks(first, state.weights, rows))
 
     return after_pass
 
@@ -463,8 +462,12 @@ def _learn_scales(
     if points is not None and len(points.labels):
         points = points.spread(terms.most_held_out)
         known = known.faded(before.history.n_counting, len(points.labels))
-        known = known.learnt(weights, points.x, points.labels, n_threads, points.weights)
+        known = known.learnt(weights, _scored(points, n_threads))
     return replace(squares, scales=known.means, precisions=known.precisions), known.of_parts
+
+
+def _scored(points: Points, n_threads: int) -> ScoredRows:
+    return ScoredRows(points.x, points.labels, n_threads, points.weights)
 
 
 def _to_own_scale(weights: Weights) -> tuple[float, float]:
@@ -501,7 +504,7 @@ def _mixed(
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
         counted = _counted(nothing, trained_points, Mixture(shrinkage=SHRINKAGE, counts_own=True))
     class_features = features_of_classes(plan, points)
-    mixed = best_mixture(counted, class_features, telling.x, telling.labels, plan.n_threads, telling.weights)
+    mixed = best_mixture(counted, class_features, _scored(telling, plan.n_threads))
     if mixed is None:
         mixed = counted if least else weights
     if least and plan.counts:
@@ -523,7 +526,7 @@ def _learn_mixture(
         return mixture
     points = points.spread(terms.most_held_out)
     weights.multiply_parts(scales)
-    mixtures = label_mixtures(weights, weights.own, points.x, points.labels, n_threads, points.weights)
+    mixtures = label_mixtures(weights, weights.own, _scored(points, n_threads))
     _to_own_scale(weights)
     n = len(points.labels)
     share_of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, best_scales
+from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, best_scales
 from manyclass.training.passes import held_out
 from manyclass.training.plan import Labels
 from manyclass.training.weighting import shares_of_classes, some_of
@@ -210,10 +210,7 @@ def begin_at_closed_form(
     scale, scale_of_prior = best_scales(
         without_held_out.weights_of_scores(),
         Weights.on_pairs(*no_pairs, _log_shares(labels[rows], n_classes, r)),
-        x[out],
-        Labels.single(labels[out]),
-        n_threads,
-        some_of(weights, out),
+        ScoredRows(x[out], Labels.single(labels[out]), n_threads, some_of(weights, out)),
     )
     del without_held_out  # as large as W
     whole = _closed_form(x, labels, n_classes, weights, random)
