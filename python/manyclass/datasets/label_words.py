@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.labels import as_labels
 
-Words = Sequence[Sequence[str]]  # the labels of each row
+Words = list[list[str]]  # the labels of each row
 
 
 def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:

@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.compressed import LONGEST_LINE
 from manyclass.datasets.inputs import Input, Layout
+from manyclass.datasets.label_words import Words
 from manyclass.datasets.xmc import BLOCK, BYTE_ORDER_MARK, block_reader, matrices_from
-
-Words = list[list[str]]
 
 MOST = int(np.iinfo(np.int32).max)
 
@@ -44,17 +43,15 @@ class SvmlightFiles:
         """Find the number of features and where they begin by reading all rows, unless the layout tells both."""
         if layout.n_features is not None and layout.zero_based is not None:
             return cls(inputs, layout)
-        lowest, highest, n_rows = MOST, -1, 0
-        for X, _ in cls(inputs, layout)._numbered():
-            lowest, highest = (
-                min(lowest, int(X.indices.min(initial=MOST))),
-                max(highest, int(X.indices.max(initial=-1))),
-            )
-            n_rows += X.shape[0]
-        if n_rows == 0:
+        numbered = cls(inputs, layout)._numbered()
+        ends = [(int(X.indices.min(initial=MOST)), int(X.indices.max(initial=-1))) for X, _ in numbered]
+        if not ends:
             raise ValueError(f"{inputs[0].name}: the file has no rows")
+        lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
         zero_based = lowest == 0 if layout.zero_based is None else layout.zero_based
         n_features = max(0, highest + zero_based) if layout.n_features is None else layout.n_features
+        if highest + zero_based > n_features:
+            raise ValueError(f"{inputs[0].name}: feature {highest} is outside [{1 - zero_based}, {highest})")
         return cls(inputs, replace(layout, zero_based=zero_based, n_features=n_features))
 
     @property

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from manyclass import _core
 from manyclass.compressed import LABEL
 from manyclass.datasets.inputs import Input
+from manyclass.datasets.label_words import Words
 
 ROWS = 16_384  # texts that are held at once, before rows of numbers are made of them
 FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
-
-Words = list[list[str]]
 
 
 @dataclass(frozen=True)
