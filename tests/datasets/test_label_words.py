@@ -49,7 +49,7 @@ def test_labels_of_svmlight_are_plain_numbers_and_leave_rows_that_can_be_parsed(
     text = b"+1 1:2\n1.0,2e2 3:1 # 7\n\n# none\n 2:1\nx-1 1:1\n-0 1:1\n9007199254740993 1:1\n1.50 1:1\n.5e1\n4:1"
     raw = np.frombuffer(text, np.uint8).copy()
     found = _core.take_svmlight_labels(raw, "d")
-    assert found == [["1"], ["1", "200"], [], ["x-1"], ["0"], ["9007199254740993"], ["1.50"], ["5"], []]
+    assert found == [["1"], ["1", "200"], [], [], ["x-1"], ["0"], ["9007199254740993"], ["1.50"], ["5"], []]
     lines = bytes(raw).split(b"\n")
     assert lines[0] == b"0  1:2"
     assert lines[1] == b"0       3:1 # 7"
