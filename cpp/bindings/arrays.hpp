@@ -9,6 +9,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -134,6 +135,18 @@ auto released(F&& f) {
   } catch (const Interrupted&) {
     throw py::error_already_set();
   }
+}
+
+using Shape = std::vector<std::size_t>;
+
+// An array of this shape that f(out) fills in.
+template <class F>
+Array<double> filled(const Shape& shape, const F& f) {
+  Array<double> out(shape);
+  std::ranges::fill(mutable_view(out), 0.0);
+  const std::span<double> values = mutable_view(out);
+  released([&] { f(values); });
+  return out;
 }
 
 // Of a constructor, or of a function that returns an object: all arguments live as long as the object, which views them.

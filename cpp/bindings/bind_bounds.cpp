@@ -106,7 +106,7 @@ auto scores_of(std::span<const Index> winner, std::span<const Index> loser, std:
 
 }  // namespace
 
-void bind_bounds(py::module_& m) {
+void bind_bounds(Module& m) {
   const auto labels = "labels"_a, winner = "winner"_a, loser = "loser"_a, wins = "wins"_a;
   m.def("utility_bounds", bounds_of_utilities, py::kw_only(), "noise"_a, "f"_a, labels, "mu"_a, "s"_a);
   m.def("block_bounds", bounds_of_blocks, "f"_a, labels, "blocks"_a);

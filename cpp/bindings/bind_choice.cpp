@@ -17,25 +17,14 @@ namespace manyclass {
 namespace {
 
 using Theta = std::span<const double>;
-using Shape = std::vector<std::size_t>;
 
-// An array of this shape that f(out) fills in.
-template <class F>
-Array<double> filled(const Shape& shape, const F& f) {
-  Array<double> out(shape);
-  std::ranges::fill(mutable_view(out), 0.0);
-  const std::span<double> values = mutable_view(out);
-  released([&] { f(values); });
-  return out;
-}
-
-void bind_form(py::module_& m) {
+void bind_form(Module& m) {
   Fields<ChoiceForm> fields("ChoiceForm");
   fields.needs<&ChoiceForm::model, &ChoiceForm::n_chooser_features, &ChoiceForm::n_alternative_features,
                &ChoiceForm::n_pair_features, &ChoiceForm::n_own_tastes, &ChoiceForm::rank, &ChoiceForm::groups,
                &ChoiceForm::n_groups, &ChoiceForm::nests, &ChoiceForm::n_nests>();
   bind_struct(m, fields, [](const ChoiceForm& form) { check(form); });
-  py::class_<ChoiceForm>(m.attr("ChoiceForm"))
+  Class<ChoiceForm>(m.attr("ChoiceForm"))
       .def("sizes",
            [](const ChoiceForm& form) {
              return std::tuple(form.n_alternative_features, form.n_pair_features, form.n_interactions(),
@@ -149,10 +138,10 @@ auto elasticities(const ChoiceProblem& problem, Theta theta, const std::string& 
   return std::pair(sums, shares);
 }
 
-void bind_problem(py::module_& m) {
+void bind_problem(Module& m) {
   const auto theta = "theta"_a, of = "of"_a, column = "column"_a, alternative = "alternative"_a;
   bind_struct(m, problem_fields(), [](const ChoiceProblem& problem) { check(problem); });
-  py::class_<ChoiceProblem>(m.attr("ChoiceProblem"))
+  Class<ChoiceProblem>(m.attr("ChoiceProblem"))
       .def("losses", by_row<&losses>(), theta)
       .def("objective", value_and_gradient, theta)
       .def("inclusive_values", by_row<&inclusive_values>(), theta)
@@ -265,11 +254,11 @@ Lists from_fields(const py::tuple& f) {
           f[6].cast<std::vector<double>>()};
 }
 
-void bind_lists(py::module_& m) {
+void bind_lists(Module& m) {
   const auto n_alternatives = "n_alternatives"_a;
   const auto core = [](const py::object& self) -> const Lists& { return self.cast<const Lists&>(); };
-  py::class_<Lists>(m, "ChoiceLists")
-      .def(py::init(&made_lists), py::kw_only(), "n_rows"_a, n_alternatives, "lists"_a = py::none(),
+  Class<Lists>(m, "ChoiceLists")
+      .def(constructor(&made_lists), py::kw_only(), "n_rows"_a, n_alternatives, "lists"_a = py::none(),
            "features"_a = py::dict(), "offset"_a = py::none(), "unavailable"_a = py::none())
       .def_property_readonly("indptr",
                              [core](const py::object& self) {
@@ -303,6 +292,7 @@ void bind_lists(py::module_& m) {
       .def("with_features", with_features, "features"_a)
       .def("draw", drawn, py::kw_only(), "rows"_a, "chosen"_a, n_alternatives, "n_draws"_a, "share"_a, "shares"_a,
            "seed"_a, "epoch"_a, "n_threads"_a)
+      .by_pybind11()
       .def(py::pickle(&fields_of, &from_fields));
   m.def(
       "lists_of_ranges",
@@ -319,33 +309,6 @@ void bind_lists(py::module_& m) {
         return found ? std::optional(array_of(*found)) : std::nullopt;
       },
       "numbers"_a, "groups"_a, "n_groups"_a);
-}
-
-void bind_products(py::module_& m) {
-  const auto problem = "problem"_a, rows = "rows"_a, theta = "theta"_a, visits = "visits"_a;
-  using Rows = std::span<const Index>;
-  py::class_<DrawnProducts>(m, "DrawnProducts")
-      .def(py::init<const std::string&, std::size_t>(), "noise"_a, "n"_a)
-      .def(
-          "visit",
-          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at, int before) {
-            own.visit(of, ids, at, before);
-          },
-          problem, rows, theta, visits)
-      .def(
-          "step",
-          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at, int before) {
-            double value = 0;
-            const auto found = filled({of.form.size()}, [&](auto out) { value = own.step(of, ids, at, before, out); });
-            return std::pair(value, found);
-          },
-          problem, rows, theta, visits)
-      .def(
-          "difference",
-          [](const DrawnProducts& own, const ChoiceProblem& of, Rows ids, Theta at) {
-            return filled({of.form.size()}, [&](auto out) { own.difference(of, ids, at, out); });
-          },
-          problem, rows, theta);
 }
 
 using Values = std::vector<double>;
@@ -381,12 +344,12 @@ DrawnDescent descent_of(const DescentCall& call) {
                        call.n_steps, call.noise});
 }
 
-void bind_descent(py::module_& m) {
+void bind_descent(Module& m) {
   const auto rows = "rows"_a, problem = "problem"_a, visits = "visits"_a;
   const Fields<DescentCall> fields = descent_fields();
   list_fields(m, fields);
-  py::class_<DrawnDescent>(m, "DrawnDescent")
-      .def(py::init([fields](const py::kwargs& given) { return descent_of(fields.of(given)); }))
+  Class<DrawnDescent>(m, "DrawnDescent")
+      .def(constructor([fields](const py::kwargs& given) { return descent_of(fields.of(given)); }))
       .def(
           "look",
           [](DrawnDescent& self, std::span<const Index> of, const ChoiceProblem& by, int n) {
@@ -413,11 +376,10 @@ void bind_descent(py::module_& m) {
 
 }  // namespace
 
-void bind_choice(py::module_& m) {
+void bind_choice(Module& m) {
   bind_form(m);
   bind_problem(m);
   bind_lists(m);
-  bind_products(m);
   m.def("free_coefficients", free_ones, "form"_a, "names"_a, "constraints"_a);
   bind_descent(m);
 }

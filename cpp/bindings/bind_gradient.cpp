@@ -2,9 +2,8 @@
 // steps on a block of classes.
 #include <memory>
 
-#include "bindings/fields.hpp"
+#include "bindings/labelled.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/exact/balanced_softmax.hpp"
 #include "manyclass/exact/block_steps.hpp"
 #include "manyclass/exact/block_sums.hpp"
 #include "manyclass/exact/duality_gap.hpp"
@@ -15,64 +14,6 @@
 namespace manyclass {
 
 namespace {
-
-// Data with labels, and a linear model in the layout for them: feature-major weights are (D, K or more), class-major
-// ones (K, D).
-template <class Weight>
-struct Labelled {
-  py::object x;
-  py::ssize_t n_features = 0;
-  Matrix<const Weight> matrix;
-  std::span<const double> intercept;
-  Index n_classes = 0;
-  std::span<const Index> labels;
-  std::span<const double> sample_weight;  // of the points: none, or one for each
-  int n_threads = 1;
-  Isa isa = best_isa();
-};
-
-template <class Weight>
-Fields<Labelled<Weight>> labelled_fields() {
-  using Data = Labelled<Weight>;
-  Fields<Data> fields("Labelled");
-  fields.template needs<&Data::x, &Data::n_features, &Data::matrix, &Data::intercept, &Data::n_classes, &Data::labels,
-                        &Data::n_threads>();
-  return fields.template takes<&Data::sample_weight, &Data::isa>();
-}
-
-template <class Weight>
-DoubleModel<FeatureMajor<Weight>> model_of(const CsrView& x, const Labelled<Weight>& of) {
-  if (of.matrix.rows != x.n_cols || of.matrix.cols < of.n_classes) {
-    throw std::invalid_argument("the weights do not fit the data");
-  }
-  return {{of.matrix.data, of.matrix.width()}, of.intercept, of.n_classes};
-}
-
-template <class Weight>
-DoubleModel<ClassMajor<Weight>> model_of(const DenseView& x, const Labelled<Weight>& of) {
-  if (of.matrix.rows != of.n_classes || of.matrix.cols != x.n_cols) {
-    throw std::invalid_argument("the weights do not fit the data");
-  }
-  return {{of.matrix.data, of.matrix.width()}, of.intercept, of.n_classes};
-}
-
-// Calls f(data view, model) without the GIL.
-template <class Weight, class F>
-auto with_model(const Labelled<Weight>& of, F&& f) {
-  if (!of.sample_weight.empty() && of.sample_weight.size() != of.labels.size()) {
-    throw std::invalid_argument("sample_weight has " + std::to_string(of.sample_weight.size()) +
-                                " values; it must have " + std::to_string(of.labels.size()));
-  }
-  return std::visit(
-      [&](const auto& data) {
-        const auto model = model_of(data, of);
-        return released([&] {
-          check(data, of.labels, model);
-          return f(data, model);
-        });
-      },
-      data_view(of.x, of.n_features));
-}
 
 struct GradientCall {
   Labelled<double> of;
@@ -112,11 +53,11 @@ Fields<FullBatchCall> full_batch_fields() {
   return fields.needs<&FullBatchCall::x, &FullBatchCall::n_features>().with<&FullBatchCall::of>(of);
 }
 
-void bind_full_batch(py::module_& m) {
+void bind_full_batch(Module& m) {
   const Fields<FullBatchCall> fields = full_batch_fields();
   list_fields(m, fields);
-  py::class_<FullBatch>(m, "FullBatch")
-      .def(py::init([fields](const py::kwargs& given) {
+  Class<FullBatch>(m, "FullBatch")
+      .def(constructor([fields](const py::kwargs& given) {
              FullBatchCall call = fields.of(given);
              call.of.x = data_view(call.x, call.n_features);
              return std::make_unique<FullBatch>(std::move(call.of));
@@ -146,46 +87,6 @@ void bind_full_batch(py::module_& m) {
       .def_property_readonly("value", &FullBatch::value)
       .def_property_readonly("largest_slope", &FullBatch::largest_slope)
       .def_property_readonly("n_kept", &FullBatch::n_kept);
-}
-
-struct TotalsCall {
-  Labelled<float> of;
-};
-
-auto totals(const TotalsCall& call) {
-  const Labelled<float>& of = call.of;
-  auto normalizers = empty_array<double>(of.labels.size()), losses = empty_array<double>(of.labels.size());
-  Array<double> sums(of.n_classes);
-  const std::span<double> out = mutable_view(normalizers), out_losses = mutable_view(losses),
-                          out_sums = mutable_view(sums);
-  with_model(of, [&](const auto& data, const auto& model) {
-    softmax_totals(data, of.labels, of.sample_weight, model, of.n_threads, of.isa, out, out_losses, out_sums);
-  });
-  return std::tuple(normalizers, losses, sums);
-}
-
-struct BalanceCall {
-  Labelled<float> of;
-  Balance balance;
-};
-
-Fields<BalanceCall> balance_fields() {
-  Fields<Balance> balance("Balance");
-  balance.needs<&Balance::normalizers, &Balance::keep, &Balance::fill>();
-  return Fields<BalanceCall>("balanced_softmax")
-      .with<&BalanceCall::of>(labelled_fields<float>())
-      .with<&BalanceCall::balance>(balance);
-}
-
-auto balanced(const BalanceCall& call) {
-  const Labelled<float>& of = call.of;
-  auto entropies = empty_array<double>(of.labels.size()), label_probabilities = empty_array<double>(of.labels.size());
-  const std::span<double> out = mutable_view(entropies), out_labels = mutable_view(label_probabilities);
-  const double residual = with_model(of, [&](const auto& data, const auto& model) {
-    return balanced_softmax(data, of.labels, of.sample_weight, model, call.balance, of.n_threads, of.isa, out,
-                            out_labels);
-  });
-  return std::tuple(entropies, label_probabilities, residual);
 }
 
 struct GapCall {
@@ -324,7 +225,7 @@ auto best_of_blocks(const Matrix<const Index>& classes, const Matrix<const doubl
   return std::tuple(best, log_p, losses);
 }
 
-void bind_block_sums(py::module_& m) {
+void bind_block_sums(Module& m) {
   const auto log_sums = "log_sums"_a, number = "number"_a;
   m.def("block_normalizers", normalizers_of_blocks, log_sums, number);
   m.def(
@@ -337,12 +238,10 @@ void bind_block_sums(py::module_& m) {
 
 }  // namespace
 
-void bind_gradient(py::module_& m) {
+void bind_gradient(Module& m) {
   bind_block_sums(m);
   bind_function(m, gradient_fields(), gradient);
   bind_full_batch(m);
-  bind_function(m, Fields<TotalsCall>("softmax_totals").with<&TotalsCall::of>(labelled_fields<float>()), totals);
-  bind_function(m, balance_fields(), balanced);
   bind_function(m, gap_fields(), gap);
   bind_function(m, pair_gap_fields(), pair_gap);
   bind_function(m, block_steps_fields(), block_steps);

@@ -20,7 +20,7 @@ void ask_python() {
   if (PyErr_Occurred() != nullptr) throw Interrupted();
 }
 
-void bind_interrupts(py::module_& m) {
+void bind_interrupts(Module& m) {
   time_is_up = py::exception<Interrupted>(m, "TimeIsUpError").release().ptr();  // as long as the process
   m.def(
       "limit_seconds", [](double seconds) { limit = Deadline(seconds); }, "seconds"_a,

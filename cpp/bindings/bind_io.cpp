@@ -130,28 +130,29 @@ py::object units_of(const AnyValues& values, const AnyPositions& indptr) {
   return std::visit([](const auto& v, const auto& p) { return py::object(array_of(unit_rows(v, p))); }, values, indptr);
 }
 
-Array<double> largest_of(const AnyValues& values, const AnyPositions& columns, std::size_t n_columns) {
+Array<double> largest_of_each_column(const AnyValues& values, const AnyPositions& columns, std::size_t n_columns) {
   return std::visit([=](const auto& v, const auto& c) { return array_of(largest_of_columns(v, c, n_columns)); }, values,
                     columns);
 }
 
 }  // namespace
 
-void bind_io(py::module_& m) {
+void bind_io(Module& m) {
   m.def("read_xmc", &read_xmc_arrays, py::arg("text").noconvert(), py::arg("name"), py::arg("header").none(true),
         py::arg("zero_based"), py::arg("n_features").none(true), py::arg("n_labels").none(true), py::arg("n_threads"),
         "Parse a text in the XMC repository's form. Returns n_features, n_labels, the arrays indptr, indices, "
         "data of X and indptr, indices of Y.");
   m.def("xmc_header", header_of, "line"_a, "name"_a, "header"_a.none(true),
         "Return the numbers (N, D, L) of a first line that is a header, or None.");
-  py::class_<XmcBlocks>(m, "XmcBlocks")
-      .def(py::init([](std::string name, std::optional<bool> header, bool zero_based, std::optional<Index> n_features,
-                       std::optional<Index> n_labels, std::size_t longest_line, int n_threads) {
-             const XmcOptions options{header, zero_based, n_features, n_labels};
-             return XmcBlocks(std::move(name), options, longest_line, n_threads);
-           }),
-           "name"_a, "header"_a.none(true), "zero_based"_a, "n_features"_a.none(true), "n_labels"_a.none(true),
-           "longest_line"_a, "n_threads"_a)
+  Class<XmcBlocks>(m, "XmcBlocks")
+      .def(
+          constructor([](std::string name, std::optional<bool> header, bool zero_based, std::optional<Index> n_features,
+                         std::optional<Index> n_labels, std::size_t longest_line, int n_threads) {
+            const XmcOptions options{header, zero_based, n_features, n_labels};
+            return XmcBlocks(std::move(name), options, longest_line, n_threads);
+          }),
+          "name"_a, "header"_a.none(true), "zero_based"_a, "n_features"_a.none(true), "n_labels"_a.none(true),
+          "longest_line"_a, "n_threads"_a)
       .def(
           "add",
           [](XmcBlocks& self, const py::bytes& piece) {
@@ -161,9 +162,9 @@ void bind_io(py::module_& m) {
           "piece"_a)
       .def_property_readonly("n_features", &XmcBlocks::n_features)
       .def_property_readonly("n_labels", &XmcBlocks::n_labels);
-  py::class_<CsvReader>(m, "CsvReader")
-      .def(py::init([](std::string name, std::string delimiter, char decimal, std::size_t longest_line,
-                       std::size_t most_blank) {
+  Class<CsvReader>(m, "CsvReader")
+      .def(constructor([](std::string name, std::string delimiter, char decimal, std::size_t longest_line,
+                          std::size_t most_blank) {
              return CsvReader({std::move(name), std::move(delimiter), decimal, longest_line, most_blank});
            }),
            "name"_a, "delimiter"_a, "decimal"_a, "longest_line"_a, "most_blank"_a)
@@ -205,7 +206,7 @@ void bind_io(py::module_& m) {
       },
       "lines"_a, "mark"_a);
   m.def("unit_rows", units_of, "values"_a, "indptr"_a);
-  m.def("largest_of_columns", largest_of, "values"_a, "columns"_a, "n_columns"_a);
+  m.def("largest_of_columns", largest_of_each_column, "values"_a, "columns"_a, "n_columns"_a);
   m.def("label_columns", columns_of_labels, "rows"_a);
   m.def("all_integers", [](const std::vector<std::string>& labels) { return all_integers(labels); }, "labels"_a);
   m.def(

@@ -33,13 +33,13 @@ py::tuple as_tuple(const FoundMixture& found) {
 
 }  // namespace
 
-void bind_label_mixtures(py::module_& m) {
+void bind_label_mixtures(Module& m) {
   const Fields<MixtureKind> kind = kind_fields("LabelMixtures.best_shares"),
                             of_loss = kind_fields("LabelMixtures.loss");
   list_fields(m, kind);
   list_fields(m, of_loss);
-  py::class_<LabelMixtures>(m, "LabelMixtures")
-      .def(py::init(&label_mixtures), "weights"_a, "x"_a, "labels"_a, "sample_weight"_a)
+  Class<LabelMixtures>(m, "LabelMixtures")
+      .def(constructor(&label_mixtures), "weights"_a, "x"_a, "labels"_a, "sample_weight"_a)
       .def(
           "add_scores",
           [](LabelMixtures& self, std::size_t first, const Matrix<const float>& scores) {

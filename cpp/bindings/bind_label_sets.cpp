@@ -27,7 +27,7 @@ Ranked ranked(Offsets indptr, Ids ids, const Matrix<const Index>& predicted) {
   return {{indptr, ids}, predicted.data, predicted.width()};
 }
 
-void bind_ranking(py::module_& m) {
+void bind_ranking(Module& m) {
   const auto indptr = "indptr"_a, ids = "ids"_a, predicted = "predicted"_a, places = "places"_a;
   m.def(
       "label_hits",
@@ -83,7 +83,7 @@ void bind_ranking(py::module_& m) {
 
 }  // namespace
 
-void bind_label_sets(py::module_& m) {
+void bind_label_sets(Module& m) {
   bind_ranking(m);
   m.def("best_but", not_excluded, py::kw_only(), "rows"_a, "classes"_a, "values"_a, "indptr"_a, "excluded"_a, "k"_a);
   m.def(
@@ -139,8 +139,8 @@ void bind_label_sets(py::module_& m) {
         return array_of(most_confused(labels, predictions, most));
       },
       "labels"_a, "predictions"_a, "most"_a);
-  py::class_<Hierarchy>(m, "Hierarchy")
-      .def(py::init<std::vector<Index>, std::size_t>(), "parents"_a, "n_classes"_a)
+  Class<Hierarchy>(m, "Hierarchy")
+      .def(constructor<std::vector<Index>, std::size_t>(), "parents"_a, "n_classes"_a)
       .def("circle", &Hierarchy::circle)
       .def(
           "deepest",

@@ -4,7 +4,6 @@
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
 #include "manyclass/evaluate/class_texts.hpp"
-#include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/exact/label_losses.hpp"
 #include "manyclass/exact/score_scales.hpp"
 
@@ -22,8 +21,8 @@ auto each_row(const Matrix<const float>& z, std::span<const Offset> indptr, std:
   return std::pair(values, gradients);
 }
 
-auto losses(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
-            const std::string& loss, double smoothing, Isa isa) {
+auto row_losses(const Matrix<const float>& scores, std::span<const Offset> indptr, std::span<const Index> ids,
+                const std::string& loss, double smoothing, Isa isa) {
   return each_row(scores, indptr, ids, [&](const LabelledRows& rows, const RowLosses& out) {
     label_losses(rows, label_loss(loss, smoothing), isa, out);
   });
@@ -41,34 +40,6 @@ Array<float> projections(const Matrix<const float>& scores, std::span<const Offs
   return each_row(scores, indptr, ids,
                   [&](const LabelledRows& rows, const RowLosses& out) { bisimplex_projections(rows, isa, out); })
       .second;
-}
-
-// Rows of scores, what is asked of them and where it goes.
-struct LabelOddsCall {
-  Matrix<const float> scores;
-  LabelOdds question;
-  LabelOddsSums sums;
-};
-
-Fields<LabelOddsCall> label_odds_fields() {
-  Fields<Excluded> labels("Excluded");
-  labels.needs<&Excluded::indptr, &Excluded::ids>();
-  Fields<LabelOdds> question("LabelOdds");
-  question.with<&LabelOdds::labels>(labels).needs<&LabelOdds::n_threads>();
-  question.takes<&LabelOdds::temperature, &LabelOdds::offset, &LabelOdds::lowest, &LabelOdds::weights>();
-  Fields<LabelOddsSums> sums("LabelOddsSums");
-  sums.takes<&LabelOddsSums::log_losses, &LabelOddsSums::label_losses, &LabelOddsSums::own, &LabelOddsSums::counts>();
-  Fields<LabelOddsCall> fields("label_odds");
-  fields.needs<&LabelOddsCall::scores>();
-  return fields.with<&LabelOddsCall::question>(question).with<&LabelOddsCall::sums>(sums);
-}
-
-void odds_of_labels(const LabelOddsCall& call) {
-  LabelOdds question = call.question;
-  question.scores = call.scores.data;
-  question.n_classes = call.scores.width();
-  question.isa = best_isa();
-  released([&] { label_odds(question, call.sums); });
 }
 
 // Scores of terms, and what is asked of their factors.
@@ -159,26 +130,15 @@ Array<bool> rows_unlike_texts(const py::object& x, std::span<const Offset> indpt
   return unlike;
 }
 
-// One point as the core sees it, for the tests.
-py::tuple one_point(const std::string& name, double smoothing, std::span<const float> positives,
-                    std::span<const float> negatives, double rest, float rest_score, Isa isa) {
-  auto of_positives = empty_array<float>(positives.size()), of_negatives = empty_array<float>(negatives.size());
-  const LabelScores z{positives, negatives, rest, rest_score};
-  LabelGradient g{mutable_view(of_positives), mutable_view(of_negatives)};
-  const auto [value, enough] = label_loss_of(label_loss(name, smoothing), z, isa, g);
-  return py::make_tuple(value, of_positives, of_negatives, g.rest, enough);
-}
-
 }  // namespace
 
-void bind_losses(py::module_& m) {
-  m.def("losses", losses, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "loss"_a, "smoothing"_a = 0.0,
+void bind_losses(Module& m) {
+  m.def("losses", row_losses, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "loss"_a, "smoothing"_a = 0.0,
         "isa"_a = "auto");
   m.def("implicit_margins", margins, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "smoothing"_a, "eta"_a, "x_sq"_a,
         "isa"_a = "auto");
   m.def("bisimplex_projections", projections, "scores"_a, "indptr"_a, "ids"_a, py::kw_only(), "isa"_a = "auto");
   m.def("loss_at_zero", &loss_at_zero, "loss"_a, "labels_indptr"_a, "n_classes"_a, "weights"_a);
-  bind_function(m, label_odds_fields(), odds_of_labels);
   bind_function(
       m, scaled_rows_fields("best_scales").needs<&ScalesCall::start, &ScalesCall::low>().takes<&ScalesCall::high>(),
       least_scales);
@@ -190,8 +150,6 @@ void bind_losses(py::module_& m) {
                 told_scales);
   bind_function(m, class_texts_fields(), scales_of_class_texts);
   m.def("unlike_texts", rows_unlike_texts, "x"_a, "indptr"_a, "ids"_a, "texts"_a, "n_features"_a);
-  m.def("_label_loss", one_point, "loss"_a, "smoothing"_a, "positives"_a, "negatives"_a, py::kw_only(), "rest"_a,
-        "rest_score"_a, "isa"_a = "auto");
 }
 
 }  // namespace manyclass

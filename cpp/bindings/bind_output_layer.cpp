@@ -94,9 +94,9 @@ Array<double> exact(const ExactCall& call) {
 
 }  // namespace
 
-void bind_output_layer(py::module_& m) {
-  py::class_<Sampler> samplers(m, "Sampler");
-  samplers.def(py::init(&sampler_of), "selection"_a, py::kw_only(), "n_classes"_a, "n_negatives"_a, "options"_a,
+void bind_output_layer(Module& m) {
+  Class<Sampler> samplers(m, "Sampler");
+  samplers.def(constructor(&sampler_of), "selection"_a, py::kw_only(), "n_classes"_a, "n_negatives"_a, "options"_a,
                "labels"_a);
   bind_method(m, samplers, layer_fields(), layer_gradient);
   bind_function(m, exact_fields(), exact);

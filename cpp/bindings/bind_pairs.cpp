@@ -101,13 +101,13 @@ std::unique_ptr<Trainer> trainer(const PairsCall& call) {
 
 }  // namespace
 
-void bind_pairs(py::module_& m) {
+void bind_pairs(Module& m) {
   m.def("support", &support, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "min_count"_a,
         "few_classes"_a = 0, "Pairs of a feature and a label that have enough rows: indptr and classes, by feature.");
   m.def("weights_met", &met, "x"_a, "n_features"_a, "labels_indptr"_a, "labels"_a, "n_classes"_a, "times"_a, "least"_a,
         "few_classes"_a = 0);
-  py::class_<PairUnion>(m, "PairUnion")
-      .def(py::init(&pair_union), py::kw_only(), "indptr"_a, "classes"_a, "position"_a, "other_indptr"_a,
+  Class<PairUnion>(m, "PairUnion")
+      .def(constructor(&pair_union), py::kw_only(), "indptr"_a, "classes"_a, "position"_a, "other_indptr"_a,
            "other_classes"_a, "n_classes"_a)
       .def_property_readonly("indptr", [](const PairUnion& both) { return array_of(both.indptr); })
       .def_property_readonly("classes", [](const PairUnion& both) { return array_of(both.classes); })

@@ -6,14 +6,14 @@
 
 namespace manyclass {
 
-void bind_plans(py::module_& m) {
+void bind_plans(Module& m) {
   Fields<Footprint> fields("Footprint");
   fields.needs<&Footprint::n_features, &Footprint::n_classes, &Footprint::copies, &Footprint::row, &Footprint::stored,
                &Footprint::window>();
   fields.takes<&Footprint::dim>();
   list_fields(m, fields);
-  py::class_<Footprint>(m, "Footprint")
-      .def(py::init([fields](const py::kwargs& given) { return fields.of(given); }))
+  Class<Footprint>(m, "Footprint")
+      .def(constructor([fields](const py::kwargs& given) { return fields.of(given); }))
       .def_readonly("n_features", &Footprint::n_features)
       .def_readonly("n_classes", &Footprint::n_classes)
       .def("of_model", &Footprint::of_model)

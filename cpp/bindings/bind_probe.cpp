@@ -29,7 +29,7 @@ IterateSum sum_of(const Matrix<float>& total, std::span<float> intercept_total, 
   return {total.data, intercept_total, total.width(), of_columns};
 }
 
-void bind_averages(py::module_& m) {
+void bind_averages(Module& m) {
   m.def("pass_seconds", &pass_seconds, "n_points"_a, "n_stored"_a, "n_met"_a);
   m.def(
       "averaged_passes",
@@ -54,9 +54,9 @@ void bind_averages(py::module_& m) {
       "total"_a, "intercept_total"_a, "n"_a, "weights"_a, "intercept"_a);
 }
 
-void bind_trials(py::module_& m) {
-  py::class_<StepWalk>(m, "StepWalk")
-      .def(py::init<std::vector<int>, int, int>(), "first"_a, "lowest"_a, "highest"_a)
+void bind_trials(Module& m) {
+  Class<StepWalk>(m, "StepWalk")
+      .def(constructor<std::vector<int>, int, int>(), "first"_a, "lowest"_a, "highest"_a)
       .def("next", &StepWalk::next)
       .def("tell", &StepWalk::tell, "loss"_a)
       .def("best", &StepWalk::best)
@@ -96,7 +96,7 @@ void bind_trials(py::module_& m) {
   m.def("points_of_batch", &points_of_batch, "labels"_a, "n_classes"_a, "every_class"_a);
 }
 
-void bind_continuing(py::module_& m) {
+void bind_continuing(Module& m) {
   const auto factor_and_decay = [](const FallingSteps& steps) { return std::pair(steps.factor, steps.decay); };
   m.def(
       "squares_of_features",
@@ -118,8 +118,8 @@ void bind_continuing(py::module_& m) {
       },
       "before"_a, "now"_a, "per_sum"_a, "n_passes"_a);
   m.def("steps_kept_above", &steps_kept_above, "first"_a, "last"_a, "least"_a, "n_passes"_a);
-  py::class_<CarriedRows>(m, "CarriedRows")
-      .def(py::init<std::size_t, std::size_t>(), "n_rows"_a, "n_numbers"_a)
+  Class<CarriedRows>(m, "CarriedRows")
+      .def(constructor<std::size_t, std::size_t>(), "n_rows"_a, "n_numbers"_a)
       .def(
           "of",
           [](CarriedRows& self, Rows rows) {
@@ -135,7 +135,7 @@ LabelledPoints labelled(const Matrix<const float>& x, std::span<const Index> lab
   return {dense_view(x), labels, weights};
 }
 
-void bind_class_means(py::module_& m) {
+void bind_class_means(Module& m) {
   const auto x = "x"_a, labels = "labels"_a, weights = "weights"_a, counts = "counts"_a, means = "means"_a;
   m.def(
       "class_means",
@@ -173,7 +173,7 @@ void bind_class_means(py::module_& m) {
 
 }  // namespace
 
-void bind_probe(py::module_& m) {
+void bind_probe(Module& m) {
   bind_class_means(m);
   bind_averages(m);
   bind_trials(m);
@@ -183,8 +183,8 @@ void bind_probe(py::module_& m) {
   fields.needs<&Of::n_points, &Of::n_classes, &Of::n_passes, &Of::n_drawn, &Of::at_zero>();
   fields.takes<&Of::minimised, &Of::has_integrals>();
   list_fields(m, fields);
-  py::class_<LossProbe>(m, "Probe")
-      .def(py::init([fields](const py::kwargs& given) { return std::make_unique<LossProbe>(fields.of(given)); }))
+  Class<LossProbe>(m, "Probe")
+      .def(constructor([fields](const py::kwargs& given) { return std::make_unique<LossProbe>(fields.of(given)); }))
       .def("look", &LossProbe::look, "n_iter"_a, "losses"_a, "weights"_a)
       .def("best", &LossProbe::best)
       .def("last", &LossProbe::last)

@@ -70,7 +70,7 @@ py::dict dict_of(const Setting& setting) {
 
 py::list all_settings() {
   py::list all;
-  for (const Setting& setting : settings) all.append(dict_of(setting));
+  for (const Setting& setting : setting_facts) all.append(dict_of(setting));
   return all;
 }
 
@@ -98,7 +98,7 @@ py::list registry() {
 
 }  // namespace
 
-void bind_registry(py::module_& m) {
+void bind_registry(Module& m) {
   m.def("registry", &registry, "Facts of every part: kind, name, sentence, source, biased, flags, parameters.");
   m.def("settings", &all_settings, "What may be set of parts beside the numbers that each owns.");
 }

@@ -204,8 +204,8 @@ auto by_rank(const AnyIndex& index, const Matrix<const float>& x, Index k, std::
 
 // What both indexes have.
 template <class AnyIndex>
-py::class_<AnyIndex> bind_index(py::module_& m, const std::string& name) {
-  py::class_<AnyIndex> made(m, name.c_str());
+Class<AnyIndex> bind_index(Module& m, const std::string& name) {
+  Class<AnyIndex> made(m, name.c_str());
   made.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
       .def("rows_by_rank", by_rank<AnyIndex>, "x"_a, py::kw_only(), "k"_a, "excluded_indptr"_a, "excluded_ids"_a,
            "n_threads"_a)
@@ -253,10 +253,11 @@ py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& querie
 
 }  // namespace
 
-void bind_search(py::module_& m) {
+void bind_search(Module& m) {
   const auto isa = "isa"_a = "auto";
-  py::class_<ByteRows>(m, "ByteRows")
-      .def(py::init(&byte_rows), "rows"_a, py::kw_only(), "n_coded"_a, "has_intercept"_a, "n_threads"_a, isa, KeepAll())
+  Class<ByteRows>(m, "ByteRows")
+      .def(constructor(&byte_rows), "rows"_a, py::kw_only(), "n_coded"_a, "has_intercept"_a, "n_threads"_a, isa,
+           KeepAll())
       .def("best", best_by_bytes, "queries"_a, "k"_a, py::kw_only(), "normalizers"_a, "twice"_a, "n_threads"_a, isa);
   m.def("centred_class_rows", class_rows, "weights"_a.noconvert(), "scale"_a, "intercept"_a);
   Fields<SearchedClasses> searched("predicted_microseconds");
@@ -275,7 +276,7 @@ void bind_search(py::module_& m) {
   m.def("spherical_kmeans", kmeans, "rows"_a, py::kw_only(), "n_clusters"_a, "n_iter"_a, "sample_per_cluster"_a,
         "radius"_a, "seed"_a, n_threads, isa);
   bind_index<ClusterIndex>(m, "ClusterIndex")
-      .def(py::init(&whole), "rows"_a, "centroids"_a, py::kw_only(), "radius"_a, "labels"_a, n_threads, isa)
+      .def(constructor(&whole), "rows"_a, "centroids"_a, py::kw_only(), "radius"_a, "labels"_a, n_threads, isa)
       .def("query", query, x, py::kw_only(), "k"_a, n_probe, excluded_indptr, excluded_ids, n_threads, isa)
       .def("query_above", query_above, x, py::kw_only(), "thresholds"_a, n_probe, excluded_indptr, excluded_ids,
            n_threads, isa)
@@ -293,7 +294,7 @@ void bind_search(py::module_& m) {
       .def("labels", [](const ClusterIndex& index) { return array_of(labels_of(index)); })
       .def("imbalance", [](const ClusterIndex& index) { return imbalance_of(index); });
   bind_index<DecomposedIndex>(m, "DecomposedIndex")
-      .def(py::init(&blocks), "rows"_a, "centroids"_a, py::kw_only(), "labels"_a, n_threads, isa)
+      .def(constructor(&blocks), "rows"_a, "centroids"_a, py::kw_only(), "labels"_a, n_threads, isa)
       .def("query", query_blocks, x, py::kw_only(), "k"_a, "budget"_a, n_probe, excluded_indptr, excluded_ids,
            n_threads, isa)
       .def("labels", [](const DecomposedIndex& index) { return matrix_of<Index>(labels_of(index), index.n_rows()); });

@@ -1,13 +1,10 @@
-// Word vectors: reading text, counting pairs, the Huffman tree, training; exact softmaxes of rows over rows.
+// Word vectors: reading text, training, questions to tables.
 #include <algorithm>
 #include <variant>
 
 #include "bindings/fields.hpp"
 #include "bindings/module.hpp"
-#include "manyclass/text/cooccurrence.hpp"
 #include "manyclass/text/vocabulary.hpp"
-#include "manyclass/words/row_groups.hpp"
-#include "manyclass/words/row_softmax.hpp"
 #include "manyclass/words/sentences.hpp"
 #include "manyclass/words/word2vec.hpp"
 #include "manyclass/words/word_passes.hpp"
@@ -87,14 +84,6 @@ auto word_rows(const py::bytes& body, std::size_t n_words, std::size_t dim, cons
   return std::pair(bytes_of(rows.words), vectors);
 }
 
-auto count_pairs(const SkipGramText& text, std::uint64_t seed, int n_threads, std::size_t memory,
-                 const std::string& folder) {
-  const Cooccurrences found = released([&] {
-    return count_cooccurrences(text, static_cast<Index>(text.keep.size()), {seed, n_threads, memory, folder});
-  });
-  return std::tuple(array_of(found.starts), array_of(found.contexts), array_of(found.counts), found.n_spilled);
-}
-
 // What a training of word vectors begins with.
 struct SkipGramTraining {
   SkipGramText text;
@@ -115,56 +104,6 @@ Fields<SkipGramTraining> training_fields() {
                  &SkipGramChoice::options>());
   return fields.with<&SkipGramTraining::settings>(
       Fields<Settings>("Settings").needs<&Settings::seed, &Settings::n_threads, &Settings::isa>());
-}
-
-// Two tables of rows, what is asked of them and where it goes.
-struct RowSoftmaxCall {
-  Matrix<const float> input, output;
-  RowSoftmax question;
-  RowSums sums;
-};
-
-Fields<RowSoftmaxCall> row_softmax_fields() {
-  Fields<RowGroups> groups("RowGroups");
-  groups.needs<&RowGroups::row_starts, &RowGroups::rows>();
-  groups.takes<&RowGroups::list_starts, &RowGroups::list, &RowGroups::n_found, &RowGroups::drawn_log_weights>();
-  Fields<RowSoftmax> question("RowSoftmax");
-  question.with<&RowSoftmax::groups>(groups).needs<&RowSoftmax::n_threads>();
-  Fields<Excluded> left_out("Excluded");
-  left_out.member_as<&Excluded::indptr>("left_out_starts", false).member_as<&Excluded::ids>("left_out", false);
-  Fields<RowSums> sums("RowSums");
-  sums.takes<&RowSums::log_z, &RowSums::input_gradient, &RowSums::weights, &RowSums::output_gradient>();
-  sums.with<&RowSums::left_out>(left_out);
-  Fields<RowSoftmaxCall> fields("add_row_softmax");
-  fields.needs<&RowSoftmaxCall::input, &RowSoftmaxCall::output>();
-  return fields.with<&RowSoftmaxCall::question>(question).with<&RowSoftmaxCall::sums>(sums);
-}
-
-RowSoftmax of_tables(RowSoftmax question, const Matrix<const float>& input, const Matrix<const float>& output) {
-  if (input.cols != output.cols) throw std::invalid_argument("the tables differ in width");
-  question.input = input.data;
-  question.output = output.data;
-  question.width = input.width();
-  question.isa = best_isa();
-  return question;
-}
-
-void row_softmax(const RowSoftmaxCall& call) {
-  const RowSoftmax question = of_tables(call.question, call.input, call.output);
-  released([&] { add_row_softmax(question, call.sums); });
-}
-
-auto grouped_rows(const Matrix<const float>& table, std::size_t width, std::span<const Index> rows,
-                  std::span<const Index> clusters, std::size_t most) {
-  const GroupedRows groups =
-      released([&] { return groups_of_clusters({table.data, table.width(), width, rows, clusters}, most); });
-  return std::tuple(array_of(groups.rows), array_of(groups.starts), matrix_of<float>(groups.means, width));
-}
-
-py::dict lists_of_groups(const Matrix<const Index>& found, std::span<const Index> order) {
-  const GroupLists lists = released([&] { return group_lists(found.data, found.width(), order); });
-  return py::dict("list_starts"_a = array_of(lists.starts), "list"_a = array_of(lists.list),
-                  "n_found"_a = array_of(lists.n_found), "drawn_log_weights"_a = array_of(lists.drawn_log_weights));
 }
 
 // Word vectors as they are stored, halves by their bits.
@@ -191,9 +130,9 @@ auto cosines_with(const TableValues& values, std::span<const float> scales, std:
 
 }  // namespace
 
-void bind_skip_gram(py::module_& m) {
-  py::class_<TextReader>(m, "TextReader")
-      .def(py::init<>())
+void bind_skip_gram(Module& m) {
+  Class<TextReader>(m, "TextReader")
+      .def(constructor<>())
       .def("add", add_text, "text"_a, "last"_a)
       .def("add_lists", add_lists, "sentences"_a, "most"_a)
       .def("vocabulary", vocabulary, "least"_a, "known"_a)
@@ -228,24 +167,13 @@ void bind_skip_gram(py::module_& m) {
                          &SkipGramText::shrink>(),
               [](const SkipGramText& text) { check(text); });
 
-  m.def("cooccurrences", count_pairs, py::kw_only(), "text"_a, "seed"_a, "n_threads"_a, "memory"_a, "folder"_a);
-  m.def(
-      "huffman_tree",
-      [](std::span<const Offset> counts) {
-        const HuffmanTree tree = huffman_tree(counts);
-        return std::tuple(array_of(tree.starts), array_of(tree.nodes), array_of(tree.signs));
-      },
-      "counts"_a);
-  bind_function(m, row_softmax_fields(), row_softmax);
-  m.def("group_rows", grouped_rows, py::kw_only(), "table"_a, "width"_a, "rows"_a, "clusters"_a, "most"_a);
-  m.def("group_lists", lists_of_groups, "found"_a, "order"_a);
   Fields<WordSchedule> schedule("WordPasses");
   schedule.needs<&WordSchedule::first_rate, &WordSchedule::last_rate, &WordSchedule::eta_u, &WordSchedule::n_passes,
                  &WordSchedule::first_pass, &WordSchedule::n_visits, &WordSchedule::careful>();
   list_fields(m, schedule);
-  py::class_<WordPasses>(m, "WordPasses")
-      .def(py::init([schedule](Trainer& trainer, std::span<float> input, std::span<float> output,
-                               std::span<double> carried, const py::kwargs& given) {
+  Class<WordPasses>(m, "WordPasses")
+      .def(constructor([schedule](Trainer& trainer, std::span<float> input, std::span<float> output,
+                                  std::span<double> carried, const py::kwargs& given) {
              return WordPasses(trainer, {input, output, carried}, schedule.of(given));
            }),
            "trainer"_a, "input"_a, "output"_a, "carried"_a, KeepAll())

@@ -227,12 +227,12 @@ Fields<Stretch> stretch_fields() {
 
 }  // namespace
 
-void bind_train(py::module_& m) {
+void bind_train(Module& m) {
   bind_struct(m, plan_fields(), check_plan);
   bind_struct(m, state_fields(), [](const State&) {});
   bind_struct(m, label_arrays_fields(), [](const LabelArrays&) {});
 
-  py::class_<Progress>(m, "Progress")
+  Class<Progress>(m, "Progress")
       .def_readonly("visits", &Progress::visits)
       .def_readonly("loss", &Progress::loss)
       .def_readonly("class_updates", &Progress::class_updates)
@@ -246,7 +246,7 @@ void bind_train(py::module_& m) {
   const Fields<Stretch> stretch = stretch_fields();
   list_fields(m, label_plan);
   list_fields(m, stretch);
-  py::class_<Trainer>(m, "Trainer")
+  Class<Trainer>(m, "Trainer")
       .def_static("points", &points, "plan"_a, "x"_a, "n_features"_a, "state"_a, KeepAll())
       .def_static("posterior", &posterior, "plan"_a, "x"_a, "n_features"_a, "state"_a, "variances"_a, "collected"_a,
                   KeepAll())

@@ -51,16 +51,6 @@ Array<double> sampled_log_probabilities(const std::string& noise, const Matrix<c
   return out;
 }
 
-auto best_local(const std::string& noise, const Matrix<const double>& d, std::span<const double> counts,
-                std::span<const double> nodes, std::span<const double> weights, double mu, double s, int n_threads) {
-  Array<double> locations(d.rows), scales(d.rows);
-  const std::span<double> of_mu = mutable_view(locations), of_s = mutable_view(scales);
-  released([&] {
-    best_members(noise, {d.data, counts, d.width()}, {nodes, weights}, {mu, s}, n_threads, best_isa(), of_mu, of_s);
-  });
-  return std::pair(locations, scales);
-}
-
 using Family = FamilyOfPoints;
 
 Family family_of(const std::string& noise, const std::string& name, Index n_nodes, Index n_classes) {
@@ -82,9 +72,9 @@ py::tuple fields_of(const Family& q) {
                         q.start.mu, q.start.s);
 }
 
-void bind_local_family(py::module_& m) {
-  py::class_<Family>(m, "LocalFamily")
-      .def(py::init(&family_of), py::kw_only(), "noise"_a, "name"_a, "n_nodes"_a, "n_classes"_a)
+void bind_local_family(Module& m) {
+  Class<Family>(m, "LocalFamily")
+      .def(constructor(&family_of), py::kw_only(), "noise"_a, "name"_a, "n_nodes"_a, "n_classes"_a)
       .def("best_bounds", local_bounds, "noise"_a, "scores"_a, "labels"_a, "n_threads"_a)
       .def_readonly("name", &Family::name)
       .def_property_readonly("nodes", [](const Family& q) { return array_of(q.of.nodes); })
@@ -99,6 +89,7 @@ void bind_local_family(py::module_& m) {
                  "LocalFamily(name={!r}, nodes={!r}, weights={!r}, entropy={!r}, largest_scale={!r}, mu={!r}, s={!r})");
              return form.attr("format")(*fields_of(q));
            })
+      .by_pybind11()
       .def(py::pickle([](const Family& q) { return fields_of(q); },
                       [](const py::tuple& f) {
                         const auto nodes = f[1].cast<std::vector<double>>(), weights = f[2].cast<std::vector<double>>();
@@ -109,23 +100,14 @@ void bind_local_family(py::module_& m) {
 
 }  // namespace
 
-void bind_utilities(py::module_& m) {
+void bind_utilities(Module& m) {
   const auto isa = "isa"_a = "auto";
-  const auto noise = "noise"_a, weights = "weights"_a, psi = "psi"_a, labels = "labels"_a, log = "log"_a,
-             n_threads = "n_threads"_a, nodes = "nodes"_a, mu = "mu"_a, s = "s"_a;
+  const auto noise = "noise"_a, psi = "psi"_a, labels = "labels"_a, log = "log"_a, n_threads = "n_threads"_a;
   m.def("utility_probabilities", probabilities, py::kw_only(), noise, psi, log, n_threads, isa);
   m.def("utility_probabilities_at", probabilities_at, py::kw_only(), noise, psi, "classes"_a, log, n_threads, isa);
   m.def("sampled_utility_log_probabilities", sampled_log_probabilities, py::kw_only(), noise, psi, labels,
         "n_samples"_a, "seed"_a, n_threads, isa);
-  m.def("best_local", best_local, py::kw_only(), noise, "d"_a, "counts"_a, nodes, weights, mu, s, n_threads);
   bind_local_family(m);
-  m.def(
-      "gauss_rule",
-      [](const std::string& family, Index n_nodes) {
-        const GaussRule rule = rule_of_family(family, n_nodes);
-        return std::pair(array_of(rule.nodes), array_of(rule.weights));
-      },
-      py::kw_only(), "family"_a, "n_nodes"_a);
 }
 
 }  // namespace manyclass

@@ -73,7 +73,7 @@ auto scores_of_labels(const py::object& x, std::span<const Index> labels, const 
 
 }  // namespace
 
-void bind_weight_arrays(py::module_& m) {
+void bind_weight_arrays(Module& m) {
   m.def(
       "magnitude_bar",
       [](std::span<const float> numbers, std::size_t width, std::size_t stride, std::size_t n_kept) {

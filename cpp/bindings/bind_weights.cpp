@@ -130,7 +130,7 @@ auto losses_and_ranks(const BoundWeights& w, const py::object& x, std::span<cons
   return std::pair(losses, ranks);
 }
 
-auto normalizers(const BoundWeights& w, const py::object& x, Scale scale, int n_threads, Isa isa) {
+auto row_normalizers(const BoundWeights& w, const py::object& x, Scale scale, int n_threads, Isa isa) {
   const AnyData data = data_for(w, x);
   const Asked asked{scale, n_threads, isa};
   Array<double> found(n_rows(data));
@@ -272,7 +272,7 @@ Array<float> phi_of(const BoundWeights& w, const py::object& x, int n_threads, I
 
 }  // namespace
 
-void bind_weights(py::module_& m) {
+void bind_weights(Module& m) {
   Fields<CountMixture> fields("CountMixture");
   fields.takes<&CountMixture::counts, &CountMixture::totals, &CountMixture::own, &CountMixture::share,
                &CountMixture::shrinkage, &CountMixture::counts_own, &CountMixture::repeats, &CountMixture::power,
@@ -283,10 +283,10 @@ void bind_weights(py::module_& m) {
   const auto isa = "isa"_a = "auto";
   const Fields<WeightsCall> arrays = weights_fields();
   list_fields(m, arrays);
-  py::class_<BoundWeights>(m, "Weights")
-      .def(py::init([arrays](const py::kwargs& given) { return weights_of(arrays.of(given)); }), KeepAll())
+  Class<BoundWeights>(m, "Weights")
+      .def(constructor([arrays](const py::kwargs& given) { return weights_of(arrays.of(given)); }), KeepAll())
       .def("log_losses", &losses_and_ranks, x, labels, scale, n_threads, isa)
-      .def("log_normalizers", &normalizers, x, scale, n_threads, isa)
+      .def("log_normalizers", &row_normalizers, x, scale, n_threads, isa)
       .def("top_k", &best, x, "k"_a, scale, n_threads, isa)
       .def("top_wrong", &best_wrong, x, labels, "classes"_a, scale, n_threads, isa)
       .def("scores", &scores, x, scale, n_threads, isa)

@@ -82,24 +82,6 @@ auto log_normalizers_of(const Matrix<float>& input, const Matrix<float>& output,
   return array_of(released([&] { return log_normalizers(tables, rows, n_threads); }));
 }
 
-auto drawn(const SkipGramText& text, std::size_t n, std::uint64_t seed) {
-  const DrawnPairs pairs = draw_pairs(text, n, Rng({seed, 0}, 0));
-  return std::pair(array_of(pairs.centres), array_of(pairs.contexts));
-}
-
-auto losses_of_pairs(const Matrix<float>& input, const Matrix<float>& output, std::span<const Index> centres,
-                     std::span<const Index> contexts) {
-  const WordTables tables = tables_of(input, output);
-  const auto outside = [](std::span<const Index> ids, std::size_t n) {
-    return std::ranges::any_of(ids, [n](Index id) { return id < 0 || static_cast<std::size_t>(id) >= n; });
-  };
-  if (centres.size() != contexts.size() || outside(centres, tables.n_inputs()) ||
-      outside(contexts, tables.n_outputs())) {
-    throw std::invalid_argument("the pairs are not of words of the tables");
-  }
-  return array_of(released([&] { return pair_losses(tables, centres, contexts, 1); }));
-}
-
 // How many of n drawn pairs there are, the mean of their losses, and its standard error.
 auto mean_loss_of_pairs(const SkipGramText& text, const Matrix<float>& input, const Matrix<float>& output,
                         std::size_t n, std::uint64_t seed) {
@@ -180,10 +162,10 @@ auto output_gradient(WordDescent& self) {
 
 }  // namespace
 
-void bind_word_pairs(py::module_& m) {
+void bind_word_pairs(Module& m) {
   const auto input = "input"_a, output = "output"_a, rows = "rows"_a, n_threads = "n_threads"_a, seed = "seed"_a;
-  py::class_<PairShares>(m, "PairShares")
-      .def(py::init(&made_of), "contexts"_a, "centres"_a)
+  Class<PairShares>(m, "PairShares")
+      .def(constructor(&made_of), "contexts"_a, "centres"_a)
       .def_static("count", counted, py::kw_only(), "text"_a, seed, n_threads, "memory"_a, "folder"_a)
       .def_property_readonly("contexts",
                              [](const PairShares& self) {
@@ -198,12 +180,10 @@ void bind_word_pairs(py::module_& m) {
       .def("tree_losses", losses_of_tree, input, output, rows, "counts"_a, n_threads)
       .def("objective", objective, input, output, py::kw_only(), "n_draws"_a, seed, n_threads, "tree_counts"_a);
   m.def("word_log_normalizers", log_normalizers_of, input, output, n_threads);
-  m.def("draw_pairs", drawn, "text"_a, "n"_a, seed);
   m.def("mean_loss_of_pairs", mean_loss_of_pairs, "text"_a, input, output, "n"_a, seed);
-  m.def("losses_of_pairs", losses_of_pairs, input, output, "centres"_a, "contexts"_a);
-  py::class_<WordDescent>(m, "WordDescent")
-      .def(py::init<const PairShares&, const Matrix<float>&, const Matrix<float>&, std::span<double>, double,
-                    const std::string&, std::size_t, std::size_t, std::size_t, std::uint64_t, int>(),
+  Class<WordDescent>(m, "WordDescent")
+      .def(constructor<const PairShares&, const Matrix<float>&, const Matrix<float>&, std::span<double>, double,
+                       const std::string&, std::size_t, std::size_t, std::size_t, std::uint64_t, int>(),
            "pairs"_a, py::kw_only(), input, output, "input_rates"_a, "output_rate"_a, "found"_a, "budget"_a, "dim"_a,
            "group"_a, seed, n_threads, KeepAll())
       .def("search_in", &WordDescent::search_in, "index"_a, "n_probe"_a)

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "bindings/arrays.hpp"
+#include "bindings/functions.hpp"
 #include "manyclass/train/minibatches/label_steps.hpp"
 
 namespace manyclass {
@@ -44,25 +44,35 @@ std::string kind_of(std::type_identity<Matrix<T>>) {
 
 // Writes a value of Python's into the field of this name.
 template <class Value>
-void put(Value& field, const std::string& name, py::handle value) {
+void put(void* field, const std::string& name, py::handle value) {
   py::detail::make_caster<Value> caster;
   if (!caster.load(value, true)) {
     throw py::type_error(name + " is " + py::repr(value).template cast<std::string>() + "; it must be " +
                          kind_of(std::type_identity<Value>{}));
   }
-  field = py::detail::cast_op<Value>(std::move(caster));
+  *static_cast<Value*>(field) = py::detail::cast_op<Value>(std::move(caster));
 }
 
-template <class Struct>
-class Fields {
- public:
-  struct Field {
-    std::string name;
-    bool needed;
-    std::function<void(Struct&, py::handle)> put;
-  };
+// A field of a struct whose type is not known here: where it stands in the struct, and what writes it.
+struct Field {
+  std::string name;
+  bool needed;
+  std::size_t offset;
+  std::function<void(void* field, const std::string& name, py::handle value)> put;
+};
 
-  explicit Fields(std::string name) : name_(std::move(name)) {}
+// The fields of a struct by their names.
+struct FieldList {
+  std::string name;
+  std::vector<Field> fields{};
+
+  void write(void* made, const py::kwargs& keywords) const;
+};
+
+template <class Struct>
+class Fields : public FieldList {
+ public:
+  explicit Fields(std::string struct_name) : FieldList{std::move(struct_name)} {}
 
   // Fields that must be given.
   template <auto... member>
@@ -78,75 +88,58 @@ class Fields {
 
   // A field that has another name than its member.
   template <auto member>
-  Fields& member_as(std::string_view name, bool needed) {
-    return add(std::string(name), needed,
-               [own = std::string(name)](Struct& made, py::handle value) { manyclass::put(made.*member, own, value); });
+  Fields& member_as(std::string_view field_name, bool needed) {
+    fields.push_back({std::string(field_name), needed, offset_of(member), put_of(member)});
+    return *this;
   }
 
   // The fields of a member that is a struct itself, beside those of this one.
-  template <auto part, class Part>
-  Fields& with(const Fields<Part>& fields) {
-    for (const auto& field : fields.all()) {
-      add(field.name, field.needed, [put = field.put](Struct& made, py::handle value) { put(made.*part, value); });
+  template <auto part>
+  Fields& with(const FieldList& part_fields) {
+    for (Field field : part_fields.fields) {
+      field.offset += offset_of(part);
+      fields.push_back(std::move(field));
     }
     return *this;
   }
 
   // A field that `put` writes into the struct.
-  Fields& add(std::string name, bool needed, std::function<void(Struct&, py::handle)> put) {
-    fields_.push_back({std::move(name), needed, std::move(put)});
+  Fields& add(const std::string& field_name, bool needed, void (*put)(Struct&, py::handle)) {
+    fields.push_back({field_name, needed, 0, [put](void* made, const std::string&, py::handle value) {
+                        put(*static_cast<Struct*>(made), value);
+                      }});
     return *this;
   }
 
-  const std::string& name() const { return name_; }
-  const std::vector<Field>& all() const { return fields_; }
-
-  Struct of(const py::kwargs& given) const {
+  Struct of(const py::kwargs& keywords) const {
     Struct made{};
-    std::size_t n_known = 0;
-    for (const Field& field : fields_) {
-      const py::str key(field.name);
-      if (given.contains(key)) {
-        ++n_known;
-        if (field.needed || !given[key].is_none()) field.put(made, given[key]);
-      } else if (field.needed) {
-        throw py::type_error(name_ + " needs '" + field.name + "'");
-      }
-    }
-    if (n_known < given.size()) refuse_unknown(given);
+    write(&made, keywords);
     return made;
   }
 
  private:
-  void refuse_unknown(const py::kwargs& given) const {
-    std::string known;
-    for (const Field& field : fields_) known.append(known.empty() ? "'" : ", '").append(field.name).append("'");
-    for (const std::pair<py::handle, py::handle> item : given) {
-      const auto name = item.first.cast<std::string>();
-      if (known.find("'" + name + "'") != std::string::npos) continue;
-      throw py::type_error(name_ + " has no '" + name + "'; it has " + known);
-    }
+  template <class Value, class Owner>
+  static auto put_of(Value Owner::*) {
+    return &put<Value>;
   }
 
-  std::string name_;
-  std::vector<Field> fields_;
+  // Where the member stands in a struct, of which only the address is asked for.
+  template <class Value, class Owner>
+  static std::size_t offset_of(Value Owner::* member) {
+    alignas(Struct) static char room[sizeof(Struct)];
+    return static_cast<std::size_t>(reinterpret_cast<char*>(&(reinterpret_cast<Struct*>(room)->*member)) - room);
+  }
 };
 
 // Adds to `_core.fields`, by the name of the struct or function, whether each field is needed.
-template <class Struct>
-void list_fields(py::module_& m, const Fields<Struct>& fields) {
-  if (!py::hasattr(m, "fields")) m.attr("fields") = py::dict();
-  py::dict listed;
-  for (const auto& field : fields.all()) listed[py::str(field.name)] = field.needed;
-  m.attr("fields")[py::str(fields.name())] = listed;
-}
+void list_fields(Module& m, const FieldList& list);
 
 // A class that Python makes of the fields; check(made) throws for what does not fit together.
 template <class Struct, class Check>
-void bind_struct(py::module_& m, const Fields<Struct>& fields, const Check& check) {
+void bind_struct(Module& m, const Fields<Struct>& fields, const Check& check) {
   list_fields(m, fields);
-  py::class_<Struct>(m, fields.name().c_str())
-      .def(py::init([fields, check](const py::kwargs& given) {
+  Class<Struct>(m, fields.name.c_str())
+      .def(constructor([fields, check](const py::kwargs& given) {
              Struct made = fields.of(given);
              check(made);
              return made;
@@ -156,19 +149,18 @@ void bind_struct(py::module_& m, const Fields<Struct>& fields, const Check& chec
 
 // A function of one struct, made of keywords.
 template <class Struct, class Function>
-void bind_function(py::module_& m, const Fields<Struct>& fields, Function* function, const char* returns = "") {
+void bind_function(Module& m, const Fields<Struct>& fields, Function* function, const char* returns = "") {
   list_fields(m, fields);
   m.def(
-      fields.name().c_str(), [fields, function](const py::kwargs& given) { return function(fields.of(given)); },
-      returns);
+      fields.name.c_str(), [fields, function](const py::kwargs& given) { return function(fields.of(given)); }, returns);
 }
 
 // A method of a class whose fields are named "Class.method".
-template <class Class, class Struct, class Function>
-void bind_method(py::module_& m, py::class_<Class>& of, const Fields<Struct>& fields, Function* function) {
+template <class T, class Struct, class Function>
+void bind_method(Module& m, Class<T>& of, const Fields<Struct>& fields, Function* function) {
   list_fields(m, fields);
-  of.def(fields.name().substr(fields.name().find('.') + 1).c_str(),
-         [fields, function](const Class& self, const py::kwargs& given) { return function(self, fields.of(given)); });
+  of.def(fields.name.substr(fields.name.find('.') + 1).c_str(),
+         [fields, function](const T& self, const py::kwargs& given) { return function(self, fields.of(given)); });
 }
 
 inline Fields<LabelStepChoice> label_step_fields() {

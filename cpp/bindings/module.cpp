@@ -7,7 +7,8 @@
 
 namespace manyclass {
 
-PYBIND11_MODULE(_core, m) {
+PYBIND11_MODULE(_core, module) {
+  Module m(module);
   m.doc() = "The C++ core of manyclass: views in, arrays out. Internal; its functions may change at any time.";
   m.def("best_isa", [] { return name_of(best_isa()); }, "Widest instruction set of this processor that is used.");
   m.def("most_threads", most_threads, "The most threads that OpenMP gives to a team of the calling thread.");
@@ -37,8 +38,6 @@ PYBIND11_MODULE(_core, m) {
   bind_gradient(m);
   bind_label_sets(m);
   bind_losses(m);
-  bind_math(m);
-  bind_parts(m);
   bind_plans(m);
   bind_pairs(m);
   bind_probe(m);

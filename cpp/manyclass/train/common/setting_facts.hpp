@@ -29,7 +29,7 @@ struct Setting {
 
 // Flags beside those of solvers: "labels" where a solver trains several labels, "adagrad" of the solver of that name,
 // which makes steps of minibatches; and the names of local steps.
-inline constexpr std::array settings{
+inline constexpr std::array setting_facts{
     Setting{.of = "solver",
             .name = "u_learning_rate",
             .initial = "auto",

@@ -1,11 +1,11 @@
 // The vectorised functions of math/, per instruction set, for the tests of their accuracy.
 #include "bindings/arrays.hpp"
-#include "bindings/module.hpp"
 #include "manyclass/core/simd.hpp"
 #include "manyclass/math/log_sum_exp.hpp"
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/math/normal.hpp"
 #include "manyclass/math/wright_omega.hpp"
+#include "testing/module.hpp"
 
 namespace manyclass {
 
@@ -13,7 +13,7 @@ namespace {
 
 // A function of a number, of each element of an array.
 template <class F>
-void bind_block(py::module_& m, const char* name, const F& f) {
+void bind_block(Module& m, const char* name, const F& f) {
   m.def(
       name,
       [f](std::span<const float> x, Isa isa) {
@@ -55,16 +55,16 @@ double log_sum_exp_parts(std::span<const double> scores, std::span<const Offset>
 
 }  // namespace
 
-void bind_math(py::module_& m) {
-  bind_block(m, "_exp_block", [](float v) { return vec::exp(v); });
-  bind_block(m, "_log_block", [](float v) { return vec::log(v); });
-  bind_block(m, "_wright_omega_block", [](float v) { return vec::wright_omega(v); });
-  bind_block(m, "_log_ndtr_block", [](float v) { return vec::log_ndtr(v); });
-  bind_block(m, "_log_ndtr_derivative_block", [](float v) { return vec::log_ndtr_derivative(v); });
-  bind_block(m, "_log_expit_block", [](float v) { return vec::log_expit(v); });
-  bind_block(m, "_log_expit_derivative_block", [](float v) { return vec::log_expit_derivative(v); });
-  m.def("_log_sum_exp_block", log_sum_exp_block, "z"_a, "isa"_a, "log of the sum of exp of floats, as one block.");
-  m.def("_log_sum_exp_parts", log_sum_exp_parts, "z"_a, "cuts"_a,
+void bind_math(Module& m) {
+  bind_block(m, "exp_block", [](float v) { return vec::exp(v); });
+  bind_block(m, "log_block", [](float v) { return vec::log(v); });
+  bind_block(m, "wright_omega_block", [](float v) { return vec::wright_omega(v); });
+  bind_block(m, "log_ndtr_block", [](float v) { return vec::log_ndtr(v); });
+  bind_block(m, "log_ndtr_derivative_block", [](float v) { return vec::log_ndtr_derivative(v); });
+  bind_block(m, "log_expit_block", [](float v) { return vec::log_expit(v); });
+  bind_block(m, "log_expit_derivative_block", [](float v) { return vec::log_expit_derivative(v); });
+  m.def("log_sum_exp_block", log_sum_exp_block, "z"_a, "isa"_a, "log of the sum of exp of floats, as one block.");
+  m.def("log_sum_exp_parts", log_sum_exp_parts, "z"_a, "cuts"_a,
         "The same of doubles added one by one, in parts that end at cuts and are merged.");
 }
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "bindings/fields.hpp"
-#include "bindings/module.hpp"
 #include "manyclass/core/rng.hpp"
 #include "manyclass/math/root.hpp"
 #include "manyclass/step/minibatch_prox.hpp"
 #include "manyclass/train/minibatches/label_steps.hpp"
 #include "manyclass/train/points/plan.hpp"
+#include "testing/module.hpp"
 
 namespace manyclass {
 
@@ -125,9 +125,9 @@ py::tuple minibatch_prox(OneMinibatch one) {
 
 }  // namespace
 
-void bind_parts(py::module_& m) {
+void bind_steps(Module& m) {
   m.def(
-      "_random_words",
+      "random_words",
       [](std::uint64_t seed, std::uint64_t epoch, std::uint64_t item, std::size_t n) {
         Rng rng({seed, epoch}, item);
         std::vector<std::uint64_t> words(n);
@@ -136,7 +136,7 @@ void bind_parts(py::module_& m) {
       },
       "seed"_a, "epoch"_a, "item"_a, "n"_a);
   m.def(
-      "_random_below",
+      "random_below",
       [](std::uint64_t seed, std::uint64_t epoch, std::uint64_t item, const std::vector<std::uint32_t>& bounds) {
         Rng rng({seed, epoch}, item);
         std::vector<std::uint32_t> numbers;
@@ -145,22 +145,22 @@ void bind_parts(py::module_& m) {
         return numbers;
       },
       "seed"_a, "epoch"_a, "item"_a, "bounds"_a);
-  m.def("_draw", &draw, "selection"_a, "n_classes"_a, "n_negatives"_a, "label"_a, "seed"_a, "epoch"_a, "item"_a,
+  m.def("draw", &draw, "selection"_a, "n_classes"_a, "n_negatives"_a, "label"_a, "seed"_a, "epoch"_a, "item"_a,
         "solver"_a = "implicit", "head"_a = std::vector<Index>{}, "(classes, alpha) of one draw for point 0.");
   bind_function(
       m,
-      Fields<OneStep>("_step").needs<&OneStep::plan, &OneStep::u>().takes<&OneStep::scale>().with<&OneStep::point>(
+      Fields<OneStep>("step").needs<&OneStep::plan, &OneStep::u>().takes<&OneStep::scale>().with<&OneStep::point>(
           point_fields()),
       step, "(p, label's move, u, scale, loss, total) of one step.");
   bind_function(m,
-                Fields<OneLabelStep>("_label_step")
+                Fields<OneLabelStep>("label_step")
                     .needs<&OneLabelStep::labels, &OneLabelStep::local, &OneLabelStep::isa>()
                     .with<&OneLabelStep::choice>(label_step_fields())
                     .with<&OneLabelStep::point>(point_fields()),
                 labels_step, "(gradient of scores, of labels, carried number, value) of one step of several labels.");
   bind_function(
       m,
-      Fields<OneMinibatch>("_minibatch_prox")
+      Fields<OneMinibatch>("minibatch_prox")
           .needs<&OneMinibatch::u>()
           .with<&OneMinibatch::batch>(Fields<Minibatch>("Minibatch")
                                           .needs<&Minibatch::gram, &Minibatch::scores, &Minibatch::shrinks,
@@ -169,7 +169,7 @@ void bind_parts(py::module_& m) {
                                           .takes<&Minibatch::weights>()),
       minibatch_prox, "(c, t, u, loss, largest move of a score, error bound) of one step of a batch.");
   m.def(
-      "_find_root",
+      "find_root",
       [](const std::string& finder, double low, double high, double start, double close,
          const std::function<std::tuple<double, double, double, double>(double)>& f) {
         return find_root(finder == "newton" ? RootFinder::newton : RootFinder::bisection, {low, high}, start, close,
