@@ -166,6 +166,7 @@ def build(tree: Path, optimised: bool) -> None:
         "CMAKE_BUILD_TYPE": "None",
         "CMAKE_CXX_FLAGS": f"-O{int(optimised)} -DNDEBUG -w",
         "MANYCLASS_WERROR": "OFF",
+        "MANYCLASS_TESTING": "ON",
         "pybind11_DIR": pybind11.stdout.strip(),
         "Python_EXECUTABLE": sys.executable,
     }

@@ -77,7 +77,7 @@ Fields<PairsCall> trainer_fields() {
   settings.needs<&Settings::seed, &Settings::n_threads, &Settings::batch, &Settings::hogwild, &Settings::shuffle,
                  &Settings::isa>();
   settings.takes<&Settings::first_point, &Settings::ridge>();
-  Fields<Call> fields("postings_trainer");
+  Fields<Call> fields("pairs_trainer");
   fields.needs<&Call::x, &Call::n_features, &Call::labels_indptr, &Call::labels, &Call::indptr, &Call::classes,
                &Call::values, &Call::squares, &Call::intercept, &Call::intercept_squares, &Call::offset,
                &Call::intercept_offset, &Call::loss, &Call::rounding>();
@@ -125,7 +125,7 @@ void bind_pairs(Module& m) {
       py::kw_only(), "indptr"_a, "features"_a, "next"_a, "rows"_a, "most"_a);
   const Fields<PairsCall> fields = trainer_fields();
   list_fields(m, fields);
-  m.def("postings_trainer", [fields](const py::kwargs& given) { return trainer(fields.of(given)); }, KeepAll());
+  m.def("pairs_trainer", [fields](const py::kwargs& given) { return trainer(fields.of(given)); }, KeepAll());
 }
 
 }  // namespace manyclass

@@ -24,24 +24,6 @@ constexpr std::string_view name_of() {
   return text.substr(begin, end - begin);
 }
 
-// What a value must be, for messages.
-template <class Value>
-std::string kind_of(std::type_identity<Value>) {
-  if constexpr (std::is_same_v<Value, bool>) return "True or False";
-  if constexpr (std::is_integral_v<Value>) return "an integer in its range";
-  if constexpr (std::is_floating_point_v<Value>) return "a number";
-  if constexpr (std::is_same_v<Value, std::string> || std::is_same_v<Value, Isa>) return "a string";
-  return "of the core's type for it";
-}
-template <class T>
-std::string kind_of(std::type_identity<std::span<T>>) {
-  return "a contiguous array of " + py::str(py::dtype::of<std::remove_const_t<T>>()).template cast<std::string>();
-}
-template <class T>
-std::string kind_of(std::type_identity<Matrix<T>>) {
-  return kind_of(std::type_identity<std::span<T>>{});
-}
-
 // Writes a value of Python's into the field of this name.
 template <class Value>
 void put(void* field, const std::string& name, py::handle value) {

@@ -82,9 +82,10 @@ PythonCall::PythonCall(const PythonFunction& called, const py::args& args, const
   fields = py::kwargs(others);
 }
 
-void PythonCall::refuse(std::size_t i) const {
-  throw py::type_error(function.name + ": " + std::string(function.parameters[i].name) + " is " +
-                       std::string(py::str(py::type::of(arguments[i]).attr("__name__"))) + "");
+void PythonCall::refuse(std::size_t i, const std::string& kind) const {
+  const py::str type = py::type::of(arguments[i]).attr("__name__");
+  throw py::type_error(function.name + ": " + std::string(function.parameters[i].name) + " is of type " +
+                       std::string(type) + "; it must be " + kind);
 }
 
 py::cpp_function python_function(const char* name, void* answers, Answer answer, bool has_fields, py::handle scope,

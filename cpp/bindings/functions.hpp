@@ -47,6 +47,24 @@ struct Note {
 };
 using Notes = std::initializer_list<Note>;
 
+// What a value must be, for messages.
+template <class Value>
+std::string kind_of(std::type_identity<Value>) {
+  if constexpr (std::is_same_v<Value, bool>) return "True or False";
+  if constexpr (std::is_integral_v<Value>) return "an integer in its range";
+  if constexpr (std::is_floating_point_v<Value>) return "a number";
+  if constexpr (std::is_same_v<Value, std::string> || std::is_same_v<Value, Isa>) return "a string";
+  return "of the core's type for it";
+}
+template <class T>
+std::string kind_of(std::type_identity<std::span<T>>) {
+  return "a contiguous array of " + py::str(py::dtype::of<std::remove_const_t<T>>()).template cast<std::string>();
+}
+template <class T>
+std::string kind_of(std::type_identity<Matrix<T>>) {
+  return kind_of(std::type_identity<std::span<T>>{});
+}
+
 // The objects that Python gives for the parameters, in their order, and the keywords beside them.
 struct PythonCall {
   const PythonFunction& function;
@@ -54,7 +72,7 @@ struct PythonCall {
   py::kwargs fields{};
 
   PythonCall(const PythonFunction& called, const py::args& args, const py::kwargs& keywords);
-  [[noreturn]] void refuse(std::size_t i) const;
+  [[noreturn]] void refuse(std::size_t i, const std::string& kind) const;
 };
 
 using Answer = py::object (*)(const PythonCall&);
@@ -74,7 +92,9 @@ class Argument {
 
  private:
   void load(const PythonCall& call, std::size_t i) {
-    if (!caster_.load(call.arguments[i], call.function.parameters[i].converts)) call.refuse(i);
+    if (!caster_.load(call.arguments[i], call.function.parameters[i].converts)) {
+      call.refuse(i, kind_of(std::type_identity<std::remove_cvref_t<P>>{}));
+    }
   }
 
   py::detail::make_caster<P> caster_;

@@ -1,5 +1,5 @@
 # The extension module manyclass._core; one section per bind_<stage>.cpp.
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -460,18 +460,6 @@ def exact_layer_gradient(
 
 # bind_utilities
 
-def best_local(
-    *,
-    noise: str,
-    d: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    nodes: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    mu: float,
-    s: float,
-    n_threads: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-
 class LocalFamily:
     def __init__(self, *, noise: str, name: str, n_nodes: int, n_classes: int) -> None: ...
     def best_bounds(
@@ -494,7 +482,6 @@ class LocalFamily:
     @property
     def s(self) -> float: ...
 
-def gauss_rule(*, family: str, n_nodes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 def utility_probabilities(
     *, noise: str, psi: NDArray[np.float64], log: bool, n_threads: int, isa: str = "auto"
 ) -> NDArray[np.float64]: ...
@@ -604,18 +591,6 @@ class FullBatch:
     @property
     def n_kept(self) -> int: ...
 
-def softmax_totals(
-    *,
-    x: _Data,
-    n_features: int,
-    matrix: NDArray[np.float32],
-    intercept: NDArray[np.float64],
-    n_classes: int,
-    labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64] | None = ...,
-    n_threads: int,
-    isa: str = "auto",
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
 def duality_gap_on_pairs(
     *,
     x: _Csr,
@@ -647,21 +622,6 @@ def duality_gap(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[float, float]: ...
-def balanced_softmax(
-    *,
-    x: _Data,
-    n_features: int,
-    matrix: NDArray[np.float32],
-    intercept: NDArray[np.float64],
-    n_classes: int,
-    labels: NDArray[np.int32],
-    sample_weight: NDArray[np.float64] | None = ...,
-    normalizers: NDArray[np.float64],
-    keep: NDArray[np.float64],
-    fill: NDArray[np.float64],
-    n_threads: int,
-    isa: str = "auto",
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 def block_normalizers(
     log_sums: NDArray[np.float64], number: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
@@ -831,19 +791,6 @@ def lists_of_ranges(ranges: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArr
 def numbers_of_groups(
     numbers: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int
 ) -> NDArray[np.float64] | None: ...
-
-class DrawnProducts:
-    def __init__(self, noise: str, n: int) -> None: ...
-    def visit(
-        self, problem: ChoiceProblem, rows: NDArray[np.int32], theta: NDArray[np.float64], visits: int
-    ) -> None: ...
-    def step(
-        self, problem: ChoiceProblem, rows: NDArray[np.int32], theta: NDArray[np.float64], visits: int
-    ) -> tuple[float, NDArray[np.float64]]: ...
-    def difference(
-        self, problem: ChoiceProblem, rows: NDArray[np.int32], theta: NDArray[np.float64]
-    ) -> NDArray[np.float64]: ...
-
 def free_coefficients(
     form: ChoiceForm, names: list[str], constraints: list[tuple[str, float | str]]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
@@ -957,21 +904,6 @@ def implicit_margins(
     x_sq: NDArray[np.float64],
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]: ...
-def label_odds(
-    *,
-    scores: NDArray[np.float32],
-    indptr: NDArray[np.int64],
-    ids: NDArray[np.int32],
-    n_threads: int,
-    temperature: float = ...,
-    offset: float = ...,
-    lowest: float = ...,
-    weights: NDArray[np.float64] = ...,
-    log_losses: NDArray[np.float64] = ...,
-    label_losses: NDArray[np.float64] = ...,
-    own: NDArray[np.float64] = ...,
-    counts: NDArray[np.float64] | None = ...,
-) -> None: ...
 def loss_at_zero(
     loss: str, labels_indptr: NDArray[np.int64], n_classes: int, weights: NDArray[np.float64]
 ) -> float: ...
@@ -1021,16 +953,6 @@ def bisimplex_projections(
     *,
     isa: str = "auto",
 ) -> NDArray[np.float32]: ...
-def _label_loss(
-    loss: str,
-    smoothing: float,
-    positives: NDArray[np.float32],
-    negatives: NDArray[np.float32],
-    *,
-    rest: float,
-    rest_score: float,
-    isa: str = "auto",
-) -> tuple[float, NDArray[np.float32], NDArray[np.float32], float, bool]: ...
 
 # bind_search
 
@@ -1233,15 +1155,6 @@ class DecomposedIndex:
     ) -> dict[str, Any]: ...
 
 # math
-def _exp_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _log_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _wright_omega_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _log_ndtr_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _log_ndtr_derivative_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _log_expit_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _log_expit_derivative_block(x: NDArray[np.float32], isa: str) -> NDArray[np.float32]: ...
-def _log_sum_exp_block(z: NDArray[np.float32], isa: str) -> float: ...
-def _log_sum_exp_parts(z: NDArray[np.float64], cuts: NDArray[np.int64]) -> float: ...
 
 # io
 
@@ -1349,84 +1262,6 @@ def is_canonical(
 ) -> bool: ...
 
 # parts
-def _random_words(seed: int, epoch: int, item: int, n: int) -> list[int]: ...
-def _random_below(seed: int, epoch: int, item: int, bounds: list[int]) -> list[int]: ...
-def _draw(
-    selection: str,
-    n_classes: int,
-    n_negatives: int,
-    label: int,
-    seed: int,
-    epoch: int,
-    item: int,
-    solver: str = "implicit",
-    head: list[int] = [],
-) -> tuple[list[int], list[float]]: ...
-def _step(
-    *,
-    plan: Plan,
-    u: float,
-    scores: NDArray[np.float32],
-    alpha: NDArray[np.float32],
-    x_sq: float,
-    eta: float,
-    eta_u: float,
-    scale: float = ...,
-    label_score: float = ...,
-    visits: int = ...,
-    label_alpha: float = ...,
-    x_sqs: NDArray[np.float32] = ...,
-    times: NDArray[np.float32] = ...,
-    item: int = ...,
-    seed: int = ...,
-    epoch: int = ...,
-) -> tuple[NDArray[np.float32], float, float, float, float, float]: ...
-def _label_step(
-    *,
-    labels: NDArray[np.float32],
-    local: float,
-    isa: str,
-    scores: NDArray[np.float32],
-    alpha: NDArray[np.float32],
-    x_sq: float,
-    eta: float,
-    eta_u: float,
-    rule: str = ...,
-    reduction: str = ...,
-    formulation: str | float = ...,
-    rule_options: dict[str, float] = ...,
-    label_score: float = ...,
-    visits: int = ...,
-    label_alpha: float = ...,
-    x_sqs: NDArray[np.float32] = ...,
-    times: NDArray[np.float32] = ...,
-    item: int = ...,
-    seed: int = ...,
-    epoch: int = ...,
-) -> tuple[NDArray[np.float32], NDArray[np.float32], float, float]: ...
-def _minibatch_prox(
-    *,
-    gram: NDArray[np.float64],
-    scores: NDArray[np.float64],
-    shrinks: NDArray[np.float64],
-    log_weights: NDArray[np.float64],
-    labels: NDArray[np.uint64],
-    has_intercept: bool,
-    share: float,
-    eta: float,
-    eta_u: float,
-    u: NDArray[np.float64],
-    weights: NDArray[np.float64] = ...,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], float, float, float]: ...
-def _find_root(
-    *,
-    finder: str,
-    low: float,
-    high: float,
-    start: float,
-    close: float,
-    f: Callable[[float], tuple[float, float, float]],
-) -> float: ...
 
 # skip_gram
 
@@ -1457,9 +1292,6 @@ class SkipGramText:
         shrink: bool,
     ) -> None: ...
 
-def cooccurrences(
-    *, text: SkipGramText, seed: int, n_threads: int, memory: int, folder: str
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], int]: ...
 def kept_shares(counts: NDArray[np.int64], sample: float, by_word2vec: bool) -> NDArray[np.float64]: ...
 def row_norms(values: NDArray[Any], scales: NDArray[np.float32]) -> NDArray[np.float32]: ...
 def cosines(values: NDArray[Any], scales: NDArray[np.float32], vector: NDArray[np.float64]) -> NDArray[np.float32]: ...
@@ -1491,36 +1323,6 @@ class WordPasses:
     def has_overflowed(self) -> bool: ...
     def go_back(self) -> bool: ...
 
-def huffman_tree(
-    counts: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
-def add_row_softmax(
-    *,
-    input: NDArray[np.float32],
-    output: NDArray[np.float32],
-    rows: NDArray[np.int32],
-    row_starts: NDArray[np.int64],
-    n_threads: int,
-    list_starts: NDArray[np.int64] = ...,
-    list: NDArray[np.int32] = ...,
-    n_found: NDArray[np.int32] = ...,
-    drawn_log_weights: NDArray[np.float32] = ...,
-    log_z: NDArray[np.float64] = ...,
-    input_gradient: NDArray[np.float32] = ...,
-    weights: NDArray[np.float64] = ...,
-    output_gradient: NDArray[np.float64] = ...,
-    left_out_starts: NDArray[np.int64] = ...,
-    left_out: NDArray[np.int32] = ...,
-) -> None: ...
-def group_rows(
-    *,
-    table: NDArray[np.float32],
-    width: int,
-    rows: NDArray[np.int32],
-    clusters: NDArray[np.int32],
-    most: int,
-) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32]]: ...
-def group_lists(found: NDArray[np.int32], order: NDArray[np.int32]) -> dict[str, NDArray[Any]]: ...
 def skip_gram_trainer(
     *,
     text: SkipGramText,
@@ -1745,7 +1547,7 @@ def count_pairs(
     counts: NDArray[np.float32],
     totals: NDArray[np.float32],
 ) -> None: ...
-def postings_trainer(
+def pairs_trainer(
     *,
     x: _Csr,
     n_features: int,
@@ -1816,13 +1618,9 @@ class PairShares:
 def word_log_normalizers(
     input: NDArray[np.float32], output: NDArray[np.float32], n_threads: int
 ) -> NDArray[np.float64]: ...
-def draw_pairs(text: SkipGramText, n: int, seed: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]: ...
 def mean_loss_of_pairs(
     text: SkipGramText, input: NDArray[np.float32], output: NDArray[np.float32], n: int, seed: int
 ) -> tuple[int, float, float]: ...
-def losses_of_pairs(
-    input: NDArray[np.float32], output: NDArray[np.float32], centres: NDArray[np.int32], contexts: NDArray[np.int32]
-) -> NDArray[np.float64]: ...
 
 class WordDescent:
     output_rate: float

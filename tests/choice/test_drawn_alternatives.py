@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from choice_twins import NOISES, K, numerical, world
+from testing_core import pieces
 
 from manyclass import ChoiceClassifier, _core
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective
@@ -102,7 +103,7 @@ def test_augment_and_reduce_has_no_bias_by_enumeration(seed, noise):
     value, expected = whole.objective(theta)
     gradients = []
     for some in pairs_of_others(y):
-        carried = _core.DrawnProducts(noise, 1)
+        carried = pieces.DrawnProducts(noise, 1)
         for visit in range(2):
             carried.visit(whole, row, theta, visit)
         assert not carried.difference(whole, row, theta).any()
@@ -123,12 +124,12 @@ def test_weights_of_nodes_are_corrected_for_noise_by_a_jackknife(seed, noise):
     draws = [problem_of(noise, features, *some, y) for some in pairs_of_others(y)]
     corrected, plain = [], []
     for first, second in itertools.product(draws, repeat=2):
-        carried = _core.DrawnProducts(noise, 1)
+        carried = pieces.DrawnProducts(noise, 1)
         carried.visit(first, row, theta, 0)
         carried.visit(second, row, theta, 1)
         corrected.append(carried.step(whole, row, theta, 2)[0])
     for some in draws:
-        carried = _core.DrawnProducts(noise, 1)
+        carried = pieces.DrawnProducts(noise, 1)
         for visit in range(2):
             carried.visit(some, row, theta, visit)
         plain.append(carried.step(whole, row, theta, 2)[0])

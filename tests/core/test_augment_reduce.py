@@ -10,6 +10,7 @@ from reference.problems import as_storage, planted
 from reference.rng import Rng, every_outcome
 from reference.selections import SELECTIONS, Choice
 from test_double_sum import FLOAT, finite_differences
+from testing_core import pieces
 
 from manyclass import _core
 from manyclass.registry import names
@@ -20,7 +21,7 @@ FAMILIES = names("local_family")
 
 def best_member(noise, d, counts, nodes, weights, start=(0.0, 1.0), n_threads=1):
     mu, s = start
-    return _core.best_local(
+    return pieces.best_local(
         noise=noise, d=d, counts=counts, nodes=nodes, weights=weights, mu=mu, s=s, n_threads=n_threads
     )
 
@@ -46,7 +47,7 @@ def plan_of(setting, isa):
 
 
 def core_step(setting, point, mu, s, isa="auto", item=5):
-    p, label, mu, s, loss, _ = _core._step(
+    p, label, mu, s, loss, _ = pieces.step(
         plan=plan_of(setting, isa),
         scores=point.scores.astype(np.float32),
         alpha=point.alpha.astype(np.float32),
@@ -238,7 +239,7 @@ def test_gauss_rules_integrate_polynomials(n):
         "gumbel": [1, np.euler_gamma, np.euler_gamma**2 + np.pi**2 / 6],
     }
     for family, known in moments.items():
-        nodes, weights = _core.gauss_rule(family=family, n_nodes=n)
+        nodes, weights = pieces.gauss_rule(family=family, n_nodes=n)
         for k, moment in enumerate(known[: 2 * n]):
             assert weights @ nodes**k == pytest.approx(moment, abs=1e-9)
         for ours, theirs in zip((nodes, weights), local_twin.gauss_rule(family, n), strict=True):
@@ -247,7 +248,7 @@ def test_gauss_rules_integrate_polynomials(n):
     for family, b in (("normal", lambda k: k), ("logistic", lambda k: k**4 * np.pi**2 / (4 * k**2 - 1))):
         off = np.sqrt([b(k) for k in range(1, n)])
         np.testing.assert_allclose(
-            _core.gauss_rule(family=family, n_nodes=n)[0],
+            pieces.gauss_rule(family=family, n_nodes=n)[0],
             np.linalg.eigvalsh(np.diag(off, 1) + np.diag(off, -1)),
             atol=1e-8,
         )

@@ -10,8 +10,8 @@ from reference.core_step import core_step, isas, random_point
 from reference.rng import every_outcome
 from reference.selections import SELECTIONS, Choice
 from reference.steps import IMPLICIT, RAMAN, STEPS, Point
+from testing_core import pieces
 
-from manyclass import _core
 from manyclass.registry import names
 
 # A step in the core works on floats: d_k = z_k - z_y is off by an ulp or two of the larger score (below 16: 2^-20),
@@ -210,7 +210,7 @@ def test_the_bound_of_every_draw_is_below_the_best_u(selection, seed):
         z = 3 * rng.normal(size=9)
         y = int(rng.integers(9))
         head = rng.integers(-1, 9, size=3).tolist()
-        classes, alpha = _core._draw(selection, 9, 4, y, seed, 0, item, "umax", head)
+        classes, alpha = pieces.draw(selection, 9, 4, y, seed, 0, item, "umax", head)
         point = Point(z[classes], np.array(alpha), z[y], 1.0, 1.0, 0.0, -50.0)
         assert core_step(point, "umax")[2] <= np.log(np.sum(np.exp(z - z[y]))) + FLOAT
 

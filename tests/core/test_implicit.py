@@ -15,8 +15,8 @@ from reference.problems import log_loss, planted
 from reference.steps import Point, implicit
 from scipy.optimize import brentq, minimize
 from scipy.special import wrightomega
+from testing_core import pieces
 
-from manyclass import _core
 from manyclass.registry import names
 
 # log(eta alpha |x|^2) + d - q is summed in float: off by a few ulp of numbers below 32 (2^-19). omega passes less than
@@ -257,7 +257,7 @@ def test_tighter_ends_hold_the_root_and_save_brent_a_third_but_newton_asks_least
                 return equation.probe(u)
 
             given = {"low": ends[0], "high": ends[1], "start": equation.old_u, "close": near}
-            return _core._find_root(finder=finder, f=f, **given) + last[0]
+            return pieces.find_root(finder=finder, f=f, **given) + last[0]
 
         def brent(ends, name, equation=equation):
             def f(u):

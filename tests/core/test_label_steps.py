@@ -10,8 +10,8 @@ from reference.label_sums import Rule, loss, value
 from reference.rng import every_outcome
 from reference.selections import SELECTIONS, Choice
 from scipy.optimize import minimize, minimize_scalar
+from testing_core import pieces
 
-from manyclass import _core
 from manyclass.registry import names, own_parameters, parts
 
 REDUCTIONS = names("reduction")
@@ -25,7 +25,7 @@ FLOAT = 4e-6
 def label_step(rule, labels, scores, alpha, *, form="proposed", reduction="pick_all", isa="auto", **changed):
     """(gradient of labels and of wrong classes, carried number, value) of the core."""
     given = {"x_sq": 1.0, "eta": 1.0, "eta_u": 1.0, "local": 2.0, "visits": 0, "rule_options": {}} | changed
-    g, own, local, found = _core._label_step(
+    g, own, local, found = pieces.label_step(
         rule=rule,
         reduction=reduction,
         formulation=form,

@@ -18,8 +18,9 @@ from reference.minibatch import (
 )
 from reference.problems import as_storage, log_loss, maximum_likelihood, planted
 from sklearn.exceptions import ConvergenceWarning
+from testing_core import pieces
 
-from manyclass import SoftmaxClassifier, _core, solvers
+from manyclass import SoftmaxClassifier, solvers
 
 
 def minibatch(**parameters):
@@ -29,7 +30,7 @@ def minibatch(**parameters):
 def core_step(batch, u, W, b):
     """(u, W, b) in one vector after the core's step, and its Outcome."""
     shrinks = 1 / (1 + batch.eta * batch.ridge)
-    c, t, new_u, loss, moved, error = _core._minibatch_prox(
+    c, t, new_u, loss, moved, error = pieces.minibatch_prox(
         gram=batch.x @ batch.x.T,
         scores=np.ascontiguousarray(shrinks[:, np.newaxis] * (W @ batch.x.T) + b[:, np.newaxis]),
         shrinks=shrinks,
@@ -103,12 +104,12 @@ def test_one_point_and_one_negative_make_the_step_of_a_point(eta, seed):
     rng = np.random.default_rng(seed)
     for _ in range(20):
         x, (z_y, z_k), u = rng.normal(size=(1, 4)), rng.normal(size=2).astype(np.float32).astype(float) * 4, 2.5
-        p, label_move, new_u, _, loss, _ = _core._step(
+        p, label_move, new_u, _, loss, _ = pieces.step(
             plan=core_plan(solver="implicit"),
             scores=np.array([z_k], dtype=np.float32), alpha=np.array([19.0], dtype=np.float32),
             label_score=z_y, x_sq=float(x[0] @ x[0]) + 1, eta=eta, eta_u=0.7 * eta, u=u,
         )  # fmt: skip
-        c, t, mini_u, mini_loss, _, _ = _core._minibatch_prox(
+        c, t, mini_u, mini_loss, _, _ = pieces.minibatch_prox(
             gram=x @ x.T, scores=np.array([[z_y], [z_k]]), shrinks=np.ones(2), log_weights=np.log([1.0, 19.0]),
             labels=np.zeros(1, dtype=np.uint64), has_intercept=True, share=1.0, eta=eta, eta_u=0.7 * eta,
             u=np.array([u]),
@@ -337,7 +338,7 @@ def test_operations_of_a_step_of_a_batch_are_those_of_proposition_3(n, m, d, see
     batch, old = batch_of(np.random.default_rng(seed), n, m, d)
     u, W, b = batch.split(old)
     scores = np.ascontiguousarray(W @ batch.x.T + b[:, np.newaxis])
-    answer, *_ = _core._minibatch_prox(
+    answer, *_ = pieces.minibatch_prox(
         gram=batch.x @ batch.x.T, scores=scores, shrinks=np.ones(n + m), log_weights=np.log(batch.weights),
         labels=batch.y.astype(np.uint64), has_intercept=False, share=batch.share, eta=batch.eta, eta_u=batch.eta_u, u=u,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from scipy.special import expit, logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from test_double_sum import finite_differences
+from testing_core import pieces
 
 import manyclass
 from manyclass import AugmentReduceClassifier, _core, solvers
@@ -79,7 +80,7 @@ def test_half_the_mean_curvature_is_the_slope_in_the_variance(noise, seed):
     rng = np.random.default_rng(seed)
     family = _core.LocalFamily(noise=noise, name="normal", n_nodes=5, n_classes=9)
     d, alpha, var = rng.normal(size=4), np.full(4, 2.0), 0.7
-    zeta, weights = _core.gauss_rule(family="normal", n_nodes=25)
+    zeta, weights = pieces.gauss_rule(family="normal", n_nodes=25)
 
     def at(var, k):
         z = d + np.sqrt(var) * zeta[:, np.newaxis] * np.eye(4)[k]

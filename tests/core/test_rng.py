@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from reference import rng as twin
 from scipy.stats import chi2
+from testing_core import pieces
 
 from manyclass import _core
 
@@ -15,8 +16,8 @@ def test_words_equal_the_twin_in_pythons_integers(seed):
     for _ in range(50):
         key = [int(some.integers(0, 2**63)), int(some.integers(0, 1000)), int(some.integers(0, 2**63)) * 2 + 1]
         words = twin.Rng(*key)
-        assert _core._random_words(*key, 5) == [words.next() for _ in range(5)]
-    assert _core._random_words(2**64 - 1, 2**64 - 1, 2**64 - 1, 1) == [twin.Rng(*[2**64 - 1] * 3).next()]
+        assert pieces.random_words(*key, 5) == [words.next() for _ in range(5)]
+    assert pieces.random_words(2**64 - 1, 2**64 - 1, 2**64 - 1, 1) == [twin.Rng(*[2**64 - 1] * 3).next()]
 
 
 def test_mix64_is_the_published_splitmix64():
@@ -33,19 +34,19 @@ def test_below_equals_the_twin_also_where_it_rejects(seed):
     # Just above 2^31 nearly half of all words are rejected.
     bounds = [int(n) for n in some.integers(1, 2**32, size=200)] + [1, 2, 2**31 + 1, 2**32 - 1] * 20
     words = twin.Rng(seed, 3, 5)
-    assert _core._random_below(seed, 3, 5, bounds) == [words.below(n) for n in bounds]
+    assert pieces.random_below(seed, 3, 5, bounds) == [words.below(n) for n in bounds]
 
 
 def test_below_is_uniform(seed):
     n, draws = 12, 60_000
-    counts = np.bincount(_core._random_below(seed, 0, 1, [n] * draws), minlength=n)
+    counts = np.bincount(pieces.random_below(seed, 0, 1, [n] * draws), minlength=n)
     assert np.sum((counts - draws / n) ** 2) / (draws / n) < chi2.isf(FALSE_ALARM, n - 1)
 
 
 def test_first_words_of_neighbouring_items_are_independent(seed):
     # One stream for all points, or streams that are shifts of each other, fill few of the 64 cells or none.
     n = 20_000
-    first = np.array([_core._random_words(seed, 0, item, 2) for item in range(n)], dtype=np.uint64)
+    first = np.array([pieces.random_words(seed, 0, item, 2) for item in range(n)], dtype=np.uint64)
     for before, after in ((first[:-1, 0], first[1:, 0]), (first[:-1, 1], first[1:, 0])):
         cells = (before >> np.uint64(61)) * np.uint64(8) + (after >> np.uint64(61))
         counts = np.bincount(cells.astype(np.int64), minlength=64)

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from testing_core import pieces
 
-from manyclass import _core
 from manyclass.registry import names
 
 FINDERS = pytest.mark.parametrize("finder", names("root"))
@@ -24,7 +24,7 @@ class Counted:
 
 
 def root_of(f, finder, low, high, start, close=1e-9):
-    rest = _core._find_root(finder=finder, low=low, high=high, start=start, close=close, f=f)
+    rest = pieces.find_root(finder=finder, low=low, high=high, start=start, close=close, f=f)
     assert abs(rest) <= close
     assert all(low <= q <= high for q in f.asked)
     return f.asked[-1] + rest
@@ -114,5 +114,5 @@ NOT_FINITE = (np.nan, np.inf, -np.inf)
 @pytest.mark.parametrize("value", [*NOT_FINITE, 0.5])
 def test_the_search_ends_where_bracket_or_function_is_no_number(finder, low, high, value):
     f = Counted(lambda q: value, lambda q: 1.0)
-    _core._find_root(finder=finder, low=low, high=high, start=0.0, close=1e-9, f=f)
+    pieces.find_root(finder=finder, low=low, high=high, start=0.0, close=1e-9, f=f)
     assert len(f.asked) < 3000

@@ -7,8 +7,9 @@ import pytest
 from reference.rng import Rng, every_outcome
 from reference.selections import INCLUSION, SELECTIONS, Choice, alias_table
 from scipy.stats import chi2
+from testing_core import pieces
 
-from manyclass import SoftmaxClassifier, _core
+from manyclass import SoftmaxClassifier
 from manyclass.registry import names
 from manyclass.samplers import Frequency
 from manyclass.solvers import Adagrad
@@ -23,7 +24,7 @@ def test_every_selection_has_a_twin():
 
 
 def choice_of(n_classes, m, *, with_label=False):
-    """Frequencies are those that _core._draw gives its classes."""
+    """Frequencies are those that pieces.draw gives its classes."""
     return Choice(n_classes, m, with_label=with_label, counts=range(1, n_classes + 1))
 
 
@@ -50,7 +51,7 @@ def test_draws_equal_the_twin(selection, solver, n_classes, m, seed):
         label, epoch, item = (int(some.integers(0, high)) for high in (n_classes, 100, 10**9))
         for head in heads_of(selection, n_classes, some):
             n = min(m, n_classes)  # as the estimator asks
-            classes, alpha = _core._draw(selection, n_classes, n, label, seed, epoch, item, solver, head)
+            classes, alpha = pieces.draw(selection, n_classes, n, label, seed, epoch, item, solver, head)
             expected = SELECTIONS[selection](Rng(seed, epoch, item), choice, label, head)
             assert classes == expected.classes.tolist()
             np.testing.assert_allclose(alpha, expected.alpha, rtol=2**-22)  # q, m q and its inverse, times: 4 roundings
@@ -62,7 +63,7 @@ def test_uniform_draws_of_many_classes_equal_the_twin(n_classes, m, seed):
     choice = choice_of(n_classes, m)
     for item in range(5):
         label = (n_classes - 1) * item // 4
-        classes, _ = _core._draw("uniform", n_classes, m, label, seed, 0, item)
+        classes, _ = pieces.draw("uniform", n_classes, m, label, seed, 0, item)
         assert classes == SELECTIONS["uniform"](Rng(seed, 0, item), choice, label).classes.tolist()
 
 
@@ -143,7 +144,7 @@ def test_uniform_makes_every_subset_equally_likely(n_classes, m):
 @pytest.mark.parametrize(("selection", "n_outcomes"), [("block", 4), ("uniform", 35)])
 def test_the_draws_of_many_points_are_spread_evenly(selection, n_outcomes, seed):
     n, n_classes, m = 7000, 8, 2 if selection == "block" else 3
-    drawn = [tuple(_core._draw(selection, n_classes, m, 7, seed, 0, item)[0]) for item in range(n)]
+    drawn = [tuple(pieces.draw(selection, n_classes, m, 7, seed, 0, item)[0]) for item in range(n)]
     _, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(counts) == n_outcomes
     expected = n / n_outcomes
@@ -152,7 +153,7 @@ def test_the_draws_of_many_points_are_spread_evenly(selection, n_outcomes, seed)
 
 def test_draws_of_neighbouring_points_and_passes_are_independent(seed):
     first, second = (
-        np.array([_core._draw("block", 8, 2, 7, seed, epoch, i)[0][0] // 2 for i in range(8000)]) for epoch in (0, 1)
+        np.array([pieces.draw("block", 8, 2, 7, seed, epoch, i)[0][0] // 2 for i in range(8000)]) for epoch in (0, 1)
     )
     for before, after in ((first[:-1], first[1:]), (first, second)):
         counts = np.bincount(4 * before + after, minlength=16)
@@ -162,10 +163,10 @@ def test_draws_of_neighbouring_points_and_passes_are_independent(seed):
 
 def test_an_unknown_selection_is_refused_with_the_choices():
     with pytest.raises(ValueError, match="selection is 'blocks'; it must be one of 'block', 'uniform', 'all'"):
-        _core._draw("blocks", 4, 1, 0, 0, 0, 0)
+        pieces.draw("blocks", 4, 1, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("solver", ["is", "nce"])
 def test_a_head_is_refused_where_the_label_is_drawn_too(solver):
     with pytest.raises(ValueError, match="selection 'head_tail' cannot draw the label, which the solver needs"):
-        _core._draw("head_tail", 4, 1, 0, 0, 0, 0, solver)
+        pieces.draw("head_tail", 4, 1, 0, 0, 0, 0, solver)

@@ -144,7 +144,7 @@ def test_intercepts_move_by_all_of_their_gradients_though_late(loss, n_threads, 
     start = rng.uniform(-2, 0, n_classes).astype(np.float32)
     b, rate, offset = start.copy(), 2.0**-13, 2.0**20
     values, squares = np.zeros((2, len(classes)), dtype=np.float32)
-    trainer = _core.postings_trainer(
+    trainer = _core.pairs_trainer(
         x=csr_parts(X), n_features=50, labels_indptr=labels[0], labels=labels[1], indptr=indptr, classes=classes,
         values=values, squares=squares, intercept=b, intercept_squares=np.zeros(n_classes, np.float32), offset=1.0,
         intercept_offset=offset, sample_weight=NO_DOUBLES, loss=loss, rounding=0.0, seed=seed, n_threads=n_threads,

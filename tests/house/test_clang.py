@@ -47,7 +47,7 @@ def for_python(compiler: str) -> tuple[str, ...]:
     """What CMake is told for a build of the package by a compiler."""
     pybind11 = pytest.importorskip("pybind11")
     return (
-        *(f"-DCMAKE_CXX_COMPILER={compiler}", "-DMANYCLASS_PYTHON=ON"),
+        *(f"-DCMAKE_CXX_COMPILER={compiler}", "-DMANYCLASS_PYTHON=ON", "-DMANYCLASS_TESTING=ON"),
         *(f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind11.get_cmake_dir()}"),
     )
 

@@ -10,9 +10,11 @@ import sys
 from collections import defaultdict
 from collections.abc import Collection
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from house import ROOT
+from testing_core import pieces
 
 import manyclass
 
@@ -418,37 +420,37 @@ def signature(node: ast.FunctionDef) -> str:
     return ast.unparse(args)
 
 
-def bound_signature(function: object, owner: object) -> str:
-    """The same of a bound function, from the first line of the docstring that pybind11 gives it.
-
-    Of keywords that make a struct, pybind11 says nothing: `_core.fields` has them.
-    """
+def bound_signature(function: object, owner: object, all_fields: dict[str, dict[str, bool]]) -> str:
+    """The same of a bound function, from the first line of its docstring; of keywords that make a struct, `fields`."""
     (node,) = ast.parse(f"def {(function.__doc__ or '').splitlines()[0]}: ...").body
     assert isinstance(node, ast.FunctionDef)
     if node.args.kwarg:
         path = [owner.__name__] * isinstance(owner, type) + [node.name] * (node.name != "__init__")
-        fields = manyclass._core.fields[".".join(path)]
+        fields = all_fields[".".join(path)]
         node.args.kwarg = None
         node.args.kwonlyargs = [ast.arg(name) for name in fields]
         node.args.kw_defaults = [None if needed else ast.Constant(...) for needed in fields.values()]
     return signature(node)
 
 
-def other_signatures(stub: str) -> list[str]:
-    """Functions and methods whose parameters differ between the stub of the core and the binary."""
-    scopes = [(manyclass._core, ast.parse(stub))]
-    scopes += [(getattr(manyclass._core, n.name), n) for n in scopes[0][1].body if isinstance(n, ast.ClassDef)]
+def other_signatures(stub: str, binary: ModuleType) -> list[str]:
+    """Functions and methods whose parameters differ between the stub of a binary and itself."""
+    scopes = [(binary, ast.parse(stub))]
+    scopes += [(getattr(binary, n.name), n) for n in scopes[0][1].body if isinstance(n, ast.ClassDef)]
     return [
         node.name
         for bound, scope in scopes
         for node in scope.body
         if isinstance(node, ast.FunctionDef)
         and "property" not in map(ast.unparse, node.decorator_list)
-        and bound_signature(getattr(bound, node.name), bound) != signature(node)
+        and bound_signature(getattr(bound, node.name), bound, binary.fields) != signature(node)
     ]
 
 
-def test_stub_of_the_core_has_the_signatures_of_the_binary():
-    stub = (ROOT / "python/manyclass/_core.pyi").read_text()
-    assert other_signatures(stub) == []
-    assert other_signatures(stub.replace("n_threads: int", "threads: int")) != []
+@pytest.mark.parametrize(
+    ("path", "binary"), [("python/manyclass/_core.pyi", manyclass._core), ("tests/_testing.pyi", pieces)]
+)
+def test_stub_of_the_core_has_the_signatures_of_the_binary(path, binary):
+    stub = (ROOT / path).read_text()
+    assert other_signatures(stub, binary) == []
+    assert other_signatures(stub.replace("n_threads: int", "threads: int"), binary) != []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from house import ROOT
+from testing_core import core_of_the_package
 
 PROGRAMS = sorted(path.stem for path in (ROOT / "tests/cpp").glob("test_*.cpp"))
 SUPPRESSIONS = ROOT / "tests/cpp/hogwild.supp"
@@ -69,14 +70,6 @@ def copy_of_sources(folder: Path) -> Path:
         shutil.copytree(ROOT / part, folder / part)
     shutil.copy(ROOT / "CMakeLists.txt", folder)
     return folder
-
-
-def core_of_the_package() -> Path | None:
-    """The core that was compiled when the package was installed from here, if no source is newer."""
-    sources = [ROOT / "CMakeLists.txt", *(ROOT / "cpp/manyclass").rglob("*.[ch]pp")]
-    newest = max(source.stat().st_mtime for source in sources)
-    found = sorted((ROOT / ".build").glob("*/libmanyclass_core.a"), key=lambda path: path.stat().st_mtime)
-    return found[-1] if found and found[-1].stat().st_mtime > newest else None
 
 
 @pytest.fixture(scope="module")

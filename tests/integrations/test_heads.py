@@ -9,8 +9,9 @@ from reference.epoch import seed_of
 from reference.output_layer import double_sum, every_class, log_loss, sampled_sums, slopes
 from reference.problems import maximum_likelihood, planted
 from scipy.special import logsumexp, softmax
+from testing_core import pieces
 
-from manyclass import _core, heads, samplers
+from manyclass import heads, samplers
 from manyclass.heads import SoftmaxHead
 
 # Single precision: sums of up to D products and K exponentials of scores below 10, whose terms are below 1.
@@ -93,7 +94,7 @@ def draws_of(name, m, y, items, step):
     """The classes and weights of each example, as single draws give them."""
     m = K if m == "auto" else min(m, K)
     return [
-        _core._draw(name, K, m, int(label), seed_of(3), step, int(item)) for label, item in zip(y, items, strict=True)
+        pieces.draw(name, K, m, int(label), seed_of(3), step, int(item)) for label, item in zip(y, items, strict=True)
     ]
 
 

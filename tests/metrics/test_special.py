@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from house import ROOT
+from testing_core import pieces
 
 import manyclass
 from manyclass import _core
@@ -213,40 +214,40 @@ class TestVectorised:
 
     def test_exp_errs_by_2_ulp_at_most(self, isa):
         x = floats_between(-87.33, 88.72)
-        assert ulps(_core._exp_block(x, isa), np.exp(x.astype(np.float64))).max() <= 2
+        assert ulps(pieces.exp_block(x, isa), np.exp(x.astype(np.float64))).max() <= 2
 
     def test_exp_errs_by_1_spacing_where_it_is_subnormal(self, isa):
         x = floats_between(-110, -87.33)
-        error = np.abs(_core._exp_block(x, isa) - np.exp(x.astype(np.float64)))
+        error = np.abs(pieces.exp_block(x, isa) - np.exp(x.astype(np.float64)))
         assert error.max() <= np.finfo(np.float32).smallest_subnormal
 
     def test_log_errs_by_2_ulp_at_most(self, isa):
         x = floats_between(0, 3.4e38)
         assert x.min() < 1e-40
-        assert ulps(_core._log_block(x, isa), np.log(x.astype(np.float64))).max() <= 2
+        assert ulps(pieces.log_block(x, isa), np.log(x.astype(np.float64))).max() <= 2
         near_1 = floats_between(0.7, 1.5, step=7)
-        assert ulps(_core._log_block(near_1, isa), np.log(near_1.astype(np.float64))).max() <= 2
+        assert ulps(pieces.log_block(near_1, isa), np.log(near_1.astype(np.float64))).max() <= 2
 
     def test_wright_omega_errs_by_2_ulp_at_most(self, isa):
         x = floats_between(-87.33, 3.4e38)
-        assert ulps(_core._wright_omega_block(x, isa), wright_omega(x.astype(np.float64))).max() <= 2
+        assert ulps(pieces.wright_omega_block(x, isa), wright_omega(x.astype(np.float64))).max() <= 2
         near_the_joins = np.concatenate([floats_between(a - 0.5, a + 0.5, step=7) for a in (-4.0, 4.0)])
         want = wright_omega(near_the_joins.astype(np.float64))
-        assert ulps(_core._wright_omega_block(near_the_joins, isa), want).max() <= 2
+        assert ulps(pieces.wright_omega_block(near_the_joins, isa), want).max() <= 2
 
     def test_wright_omega_errs_by_2_spacings_where_it_is_subnormal(self, isa):
         x = floats_between(-110, -87.33)
-        error = np.abs(_core._wright_omega_block(x, isa) - wright_omega(x.astype(np.float64)))
+        error = np.abs(pieces.wright_omega_block(x, isa) - wright_omega(x.astype(np.float64)))
         assert error.max() <= 2 * np.finfo(np.float32).smallest_subnormal
 
     @pytest.mark.parametrize(
         ("block", "f", "low", "high", "most"),
         [
             # The upper ends are where the results turn subnormal.
-            (_core._log_ndtr_block, log_ndtr, -1e19, 12.9, 10),
-            (_core._log_ndtr_derivative_block, log_ndtr_derivative, -3.4e38, 13.0, 10),
-            (_core._log_expit_block, log_expit, -3.4e38, 87.3, 3),
-            (_core._log_expit_derivative_block, log_expit_derivative, -3.4e38, 87.3, 4),
+            (pieces.log_ndtr_block, log_ndtr, -1e19, 12.9, 10),
+            (pieces.log_ndtr_derivative_block, log_ndtr_derivative, -3.4e38, 13.0, 10),
+            (pieces.log_expit_block, log_expit, -3.4e38, 87.3, 3),
+            (pieces.log_expit_derivative_block, log_expit_derivative, -3.4e38, 87.3, 4),
         ],
     )
     def test_functions_of_the_noise_err_by_what_their_headers_say(self, isa, block, f, low, high, most):
@@ -258,20 +259,20 @@ class TestVectorised:
     def test_functions_of_the_noise_have_their_limits(self, isa):
         x = np.array([-np.inf, -3.4e38, -1e30, 1e30, 3.4e38, np.inf, np.nan, -np.nan], dtype=np.float32)
         nan, inf = np.nan, np.inf
-        np.testing.assert_array_equal(_core._log_ndtr_block(x, isa), [-inf, -inf, -inf, 0, 0, 0, nan, nan])
-        np.testing.assert_array_equal(_core._log_ndtr_derivative_block(x, isa), [inf, -x[1], -x[2], 0, 0, 0, nan, nan])
-        np.testing.assert_array_equal(_core._log_expit_block(x, isa), [-inf, x[1], x[2], 0, 0, 0, nan, nan])
-        np.testing.assert_array_equal(_core._log_expit_derivative_block(x, isa), [1, 1, 1, 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(pieces.log_ndtr_block(x, isa), [-inf, -inf, -inf, 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(pieces.log_ndtr_derivative_block(x, isa), [inf, -x[1], -x[2], 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(pieces.log_expit_block(x, isa), [-inf, x[1], x[2], 0, 0, 0, nan, nan])
+        np.testing.assert_array_equal(pieces.log_expit_derivative_block(x, isa), [1, 1, 1, 0, 0, 0, nan, nan])
 
     def test_limits(self, isa):
         x = np.array([-np.inf, -3.4e38, 0, 3.4e38, np.inf, np.nan, -np.nan], dtype=np.float32)
         nan, inf = np.nan, np.inf
-        np.testing.assert_array_equal(_core._exp_block(x, isa), [0, 0, 1, inf, inf, nan, nan])
-        omega_of_0 = _core._wright_omega_block(x, isa)[2]
+        np.testing.assert_array_equal(pieces.exp_block(x, isa), [0, 0, 1, inf, inf, nan, nan])
+        omega_of_0 = pieces.wright_omega_block(x, isa)[2]
         np.testing.assert_allclose(omega_of_0, 0.56714329, rtol=2e-7)
-        np.testing.assert_array_equal(_core._wright_omega_block(x, isa), [0, 0, omega_of_0, x[3], inf, nan, nan])
+        np.testing.assert_array_equal(pieces.wright_omega_block(x, isa), [0, 0, omega_of_0, x[3], inf, nan, nan])
         x = np.array([-np.inf, -1, -1e-45, -0.0, 0, 1, np.inf, np.nan, -np.nan], dtype=np.float32)
-        np.testing.assert_array_equal(_core._log_block(x, isa), [nan, nan, nan, -inf, -inf, 0, inf, nan, nan])
+        np.testing.assert_array_equal(pieces.log_block(x, isa), [nan, nan, nan, -inf, -inf, 0, inf, nan, nan])
 
     @pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1003])
     def test_log_sum_exp_of_a_block(self, isa, size):
@@ -280,13 +281,13 @@ class TestVectorised:
             z = rng.normal(scale=scale, size=size).astype(np.float32)
             want = np.logaddexp.reduce(z.astype(np.float64)) if size else -np.inf
             # The bound that the header states, and one rounding of the value.
-            np.testing.assert_allclose(_core._log_sum_exp_block(z, isa), want, atol=3e-7, rtol=1e-15)
+            np.testing.assert_allclose(pieces.log_sum_exp_block(z, isa), want, atol=3e-7, rtol=1e-15)
 
     @pytest.mark.parametrize("n_before", [0, 5, 40])
     def test_log_sum_exp_of_infinities(self, isa, n_before):
         def value(*scores):
             z = np.r_[np.full(n_before, -np.inf), scores, np.full(3, -np.inf)].astype(np.float32)
-            return _core._log_sum_exp_block(z, isa)
+            return pieces.log_sum_exp_block(z, isa)
 
         assert value() == -np.inf
         assert value(-1e38) == np.float32(-1e38)
@@ -299,7 +300,7 @@ class TestVectorised:
 @pytest.mark.parametrize("isa", ["sse", "AVX2", ""])
 def test_an_unknown_instruction_set_is_refused(isa):
     with pytest.raises(ValueError, match=f"isa is '{isa}'; it must be one of"):
-        _core._exp_block(np.zeros(1, dtype=np.float32), isa)
+        pieces.exp_block(np.zeros(1, dtype=np.float32), isa)
 
 
 def test_log_sum_exp_does_not_depend_on_the_parts():
@@ -307,13 +308,13 @@ def test_log_sum_exp_does_not_depend_on_the_parts():
     want = np.logaddexp.reduce(z)
     for cuts in ([200], [0, 1, 1, 150, 200], list(range(201))):
         # 200 roundings of a sum of positive terms
-        np.testing.assert_allclose(_core._log_sum_exp_parts(z, np.array(cuts)), want, atol=200 * 2.3e-16)
+        np.testing.assert_allclose(pieces.log_sum_exp_parts(z, np.array(cuts)), want, atol=200 * 2.3e-16)
 
 
 def test_log_sum_exp_of_doubles_is_exact_for_infinities():
     def value(*scores):
         z = np.array(scores, dtype=np.float64)
-        return {_core._log_sum_exp_parts(z, np.array(cuts)) for cuts in ([z.size], list(range(z.size + 1)))}
+        return {pieces.log_sum_exp_parts(z, np.array(cuts)) for cuts in ([z.size], list(range(z.size + 1)))}
 
     assert value() == {-np.inf}
     assert value(-np.inf, -np.inf) == {-np.inf}

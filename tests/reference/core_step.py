@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from testing_core import pieces
 
 from manyclass import _core
 from manyclass.registry import own_parameters
@@ -19,7 +20,7 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
         options={name: getattr(point, name) for name in own_parameters("solver", solver)},
         isa=isa,
     )
-    p, label, carried, _, loss, _ = _core._step(
+    p, label, carried, _, loss, _ = pieces.step(
         plan=plan,
         scores=point.scores.astype(np.float32),
         alpha=point.alpha.astype(np.float32),

@@ -8,9 +8,10 @@ import scipy.sparse as sp
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import clone
+from testing_core import pieces
 
 import manyclass
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, metrics
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
 from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
 from manyclass.training.calibration import Calibration, calibrated, label_log_losses, n_held_out, rows_to_hold_out
@@ -111,7 +112,7 @@ def test_labels_that_do_not_fit_the_scores_are_refused():
     scores, indptr, ids = np.zeros((2, 3), np.float32), np.array([0, 1, 2]), np.array([0, 2], np.int32)
     call = {"scores": scores, "indptr": indptr, "ids": ids, "n_threads": 1}
     losses = np.zeros(2)
-    _core.label_odds(**call, log_losses=losses)
+    pieces.label_odds(**call, log_losses=losses)
     assert losses == pytest.approx(np.log(3), rel=1e-12)
     for changed, message in [
         ({"ids": np.array([0, 3], np.int32)}, "the labels of row 1 are not distinct, sorted and in range"),
@@ -120,7 +121,7 @@ def test_labels_that_do_not_fit_the_scores_are_refused():
         ({"counts": np.zeros(8), "lowest": -5.0}, "the sums do not have the sizes"),  # without weights of the rows
     ]:
         with pytest.raises(ValueError, match=message):
-            _core.label_odds(**{**call, **changed})
+            pieces.label_odds(**{**call, **changed})
 
 
 def test_a_calibration_can_be_undone_and_its_threshold_found():

@@ -11,8 +11,9 @@ from reference.problems import as_storage, planted
 from scipy.optimize import minimize
 from scipy.special import xlogy
 from sklearn.exceptions import ConvergenceWarning
+from testing_core import pieces
 
-from manyclass import SoftmaxClassifier, _core, solvers
+from manyclass import SoftmaxClassifier, solvers
 from manyclass.checks import csr_parts
 
 N, D, K = 120, 6, 9
@@ -151,7 +152,7 @@ def test_balanced_rows_have_the_wanted_totals_and_the_core_sums_them(storage, se
     p = np.exp(z - normalizers[:, np.newaxis])
     rows = np.arange(n)
     for ours, theirs in zip(
-        _core.softmax_totals(**question), (normalizers, normalizers - z[rows, y], p.sum(axis=0)), strict=True
+        pieces.softmax_totals(**question), (normalizers, normalizers - z[rows, y], p.sum(axis=0)), strict=True
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
@@ -163,7 +164,7 @@ def test_balanced_rows_have_the_wanted_totals_and_the_core_sums_them(storage, se
     q += (1 - q.sum(axis=1, keepdims=True)) * fill
     np.testing.assert_allclose(q.sum(axis=1), 1, rtol=1e-13)
     np.testing.assert_allclose(q.sum(axis=0), wanted, rtol=1e-12)
-    entropies, label_probabilities, residual = _core.balanced_softmax(
+    entropies, label_probabilities, residual = pieces.balanced_softmax(
         **question, normalizers=normalizers, keep=keep, fill=fill
     )
     np.testing.assert_allclose(entropies, -xlogy(q, q).sum(axis=1), rtol=1e-10)

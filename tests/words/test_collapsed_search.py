@@ -7,6 +7,7 @@ from reference.message_passing import best_wrong, block_scores, loss_named, mess
 from reference.word_pairs import WordDescent, centres_of, contexts_of, pair_shares
 from sklearn.base import clone
 from test_skip_gram import nearest_share_a_topic, small, topical
+from testing_core import pieces
 
 from manyclass import SkipGram, _core
 from manyclass.cli import main
@@ -298,9 +299,9 @@ def test_groups_are_pieces_of_clusters_with_their_means(seed):
     table = rng.normal(size=(40, 16)).astype(np.float32)
     rows = np.sort(rng.permutation(40)[:30]).astype(np.int32)
     clusters = rng.integers(4, size=30).astype(np.int32)
-    found, starts, means = _core.group_rows(table=table, width=5, rows=rows, clusters=clusters, most=4)
-    pieces = [rows[clusters == c][at : at + 4] for c in range(4) for at in range(0, int((clusters == c).sum()), 4)]
-    np.testing.assert_array_equal(found, np.concatenate(pieces))
+    found, starts, means = pieces.group_rows(table=table, width=5, rows=rows, clusters=clusters, most=4)
+    groups = [rows[clusters == c][at : at + 4] for c in range(4) for at in range(0, int((clusters == c).sum()), 4)]
+    np.testing.assert_array_equal(found, np.concatenate(groups))
     np.testing.assert_array_equal(np.diff(starts), [len(piece) for piece in pieces])
     np.testing.assert_array_equal(means, [table[piece, :5].mean(axis=0) for piece in pieces])
 
@@ -310,7 +311,7 @@ def test_lists_of_groups_have_the_words_found_and_a_part_of_an_order_of_all(seed
     order = rng.permutation(23).astype(np.int32)
     found = np.array([rng.permutation(23)[:5] for _ in range(6)], dtype=np.int32)
     found[1, 3:] = -1
-    lists = _core.group_lists(found, order)
+    lists = pieces.group_lists(found, order)
     parts = np.array_split(order, 4)
     for g, row in enumerate(found):
         head = np.sort(row[row >= 0])
@@ -321,4 +322,4 @@ def test_lists_of_groups_have_the_words_found_and_a_part_of_an_order_of_all(seed
         rest = np.log((23 - len(head)) / max(len(drawn), 1))
         np.testing.assert_allclose(lists["drawn_log_weights"][g], rest, rtol=1e-6)  # a float of it
     with pytest.raises(ValueError, match="out of range"):
-        _core.group_lists(np.array([[23]], dtype=np.int32), order)
+        pieces.group_lists(np.array([[23]], dtype=np.int32), order)

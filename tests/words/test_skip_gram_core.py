@@ -9,6 +9,7 @@ from reference.core_step import isas
 from reference.skip_gram import Text, Training, corpus_objective
 from reference.word_pairs import WordDescent, centres_of, contexts_of
 from scipy.special import log_expit
+from testing_core import pieces
 
 from manyclass import _core
 from manyclass.weights.arrays import aligned_zeros
@@ -71,10 +72,10 @@ def test_counts_do_not_depend_on_threads_or_on_what_was_spilled(tmp_path, seed):
     text = core_text(random_text(np.random.default_rng(seed), n_sentences=3000, window=60, keep=1.0))
     # The smallest table has room for 1,024 pairs and is emptied before 120 more might fill it to three quarters.
     for n_words in (V, 5):
-        big = _core.cooccurrences(text=text, seed=seed, n_threads=1, memory=1 << 24, folder=str(tmp_path))
+        big = pieces.cooccurrences(text=text, seed=seed, n_threads=1, memory=1 << 24, folder=str(tmp_path))
         assert big[3] == 0
         for n_threads in (1, 3):
-            small = _core.cooccurrences(text=text, seed=seed, n_threads=n_threads, memory=0, folder=str(tmp_path))
+            small = pieces.cooccurrences(text=text, seed=seed, n_threads=n_threads, memory=0, folder=str(tmp_path))
             for a, b in zip(big[:3], small[:3], strict=True):
                 np.testing.assert_array_equal(a, b)
         assert n_words
@@ -86,7 +87,7 @@ def test_a_table_too_small_for_all_pairs_spills_and_loses_nothing(tmp_path, seed
     text = _core.SkipGramText(
         tokens=tokens, sentences=np.array([0, 7000, 20_000]), keep=np.ones(400), window=5, shrink=False
     )
-    starts, words, counts, n_spilled = _core.cooccurrences(
+    starts, words, counts, n_spilled = pieces.cooccurrences(
         text=text, seed=0, n_threads=2, memory=0, folder=str(tmp_path)
     )
     assert n_spilled > 10
@@ -104,7 +105,7 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(tmp_path):
     tokens = np.arange(2000, dtype=np.int32)
     text = _core.SkipGramText(tokens=tokens, sentences=np.array([0, 2000]), keep=np.ones(2000), window=3, shrink=True)
     with pytest.raises(RuntimeError, match="absent/pairs-0 for co-occurrences cannot be opened"):
-        _core.cooccurrences(text=text, seed=0, n_threads=1, memory=0, folder=str(tmp_path / "absent"))
+        pieces.cooccurrences(text=text, seed=0, n_threads=1, memory=0, folder=str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize("shrink", [True, False])
@@ -211,7 +212,7 @@ def test_softmaxes_of_groups_of_rows_are_those_of_their_definition(seed):
         sums = np.zeros(V), np.zeros_like(tables.input), np.zeros_like(tables.output, dtype=float)
         named = dict(zip(("log_z", "input_gradient", "output_gradient"), sums, strict=True))
         call = {"input": tables.input, "output": tables.output, "weights": q, "n_threads": 2, **named, **question}
-        _core.add_row_softmax(**{**call, **changed})
+        pieces.add_row_softmax(**{**call, **changed})
         return sums
 
     for found, wanted in zip(ours(), (log_z, of_input, of_output), strict=True):
@@ -236,7 +237,7 @@ def test_softmaxes_of_groups_of_rows_are_those_of_their_definition(seed):
 def test_huffman_probabilities_sum_to_one_and_the_code_is_optimal(seed):
     rng = np.random.default_rng(seed)
     counts = np.sort(rng.integers(1, 1000, size=57))[::-1].astype(np.int64)
-    starts, nodes, signs = _core.huffman_tree(counts)
+    starts, nodes, signs = pieces.huffman_tree(counts)
     z = rng.normal(scale=3, size=56)
     log_p = [log_expit(signs[a:b] * z[nodes[a:b]]).sum() for a, b in pairwise(starts)]
     assert np.exp(log_p).sum() == pytest.approx(1, abs=1e-12)
@@ -254,7 +255,7 @@ def test_the_objective_of_the_tree_is_the_mean_of_its_log_probabilities(seed, co
     rng = np.random.default_rng(seed)
     text, tables = random_text(rng), random_tables(rng, V - 1)
     collapsed, counts = collapsed_of(text, seed), np.sort(counts_of(text))[::-1].copy()
-    starts, nodes, signs = _core.huffman_tree(counts)
+    starts, nodes, signs = pieces.huffman_tree(counts)
     z = tables.input.astype(float) @ tables.output.T.astype(float)
     paths = [slice(a, b) for a, b in pairwise(starts)]
     log_p = np.array([[log_expit(signs[p] * z[x, nodes[p]]).sum() for p in paths] for x in range(V)])
@@ -285,7 +286,7 @@ def train_both(solver, seed, *, share=False, isa="auto", shrink=True):
         solver,
         4,
         share,
-        _core.huffman_tree(counts),
+        pieces.huffman_tree(counts),
         carried.copy(),
         seed=seed,
     )

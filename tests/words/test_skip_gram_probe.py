@@ -5,6 +5,7 @@ import pytest
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 from test_skip_gram import small, topical
+from testing_core import pieces
 
 from manyclass import _core
 from manyclass.words.objectives import OBJECTIVES, SampledSoftmax
@@ -24,7 +25,7 @@ def text(lengths, window, n_words=9, tokens=None):
 def test_pairs_are_all_of_a_place_and_a_word_in_its_window(window, seed):
     corpus = text([4, 1, 7, 2], window, n_words=14, tokens=np.arange(14))  # a word tells its place
     sentence = np.repeat(np.arange(4), [4, 1, 7, 2])
-    centres, contexts = _core.draw_pairs(corpus, 4000, seed)
+    centres, contexts = pieces.draw_pairs(corpus, 4000, seed)
     near = (np.abs(np.subtract.outer(np.arange(14), np.arange(14))) <= window) & ~np.eye(14, dtype=bool)
     possible = near & (sentence[:, np.newaxis] == sentence)
     found = np.zeros((14, 14))
@@ -40,7 +41,7 @@ def test_losses_are_those_of_the_softmax(seed):
     centres, contexts = rng.integers(9, size=(2, 30)).astype(np.int32)
     z = h[centres].astype(float) @ v.T.astype(float)
     expected = logsumexp(z, axis=1) - z[np.arange(30), contexts]
-    np.testing.assert_allclose(_core.losses_of_pairs(h, v, centres, contexts), expected, rtol=1e-5)
+    np.testing.assert_allclose(pieces.losses_of_pairs(h, v, centres, contexts), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [1e20, np.inf, np.nan])

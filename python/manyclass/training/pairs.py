@@ -127,7 +127,7 @@ class _PairsTraining(LabelTraining):
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         self.squares = squares
-        settings = plan.shared_with("postings_trainer") | {
+        settings = plan.shared_with("pairs_trainer") | {
             "x": csr_parts(x),
             "n_features": x.shape[1],
             "labels_indptr": labels.indptr,
@@ -146,7 +146,7 @@ class _PairsTraining(LabelTraining):
             "ridge": plan.alpha,
             "hogwild": plan.hogwild and plan.n_threads > 1,
         }
-        self.core = _core.postings_trainer(**settings, isa="auto")
+        self.core = _core.pairs_trainer(**settings, isa="auto")
 
     def moved(self) -> Arrays:
         """Return weights and their squares."""
