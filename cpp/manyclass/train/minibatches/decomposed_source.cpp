@@ -24,8 +24,7 @@ class Decomposed final : public ClassSource {
         index_(index),
         work_(static_cast<std::size_t>(settings.n_threads)),
         memory_(static_cast<std::size_t>(settings.n_threads)),
-        following_(settings.classes.rows(), settings.n_columns, probe_cost(index, options),
-                   static_cast<double>(index.n_clusters())) {
+        following_(settings, index, options) {
     options_.find = {options.budget, 0, options.n_probe, settings.isa, options.fill};
     if (!messages) return;
     options_.n_iter = messages->n_iter;
@@ -53,18 +52,13 @@ class Decomposed final : public ClassSource {
   bool follows() const override { return true; }
 
   void follow(Member me, std::span<const Index> moved, std::size_t n_points) override {
-    if (me.rank() == 0) following_.note(moved, n_points);
-    me.barrier();
-    if (!following_.due()) return;
-    const auto [begin, end] = me.share(following_.ids().size());
-    following_.copy(begin, end);
-    me.barrier();
-    if (me.rank() == 0) index_.update_rows(following_.ids(), following_.values());
-    for (auto j = static_cast<std::size_t>(me.rank()); j < index_.n_blocks();
-         j += static_cast<std::size_t>(me.size())) {
-      index_.update_block(j, following_.ids(), following_.values(), settings_.isa);
-    }
-    me.barrier();
+    following_.follow(me, moved, n_points, [&](std::size_t, std::size_t) {
+      if (me.rank() == 0) index_.update_rows(following_.ids(), following_.values());
+      for (auto j = static_cast<std::size_t>(me.rank()); j < index_.n_blocks();
+           j += static_cast<std::size_t>(me.size())) {
+        index_.update_block(j, following_.ids(), following_.values(), settings_.isa);
+      }
+    });
   }
 
  private:
@@ -103,13 +97,6 @@ class Decomposed final : public ClassSource {
       score_wrong(settings_.classes, point, isa, work.listed);
     });
     listed_gradient(settings_, point, eta, work.listed, {}, out);
-  }
-
-  // Inner products of whole rows that the searches of all blocks cost.
-  static double probe_cost(const DecomposedIndex& index, SearchOptions options) {
-    const auto n_clusters = static_cast<double>(index.n_clusters());
-    if (options.fill) return n_clusters + static_cast<double>(options.budget);
-    return n_clusters + static_cast<double>(index.n_rows()) * static_cast<double>(options.n_probe) / n_clusters;
   }
 
   bool messages_;

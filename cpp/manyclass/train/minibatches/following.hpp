@@ -10,21 +10,43 @@
 #include <span>
 #include <vector>
 
-#include "manyclass/search/cluster_index.hpp"
-#include "manyclass/weights/vector_rows.hpp"
+#include "manyclass/train/minibatches/class_source.hpp"
 
 namespace manyclass {
 
 class Following {
  public:
-  // Of each row the index has the first n_columns.
-  Following(VectorRows classes, std::size_t n_columns, double query_cost, double row_cost)
-      : classes_(classes),
-        n_columns_(n_columns),
-        query_cost_(query_cost),
-        row_cost_(row_cost),
-        waits_(classes.size()) {}
+  // Of each row the index has the first n_columns. The inner products of a query are those with the centroids and with
+  // the rows of the probed clusters.
+  template <class ClusteredIndex>
+  Following(const SourceSettings& settings, const ClusteredIndex& index, SearchOptions options)
+      : classes_(settings.classes.rows()),
+        n_columns_(settings.n_columns),
+        row_cost_(static_cast<double>(index.n_clusters())),
+        waits_(classes_.size()) {
+    const double n_probed = static_cast<double>(index.n_rows()) * static_cast<double>(options.n_probe) / row_cost_;
+    query_cost_ = row_cost_ + (options.fill ? static_cast<double>(options.budget) : n_probed);
+  }
 
+  // Called by all members after rows `moved` have changed: where rows are to be put right, each member copies a share
+  // of them, and then calls put(begin, end) for that share.
+  template <class Put>
+  void follow(Member me, std::span<const Index> moved, std::size_t n_queries, const Put& put) {
+    if (me.rank() == 0) note(moved, n_queries);
+    me.barrier();
+    if (!due_) return;
+    const auto [begin, end] = me.share(rows_.size());
+    copy(begin, end);
+    me.barrier();
+    put(begin, end);
+    me.barrier();
+  }
+
+  // What put() has to put right: rows, and their values from one of them on.
+  std::span<const Index> ids() const { return rows_; }
+  RowsView values(std::size_t begin = 0) const { return {values_.data() + begin * n_columns_, n_columns_}; }
+
+ private:
   void note(std::span<const Index> moved, std::size_t n_queries) {
     if (due_) {
       for (const Index k : rows_) waits_[static_cast<std::size_t>(k)] = false;
@@ -42,11 +64,6 @@ class Following {
     values_.resize(rows_.size() * n_columns_);
   }
 
-  // Rows are to be put right now: ids() with the values that copy() has made of them.
-  bool due() const { return due_; }
-  std::span<const Index> ids() const { return rows_; }
-  RowsView values(std::size_t begin = 0) const { return {values_.data() + begin * n_columns_, n_columns_}; }
-
   void copy(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       std::ranges::copy(classes_[rows_[i]].first(n_columns_),
@@ -54,10 +71,9 @@ class Following {
     }
   }
 
- private:
   VectorRows classes_;
   std::size_t n_columns_;
-  double query_cost_, row_cost_;
+  double row_cost_, query_cost_ = 0;
   double spent_ = 0;
   bool due_ = false;
   std::vector<char> waits_;  // by row

@@ -15,8 +15,7 @@ class Searched final : public ClassSource {
         index_(index),
         options_(options),
         work_(static_cast<std::size_t>(settings.n_threads)),
-        following_(settings.classes.rows(), settings.n_columns, probe_cost(index, options),
-                   static_cast<double>(index.n_clusters())) {}
+        following_(settings, index, options) {}
 
   void gradients(Member me, std::span<const LabelPoint> points, double eta, std::span<ClassGradient> out) override {
     if (points.empty()) return;
@@ -52,19 +51,15 @@ class Searched final : public ClassSource {
   bool follows() const override { return true; }
 
   void follow(Member me, std::span<const Index> moved, std::size_t n_points) override {
-    if (me.rank() == 0) following_.note(moved, n_points);
-    me.barrier();
-    if (!following_.due()) return;
-    // Each member finds the nearest clusters of a share of the rows; one puts them there.
-    const auto [begin, end] = me.share(following_.ids().size());
-    following_.copy(begin, end);
-    if (me.rank() == 0) nearest_.resize(following_.ids().size());
-    me.barrier();
-    std::ranges::copy(index_.nearest(following_.values(begin), end - begin, settings_.isa),
-                      nearest_.begin() + static_cast<std::ptrdiff_t>(begin));
-    me.barrier();
-    if (me.rank() == 0) index_.replace(following_.ids(), following_.values(), nearest_, settings_.isa);
-    me.barrier();
+    following_.follow(me, moved, n_points, [&](std::size_t begin, std::size_t end) {
+      // Each member finds the nearest clusters of its share of the rows; one puts them there.
+      if (me.rank() == 0) nearest_.resize(following_.ids().size());
+      me.barrier();
+      std::ranges::copy(index_.nearest(following_.values(begin), end - begin, settings_.isa),
+                        nearest_.begin() + static_cast<std::ptrdiff_t>(begin));
+      me.barrier();
+      if (me.rank() == 0) index_.replace(following_.ids(), following_.values(), nearest_, settings_.isa);
+    });
   }
 
  private:
@@ -74,13 +69,6 @@ class Searched final : public ClassSource {
     std::vector<Offset> indptr;
     std::vector<Index> excluded;
   };
-
-  // Inner products of a query: with the centroids and the rows of the probed clusters.
-  static double probe_cost(const ClusterIndex& index, SearchOptions options) {
-    const auto n_clusters = static_cast<double>(index.n_clusters());
-    if (options.fill) return n_clusters + static_cast<double>(options.budget);
-    return n_clusters + static_cast<double>(index.n_rows()) * static_cast<double>(options.n_probe) / n_clusters;
-  }
 
   SourceSettings settings_;
   ClusterIndex& index_;
