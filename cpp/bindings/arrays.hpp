@@ -149,7 +149,8 @@ Array<double> filled(const Shape& shape, const F& f) {
   return out;
 }
 
-// Of a constructor, or of a function that returns an object: all arguments live as long as the object, which views them.
+// Of a constructor, or of a function that returns an object: all arguments live as long as the object, which views
+// them.
 struct KeepAll {};
 
 }  // namespace manyclass

@@ -1,5 +1,5 @@
-// What stands around a training: looks at exact losses that show a divergence or by how much weights are too large, means
-// of iterates, short trials before it, and what one that goes on begins at.
+// What stands around a training: looks at exact losses that show a divergence or by how much weights are too large,
+// means of iterates, short trials before it, and what one that goes on begins at.
 #include <algorithm>
 #include <memory>
 

@@ -107,7 +107,8 @@ auto query_blocks(const DecomposedIndex& index, const Matrix<const float>& x, In
   return std::pair(scores, ids);
 }
 
-// (log Z less the best score, its standard deviation) of each query, by what `query` has found and a sample of the rest.
+// (log Z less the best score, its standard deviation) of each query, by what `query` has found and a sample of the
+// rest.
 auto normalizers(const ClusterIndex& index, const py::object& x, std::span<const float> scores,
                  const Matrix<const Offset>& ids, std::size_t sample_size, std::uint64_t seed, std::uint64_t first,
                  int n_threads, Isa isa) {

@@ -1,5 +1,5 @@
-// Structs of the core, made of Python's keywords: each field has the name of its member, and an unknown or a missing one
-// is an error that names it.
+// Structs of the core, made of Python's keywords: each field has the name of its member, and an unknown or a missing
+// one is an error that names it.
 #pragma once
 
 #include <functional>

@@ -108,7 +108,8 @@ void a_team_in_a_team_does_all_of_its_work() {
   CHECK(made == 150 * members);
 }
 
-// What n pieces of work take in all, each a tenth of a millisecond for one thread, where `together` is the time of a team's.
+// What n pieces of work take in all, each a tenth of a millisecond for one thread, where `together` is the time of a
+// team's.
 template <class F>
 double paced(Offset n, F&& together, double share = 1) {
   Pace pace(2);

@@ -51,7 +51,8 @@ Answer answer(const std::vector<double>& scores, std::size_t label, const std::v
 std::vector<std::size_t> all_classes() { return {0, 1, 2, 3, 4, 5, 6, 7, 8}; }
 
 void gradient_is_the_slope_of_the_definition() {
-  // Central differences err by h^2 (the third derivative is 0 but at a corner, which costs h / 4 at most), floats by 1e-6.
+  // Central differences err by h^2 (the third derivative is 0 but at a corner, which costs h / 4 at most), floats by
+  // 1e-6.
   constexpr double h = 1e-5;
   constexpr double tolerance = 1e-5;
   for (std::uint64_t item = 0; item < 50; ++item) {

@@ -1,8 +1,8 @@
 // Any bytes as a text of sparse data. The first byte chooses the options; the others are the text.
 //
 // A text is refused by std::invalid_argument that begins with its name. What is accepted has the order and the bounds
-// that xmc_reader.hpp promises, is the same however it is cut into pieces and by whatever threads, and is the same again
-// when it was written as a text.
+// that xmc_reader.hpp promises, is the same however it is cut into pieces and by whatever threads, and is the same
+// again when it was written as a text.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -52,6 +52,7 @@ PUBLIC = (
     *("manyclass.words", "manyclass.words.objectives"),
 )
 MOST_LINES = 500
+MOST_COLUMNS = 120
 MOST_NAMES = 15
 
 
@@ -143,6 +144,10 @@ def no_first_line(text: str) -> list[str]:
     """C++ and Cython: the first line is a comment or a docstring of some words."""
     first = re.sub(r"^# cython:.*\n", "", text).split("\n", 1)[0]
     return [] if re.match(r'(?:// |# |r?""")\w+.*\s\S', first) else [f"the first line is {first!r}"]
+
+
+def long_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if len(line) > MOST_COLUMNS]
 
 
 def no_module_docstring(text: str) -> list[str]:
@@ -248,6 +253,7 @@ SIGNED = (
         (no_first_line, "#pragma once", "// Views of a matrix.\n"),
         (no_first_line, "// X\n", "# cython: language_level=3\n# The ufuncs of special.\n"),
         (no_module_docstring, "import os\n", '"""What it is."""\n'),
+        (long_lines, "/" * (MOST_COLUMNS + 1), "/" * MOST_COLUMNS),
         (length, "\n" * (MOST_LINES + 1), "\n" * MOST_LINES),
         (
             length_without_docstrings,
@@ -312,6 +318,7 @@ def test_a_file_says_what_it_is_in_its_first_line():
 
 def test_files_are_short():
     assert broken(length, files(".hpp", ".cpp", ".pyx", ".pxd")) == []  # stubs are one list
+    assert broken(long_lines, files(".hpp", ".cpp")) == []  # clang-format leaves comments as they are
     assert broken(length_without_docstrings, files(".py")) == []
 
 

@@ -1,11 +1,11 @@
 // Descent on the loss of rows with drawn alternatives, whose gradient has no bias in their sums.
 //
-// A row carries the log-normaliser u_i of its sum A_i over alternatives, and the objective is the mean of
-// u_i + e^-u_i A_i - 1 (Fagan & Iyengar 2018, eq. 5), linear in the sum. Of noise other than Gumbel's it is the bound of
-// augment and reduce (Ruiz et al. 2018), linear in a sum over alternatives, too: a row carries the weights of 48 nodes of
-// its noise, where that bound is the log-loss itself (drawn_rules.hpp). Steps are in a metric T T', near the inverse of
-// the second derivatives, and fall with their number t as t^-0.7. u_i moves after each visit towards the log of the
-// visit's own estimate by a falling share (drawn_sums.hpp). What is found are means over the second half of the passes.
+// A row carries the log-normaliser u_i of its sum A_i over alternatives, and the objective is the mean of u_i + e^-u_i
+// A_i - 1 (Fagan & Iyengar 2018, eq. 5), linear in the sum. Of noise other than Gumbel's it is the bound of augment and
+// reduce (Ruiz et al. 2018), linear in a sum over alternatives, too: a row carries the weights of 48 nodes of its
+// noise, where that bound is the log-loss itself (drawn_rules.hpp). Steps are in a metric T T', near the inverse of the
+// second derivatives, and fall with their number t as t^-0.7. u_i moves after each visit towards the log of the visit's
+// own estimate by a falling share (drawn_sums.hpp). What is found are means over the second half of the passes.
 #pragma once
 
 #include <span>
@@ -47,8 +47,8 @@ class DrawnDescent {
   // less the product of their means, at least 0.
   double variance_of_weights(std::span<const Index> rows, const ChoiceProblem& one, const ChoiceProblem& other,
                              int visits) const;
-  // Of noise other than Gumbel's: by how much noise of what these rows carry moves the coefficients, all rows being taken
-  // to be like them, from half the difference of the gradients at both halves of visits.
+  // Of noise other than Gumbel's: by how much noise of what these rows carry moves the coefficients, all rows being
+  // taken to be like them, from half the difference of the gradients at both halves of visits.
   std::vector<double> difference(std::span<const Index> rows, const ChoiceProblem& problem) const;
 
   std::vector<double> theta() const { return start_.free.whole(start_.own); }

@@ -34,9 +34,10 @@ struct DrawnChoice {
   }
 };
 
-// Values e of the noise of the chosen alternative at which rows carry products over alternatives. The rule of trapezoids
-// errs by some 1e-3 of P(y) at 10^5 alternatives of equal utility (3e-4 at 10^4), with a sign that differs from row to
-// row. Of the noise 6e-7 lies below the nodes, which only a choice that is all but certain sees, and 1e-10 above them.
+// Values e of the noise of the chosen alternative at which rows carry products over alternatives. The rule of
+// trapezoids errs by some 1e-3 of P(y) at 10^5 alternatives of equal utility (3e-4 at 10^4), with a sign that differs
+// from row to row. Of the noise 6e-7 lies below the nodes, which only a choice that is all but certain sees, and 1e-10
+// above them.
 struct NoiseNodes {
   static constexpr std::size_t size = 48;
   double low, spacing;
@@ -51,9 +52,9 @@ inline constexpr NoiseNodes noise_nodes<NormalNoise>{-5, 0.25};
 template <>
 inline constexpr NoiseNodes noise_nodes<LogisticNoise>{-14.4, 0.8};
 
-// Augment and reduce (Ruiz et al. 2018): given the noise e of the chosen alternative, log P(y, e) = log f(e) + S(e) with
-// S(e) = sum_{k != y} log F(e + u_y - u_k), which drawn alternatives estimate. With weights q of nodes that a row carries,
-// the bound of the loss is -sum_n q_n S(e_n) but for what does not depend on utilities.
+// Augment and reduce (Ruiz et al. 2018): given the noise e of the chosen alternative, log P(y, e) = log f(e) + S(e)
+// with S(e) = sum_{k != y} log F(e + u_y - u_k), which drawn alternatives estimate. With weights q of nodes that a row
+// carries, the bound of the loss is -sum_n q_n S(e_n) but for what does not depend on utilities.
 template <class Noise>
 struct AugmentedChoice {
   static constexpr bool has_probabilities = false;

@@ -1,8 +1,8 @@
 // What rows with drawn alternatives carry between visits: means of estimates of their sums over alternatives, and what
 // follows from these.
 //
-// The mean over visits has weights that grow like t^2: estimates of older visits are those at older coefficients, towards
-// which they pull by t^-1.5, where it would be t^-0.5 with equal weights.
+// The mean over visits has weights that grow like t^2: estimates of older visits are those at older coefficients,
+// towards which they pull by t^-1.5, where it would be t^-0.5 with equal weights.
 #pragma once
 
 #include <array>
@@ -94,8 +94,9 @@ class DrawnSums {
 // Of normal or logistic noise: the logs of products over alternatives at the nodes of noise (drawn_rules.hpp), in two
 // halves of the visits.
 //
-// Shares q of the nodes are those of f(e) e^S(e), S being the mean of the halves. Noise of S makes them err by a curvature
-// times its variance, which is half that of each half's S: so 2 q(S) less the mean of both halves' q has no such error.
+// Shares q of the nodes are those of f(e) e^S(e), S being the mean of the halves. Noise of S makes them err by a
+// curvature times its variance, which is half that of each half's S: so 2 q(S) less the mean of both halves' q has no
+// such error.
 class DrawnProducts {
  public:
   DrawnProducts(const std::string& noise, std::size_t n);

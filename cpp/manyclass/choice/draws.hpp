@@ -1,9 +1,9 @@
 // Alternatives drawn among those that a chooser may choose, with their inclusion weights.
 //
 // Without lists, a draw is uniform over all alternatives but the chosen one, or with some probability the choice of a
-// row drawn by chance: q(k) = (1 - share) / K + share n_k / n. m draws with replacement have alpha = (1 - q(y)) / (m q(k)).
-// From a list of n, m distinct ones are drawn, alpha = (n - 1) / m, or all of them where there are no more. Lists that are
-// not all that may be chosen only have features of pairs and offsets of what was drawn.
+// row drawn by chance: q(k) = (1 - share) / K + share n_k / n. m draws with replacement have alpha = (1 - q(y)) / (m
+// q(k)). From a list of n, m distinct ones are drawn, alpha = (n - 1) / m, or all of them where there are no more.
+// Lists that are not all that may be chosen only have features of pairs and offsets of what was drawn.
 #pragma once
 
 #include <cstdint>

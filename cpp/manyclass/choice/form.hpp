@@ -1,5 +1,5 @@
-// The coefficients of a choice model, all in one vector: beta of features of alternatives, beta of features of pairs, W,
-// constants, and dissimilarities of nests, one after the other.
+// The coefficients of a choice model, all in one vector: beta of features of alternatives, beta of features of pairs,
+// W, constants, and dissimilarities of nests, one after the other.
 //
 //   u_ik = x_i . W z_k + beta . (z_k, s_ik) + a_g(k) + o_ik
 //
@@ -53,8 +53,8 @@ struct ChoiceNames {
   std::vector<std::string> groups, nests;                  // of constants, the reference first, and of dissimilarities
 };
 
-// "a", "x:z" of W or, of low rank, "x[r]" and "z[r]", "constant[g]", "dissimilarity[n]". Throws std::invalid_argument where
-// names do not fit the form.
+// "a", "x:z" of W or, of low rank, "x[r]" and "z[r]", "constant[g]", "dissimilarity[n]". Throws std::invalid_argument
+// where names do not fit the form.
 std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceNames& names);
 
 // W, d x w.
@@ -64,7 +64,8 @@ std::vector<double> interactions(const ChoiceForm& form, std::span<const double>
 void add_interactions(const ChoiceForm& form, std::span<const double> theta, std::span<const double> by_w,
                       std::span<double> gradient);
 
-// Whether (z, constants, s) are few enough features for second derivatives and scores of rows, and W is not of low rank.
+// Whether (z, constants, s) are few enough features for second derivatives and scores of rows, and W is not of low
+// rank.
 bool has_scores(const ChoiceForm& form);
 
 // The same form with a full W.

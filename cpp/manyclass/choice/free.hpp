@@ -19,8 +19,8 @@ inline constexpr double least_dissimilarity = 0.05;
 using Constraint = std::pair<std::string, std::variant<double, std::string>>;
 
 struct FreeCoefficients {
-  std::vector<std::int64_t>
-      place;                      // of each coefficient among the free ones, several at one place are equal; -1: fixed
+  // The place of each coefficient among the free ones, several at one place being equal; -1: fixed.
+  std::vector<std::int64_t> place;
   std::vector<double> fixed;      // values of fixed ones, 0 for the others
   std::vector<double> low, high;  // of the free ones
 
@@ -32,8 +32,8 @@ struct FreeCoefficients {
   std::vector<double> reduced(std::span<const double> gradient) const;
 };
 
-// Throws std::invalid_argument where a constraint names no coefficient or contradicts another one. A dissimilarity is in
-// [least_dissimilarity, 1]; a nest of one alternative has none, which is as if it were 1.
+// Throws std::invalid_argument where a constraint names no coefficient or contradicts another one. A dissimilarity is
+// in [least_dissimilarity, 1]; a nest of one alternative has none, which is as if it were 1.
 FreeCoefficients free_coefficients(const ChoiceForm& form, std::span<const std::string> names,
                                    std::span<const Constraint> constraints);
 

@@ -15,12 +15,11 @@ namespace manyclass {
 struct ChoiceLists {
   std::vector<Offset> indptr;  // n + 1
   std::vector<Index> alternatives;
-  std::vector<double> features;  // of those listed, r each
-  std::size_t n_features = 0;    // r
-  std::vector<double> offsets;   // of those listed
-  bool only = false;             // whether what a row does not list cannot be chosen
-  std::vector<double>
-      log_weights;  // of those listed: log of how many each stands for where some were drawn, else empty
+  std::vector<double> features;     // of those listed, r each
+  std::size_t n_features = 0;       // r
+  std::vector<double> offsets;      // of those listed
+  bool only = false;                // whether what a row does not list cannot be chosen
+  std::vector<double> log_weights;  // of drawn ones: log of how many each stands for; else empty
 
   std::size_t n_rows() const { return indptr.size() - 1; }
   std::size_t begin(std::size_t i) const { return static_cast<std::size_t>(indptr[i]); }

@@ -1,5 +1,5 @@
-// What a choice model answers of rows: utilities and probabilities of alternatives, the best ones, and how probabilities
-// move with a feature.
+// What a choice model answers of rows: utilities and probabilities of alternatives, the best ones, and how
+// probabilities move with a feature.
 #pragma once
 
 #include <span>

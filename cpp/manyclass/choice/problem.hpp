@@ -50,15 +50,17 @@ double objective(const ChoiceProblem& problem, std::span<const double> theta, st
 // The logsum of each row, of Gumbel noise.
 void inclusive_values(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out);
 
-// Of rows whose alternatives were drawn, the log of the estimate of each row's sum relative to its choice; see DrawnChoice.
+// Of rows whose alternatives were drawn, the log of the estimate of each row's sum relative to its choice; see
+// DrawnChoice.
 void log_sums(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out);
 
 // The same, and their double sum with the log-normalisers that rows carry: its value, and its gradient that is written.
 double double_sum(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> log_normalizers,
                   std::span<double> sums, std::span<double> gradient);
 
-// Of rows with normal or logistic noise whose alternatives were drawn: the logs of products over alternatives at the nodes
-// of their noise (n x nodes), see AugmentedChoice. With weights of these nodes, also the gradient of minus their sums.
+// Of rows with normal or logistic noise whose alternatives were drawn: the logs of products over alternatives at the
+// nodes of their noise (n x nodes), see AugmentedChoice. With weights of these nodes, also the gradient of minus their
+// sums.
 void log_products(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> node_weights,
                   std::span<double> products, std::span<double> gradient);
 

@@ -1,11 +1,12 @@
-// Choice models of one set of utilities u: the loss -log P(y), its derivative by every utility, and the inclusive value.
+// Choice models of one set of utilities u: the loss -log P(y), its derivative by every utility, and the inclusive
+// value.
 //
-//   Gumbel noise           P(k) = e^{u_k} / sum e^u                                   (multinomial logit)
-//   nests                  P(k) = e^{u_k / l_g - I_g} e^{l_g I_g} / sum_h e^{l_h I_h},   I_g = log sum_{k in g} e^{u_k / l_g}
-//   normal, logistic noise P(y) = integral f(e) prod_{k != y} F(e + u_y - u_k) de
+//   Gumbel noise     P(k) = e^{u_k} / sum e^u                                   (multinomial logit)
+//   nests            P(k) = e^{u_k / l_g - I_g} e^{l_g I_g} / sum_h e^{l_h I_h}, I_g = log sum_{k in g} e^{u_k / l_g}
+//   normal, logistic P(y) = integral f(e) prod_{k != y} F(e + u_y - u_k) de
 //
-// A rule's set(u, y, c) overwrites c by dloss / du. y at or beyond the size of u means that no choice is known: the loss
-// is then 0, and c holds the probabilities where the rule has them in closed form.
+// A rule's set(u, y, c) overwrites c by dloss / du. y at or beyond the size of u means that no choice is known: the
+// loss is then 0, and c holds the probabilities where the rule has them in closed form.
 #pragma once
 
 #include <algorithm>
@@ -168,8 +169,8 @@ class NoisyChoice {
     return {-log_p, std::numeric_limits<double>::quiet_NaN()};
   }
 
-  // Second derivatives of the last loss by s coefficients, whose features less those of y are given, s x n. With shares w
-  // of nodes e, and gaps g: -sum_k sum_e w (log F)''(e - g_k) d_k d_k' - Cov_w(sum_k (log F)'(e - g_k) d_k).
+  // Second derivatives of the last loss by s coefficients, whose features less those of y are given, s x n. With shares
+  // w of nodes e, and gaps g: -sum_k sum_e w (log F)''(e - g_k) d_k d_k' - Cov_w(sum_k (log F)'(e - g_k) d_k).
   void curvature(std::span<const double> features, std::size_t s, double* out) {
     const std::size_t n = gaps_.size(), m = nodes_.size();
     bends_.assign(n, 0.0);

@@ -1,7 +1,8 @@
 // The gradient of each row's loss, second derivatives of the objective, and scales by which coefficients differ.
 //
 // Both are taken with constants and tastes for alternatives as features z: coefficients are then those of products of
-// (1, x) and (z, s), and for Gumbel noise the second derivatives are sums of (1, x)(1, x)' times the covariance of (z, s).
+// (1, x) and (z, s), and for Gumbel noise the second derivatives are sums of (1, x)(1, x)' times the covariance of (z,
+// s).
 #pragma once
 
 #include <span>

@@ -10,8 +10,8 @@
 
 namespace manyclass {
 
-// `model` is "gumbel", "normal", "logistic" or "nested"; or, with alternatives that were drawn, "drawn", "drawn_normal" or
-// "drawn_logistic".
+// `model` is "gumbel", "normal", "logistic" or "nested"; or, with alternatives that were drawn, "drawn", "drawn_normal"
+// or "drawn_logistic".
 struct ChoiceModel {
   std::string model = "gumbel";
   std::span<const Index> nests;             // of the alternatives; of "nested"

@@ -1,8 +1,8 @@
 // Large tables in huge pages: what reads them waits less often for the address of a page.
 //
 // Memory is asked for as NumPy does for its arrays: from so many bytes on, unless an environment variable is "0".
-// Systems without such advice, and kernels that decline it, leave the memory as it is. To write huge pages for the first
-// time costs more than to write others, so that this is for what is read many times (bench/decisions.md).
+// Systems without such advice, and kernels that decline it, leave the memory as it is. To write huge pages for the
+// first time costs more than to write others, so that this is for what is read many times (bench/decisions.md).
 #pragma once
 
 #include <cstddef>

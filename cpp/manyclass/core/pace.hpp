@@ -1,16 +1,16 @@
 // Whether work that threads share is done by all of them or by one, by what each way took of late.
 //
-// Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds, a
-// team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). A trial of the team ends when it has
-// lost a twentieth of all seconds so far, and what it has lost is made up for by twenty times as much work of one thread
-// before the next. The first trial comes after a tenth of a second, as a team may begin its first piece when the turns of
-// two other programs have passed, 20 ms: fits of 30 to 100 ms took up to 1.6 times as long beside two programs. Where one
-// thread has to wait for a processor, it comes after a second of the processor's: then a piece of work takes a team as
-// long as its members wait for each other, tens of milliseconds or more. So a team costs at most a tenth of what one
-// thread would take, and one piece of work.
-// The clock decides who works and never what comes out: this is for work whose result does not depend on the number of
-// threads. Where the environment has MANYCLASS_TEAMS=always the team works from the first piece on, so that tests meet
-// what threads do to each other on any machine.
+// Members of a team wait for each other. Where other programs have the processors, or pieces of work take microseconds,
+// a team can be slower than one thread, by a factor of 30 (bench/figures/threads.md). A trial of the team ends when it
+// has lost a twentieth of all seconds so far, and what it has lost is made up for by twenty times as much work of one
+// thread before the next. The first trial comes after a tenth of a second, as a team may begin its first piece when the
+// turns of two other programs have passed, 20 ms: fits of 30 to 100 ms took up to 1.6 times as long beside two
+// programs. Where one thread has to wait for a processor, it comes after a second of the processor's: then a piece of
+// work takes a team as long as its members wait for each other, tens of milliseconds or more. So a team costs at most a
+// tenth of what one thread would take, and one piece of work. The clock decides who works and never what comes out:
+// this is for work whose result does not depend on the number of threads. Where the environment has
+// MANYCLASS_TEAMS=always the team works from the first piece on, so that tests meet what threads do to each other on
+// any machine.
 #pragma once
 
 #include <algorithm>
@@ -97,8 +97,9 @@ class Pace {
   double seconds_a_piece_[2] = {};  // of one thread, of the team
 };
 
-// Of threads that take pieces of work from a common heap: what a team has lost, which its caller works off alone. A loop
-// begins with a debt of 5 ms, so that short fits, which make many loops once or twice, do not wait for a team in each.
+// Of threads that take pieces of work from a common heap: what a team has lost, which its caller works off alone. A
+// loop begins with a debt of 5 ms, so that short fits, which make many loops once or twice, do not wait for a team in
+// each.
 class Debt {
  public:
   // Calls work(owes), which is to work alone for as long as owes() is true.

@@ -69,8 +69,8 @@ Job job_of(const Body& body) {
   return {[](const void* of, int rank, int size) { (*static_cast<const Body*>(of))(rank, size); }, &body};
 }
 
-// Runs f(member) on n_threads threads at once, or on fewer where OpenMP or the system gives no more. f must not throw: a
-// member that left early would keep the others waiting at a barrier.
+// Runs f(member) on n_threads threads at once, or on fewer where OpenMP or the system gives no more. f must not throw:
+// a member that left early would keep the others waiting at a barrier.
 template <class F>
 void run_team(int n_threads, F&& f) {
   Barrier gate;
@@ -83,8 +83,8 @@ void run_team(int n_threads, F&& f) {
 }
 
 // Runs f(rank) on up to n_threads threads, each of which takes pieces of the work until none is left. f must not throw.
-// Returns the seconds by which this took longer than the threads' own seconds in all, which one thread might have taken:
-// more than 0 where the caller did most of it and then waited for a thread that the system had not let begin.
+// Returns the seconds by which this took longer than the threads' own seconds in all, which one thread might have
+// taken: more than 0 where the caller did most of it and then waited for a thread that the system had not let begin.
 template <class F>
 double share_out(int n_threads, F&& f) {
   std::atomic<bool> ended{false};

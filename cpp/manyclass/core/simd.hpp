@@ -1,5 +1,6 @@
 // One source, several instruction sets: run_with(isa, f) runs f, compiled for isa with everything that it calls
-// inlined. Where f takes an Isa, it is given `isa` as a constant, so that what depends on it is decided by the compiler.
+// inlined. Where f takes an Isa, it is given `isa` as a constant, so that what depends on it is decided by the
+// compiler.
 //
 // `flatten` pulls the whole call tree of f into a function whose target is the wider set, so that plain loops are
 // vectorised for it. Clang's `flatten` stops at the first calls, so CMakeLists.txt raises its threshold of inlining.

@@ -32,10 +32,11 @@ thread_local int last_size = 1;
 // Lets the members of teams of n threads sleep soon after their work, if the user has not said how they are to wait.
 //
 // libgomp's threads look 300,000 times for the next region before they sleep. That takes 9 ms of a processor, in which
-// other programs wait, and the region after it begins late: at a load of 6 on two processors, regions of .1 ms took 4 ms
-// (bench/figures/threads.md). They look 1,000 times where libgomp counts more threads than processors (gomp_managed_threads
-// in its config/linux/wait.h). So it is given more to count: a region whose threads sleep until the process ends. Where
-// these would be more than the team, which then has less than a half of the processors, little is lost by looking.
+// other programs wait, and the region after it begins late: at a load of 6 on two processors, regions of .1 ms took 4
+// ms (bench/figures/threads.md). They look 1,000 times where libgomp counts more threads than processors
+// (gomp_managed_threads in its config/linux/wait.h). So it is given more to count: a region whose threads sleep until
+// the process ends. Where these would be more than the team, which then has less than a half of the processors, little
+// is lost by looking.
 void wait_asleep([[maybe_unused]] int n) {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return;  // NOLINT(concurrency-mt-unsafe): nothing here sets it

@@ -23,7 +23,8 @@ void run_together(int n_threads, Job job);
 void share(int n_threads, Job job);
 
 // The most threads of a team that this thread begins. OMP_NUM_THREADS, threadpoolctl or a call of omp_set_num_threads
-// sets the number, else it is that of the processors. Without OpenMP, OMP_NUM_THREADS alone does, else there is no bound.
+// sets the number, else it is that of the processors. Without OpenMP, OMP_NUM_THREADS alone does, else there is no
+// bound.
 int most_threads();
 
 // Whether teams are OpenMP's.

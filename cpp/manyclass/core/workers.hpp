@@ -1,7 +1,8 @@
 // Threads of the standard library that wait for work, kept from one piece of work to the next.
 //
-// They sleep, and who gives them work does not wait for one that is still asleep when the work is done. Beside ten other
-// programs on two cores, a loop of 4 ms on two such threads takes 26 ms, and 37 ms on one (bench/figures/threads.md).
+// They sleep, and who gives them work does not wait for one that is still asleep when the work is done. Beside ten
+// other programs on two cores, a loop of 4 ms on two such threads takes 26 ms, and 37 ms on one
+// (bench/figures/threads.md).
 #pragma once
 
 #include <vector>
@@ -27,8 +28,8 @@ class BorrowedWorkers {
   ~BorrowedWorkers();
 
   int size() const { return static_cast<int>(workers_.size()); }
-  // Lets the threads do a job, once, as the ranks from 1 on of a team with one more member, which is the caller. The job
-  // must live as long as this object.
+  // Lets the threads do a job, once, as the ranks from 1 on of a team with one more member, which is the caller. The
+  // job must live as long as this object.
   void start(Job job) const;
   // Takes the job back from the threads that have not begun it: on a busy machine they may take milliseconds to wake.
   void recall() const;

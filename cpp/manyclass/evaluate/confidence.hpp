@@ -17,8 +17,8 @@ struct ReliabilityBin {
   double low = 0, high = 0;  // Wilson's interval of the share (JASA 1927), at a level of 95 %
 };
 
-// Bins of equal size in the order of confidence, the first ones with one prediction more where they do not come out even.
-// Throws std::invalid_argument unless there are from 1 to n of them.
+// Bins of equal size in the order of confidence, the first ones with one prediction more where they do not come out
+// even. Throws std::invalid_argument unless there are from 1 to n of them.
 std::vector<ReliabilityBin> reliability_bins(std::span<const double> confidence, std::span<const std::uint8_t> right,
                                              std::size_t n_bins);
 

@@ -4,10 +4,10 @@
 //   p_k = (1 - rho) [(1 - l m) softmax_k(z) + l q_k] + rho r_k,   q_k = sum_j a_j C_jk / (C_j + s),   m = sum_k q_k
 //
 // C_jk says how many rows had feature j and class k, C_j how many labels the rows of feature j had, and a_j = |x_j| /
-// sum_j |x_j|. What rarely seen features leave of a row, 1 - m, stays with the softmax. Features may be classes, as items
-// of a history are of the next one: the own classes of a row. r_k = |x_k|^gamma / sum of these is a distribution over
-// them, the softmax is one over the others, and q_k counts own classes or is 0 for them. A row without own classes, or
-// with all classes, has the mixture of softmax and counts alone.
+// sum_j |x_j|. What rarely seen features leave of a row, 1 - m, stays with the softmax. Features may be classes, as
+// items of a history are of the next one: the own classes of a row. r_k = |x_k|^gamma / sum of these is a distribution
+// over them, the softmax is one over the others, and q_k counts own classes or is 0 for them. A row without own
+// classes, or with all classes, has the mixture of softmax and counts alone.
 //
 // Some items come again more often than others: what is used up, or was looked at twice. With mu > 0, how often the
 // items of a row came next in training, v_k = (C_kk + s mu) / (C_k + s) is how often item k did, and

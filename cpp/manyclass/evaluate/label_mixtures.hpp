@@ -1,5 +1,5 @@
-// What mixtures of softmax, counts and repeats (count_mixture.hpp) say of the labels of rows that a model was not trained
-// on, and the mixture that has the least log-loss on them.
+// What mixtures of softmax, counts and repeats (count_mixture.hpp) say of the labels of rows that a model was not
+// trained on, and the mixture that has the least log-loss on them.
 //
 // Where rows are histories and labels are the next items, feature and label k are the same item, and a history says of
 // its own items, whichever they are, that they come again more often than others or not at all. A history holds any one
@@ -40,8 +40,8 @@ struct FoundMixture {
 
 class LabelMixtures {
  public:
-  // A row of x for each label, and the weight of the label. The model has counts or none, and the class that each feature
-  // is, if any. Throws std::invalid_argument where sizes do not fit.
+  // A row of x for each label, and the weight of the label. The model has counts or none, and the class that each
+  // feature is, if any. Throws std::invalid_argument where sizes do not fit.
   LabelMixtures(const Weights& model, const CsrView& x, std::span<const Index> labels, std::span<const double> weights);
 
   // Takes the scores of the model without a mixture, of some rows from `first` on; all rows must be given before a loss

@@ -28,8 +28,8 @@ struct LabelOdds {
 // Where the results go; no numbers: not asked for.
 struct LabelOddsSums {
   std::span<double> log_losses;  // the mean of -v over the labels of each row, 0 where it has none
-  std::span<double>
-      label_losses;          // the mean over all classes of -log P_k of a label and -log (1 - P_k) of another class
+  // The mean over all classes of -log P_k of a label and -log (1 - P_k) of another class.
+  std::span<double> label_losses;
   std::span<double> own;     // v of each label, row after row
   std::span<double> counts;  // the weights of wrong classes by bins of v are added here
 };

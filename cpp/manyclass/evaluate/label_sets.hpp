@@ -28,16 +28,17 @@ struct SetRule {
 std::vector<double> stands_of(std::span<const double> log_p, std::size_t n_classes, std::span<const Index> labels);
 
 // How many of the best classes of each row are in its set, at least one; `log_p` are their log-probabilities, rows of k
-// each, best first. Where all k are within the threshold, and there are more classes, the number is negative: the set is
-// larger than can be told.
+// each, best first. Where all k are within the threshold, and there are more classes, the number is negative: the set
+// is larger than can be told.
 std::vector<std::ptrdiff_t> set_sizes(std::span<const float> log_p, std::size_t k, const SetRule& rule,
                                       bool all_classes);
 
 // The ceil((n + 1) coverage)-th smallest score of n labels, by what stands_of() gives; infinite where n is too small.
 double conformal_threshold(std::span<const double> stands, const SetRule& rule, double coverage);
 
-// The classes of each row whose score, or log-probability by the softmax, is above a limit, and, where asked for, the best
-// one, whatever it has: row pointers and sorted classes. Ties share their log-probability, however large scores are.
+// The classes of each row whose score, or log-probability by the softmax, is above a limit, and, where asked for, the
+// best one, whatever it has: row pointers and sorted classes. Ties share their log-probability, however large scores
+// are.
 struct LabelsAbove {
   std::vector<Offset> indptr{0};
   std::vector<Index> classes;
@@ -62,9 +63,9 @@ class Hierarchy {
   // The nodes of a circle, if there is one; then nothing else may be asked.
   const std::vector<Index>& circle() const { return circle_; }
 
-  // For each row of probabilities of all classes, the deepest node whose classes have together a probability of at least
-  // this, and what they have: of several as deep the most probable one, of equals the first; -1, with 1, where there is
-  // none.
+  // For each row of probabilities of all classes, the deepest node whose classes have together a probability of at
+  // least this, and what they have: of several as deep the most probable one, of equals the first; -1, with 1, where
+  // there is none.
   std::pair<std::vector<Index>, std::vector<double>> deepest(std::span<const double> p, double least) const;
 
  private:

@@ -1,4 +1,5 @@
-// Means over rows of p_k (1 - p_k), p being the probabilities of a softmax: the curvatures of a log-loss in its intercepts.
+// Means over rows of p_k (1 - p_k), p being the probabilities of a softmax: the curvatures of a log-loss in its
+// intercepts.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 
 namespace manyclass {
 
-// The mean of p (1 - p) of each class over rows. score(first, scores) fills `scores` with those of rows from `first` on.
+// The mean of p (1 - p) of each class over rows. score(first, scores) fills `scores` with those of rows from `first`
+// on.
 inline std::vector<double> mean_curvatures(std::size_t n_rows, std::size_t n_classes,
                                            const std::function<void(std::size_t, std::span<float>)>& score) {
   constexpr std::size_t most = std::size_t{1} << 22;  // scores at once: 16 MB

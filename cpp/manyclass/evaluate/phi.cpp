@@ -89,7 +89,8 @@ std::vector<double> Phi::feature_weights(const Weights& weights, Index k, std::s
   return found;
 }
 
-// Sums of single features in their order, without the fused products of wider instruction sets: the same bits everywhere.
+// Sums of single features in their order, without the fused products of wider instruction sets: the same bits
+// everywhere.
 void Phi::add_embeddings(const CsrView& x, int n_threads, std::span<float> out) const {
   for_bites(n_threads, static_cast<std::size_t>(x.n_rows()), [&](std::size_t first, std::size_t last) {
     for (std::size_t i = first; i < last; ++i) {

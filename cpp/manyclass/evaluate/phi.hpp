@@ -37,8 +37,8 @@ class Phi {
   bool is_identity() const;
 
   // What features add to the score of class k of `weights`, w_kj, j being those of a row, whose values are x_j: so that
-  // x_j w_kj is what each adds. Without values, what each would add alone, with value 1. Where phi is cut at 0, its places
-  // in which the row is not above 0 add nothing.
+  // x_j w_kj is what each adds. Without values, what each would add alone, with value 1. Where phi is cut at 0, its
+  // places in which the row is not above 0 add nothing.
   std::vector<double> feature_weights(const Weights& weights, Index k, std::span<const Index> features,
                                       std::span<const double> values) const;
 

@@ -42,10 +42,10 @@ void label_hits(const Ranked& rows, std::span<bool> right);
 // The first label that a row predicts twice, and the row; none: (-1, 0).
 std::pair<Index, std::size_t> twice_predicted(std::span<const Index> predicted, std::size_t width);
 
-// By each k the mean over rows of a measure of the first k predictions, which do not outnumber `width`:
-// "precision": the share of k that is right; "recall": the share of the labels that are among them; "ndcg": the sum of
-// 1 / log2(j + 1) over places j that are right, as a share of the largest there is; "reciprocal_rank": 1 / j of the first
-// one that is right. A row without labels counts as 0.
+// By each k the mean over rows of a measure of the first k predictions, which do not outnumber `width`: "precision":
+// the share of k that is right; "recall": the share of the labels that are among them; "ndcg": the sum of 1 / log2(j +
+// 1) over places j that are right, as a share of the largest there is; "reciprocal_rank": 1 / j of the first one that
+// is right. A row without labels counts as 0.
 std::vector<double> ranking_means(std::string_view measure, const Ranked& rows, std::span<const std::int64_t> places);
 
 // By each k the sum of gains of right labels among the first k predictions of all rows, as a share of the largest sum
@@ -66,15 +66,15 @@ struct RankedValues {
 
 // The value that lies below the best m predictions of all rows and above the others, m being the number of the rows'
 // labels (weighted, if rows have weights); each row's first one counts as predicted, too. None where fewer predictions
-// are known, or where F = 2 |right and predicted| / (|predicted| + |labels|), over all rows together, is larger with the
-// first n predictions of each row.
+// are known, or where F = 2 |right and predicted| / (|predicted| + |labels|), over all rows together, is larger with
+// the first n predictions of each row.
 std::optional<double> best_threshold(const RankedValues& question, std::size_t n);
 
 // Sorts the ids of each row; returns the first id that a row has twice, and the row; none: (-1, 0).
 std::pair<Index, std::size_t> sort_rows(std::span<const Offset> indptr, std::span<Index> ids);
 
-// The ids of each row's k largest scores, best first, of equals the smallest id, and these scores; behind them -1 and 0.
-// No score may be NaN.
+// The ids of each row's k largest scores, best first, of equals the smallest id, and these scores; behind them -1 and
+// 0. No score may be NaN.
 void best_of_rows(const RaggedRows& rows, std::span<const double> scores, std::size_t k, std::span<Index> best,
                   std::span<double> values);
 

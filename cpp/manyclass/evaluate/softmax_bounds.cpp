@@ -30,8 +30,8 @@ double log_odds(std::span<const double> f, std::size_t k) {
 //
 //   G(a) = log sum_{m != 1} sigma(f_m - a) - log sigma(a - f_1),
 //
-// which unlike the sum stays sloped where sigmoids saturate. -G' = E[sigma(a - f_m)] + sigma(f_1 - a), a mean over
-// m != 1 weighted by sigma(f_m - a): each term is below 1, and one is at least 1/2 (the second where a <= f_1, the first
+// which unlike the sum stays sloped where sigmoids saturate. -G' = E[sigma(a - f_m)] + sigma(f_1 - a), a mean over m !=
+// 1 weighted by sigma(f_m - a): each term is below 1, and one is at least 1/2 (the second where a <= f_1, the first
 // where a >= f_1 >= f_m). So the root lies between a + G/2 and a + 2 G, for any a. At the mean of the two best scores,
 // 0 <= G <= log(K - 1).
 struct Saturation {

@@ -11,9 +11,9 @@
 
 namespace manyclass {
 
-// -sum_j log(1 + sum_{m in B_j, m != k} e^{f_m - f_k}) over blocks B of classes (Titsias, NIPS 2016, Proposition 1): the
-// softmax where all classes are in one block, one-vs-each where each is one. blocks[m], in [0, n_classes), is the block
-// of class m: a number for each class, or for each class of each row.
+// -sum_j log(1 + sum_{m in B_j, m != k} e^{f_m - f_k}) over blocks B of classes (Titsias, NIPS 2016, Proposition 1):
+// the softmax where all classes are in one block, one-vs-each where each is one. blocks[m], in [0, n_classes), is the
+// block of class m: a number for each class, or for each class of each row.
 void block_bounds(const ScoreRows& rows, std::span<const Index> blocks, const ScoreBounds& out);
 
 // Bouchard's f_k - a - sum_m log(1 + e^{f_m - a}) at a number a for each row.
@@ -23,12 +23,13 @@ void bouchard_bounds(const ScoreRows& rows, std::span<const double> a, const Sco
 // last place of the larger of 1 and the two best scores.
 std::vector<double> bouchard_locations(std::span<const double> f, std::size_t n_classes);
 
-// The tangent of -log at e^u: values log A, A = 1 + sum_{m != k} e^{f_m - f_k}, and the gradient of -e^-u A at a number u
-// for each row; none: u = log A.
+// The tangent of -log at e^u: values log A, A = 1 + sum_{m != k} e^{f_m - f_k}, and the gradient of -e^-u A at a number
+// u for each row; none: u = log A.
 void tangent_slopes(const ScoreRows& rows, std::span<const double> u, const ScoreBounds& out);
 
-// The evidence lower bound of augment and reduce with Gumbel noise at a Gumbel q of location mu and scale s for each row:
-// 1 - mu + gamma (1 - s) + log s - E A, E A = A e^-mu Gamma(1 + s) with the A above. Slopes are in mu and s, two a row.
+// The evidence lower bound of augment and reduce with Gumbel noise at a Gumbel q of location mu and scale s for each
+// row: 1 - mu + gamma (1 - s) + log s - E A, E A = A e^-mu Gamma(1 + s) with the A above. Slopes are in mu and s, two a
+// row.
 void gumbel_bounds(const ScoreRows& rows, std::span<const double> mu, std::span<const double> s,
                    const ScoreBounds& out);
 

@@ -1,5 +1,5 @@
-// All scores of all points, a tile at a time: never an N x K array in memory. Where counts are mixed in, which needs all
-// scores of a point, tiles are whole rows.
+// All scores of all points, a tile at a time: never an N x K array in memory. Where counts are mixed in, which needs
+// all scores of a point, tiles are whole rows.
 #pragma once
 
 #include <algorithm>
@@ -42,8 +42,8 @@ Index chunk_of(const FeatureRows<Float>&, Index n_features, std::size_t n_points
   return n_points < few ? 4096 : std::clamp(cache_floats / std::max(n_features, 1) / line * line, 256, 1024);
 }
 
-// Class-major rows are read again for every sixteen points: a chunk of them takes half of the second-level cache (of
-// 1 MB), which has the points, too, and its scores stay in the nearest one. Of 96,000 classes and 272 numbers on two busy
+// Class-major rows are read again for every sixteen points: a chunk of them takes half of the second-level cache (of 1
+// MB), which has the points, too, and its scores stay in the nearest one. Of 96,000 classes and 272 numbers on two busy
 // cores (AVX-512) 512 points took .59 to .62 ms each with 192 to 480 classes a chunk, .60 to .72 with 960. Of classes
 // with many numbers there are as many as make the ends of a chunk free.
 template <class Float>
@@ -114,7 +114,8 @@ TileFold fold_with(Isa isa, const F& f) {
   return [isa, f](Index i, ClassRange chunk, std::span<const float> z) { run_with(isa, [&] { f(i, chunk, z); }); };
 }
 
-// Calls fold for every point and chunk of classes, chunks of one point in increasing order and from one thread at a time.
+// Calls fold for every point and chunk of classes, chunks of one point in increasing order and from one thread at a
+// time.
 template <class Data, class Rows>
 void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa isa, const TileFold& fold);
 

@@ -4,8 +4,8 @@
 //
 // The first term is there where there are rows: of classes, over phi, which is x or what a feature map makes of it, or
 // of features, over x itself. The second one is there where there are weights s_jk on pairs of a feature and a class.
-// Both are stored as floats, halves, or bytes with a scale for each row (weights/coded_rows.hpp). Counts of the pairs may
-// be mixed in (evaluate/count_mixture.hpp): scores are then those whose softmax is the mixture.
+// Both are stored as floats, halves, or bytes with a scale for each row (weights/coded_rows.hpp). Counts of the pairs
+// may be mixed in (evaluate/count_mixture.hpp): scores are then those whose softmax is the mixture.
 #pragma once
 
 #include <span>

@@ -32,8 +32,8 @@ struct Balance {
 };
 
 // Per point the entropy of q_i in nats, and q_{i, y_i}. Returns the sum over classes and features, of weights on pairs
-// over these alone, of (sum_i r_i ([k = y_i] - q_ik) x_ij)^2. Throws std::invalid_argument where the balance does not fit the points and
-// classes.
+// over these alone, of (sum_i r_i ([k = y_i] - q_ik) x_ij)^2. Throws std::invalid_argument where the balance does not
+// fit the points and classes.
 template <class Data, class Layout>
 double balanced_softmax(const Data& x, std::span<const Index> labels, std::span<const double> weights,
                         const DoubleModel<Layout>& model, const Balance& balance, int n_threads, Isa isa,

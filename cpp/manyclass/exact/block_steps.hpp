@@ -36,11 +36,11 @@ struct StepsTaken {
   bool finite = true;
 };
 
-// A step follows the sum of its points' gradients. The step size of class k is eta / (1 + eta B_k), where B_k is the sum
-// of p_ik (|x_i|^2 + 1) over the points, and for those of class k of a quarter of |x_i|^2 + 1 besides: the largest value
-// of p (1 - p), which a point meets on the way of its label's p to 1. It bounds the curvature of the loss in the weights
-// of the class, so that no step goes past the optimum of a parabola. Throws std::invalid_argument where sizes do not
-// fit or points are out of range.
+// A step follows the sum of its points' gradients. The step size of class k is eta / (1 + eta B_k), where B_k is the
+// sum of p_ik (|x_i|^2 + 1) over the points, and for those of class k of a quarter of |x_i|^2 + 1 besides: the largest
+// value of p (1 - p), which a point meets on the way of its label's p to 1. It bounds the curvature of the loss in the
+// weights of the class, so that no step goes past the optimum of a parabola. Throws std::invalid_argument where sizes
+// do not fit or points are out of range.
 template <class Data>
 StepsTaken exact_block_steps(const Data& x, const BlockSteps& steps);
 

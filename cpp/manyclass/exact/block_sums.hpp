@@ -1,4 +1,5 @@
-// Log-sums of blocks of classes, which rows keep (see block_steps.hpp): normalisers by all blocks, and the best classes.
+// Log-sums of blocks of classes, which rows keep (see block_steps.hpp): normalisers by all blocks, and the best
+// classes.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +21,8 @@ struct BlockSums {
 // std::invalid_argument where sizes do not fit.
 void block_normalizers(const BlockSums& sums, std::size_t number, std::span<double> v, std::span<double> elsewhere);
 
-// Of rows whose v has moved from `before`, the log-sum of one block becomes what is left of v without the others, 0 where
-// that is nothing, which is minus infinity in logarithms.
+// Of rows whose v has moved from `before`, the log-sum of one block becomes what is left of v without the others, 0
+// where that is nothing, which is minus infinity in logarithms.
 void take_normalizers(std::span<const double> before, std::span<const double> v, std::span<const double> elsewhere,
                       std::size_t number, const BlockSums& sums);
 
@@ -35,8 +36,8 @@ struct BestOfBlocks {
   std::span<const double> of_labels;  // (n_blocks, n)
 };
 
-// Writes the k best classes of each row, of equals the one listed first, their log-probabilities, and the log-loss of its
-// label.
+// Writes the k best classes of each row, of equals the one listed first, their log-probabilities, and the log-loss of
+// its label.
 void best_over_blocks(const BestOfBlocks& found, std::size_t k, std::span<Index> best, std::span<double> log_p,
                       std::span<double> losses);
 

@@ -4,14 +4,15 @@
 //
 //   F(W, b) = 1/N sum_i r_i [log sum_k e^{z_ik} - z_{i,y_i}] + alpha/2 |W|^2.
 //
-// For any P whose rows p_i are probabilities, log sum_k e^{z_ik} >= p_i.z_i + H(p_i), H being the entropy (the conjugate
-// of log-sum-exp; equality at the softmax). With the 0-1 matrix Y of the labels, therefore,
+// For any P whose rows p_i are probabilities, log sum_k e^{z_ik} >= p_i.z_i + H(p_i), H being the entropy (the
+// conjugate of log-sum-exp; equality at the softmax). With the 0-1 matrix Y of the labels, therefore,
 //
 //   F(W, b) >= 1/N sum_i r_i H(p_i) - <W, G> - 1/N b.(Y - P)'r + alpha/2 |W|^2,    G = (Y - P)' diag(r) X / N,
 //
-// (G being 0 where W has no weight) and the smallest value of the right side over W is taken at W = G / alpha: D(P) = 1/N sum_i r_i H(p_i) - |G|^2 /
-// (2 alpha). Over b it is minus infinity unless (Y - P)'r = 0: where intercepts are learned, the columns of P must have
-// the totals n_k of the labels. P is made of the model in three steps, each of which keeps D(P) a bound:
+// (G being 0 where W has no weight) and the smallest value of the right side over W is taken at W = G / alpha: D(P) =
+// 1/N sum_i r_i H(p_i) - |G|^2 / (2 alpha). Over b it is minus infinity unless (Y - P)'r = 0: where intercepts are
+// learned, the columns of P must have the totals n_k of the labels. P is made of the model in three steps, each of
+// which keeps D(P) a bound:
 //
 // 1. b_k += log(n_k / s_k), s being the totals of the softmax, a few times. Each round is one step of iterative
 //    proportional fitting; where it ends, b is best for this W.
@@ -33,8 +34,8 @@ namespace manyclass {
 
 namespace {
 
-// Rounds of step 1, one pass each, and the share of all probability in the wrong class that ends them: moving it in step
-// 2 then costs some 1e-5 nats.
+// Rounds of step 1, one pass each, and the share of all probability in the wrong class that ends them: moving it in
+// step 2 then costs some 1e-5 nats.
 constexpr int most_rounds = 8;
 constexpr double small_surplus = 1e-6;
 

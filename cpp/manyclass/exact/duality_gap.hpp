@@ -1,4 +1,4 @@
-// How far a softmax model is from the optimum of its ridge-penalised log-loss: primal and dual of classifiers/certificate.
+// How far a softmax model is from the optimum of its ridge-penalised log-loss: the primal and the dual.
 #pragma once
 
 #include <span>

@@ -25,8 +25,9 @@ struct FullBatchObjective {
   int n_threads = 1;
   Isa isa = best_isa();
   // Numbers, one for each point and class, that a pass over the scores leaves for the one that adds up the gradient,
-  // which then need not make them again: 128 MB at most. Where there is no room for all points, some pass at a time, and
-  // the whole gradient is added to for each such lot, which costs about what `nonzeros_a_feature` of each feature do.
+  // which then need not make them again: 128 MB at most. Where there is no room for all points, some pass at a time,
+  // and the whole gradient is added to for each such lot, which costs about what `nonzeros_a_feature` of each feature
+  // do.
   std::size_t room = std::size_t{1} << 24;
   double nonzeros_a_feature = 256;
 };
@@ -49,8 +50,8 @@ class FullBatch {
   // See Lbfgs::iterate.
   bool iterate(double tolerance);
 
-  // Copies weights into the iterate, or rounds the iterate into weights: rows of the layout, which may be wider than the
-  // iterate's, and K intercepts, which are left alone where there are none to fit. Throws std::invalid_argument for
+  // Copies weights into the iterate, or rounds the iterate into weights: rows of the layout, which may be wider than
+  // the iterate's, and K intercepts, which are left alone where there are none to fit. Throws std::invalid_argument for
   // other sizes.
   void read(std::span<const float> matrix, std::size_t width, std::span<const float> intercept);
   void write(std::span<float> matrix, std::size_t width, std::span<float> intercept) const;

@@ -92,8 +92,8 @@ void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads
 }
 
 // For every chunk of classes, G = sum_i c_i x_i' and g = sum_i c_i, where coefficients(points, classes, room) gives the
-// c_i of Layout::Points that follow each other, in `room` or elsewhere. take(classes, G, g) receives them, G laid out as
-// Layout::add does.
+// c_i of Layout::Points that follow each other, in `room` or elsewhere. take(classes, G, g) receives them, G laid out
+// as Layout::add does.
 //
 // Few classes make few chunks, so points are then cut too, and the parts of G added. A strip must hold several
 // non-zeros for each number it adds, or adding would cost more than it saves.

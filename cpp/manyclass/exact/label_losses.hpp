@@ -39,8 +39,8 @@ struct PointLoss {
 };
 PointLoss label_loss_of(const LabelLoss& loss, const LabelScores& scores, Isa isa, LabelGradient& gradient);
 
-// The mean over weighted rows of a loss, or of a reduction of the log-loss, where all scores are 0; in nats where it has
-// units. No weights: all are 1. Throws std::invalid_argument for a name that it does not know.
+// The mean over weighted rows of a loss, or of a reduction of the log-loss, where all scores are 0; in nats where it
+// has units. No weights: all are 1. Throws std::invalid_argument for a name that it does not know.
 double loss_at_zero(std::string_view loss, std::span<const Offset> labels_indptr, std::size_t n_classes,
                     std::span<const double> weights);
 

@@ -41,10 +41,11 @@ StandardMember standard_member(std::string_view family) {
 // the sum of h phi(v_j) g(mu + s v_j) at v_j = j h, |v_j| <= reach.
 //
 // By Poisson's summation its error is the Fourier transform of phi g at multiples of 2 pi / h. Moving the path of that
-// integral up or down by c, as far as phi g is analytic, shows it to be of order e^(-2 pi c / h). In v, log Phi(mu + s v
-// + d) has its nearest singularity at 1 / s times the distance of that of log Phi, so h falls with the scale. The zeros
-// of the normal Phi nearest to the real line are at 1.92 +- 2.82 i: e^(-2 pi 2.82 / 0.4) = 6e-20, and phi(9) = 1e-18.
-// The logistic distribution and its density have poles at +- pi i: e^(-2 pi pi / 0.45) = 9e-20, and phi(44) = 8e-20.
+// integral up or down by c, as far as phi g is analytic, shows it to be of order e^(-2 pi c / h). In v, log Phi(mu + s
+// v + d) has its nearest singularity at 1 / s times the distance of that of log Phi, so h falls with the scale. The
+// zeros of the normal Phi nearest to the real line are at 1.92 +- 2.82 i: e^(-2 pi 2.82 / 0.4) = 6e-20, and phi(9) =
+// 1e-18. The logistic distribution and its density have poles at +- pi i: e^(-2 pi pi / 0.45) = 9e-20, and phi(44) =
+// 8e-20.
 GaussRule trapezoidal_rule(const StandardMember& member, int level) {
   const double h = std::ldexp(member.draw.spacing, -level);
   const auto n = static_cast<int>(std::ceil(member.draw.reach / h));

@@ -21,8 +21,8 @@ void check(const PairedWins& pairs);
 // sum n_kl log sigma(f_k - f_l), whose gradient is written.
 double log_likelihood(const PairedWins& pairs, std::span<const double> f, std::span<double> gradient);
 
-// Strong components of the graph of wins: how many there are, and how many classes are in that of class 0. The likelihood
-// has a maximum where there is one.
+// Strong components of the graph of wins: how many there are, and how many classes are in that of class 0. The
+// likelihood has a maximum where there is one.
 struct GroupsOfWins {
   std::size_t n_groups = 0, n_with_first = 0;
 };

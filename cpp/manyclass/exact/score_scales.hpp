@@ -38,12 +38,13 @@ void check(const ScaledRows& rows);
 double scaled_loss(const ScaledRows& rows, const LabelLoss& loss, std::span<const double> scales,
                    std::span<double> slopes);
 
-// The factors in the box whose loss is the least, to a millionth of it: what is left is less than the rounding of scores.
+// The factors in the box whose loss is the least, to a millionth of it: what is left is less than the rounding of
+// scores.
 BoxMinimum best_scales(const ScaledRows& rows, const LabelLoss& loss, std::span<const double> start, const Box& box);
 
-// Normal distributions of factors, by Laplace's method. Precisions of 0 say that no row has told anything. What is known
-// then is taken to be worth one row whose scores are uniform: the precision of a factor is the variance of the term's
-// scores over the classes.
+// Normal distributions of factors, by Laplace's method. Precisions of 0 say that no row has told anything. What is
+// known then is taken to be worth one row whose scores are uniform: the precision of a factor is the variance of the
+// term's scores over the classes.
 struct KnownScales {
   std::vector<double> means, precisions;
 };

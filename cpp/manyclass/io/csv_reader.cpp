@@ -82,8 +82,8 @@ void CsvReader::check_text(std::string_view row) const {
                    " -t UTF-8");
 }
 
-// Reads a cell from p and returns where it stops: at a delimiter, at the end of a line or at `end`. `whole` becomes false
-// where a quote is open there.
+// Reads a cell from p and returns where it stops: at a delimiter, at the end of a line or at `end`. `whole` becomes
+// false where a quote is open there.
 const char* CsvReader::read_cell(const char* p, const char* end, std::string& cell, bool& whole) {
   cell.clear();
   if (p != end && *p == '"') {

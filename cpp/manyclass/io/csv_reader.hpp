@@ -1,8 +1,9 @@
 // Reading of tables, CSV and TSV, as their text comes in pieces: numbers of some columns, and the cells of others.
 //
 // The first line that is not blank names the columns, and each row must have a cell for each of them. Lines end with
-// "\n", "\r\n" or "\r". Blank lines may stand before the first row and behind the last one. A quote at the beginning of a
-// cell opens it to delimiters and ends of lines until the next quote; two of them are one. A quote elsewhere is a letter.
+// "\n", "\r\n" or "\r". Blank lines may stand before the first row and behind the last one. A quote at the beginning of
+// a cell opens it to delimiters and ends of lines until the next quote; two of them are one. A quote elsewhere is a
+// letter.
 #pragma once
 
 #include <cstddef>

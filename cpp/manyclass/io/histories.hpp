@@ -1,7 +1,7 @@
 // Histories of items as sparse rows, in which the last items weigh the most.
 //
-// The value of an item is the sum of (1 + s)^-decay over the steps s back from the end of its history at which it stands,
-// 0 being the last one.
+// The value of an item is the sum of (1 + s)^-decay over the steps s back from the end of its history at which it
+// stands, 0 being the last one.
 #pragma once
 
 #include <span>

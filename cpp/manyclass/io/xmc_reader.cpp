@@ -229,8 +229,8 @@ XmcLimits limits_of(const XmcOptions& options, const std::optional<XmcHeader>& h
                                           : max_index};
 }
 
-// Throws where too many lines are blank, one after the other; `n_blank` of them stand before the chunks and become those
-// at the end.
+// Throws where too many lines are blank, one after the other; `n_blank` of them stand before the chunks and become
+// those at the end.
 void check_blank_lines(const std::vector<Chunk>& chunks, const Lines& lines, const std::string& name,
                        std::size_t& n_blank) {
   for (const Chunk& chunk : chunks) {

@@ -3,8 +3,8 @@
 //   [N D L]                          optional header: numbers of rows, features and labels
 //   l1,l2,... j:v j:v ...            a row: labels, then features with their values
 //
-// Lines end with "\n" or "\r\n"; the last one need not. A line that holds only a comment (# ...) is skipped. A blank line
-// is a row without labels and features, but for those behind the last row that a header promises.
+// Lines end with "\n" or "\r\n"; the last one need not. A line that holds only a comment (# ...) is skipped. A blank
+// line is a row without labels and features, but for those behind the last row that a header promises.
 #pragma once
 
 #include <cstddef>
@@ -70,9 +70,9 @@ class XmcBlocks {
   XmcBlocks(std::string name, XmcOptions options, std::size_t longest_line, int n_threads)
       : name_(std::move(name)), options_(options), longest_line_(longest_line), n_threads_(n_threads) {}
 
-  // Takes the next piece of the text, an empty one at its end, and returns the rows that have become whole. Columns that
-  // nothing tells are the most that there can be. Throws as read_xmc does; a file without rows is none, but for one whose
-  // header promises some.
+  // Takes the next piece of the text, an empty one at its end, and returns the rows that have become whole. Columns
+  // that nothing tells are the most that there can be. Throws as read_xmc does; a file without rows is none, but for
+  // one whose header promises some.
   XmcData add(std::span<const char> piece);
 
   // Columns of X and Y: those that are told, or the largest number so far + 1.

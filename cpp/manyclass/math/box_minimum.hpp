@@ -1,9 +1,9 @@
 // The minimum of a smooth function of a few numbers, each of which has an interval.
 //
-// Steps are those of BFGS (Nocedal & Wright, Numerical Optimization, 2006, chapter 6). A number at an end of its interval
-// that the slope draws beyond it stays there; the others move by the step of their part of the Hessian's estimate B, cut
-// at the ends (Bertsekas, SIAM J. Control Optim. 1982). B stays positive definite, as a move along which the slope does
-// not rise leaves it as it is; for a convex function that never comes.
+// Steps are those of BFGS (Nocedal & Wright, Numerical Optimization, 2006, chapter 6). A number at an end of its
+// interval that the slope draws beyond it stays there; the others move by the step of their part of the Hessian's
+// estimate B, cut at the ends (Bertsekas, SIAM J. Control Optim. 1982). B stays positive definite, as a move along
+// which the slope does not rise leaves it as it is; for a convex function that never comes.
 #pragma once
 
 #include <algorithm>

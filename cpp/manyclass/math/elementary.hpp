@@ -42,8 +42,8 @@ inline float exp(float x) {
   return e_r * power_of_two(half) * power_of_two(k - half);
 }
 
-// e^x, but 0 where that is no normal float, below -87. Sums lose nothing by it, and a processor's arithmetic on subnormal
-// numbers takes a hundred times as long: where a model is sure, most classes have such weights.
+// e^x, but 0 where that is no normal float, below -87. Sums lose nothing by it, and a processor's arithmetic on
+// subnormal numbers takes a hundred times as long: where a model is sure, most classes have such weights.
 inline float normal_exp(float x) {
   const float value = exp(x < -87.0F ? -87.0F : x);
   return x < -87.0F ? 0.0F : value;

@@ -21,7 +21,8 @@ struct GaussRule {
   std::vector<double> nodes, weights;  // nodes increase
 };
 
-// Nodes and weights of a symmetric tridiagonal matrix: `diagonal` has n numbers, `off` n, the last of which is not used.
+// Nodes and weights of a symmetric tridiagonal matrix: `diagonal` has n numbers, `off` n, the last of which is not
+// used.
 inline GaussRule rule_of_jacobi_matrix(std::vector<double> diagonal, std::vector<double> off) {
   constexpr int most_sweeps = 100;  // an eigenvalue takes two or three
   const std::size_t n = diagonal.size();

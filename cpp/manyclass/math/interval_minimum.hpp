@@ -1,9 +1,9 @@
 // The minimum of a function of one number on an interval, without derivatives (Brent, Algorithms for Minimization
 // without Derivatives, 1973, chapter 5).
 //
-// Three of the points where the function was looked at are remembered. The next point is where the parabola through them
-// is least, if that is inside the interval and the steps still shrink; else it divides the longer part by the golden
-// section. Each look makes the interval smaller, so that the search ends.
+// Three of the points where the function was looked at are remembered. The next point is where the parabola through
+// them is least, if that is inside the interval and the steps still shrink; else it divides the longer part by the
+// golden section. Each look makes the interval smaller, so that the search ends.
 #pragma once
 
 #include <cmath>

@@ -1,8 +1,8 @@
 // The minimum of a smooth function of many numbers, from values and gradients alone: L-BFGS.
 //
-// The step is -H g, where H is an estimate of the inverse of the second derivatives by the last steps s and the changes y
-// of the gradient along them: Algorithm 7.4 of Nocedal & Wright, "Numerical Optimization", 2006, from
-// s'y / y'y times the unit matrix. How far to go along it is found by LineSearch.
+// The step is -H g, where H is an estimate of the inverse of the second derivatives by the last steps s and the changes
+// y of the gradient along them: Algorithm 7.4 of Nocedal & Wright, "Numerical Optimization", 2006, from s'y / y'y times
+// the unit matrix. How far to go along it is found by LineSearch.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +58,8 @@ class Lbfgs {
   }
 
  private:
-  // Pairs of s and y that are kept. Twenty reach the optimum of bibtex in 235 iterations, ten in 264: not worth twice the
-  // memory.
+  // Pairs of s and y that are kept. Twenty reach the optimum of bibtex in 235 iterations, ten in 264: not worth twice
+  // the memory.
   static constexpr std::size_t most_pairs = 10;
   static constexpr int most_looks = 20;  // along a line
 

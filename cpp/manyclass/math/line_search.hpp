@@ -4,10 +4,10 @@
 //
 //   f(t) <= f(0) + decrease f'(0) t   and   |f'(t)| <= flatness |f'(0)|,
 //
-// by the method of J. Moré and D. Thuente, "Line search algorithms with guaranteed sufficient decrease", ACM Transactions
-// on Mathematical Software 20, 1994: an interval that has such a step shrinks around it, and the next step is the minimum
-// of a cubic or of a parabola through what is known. While no step has fallen enough, the interval is that of
-// f(t) - f(0) - decrease f'(0) t.
+// by the method of J. Moré and D. Thuente, "Line search algorithms with guaranteed sufficient decrease", ACM
+// Transactions on Mathematical Software 20, 1994: an interval that has such a step shrinks around it, and the next step
+// is the minimum of a cubic or of a parabola through what is known. While no step has fallen enough, the interval is
+// that of f(t) - f(0) - decrease f'(0) t.
 #pragma once
 
 #include <algorithm>

@@ -12,11 +12,11 @@
 // one with h_k. The slope of the maximum in s is v - l_N - l_P, which falls. So water is poured until the levels add up
 // to v, or until all of it, s = 1, is in. Nothing is poured where v <= 0.
 //
-// The wet wrong classes are found as Michelot (JOTA 1986) projects onto a simplex. Over more cells than are wet the water
-// stands too high, as if those above the level gave some. So cells above the level are left out, which lowers it, until
-// none is: some five sums over the scores that may be wet, without branches. (Yen et al., ICML 2018, eq. 10-11, project
-// by sorting all. To halve the cells instead, by comparisons that no processor foresees, took a half of a pass of
-// margins over 600 classes.)
+// The wet wrong classes are found as Michelot (JOTA 1986) projects onto a simplex. Over more cells than are wet the
+// water stands too high, as if those above the level gave some. So cells above the level are left out, which lowers it,
+// until none is: some five sums over the scores that may be wet, without branches. (Yen et al., ICML 2018, eq. 10-11,
+// project by sorting all. To halve the cells instead, by comparisons that no processor foresees, took a half of a pass
+// of margins over 600 classes.)
 #pragma once
 
 #include <algorithm>

@@ -15,9 +15,9 @@ namespace manyclass {
 // A scale below this one is multiplied into its row, which grows as the scale falls. So both stay far from the ends of
 // single precision, 2^-126 and 2^127.
 inline constexpr float smallest_scale = 0x1p-40F;
-// Threads that race must not meet a row whose scale is being multiplied into it: a move that was divided by the scale of
-// before is then 2^40 times too long. So they begin with scales of at least this, which no pass takes to the smallest
-// one unless it shrinks a row by a factor of a million.
+// Threads that race must not meet a row whose scale is being multiplied into it: a move that was divided by the scale
+// of before is then 2^40 times too long. So they begin with scales of at least this, which no pass takes to the
+// smallest one unless it shrinks a row by a factor of a million.
 inline constexpr float smallest_at_start = 0x1p-20F;
 
 template <class Rows>

@@ -30,8 +30,8 @@ struct NoiseContrastive {
 };
 
 // -log sigma(z_y) - sum_j log sigma(-z_j) (Mikolov et al. 2013), a draw that is the label left out, as in their
-// word2vec. Not a likelihood: at its optimum z_k is the log-odds
-// of k against m draws of noise, so the softmax of z is off by the noise distribution.
+// word2vec. Not a likelihood: at its optimum z_k is the log-odds of k against m draws of noise, so the softmax of z is
+// off by the noise distribution.
 struct NegativeSampling {
   static constexpr Facts facts{
       .name = "negative_sampling",

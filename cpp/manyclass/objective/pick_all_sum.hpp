@@ -25,8 +25,8 @@ struct PickAllSum {
   Rule rule;
 
   // Moves v by the rule, writes df/dz, moves v along its gradient, and returns f at the u where the gradient is taken.
-  // With p_k = s alpha_k e^{z_k - r - u} and G their sum over P and S: df/du = s - G at fixed z, and df/dz_k = p_k, from
-  // which a label's loses (G + carry df/du) / |P|, since r (and with carry u) moves with its score.
+  // With p_k = s alpha_k e^{z_k - r - u} and G their sum over P and S: df/du = s - G at fixed z, and df/dz_k = p_k,
+  // from which a label's loses (G + carry df/du) / |P|, since r (and with carry u) moves with its score.
   double operator()(const SampledPoint& point, std::span<const float> labels, double& v, LabelGradient& g) const {
     const SampledSum sum = sampled_sum(point, labels, g.negatives);
     const double u = rule.before(known(v - carry * point.label_score, sum.log_a), point, sum, g.negatives);

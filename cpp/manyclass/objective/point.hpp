@@ -8,9 +8,9 @@
 //
 // There are two views of a point. SampledPoint has one label, alpha beside the scores, and the state of u: the label's
 // coefficient is a double, which steps of u and proximal steps go on computing with. LabelScores has any number of
-// labels, and log alpha added to its scores by the source (train/minibatches/sampled_source.cpp), for losses that know no weight.
-// The second for both would cost the softmax's gradient of one label and 16 classes 181 ns instead of 139 (one thread,
-// AVX-512), 4 % of the 1.0 us that such a step takes on yso-en.
+// labels, and log alpha added to its scores by the source (train/minibatches/sampled_source.cpp), for losses that know
+// no weight. The second for both would cost the softmax's gradient of one label and 16 classes 181 ns instead of 139
+// (one thread, AVX-512), 4 % of the 1.0 us that such a step takes on yso-en.
 #pragma once
 
 #include <algorithm>

@@ -15,8 +15,9 @@ namespace manyclass {
 //   double before(double u, point, sum, terms) const   the u at which the gradient is taken,
 //   static constexpr bool gradient_step                whether u then moves by eta_u times its own gradient,
 //
-// where `sum` is the fresh estimate A of the normaliser, of one label 1 + sum_S alpha e^d, and `terms` those of S in it,
-// scaled as `sum` says. It changes nothing but what it returns. Its parameters are its first members, as its facts are.
+// where `sum` is the fresh estimate A of the normaliser, of one label 1 + sum_S alpha e^d, and `terms` those of S in
+// it, scaled as `sum` says. It changes nothing but what it returns. Its parameters are its first members, as its facts
+// are.
 template <class Rule>
 concept RuleForU = requires(const Rule rule, double u, const SampledPoint& point, const SampledSum& sum,
                             std::span<const float> terms) {

@@ -78,7 +78,8 @@ struct WeighedSums {
       if (top > base) rebase(top);
     }
     if (base == minus_infinity) return;
-    // No term is a number below the normal ones, whose arithmetic is slow; nor, where z is NaN, a NaN; no square either.
+    // No term is a number below the normal ones, whose arithmetic is slow; nor, where z is NaN, a NaN; no square
+    // either.
     constexpr float lowest = -87, smallest = 1e-18F;
     alignas(64) Middles terms;
     for (std::size_t k = 0; k < z.size(); ++k) {
@@ -212,8 +213,8 @@ struct Spreads {
   double shared;  // times |w|: of the query's code, by which the scores of all rows err together
 };
 
-// The normaliser of the rows that candidates have met, of which some are known, best first. Errors that rows share add up
-// at most.
+// The normaliser of the rows that candidates have met, of which some are known, best first. Errors that rows share add
+// up at most.
 Normalizer normalizer(const Candidates& candidates, const OfRows& rows, const Spreads& spreads,
                       std::span<const Scored> known) {
   std::vector<Index> counted(known.size());

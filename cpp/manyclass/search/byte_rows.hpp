@@ -4,16 +4,16 @@
 // larger than what stands before it, is kept as it is. The query is t b, its code, or t b + t' b' with that of what the
 // first one leaves, which takes twice the products:
 //
-//   |w.q - s t c.b| <= error(w) |t b| + |w| error(q),    errors of some .7 % of the norms, error(q) about 2^-14 |q| by two.
+//   |w.q - s t c.b| <= error(w) |t b| + |w| error(q), errors of some .7 % of norms, error(q) about 2^-14 |q| by two.
 //
 // Rows whose bound reaches the k-th best are scored again in full: the k best, and their scores, are those of a pass
 // over W, for little more than a quarter of its memory traffic and of its products. Milliseconds:
 // bench/README.md.
 //
 // The others count as their codes say. Rounding errors of different rows have nothing to do with each other: that of a
-// score has a standard deviation of error(w) |q| / sqrt(D), and log Z one of the root of sum (p_k of these)^2. That of a
-// query is shared: the scores of all rows err by w.(q - t b), of a standard deviation |w| error(q) / sqrt(D), and log Z
-// by their mean, for which sum p_k |w_k| error(q) / sqrt(D) is a bound. Two codes make nothing of it.
+// score has a standard deviation of error(w) |q| / sqrt(D), and log Z one of the root of sum (p_k of these)^2. That of
+// a query is shared: the scores of all rows err by w.(q - t b), of a standard deviation |w| error(q) / sqrt(D), and log
+// Z by their mean, for which sum p_k |w_k| error(q) / sqrt(D) is a bound. Two codes make nothing of it.
 #pragma once
 
 #include <cstddef>
@@ -44,14 +44,15 @@ class ByteRows {
   std::size_t n_features() const { return rows_.n_features; }
 
   // Row i of `ids` and `scores` (n x k): the k best classes of query i, best first, equal scores by id; k in [1, K].
-  // normalizers[i] goes with it, if it is not empty, by two codes of the query where `twice` says so. A query is as long
-  // as a row, and 1 in the column of b. Returns false where one is not finite or too large; what is written then says
-  // nothing. An answer depends on its query alone.
+  // normalizers[i] goes with it, if it is not empty, by two codes of the query where `twice` says so. A query is as
+  // long as a row, and 1 in the column of b. Returns false where one is not finite or too large; what is written then
+  // says nothing. An answer depends on its query alone.
   bool best(const DenseView& queries, std::size_t k, bool twice, int n_threads, Isa isa, std::span<Index> ids,
             std::span<float> scores, std::span<Normalizer> normalizers) const;
 
  private:
-  // The same on this thread. `Codes` says whether a query is coded once or twice, `weighs` whether normalisers are made.
+  // The same on this thread. `Codes` says whether a query is coded once or twice, `weighs` whether normalisers are
+  // made.
   template <std::size_t Codes, bool weighs>
   bool best_of(const DenseView& queries, std::size_t k, Isa isa, std::span<Index> ids, std::span<float> scores,
                std::span<Normalizer> normalizers) const;

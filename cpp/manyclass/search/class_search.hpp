@@ -39,9 +39,9 @@ struct StridedRows {
   std::size_t n_classes = 0, n_features = 0;
 };
 
-// A dense row for each class: its weights, times its `scale` where there are scales, and behind them its intercept where
-// there are intercepts, less the mean of all rows. The mean adds the same to each score of a point: neither ranks nor
-// probabilities change, and shorter rows cluster better.
+// A dense row for each class: its weights, times its `scale` where there are scales, and behind them its intercept
+// where there are intercepts, less the mean of all rows. The mean adds the same to each score of a point: neither ranks
+// nor probabilities change, and shorter rows cluster better.
 std::vector<float> centred_class_rows(const StridedRows& weights, std::span<const float> scale,
                                       std::span<const float> intercept);
 

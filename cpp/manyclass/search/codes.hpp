@@ -2,8 +2,9 @@
 //
 // A row w is kept as s c with integers c in [-127, 127] and the scale s = max|w| / 127, a query q likewise as t b. Then
 //
-//   |w.q - s t (c.b)| = |(w - s c).(t b) + w.(q - t b)| <= error(w) |t b| + |w| error(q),     error(v) = |v - its
-//   code|,
+//   |w.q - s t (c.b)| = |(w - s c).(t b) + w.(q - t b)| <= error(w) |t b| + |w| error(q),
+//
+// where error(v) = |v - its code|,
 //
 // by Cauchy and Schwarz; rounding adds no more than (D + 64) 2^-24 |w| |q| for the sums and products of D terms in
 // single precision, in any order. With error about 0.7 % of a norm each, a scan of bytes leaves a few dozen of 10^5

@@ -21,7 +21,8 @@
 
 namespace manyclass {
 
-// The rows found for each query, `width` places each: distinct ids with their scores, best first, -1 where there are fewer.
+// The rows found for each query, `width` places each: distinct ids with their scores, best first, -1 where there are
+// fewer.
 struct Found {
   std::span<const Offset> ids;
   std::span<const float> scores;
@@ -37,8 +38,8 @@ struct TailSample {
 inline constexpr std::size_t queries_per_sample = 64;
 
 // Query i gets values[i] = log Z^ - z, z being the score of the first row that was found for it, 0 where none was, and
-// errors[i], the estimated standard deviation: 0 where all rows were scored. Scores may be so large that the logarithm of
-// how many share them would be lost in log Z^ itself.
+// errors[i], the estimated standard deviation: 0 where all rows were scored. Scores may be so large that the logarithm
+// of how many share them would be lost in log Z^ itself.
 void log_normalizers(const ClusterIndex& index, const Queries& queries, const Found& found, const TailSample& sample,
                      int n_threads, Isa isa, std::span<double> values, std::span<double> errors);
 

@@ -23,7 +23,8 @@ inline constexpr std::span<const Facts> selection_facts = Alternatives<AnySelect
 // Throws std::invalid_argument for a name that is not listed or a label that cannot be drawn.
 AnySelect select_named(std::string_view name, const SelectArguments& arguments);
 
-// Any selection whose classes come in the form `Form`, so that what is done with them is compiled once for all of these.
+// Any selection whose classes come in the form `Form`, so that what is done with them is compiled once for all of
+// these.
 template <class Form>
 class SelectionOf {
  public:

@@ -27,8 +27,8 @@ struct SoftmaxDraws {
 };
 
 // The class of each row, whose pattern is given, by inversion: uniforms, one for each row, are taken by the rows of the
-// first pattern in their order, then by those of the second, and so on. The softmax over all classes is computed once for
-// each pattern. Throws std::invalid_argument where a pattern or a feature is out of range.
+// first pattern in their order, then by those of the second, and so on. The softmax over all classes is computed once
+// for each pattern. Throws std::invalid_argument where a pattern or a feature is out of range.
 SoftmaxDraws draw_from_softmax(const PatternPool& pool, std::span<const Offset> pattern_of_row,
                                std::span<const double> uniforms);
 

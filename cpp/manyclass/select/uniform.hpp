@@ -63,9 +63,8 @@ struct Uniform {
   static constexpr Index word_bits = 64;
   static constexpr Index most_marked = 1 << 17;  // candidates: 16 kB of the stack
 
-  // Whether candidates are marked by bits, whose words are cleared and looked
-  // through, in less time than the draws are kept sorted: measured with n of 64
-  // to 131,072 and m of 4 to 256 (bench/decisions.md).
+  // Whether candidates are marked by bits, whose words are cleared and looked through, in less time than the draws are
+  // kept sorted: measured with n of 64 to 131,072 and m of 4 to 256 (bench/decisions.md).
   static bool marks(Index n, Index m) {
     return n <= most_marked && m >= 8 && n / word_bits <= static_cast<std::int64_t>(m) * m / 2;
   }
@@ -87,9 +86,8 @@ struct Uniform {
     }
   }
 
-  // The same numbers. The draws are kept sorted, so that "is it there?" is a
-  // binary search: O(m log m) comparisons and, for the insertions, m^2/4 moves
-  // of neighbouring words.
+  // The same numbers. The draws are kept sorted, so that "is it there?" is a binary search: O(m log m) comparisons and,
+  // for the insertions, m^2/4 moves of neighbouring words.
   static void draw_sorted(Rng& rng, Index n, std::span<Index> drawn) {
     Index* const begin = drawn.data();
     Index* end = begin;

@@ -1,5 +1,5 @@
-// The implicit step: the proximal point of the sampled double-sum objective, found by one monotone scalar
-// root.
+// The implicit step: the proximal point of the sampled double-sum objective, found as one root
+// of a monotone function.
 //
 //   argmin over (u, w_y, w_k)   u + e^-u (1 + sum_S alpha_k e^{d_k})
 //                               + |w - w~|^2 / (2 eta) + (u - u~)^2 / (2 eta_u)
@@ -292,8 +292,8 @@ struct ImplicitBregman {
   }
 };
 
-// The family of both: v = u + a z_y is carried, for any a. With the unknown q = u + z_y - z~_y the deltas are those of the
-// proposed form. The rest of the objective,
+// The family of both: v = u + a z_y is carried, for any a. With the unknown q = u + z_y - z~_y the deltas are those of
+// the proposed form. The rest of the objective,
 //   eta (u + e^-u) + (q - u)^2 / (2 X) + tie/2 (v - v~)^2,   v = (1 - a) u + a (z~_y + q),
 // is least at the u with
 //   b u - eta X e^-u = r,   b = 1 + tie X (1 - a)^2,   r = q - eta X - tie X (1 - a) (a (z~_y + q) - v~),

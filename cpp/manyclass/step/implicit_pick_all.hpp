@@ -2,16 +2,16 @@
 //
 //   argmin over (u, w_k)   s (u + e^-u A) + |w - w~|^2 / (2 eta) + (u - u~)^2 / (2 eta_u).
 //
-// With X = |x|^2, c = eta s X, n = |P|, r the mean score of P, tildes before the step, and q_k = alpha_k e^{z_k - r - u}
-// at the new scores and u (alpha = 1 on P), S their sum over all classes and S_P over P, stationarity reads
+// With X = |x|^2, c = eta s X, n = |P|, r the mean score of P, tildes before the step, and q_k = alpha_k e^{z_k - r -
+// u} at the new scores and u (alpha = 1 on P), S their sum over all classes and S_P over P, stationarity reads
 //
 //   w_l -= eta s (q_l - S / n) x,   w_k -= eta s q_k x,   u = u~ - eta_u s (1 - S),
 //   c q_l = omega(log c + z~_l - r~ + t - u),             t = c S_P / n,
 //   c q_k = omega(log(c alpha_k) + z~_k - r~ - q),        q = u + c (S - S_P) / n.
 //
-// Given q the negatives and so u = q - c (S - S_P) / n are known, and t is the root of t = mean of c q_l: since the mean
-// of z~_l - r~ is 0 it is where the labels' q_l have the geometric mean e^-u. Both roots are of monotone functions. Of
-// one label t = c e^-u, and this is ImplicitDoubleSum.
+// Given q the negatives and so u = q - c (S - S_P) / n are known, and t is the root of t = mean of c q_l: since the
+// mean of z~_l - r~ is 0 it is where the labels' q_l have the geometric mean e^-u. Both roots are of monotone
+// functions. Of one label t = c e^-u, and this is ImplicitDoubleSum.
 #pragma once
 
 #include <algorithm>

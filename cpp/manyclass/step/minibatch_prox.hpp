@@ -8,10 +8,9 @@
 // reductions:
 // - Ridge and proximity make one square: |w_k - s_k w~_k|^2 / (2 eta s_k), s_k = 1 / (1 + eta rho_k).
 // - The rest sees W through X W' alone, so w_k = s_k w~_k + V a_k with V an orthonormal basis of the span of the
-// points.
-//   From X X' = L L' it is X = L V', and the scores are z_k = z0_k + L a_k + t_k, t_k being the move of b_k, a constant
-//   feature without ridge. The Cholesky factor L is pivoted and has only as many columns as there are independent
-//   points, whose rows make L_p: V a = X_p'c with L_p'c = a, so that W moves along points alone.
+//   points. From X X' = L L' it is X = L V', and the scores are z_k = z0_k + L a_k + t_k, t_k being the move of b_k, a
+//   constant feature without ridge. The Cholesky factor L is pivoted and has only as many columns as there are
+//   independent points, whose rows make L_p: V a = X_p'c with L_p'c = a, so that W moves along points alone.
 // - u_i is Lambert's function of d_i (their F.3.2). Here with l = log d and A = eta_u c:
 //     u = u~ - A + omega,   omega = omega(log A + l + A - u~);
 //   the minimum over u is a function phi of l with phi' = omega / eta_u, phi'' = omega / (1 + omega) / eta_u. It grows

@@ -7,8 +7,8 @@
 
 namespace manyclass {
 
-// The sum of the step sizes of all passes, that of the first being 1. Of 1,000 passes each is summed; what millions of more
-// passes add to it is found by the means of stretches, to a part in 500.
+// The sum of the step sizes of all passes, that of the first being 1. Of 1,000 passes each is summed; what millions of
+// more passes add to it is found by the means of stretches, to a part in 500.
 inline double sum_of_steps(Schedule schedule, double decay, int n_passes) {
   constexpr int summed = 1000, stretch = 10;
   double total = 0;

@@ -24,7 +24,8 @@ class TextReader {
   // Says that the text is over, so that its last word and line end here.
   void finish(std::vector<Index>& tokens, std::vector<Offset>& ends);
 
-  // Appends the numbers of the words of one sentence, each of which may hold anything, and the end of one that has some.
+  // Appends the numbers of the words of one sentence, each of which may hold anything, and the end of one that has
+  // some.
   void add_sentence(std::span<const std::string> words, std::vector<Index>& tokens, std::vector<Offset>& ends);
 
   std::size_t n_words() const { return counts_.size(); }
@@ -51,8 +52,8 @@ class TextReader {
   Offset last_end_ = 0;
 };
 
-// Gives each token its row, in place, and drops those whose row is -1. Returns where each of the sentences that are left
-// begins, and where the last one ends; a sentence of more than `longest` tokens is cut.
+// Gives each token its row, in place, and drops those whose row is -1. Returns where each of the sentences that are
+// left begins, and where the last one ends; a sentence of more than `longest` tokens is cut.
 std::vector<Offset> renumber(std::span<Index> tokens, std::span<const Index> rows, std::span<const Offset> ends,
                              Offset longest);
 

@@ -20,8 +20,8 @@ struct Vocabulary {
 // The words that a text has at least `least` times, and the known ones with their counts before it.
 Vocabulary vocabulary_of(const TextReader& text, Offset least, std::span<const std::pair<std::string, Offset>> known);
 
-// The probability that sub-sampling leaves each word in: sqrt(r) + r by word2vec's rule, else sqrt(r), at most 1, where r
-// is `sample` over the word's share of the text. With sample = 0 all words stay. Counts are above 0.
+// The probability that sub-sampling leaves each word in: sqrt(r) + r by word2vec's rule, else sqrt(r), at most 1, where
+// r is `sample` over the word's share of the text. With sample = 0 all words stay. Counts are above 0.
 std::vector<double> kept_shares(std::span<const Offset> counts, double sample, bool by_word2vec);
 
 }  // namespace manyclass

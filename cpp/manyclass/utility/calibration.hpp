@@ -1,8 +1,8 @@
 // Calibrated probabilities: the numbers of least log-loss on rows that a model was not fitted on.
 //
-// Of one label a row it is the temperature T that scores are divided by. The log-loss is convex in 1/T under every noise
-// of the utilities with a log-concave density. Of several labels it is T and an offset c, see evaluate/label_odds.hpp; labels are
-// counted by a histogram, so that the rows are scored once.
+// Of one label a row it is the temperature T that scores are divided by. The log-loss is convex in 1/T under every
+// noise of the utilities with a log-concave density. Of several labels it is T and an offset c, see
+// evaluate/label_odds.hpp; labels are counted by a histogram, so that the rows are scored once.
 #pragma once
 
 #include <functional>
@@ -43,8 +43,8 @@ FoundCalibration best_temperature(const HeldOutRows& rows, const NoiseKind& nois
 // Of several labels a row.
 FoundCalibration best_odds(const HeldOutRows& rows);
 
-// The mean over all classes of -log P of a label and -log(1 - P) of another class, by a calibration, T = 0 for none; and
-// the mean over the labels of a row of minus the log-probability that the softmax gives them.
+// The mean over all classes of -log P of a label and -log(1 - P) of another class, by a calibration, T = 0 for none;
+// and the mean over the labels of a row of minus the log-probability that the softmax gives them.
 void label_log_losses(const HeldOutRows& rows, double temperature, double offset, std::span<double> of_classes,
                       std::span<double> of_own);
 

@@ -12,10 +12,10 @@
 namespace manyclass {
 
 // A half has 5 bits of exponent with bias 15 and 10 of mantissa m. Moved to where a float has the low bits of its
-// exponent (bias 127) and the high ones of its mantissa, they lack 127 - 15 in the exponent. A subnormal half is m 2^-24:
-// with the exponent of 2^-14 it is 2^-14 (1 + m 2^-10), 2^-14 too much. To multiply by 2^112 instead, subnormal halves
-// included, would make floats that are subnormal, on which processors take ten times as long. Weights are finite, so
-// that the exponent 31 does not occur.
+// exponent (bias 127) and the high ones of its mantissa, they lack 127 - 15 in the exponent. A subnormal half is m
+// 2^-24: with the exponent of 2^-14 it is 2^-14 (1 + m 2^-10), 2^-14 too much. To multiply by 2^112 instead, subnormal
+// halves included, would make floats that are subnormal, on which processors take ten times as long. Weights are
+// finite, so that the exponent 31 does not occur.
 inline constexpr int mantissa_shift = 23 - 10;
 inline constexpr std::int32_t kept_bits = 0x0fffe000, one_exponent = 1 << 23, rebias = (127 - 15) * one_exponent;
 inline constexpr std::int32_t sign_bit = std::numeric_limits<std::int32_t>::min();  // that of a widened half, too

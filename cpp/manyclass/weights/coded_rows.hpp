@@ -1,9 +1,9 @@
 // Weights in fewer bits than those of a float, read as they are stored, behind one type for all kinds of storage.
 //
 // A weight is a float, the bits of an IEEE half, or a byte: w = s c with c in [-127, 127] and one scale s for each row
-// of the storage (a feature, or a class). Nothing is unpacked but the sixteen neighbours in hand, for dense points eight
-// rows, or for several of them a megabyte of rows, so that a pass over the weights reads a half or a quarter of the
-// memory.
+// of the storage (a feature, or a class). Nothing is unpacked but the sixteen neighbours in hand, for dense points
+// eight rows, or for several of them a megabyte of rows, so that a pass over the weights reads a half or a quarter of
+// the memory.
 #pragma once
 
 #include <cstdint>

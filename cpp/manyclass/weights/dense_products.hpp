@@ -1,8 +1,8 @@
 // Products of dense rows with rows of weights, and sums of them: alone, or several with several in registers.
 //
 // Every sum is made alike, whatever is beside it and by whatever instruction set: as many running sums as numbers in a
-// cache line, L of them, the l-th over the features l, l + L, ..., and then halves are added to halves. So a row has the
-// same scores alone and among others, bit for bit. Four rows and four classes together take eight loads for sixteen
+// cache line, L of them, the l-th over the features l, l + L, ..., and then halves are added to halves. So a row has
+// the same scores alone and among others, bit for bit. Four rows and four classes together take eight loads for sixteen
 // multiply-adds, where a row and a class alone take two for one.
 //
 // The functions are meant for run_with, where they are inlined and vectorised.
@@ -62,8 +62,8 @@ class ProductTile {
  public:
   static constexpr std::size_t rows = Rows, classes = Classes;
 
-  // z[r * stride + c] = x_r . w_c, `width` numbers each. last_x and last_w have the last line of each, last_x with 0 for
-  // what is in the lines before; no last_w: there is none.
+  // z[r * stride + c] = x_r . w_c, `width` numbers each. last_x and last_w have the last line of each, last_x with 0
+  // for what is in the lines before; no last_w: there is none.
   static void write(const Value* const* x, const Value* const* w, std::size_t width, const Value (*last_x)[line],
                     const Value* const* last_w, Value* z, std::size_t stride) {
     Vector sums[n_sums][parts] = {};
@@ -226,9 +226,9 @@ class RowsTogether {
   std::size_t width_;
 };
 
-// Makes w_r += sum_p factor(p, r) x_p in the order of p, for `Rows` rows and `Vectors` vectors of features from the j-th
-// on, which stay in registers while all points pass. Vectors are copied one by one: what is copied as an array stays in
-// memory, and every addition is stored.
+// Makes w_r += sum_p factor(p, r) x_p in the order of p, for `Rows` rows and `Vectors` vectors of features from the
+// j-th on, which stay in registers while all points pass. Vectors are copied one by one: what is copied as an array
+// stays in memory, and every addition is stored.
 template <class Value, std::size_t Bytes, std::size_t Rows, std::size_t Vectors, class Factor>
 inline void add_tile(std::span<const Value* const> x, const Factor& factor, std::size_t j, Value* const* w) {
   constexpr std::size_t lanes = Bytes / sizeof(Value);

@@ -17,14 +17,14 @@ namespace manyclass {
 
 namespace {
 
-// How many times its spread the mean of a feature may be. At this limit, float rounds what the feature adds to a score by
-// a tenth. A feature that varies less is scaled as if it varied that much, and the ridge keeps its weight small. Constant
-// features need the limit, too, because rounding puts their weighted mean slightly beside them.
+// How many times its spread the mean of a feature may be. At this limit, float rounds what the feature adds to a score
+// by a tenth. A feature that varies less is scaled as if it varied that much, and the ridge keeps its weight small.
+// Constant features need the limit, too, because rounding puts their weighted mean slightly beside them.
 constexpr double most_means = 1e6;
 // Weights of features with a smaller scale might overflow in float; they stay 0, since nothing is left of the feature.
 constexpr double smallest = 1e-32;
-// Scales of sparse features that differ by less are left as they are: the values of rare and frequent words do, by 15 on
-// eurlex57k, and that is information; dividing by them costs 0.07 nats there and 0.03 on delicious.
+// Scales of sparse features that differ by less are left as they are: the values of rare and frequent words do, by 15
+// on eurlex57k, and that is information; dividing by them costs 0.07 nats there and 0.03 on delicious.
 constexpr double most_spread = 100;
 // Root mean square of the lengths of sparse rows that is left as it is: shorter ones learn more slowly than intercepts
 // (3.52 nats on bibtex for lengths of 1/4), and between these there is no clear best (2.58 to 2.64).

@@ -14,14 +14,14 @@ struct FeatureScaling {
 };
 
 // Measures data whose rows have weights of mean 1 (empty: 1 each). Of a dense feature it takes the mean, where it is to
-// be centred, and the standard deviation; of features of mostly zeros the root mean square of the rest, without a shift.
-// All sparse features count as such. Where these differ by a factor of at most 100, all are divided instead by the power
-// of two, which rounds nothing, that brings the root mean square of the rows' lengths to 1 to 8.
+// be centred, and the standard deviation; of features of mostly zeros the root mean square of the rest, without a
+// shift. All sparse features count as such. Where these differ by a factor of at most 100, all are divided instead by
+// the power of two, which rounds nothing, that brings the root mean square of the rows' lengths to 1 to 8.
 FeatureScaling scaling_of(const AnyData& x, std::span<const double> row_weights, bool centre);
 
 // Measures the first rows of a sparse stream, of which a few heavy ones and features that are not there tell nothing:
-// features differ where nine tenths of those that are there do, those that are not have the median scale, and the median
-// of the rows' lengths counts.
+// features differ where nine tenths of those that are there do, those that are not have the median scale, and the
+// median of the rows' lengths counts.
 FeatureScaling scaling_of_first_rows(const CsrView& x);
 
 struct ScalingView {

@@ -54,7 +54,8 @@ void label_scores(const AnyData& x, std::span<const Index> labels, const ConstLi
 }
 
 OwnedCsr some_columns(const CsrView& x, std::span<const Index> columns) {
-  // Where more numbers are stored than there are columns, a table of all columns costs less than a search for each number.
+  // Where more numbers are stored than there are columns, a table of all columns costs less than a search for each
+  // number.
   const bool has_table = x.indices.size() > static_cast<std::size_t>(x.n_cols);
   std::vector<Index> table(has_table ? static_cast<std::size_t>(x.n_cols) : 0, -1);
   for (std::size_t c = 0; has_table && c < columns.size(); ++c) {

@@ -28,7 +28,8 @@ struct PairUnion {
 PairUnion union_of(const Excluded& own, std::span<const Index> position, const Excluded& other, std::size_t n_classes);
 
 // Adds the weights of rows (empty: 1) to the count of each pair of which a row has both, the feature with a value that
-// is not 0, and, times the number of their labels, to the total of each of their features. Sums of a call are in double.
+// is not 0, and, times the number of their labels, to the total of each of their features. Sums of a call are in
+// double.
 void count_pairs(const CsrView& x, const Excluded& labels, std::span<const double> row_weights, const Excluded& pairs,
                  std::size_t n_classes, std::span<float> counts, std::span<float> totals);
 

@@ -121,8 +121,8 @@ class PairRows {
       const float value = x.values[j];
       for (std::size_t p = first; p < last; ++p) {
         float& sum = sums[static_cast<std::size_t>(ids[p])];
-        // By arithmetic on bits: no processor foresees which classes are new, and a branch that it guesses wrongly takes
-        // longer than the rest.
+        // By arithmetic on bits: no processor foresees which classes are new, and a branch that it guesses wrongly
+        // takes longer than the rest.
         const auto bits = std::bit_cast<std::uint32_t>(sum);
         const std::uint32_t is_new = bits == std::bit_cast<std::uint32_t>(no_sum) ? 1 : 0;
         met[n] = ids[p];

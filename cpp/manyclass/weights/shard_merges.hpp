@@ -28,8 +28,8 @@ struct Ways {
   std::span<const float> n_moved;  // how many shards moved each weight; none: whether it is not 0
 };
 
-// Multiplies each number by a / (1 - e^-a), or by (1 - e^-a) / a where `settled`. Throws std::invalid_argument where sizes
-// do not fit.
+// Multiplies each number by a / (1 - e^-a), or by (1 - e^-a) / a where `settled`. Throws std::invalid_argument where
+// sizes do not fit.
 void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool settled);
 
 // Adds a share of each row of `change` to the row of `total` that it is of, and, where n_moved is not empty, to the
@@ -43,9 +43,9 @@ void add_changes(const RowChanges& changes, std::span<float> total, std::span<fl
 
 // What curvatures are to be multiplied by, where up to `together` weights push a score together.
 //
-// Of n equal shards with a curvature a / n each, the merge goes along a direction of `together` = m times that curvature
-// (1 - e^{-ma/n kappa}) (1 - e^-a) / (1 - e^{-a/n}) times as far as the optimum, a standing for the product with the
-// result kappa: the smallest one, 1 or more, for which this is at most `furthest` for all a.
+// Of n equal shards with a curvature a / n each, the merge goes along a direction of `together` = m times that
+// curvature (1 - e^{-ma/n kappa}) (1 - e^-a) / (1 - e^{-a/n}) times as far as the optimum, a standing for the product
+// with the result kappa: the smallest one, 1 or more, for which this is at most `furthest` for all a.
 double coupling_of(std::size_t n_shards, double together, double furthest);
 
 }  // namespace manyclass

@@ -18,8 +18,8 @@
 
 namespace manyclass {
 
-// What a gradient g of row k with |g|^2 = g_sq is multiplied by in a step of size eta, after its sum of squares has grown
-// by it; without sums that is eta.
+// What a gradient g of row k with |g|^2 = g_sq is multiplied by in a step of size eta, after its sum of squares has
+// grown by it; without sums that is eta.
 inline float length_of_step(std::span<float> squares, Index k, double g_sq, double eta) {
   constexpr float most = std::numeric_limits<float>::max();
   const auto step = static_cast<float>(std::fmin(eta, static_cast<double>(most)));

@@ -78,8 +78,8 @@ DrawnWords draw_words(std::span<const double> q, std::size_t n_draws, Rng rng);
 // All words that can be drawn, with q_x.
 DrawnWords words_of(std::span<const double> q);
 
-// F: the mean over the pairs of log Z_x - h_x.v_y, or with a tree that of its losses. `n_draws` centres stand for all of
-// them; 0: it is exact.
+// F: the mean over the pairs of log Z_x - h_x.v_y, or with a tree that of its losses. `n_draws` centres stand for all
+// of them; 0: it is exact.
 double collapsed_objective(const PairShares& pairs, const WordTables& tables, const HuffmanTree* tree,
                            std::size_t n_draws, std::uint64_t seed, int n_threads);
 

@@ -23,8 +23,8 @@ struct GroupedRows {
   std::vector<float> means;    // `width` numbers for each group
 };
 
-// Cuts each cluster, its rows in the order given, into groups of at most `most`. Throws std::invalid_argument where rows
-// are out of the table or sizes do not fit.
+// Cuts each cluster, its rows in the order given, into groups of at most `most`. Throws std::invalid_argument where
+// rows are out of the table or sizes do not fit.
 GroupedRows groups_of_clusters(const ClusteredRows& of, std::size_t most);
 
 struct GroupLists {
@@ -34,8 +34,9 @@ struct GroupLists {
   std::vector<float> drawn_log_weights;  // log(words not found / words drawn) of each group
 };
 
-// `found` has `width` words for each group; negative ones are none. `order` has all words in a random order, which is cut
-// into as many parts as there are whole `width`s in it: group g draws what is in part g, g counted around, and not found.
+// `found` has `width` words for each group; negative ones are none. `order` has all words in a random order, which is
+// cut into as many parts as there are whole `width`s in it: group g draws what is in part g, g counted around, and not
+// found.
 GroupLists group_lists(std::span<const Index> found, std::size_t width, std::span<const Index> order);
 
 }  // namespace manyclass

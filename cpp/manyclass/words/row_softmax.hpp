@@ -3,8 +3,8 @@
 //
 //   log Z_x = log sum_{y in list} c_y e^{h_x.v_y},   p_xy = c_y e^{h_x.v_y} / Z_x.
 //
-// The first rows of a list, those that were found, count once (c_y = 1). Each of the others, which were drawn, stands for
-// several rows of v.
+// The first rows of a list, those that were found, count once (c_y = 1). Each of the others, which were drawn, stands
+// for several rows of v.
 #pragma once
 
 #include <span>
@@ -49,7 +49,8 @@ struct RowSums {
 void add_row_softmax(const RowSoftmax& question, const RowSums& sums);
 
 // -sum_y q_y log p(y | h_x) of some rows of h, p being that of a binary tree with the vectors v at its inner nodes. The
-// path to y passes the nodes [starts[y], starts[y + 1]), each with sign +1 or -1. q of the row x of h is observed.row(x).
+// path to y passes the nodes [starts[y], starts[y + 1]), each with sign +1 or -1. q of the row x of h is
+// observed.row(x).
 struct TreePaths {
   std::span<const Offset> starts;
   std::span<const Index> nodes;

@@ -1,9 +1,9 @@
 // Gradient descent on the collapsed skip-gram objective F in the input and the output table by turns.
 //
-// Each row's gradient is divided by its word's share of the pairs, so that rare words move as fast as frequent ones: for
-// h_x that leaves the gradient of x's own loss, which depends on no other row, so that each has its own step size. A step
-// that does not go down is taken back and halved, of h_x until the next pass, of all v_y at once; one that does makes the
-// next longer by a tenth.
+// Each row's gradient is divided by its word's share of the pairs, so that rare words move as fast as frequent ones:
+// for h_x that leaves the gradient of x's own loss, which depends on no other row, so that each has its own step size.
+// A step that does not go down is taken back and halved, of h_x until the next pass, of all v_y at once; one that does
+// makes the next longer by a tenth.
 #pragma once
 
 #include <span>
@@ -18,8 +18,8 @@ class TableDescent {
   // `input_rates` has the step size of each row of h; both are moved in place.
   TableDescent(TableGradients& gradients, std::span<double> input_rates, double output_rate);
 
-  // Moves both tables; returns F after it, or an estimate where gradients are estimated. Where it throws, the tables are
-  // those before it: a step on trial may be a bad one.
+  // Moves both tables; returns F after it, or an estimate where gradients are estimated. Where it throws, the tables
+  // are those before it: a step on trial may be a bad one.
   double step();
   void move_input();
   // Returns what was to be lowered.

@@ -42,10 +42,10 @@ std::vector<float> columns_of(std::span<const float> table, std::size_t width, s
 }
 
 // What a masked search in blocks does with its finds. "decomposed": whatever the blocks find has its exact score, as in
-// the last line of Algorithm 1; no tolerance, which as a share of the normaliser of the words found may be much of their
-// gradient. "messages": after Algorithm 2 of Yen et al. 2018, one round of steps 2 / (t + 2), for words with a gradient
-// above their tau_2, with exact scores of active words; or as it is printed. search/printed_messages.hpp has the
-// differences.
+// the last line of Algorithm 1; no tolerance, which as a share of the normaliser of the words found may be much of
+// their gradient. "messages": after Algorithm 2 of Yen et al. 2018, one round of steps 2 / (t + 2), for words with a
+// gradient above their tau_2, with exact scores of active words; or as it is printed. search/printed_messages.hpp has
+// the differences.
 GmpOptions options_of(const WordSearch& search) {
   GmpOptions options{.find = {search.budget, 0, search.n_probe, best_isa()}};
   options.n_iter = std::holds_alternative<const DecomposedIndex*>(search.index) ? 1 : 0;

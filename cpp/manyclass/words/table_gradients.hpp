@@ -1,14 +1,15 @@
-// Gradients of the collapsed skip-gram objective F (pair_shares.hpp) in the tables of word vectors, exact or by searches.
+// Gradients of the collapsed skip-gram objective F (pair_shares.hpp) in the tables of word vectors, exact or by
+// searches.
 //
 // `MaskedGradients` is the rule of Yen et al. (ICML 2018, section 5.3): each centre word searches for its best Q words,
-// and the softmax is over these and its observed contexts. Right after negative sampling the best twentieth of all words
-// holds little more than a twentieth of the normaliser, so that this is the gradient of another function.
+// and the softmax is over these and its observed contexts. Right after negative sampling the best twentieth of all
+// words holds little more than a twentieth of the normaliser, so that this is the gradient of another function.
 //
 // `SampledGradients` leaves no word out, and has no search for each centre. Centres of similar direction are a group,
-// which searches once, with its mean. For h_x, a sample of the words not found stands for the rest; for v_y, a sample of
-// the centres that did not find y. The estimate of the softmax's sum is unbiased; the gradient divides by that sum, and
-// so has a bias which falls with the number of words drawn (in h, a quarter of the gradient for 10 of 200 words). All are
-// dense products of few rows: 2 Q / K of the scores of all pairs, as fast as those.
+// which searches once, with its mean. For h_x, a sample of the words not found stands for the rest; for v_y, a sample
+// of the centres that did not find y. The estimate of the softmax's sum is unbiased; the gradient divides by that sum,
+// and so has a bias which falls with the number of words drawn (in h, a quarter of the gradient for 10 of 200 words).
+// All are dense products of few rows: 2 Q / K of the scores of all pairs, as fast as those.
 #pragma once
 
 #include <memory>
@@ -103,8 +104,8 @@ class SearchedGradients : public TableGradients {
   WordSearch search_;
 };
 
-// Each centre's best Q words and its contexts, the others left out. F is then that of the words found; a step must lower
-// the exact losses, since no step could come below those of the words found.
+// Each centre's best Q words and its contexts, the others left out. F is then that of the words found; a step must
+// lower the exact losses, since no step could come below those of the words found.
 class MaskedGradients : public SearchedGradients {
  public:
   MaskedGradients(const PairShares& pairs, WordTables tables, WordSearch search, int n_threads);
@@ -127,9 +128,9 @@ class MaskedGradients : public SearchedGradients {
 // Q words that a search finds for each group of centres, and samples that stand for the rest.
 //
 // A group's sample of words is a part of a random order of all, the next group's the next part, and so on around. The
-// gradient in v_y is not that of these: few groups draw y, and p(y | x) of words that are not found is much the same for
-// all x, so that it is estimated from some drawn centres with all their scores. A step of h_x must lower the estimate of
-// x's loss, and one of the output table that of F and the exact losses of drawn centre words.
+// gradient in v_y is not that of these: few groups draw y, and p(y | x) of words that are not found is much the same
+// for all x, so that it is estimated from some drawn centres with all their scores. A step of h_x must lower the
+// estimate of x's loss, and one of the output table that of F and the exact losses of drawn centre words.
 class SampledGradients : public SearchedGradients {
  public:
   // Centres of one cluster are in groups of at most `group`, whose searches are one.

@@ -1,7 +1,7 @@
 // Word vectors in the two formats of word2vec, behind the line with the numbers of words and dimensions.
 //
 //   text     on each line a word and its numbers, a space before each
-//   binary   a word, a space and its numbers as floats of four bytes, least significant byte first; a newline may follow
+//   binary   a word, a space and its numbers as floats of four bytes, lowest byte first; a newline may follow
 #pragma once
 
 #include <string>

@@ -26,9 +26,9 @@ inline std::vector<double> weighted_counts(std::span<const Index> labels, std::s
   return counts;
 }
 
-// The weight of each class that gives all of those that have points the same weight together: n / (K n_k), where n counts
-// all points, n_k those of the class, and K the classes that have some; 0 of others. Weights may be near the ends of
-// double precision.
+// The weight of each class that gives all of those that have points the same weight together: n / (K n_k), where n
+// counts all points, n_k those of the class, and K the classes that have some; 0 of others. Weights may be near the
+// ends of double precision.
 inline std::vector<double> balanced_weights(std::span<const Index> labels, std::size_t n_classes,
                                             std::span<const double> weights) {
   double largest = std::numeric_limits<double>::min();

@@ -32,17 +32,18 @@ class Curvature {
   // 1.04 of it. With 50 classes and 100,000 rows the loss so ends .025 above the optimum, and .035 with a gain of 1.
   static constexpr double gain = 1.25;
 
-  // Sums of x_ij^2 over earlier rows, and over the rows of this training, which count as they are visited: D + 1 numbers,
-  // the last being that of the intercepts, whose feature is 1. And the sums of p_k (1 - p_k) over all visits so far.
+  // Sums of x_ij^2 over earlier rows, and over the rows of this training, which count as they are visited: D + 1
+  // numbers, the last being that of the intercepts, whose feature is 1. And the sums of p_k (1 - p_k) over all visits
+  // so far.
   Curvature(std::span<const double> before, std::span<const double> now, std::span<double> classes)
       : before_(before), now_(now), classes_(classes), mean_(1 / (gain * static_cast<double>(classes.size()))) {}
 
   std::size_t n_sums() const { return before_.size(); }
   std::size_t n_classes() const { return classes_.size(); }
 
-  // What a visit to x takes when `passes` have been made, the first step size being eta: its own step size, which is that
-  // of the intercept of a class of the mean curvature; and the vector that weights move along, x_j times the step size of
-  // feature j over that of the intercept, with its product with x.
+  // What a visit to x takes when `passes` have been made, the first step size being eta: its own step size, which is
+  // that of the intercept of a class of the mean curvature; and the vector that weights move along, x_j times the step
+  // size of feature j over that of the intercept, with its product with x.
   template <class Slot>
   void begin(SparseRow x, double eta, double passes, double intercept_sq, Slot& slot) const {
     begin(x.values, eta, passes, intercept_sq, slot,
@@ -53,10 +54,11 @@ class Curvature {
     begin(x, eta, passes, intercept_sq, slot, [](std::size_t n) { return n; });
   }
 
-  // By what the step size of u falls when that of W has fallen by a factor. A u that goes to what a draw of m classes says
-  // is closer to the proximal step of the log-loss itself, and biased by O(1 / m). So it goes there while that is less
-  // than what is still to be learnt, and no longer once it is more: with 5 of 50 classes for ever, the loss ends .09 nats
-  // above the optimum; with steps that fall at once, eurlex57k by 256 of 1,809 classes is .1 nats higher after a pass.
+  // By what the step size of u falls when that of W has fallen by a factor. A u that goes to what a draw of m classes
+  // says is closer to the proximal step of the log-loss itself, and biased by O(1 / m). So it goes there while that is
+  // less than what is still to be learnt, and no longer once it is more: with 5 of 50 classes for ever, the loss ends
+  // .09 nats above the optimum; with steps that fall at once, eurlex57k by 256 of 1,809 classes is .1 nats higher after
+  // a pass.
   static double falls_of_u(double falls, std::size_t m) { return 1 + falls / static_cast<double>(m * m); }
 
   // Writes the factors of the visit's classes.
@@ -79,8 +81,8 @@ class Curvature {
     point.x_sq *= static_cast<double>(slot.label_factor);
   }
 
-  // Multiplies the moves of a visit by the factors of the classes, and notes what the visit tells of their curvatures by
-  // log_sum = log sum_k e^{z_k - z_y}, which is exact, or what the visit's own draw makes of it: u may be far off.
+  // Multiplies the moves of a visit by the factors of the classes, and notes what the visit tells of their curvatures
+  // by log_sum = log sum_k e^{z_k - z_y}, which is exact, or what the visit's own draw makes of it: u may be far off.
   template <class Slot>
   static void end(Slot& slot, const SampledPoint& point, double log_sum, double weight) {
     weight = std::min(weight, most);  // a sum of this never lets the class move again
@@ -135,8 +137,8 @@ class Curvature {
     slot.per_curvature = static_cast<double>(classes_.size()) / (1 + sum(last, passes));
   }
 
-  // The step size of a class over that of one of the mean curvature: `rest` is the share of the prior's variance that the
-  // latter has left.
+  // The step size of a class over that of one of the mean curvature: `rest` is the share of the prior's variance that
+  // the latter has left.
   template <class Slot>
   static float factor(const Slot& slot, double sum) {
     constexpr float least = 1e-12F;  // where a row of a huge weight has left nothing in single precision

@@ -37,8 +37,9 @@ struct Footprint {
   Footprint with_features(std::int64_t n) const;
   // The bytes that are needed where parts have at most `rows` rows.
   double needed(std::int64_t rows, bool may_hash) const;
-  // How many rows a part has, at most `rows`, and how many features are left after hashing. Features are hashed where the
-  // model leaves no room for enough rows and `may_hash` allows it. Nothing is returned where there is too little memory.
+  // How many rows a part has, at most `rows`, and how many features are left after hashing. Features are hashed where
+  // the model leaves no room for enough rows and `may_hash` allows it. Nothing is returned where there is too little
+  // memory.
   using Fit = std::pair<std::int64_t, std::optional<std::int64_t>>;
   std::optional<Fit> within(double n_bytes, std::int64_t rows, bool may_hash) const;
 };

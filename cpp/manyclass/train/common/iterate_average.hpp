@@ -13,8 +13,8 @@
 
 namespace manyclass {
 
-// Seconds on two threads of what a visit costs, a weight that is moved in it and a weight that is summed; only the ratios
-// matter (bench_step.py).
+// Seconds on two threads of what a visit costs, a weight that is moved in it and a weight that is summed; only the
+// ratios matter (bench_step.py).
 inline constexpr double seconds_per_visit = 1e-6, seconds_per_moved = 4e-10, seconds_per_summed = 4e-10;
 
 // What a pass over points with `n_stored` values is taken to cost, where each value meets `n_met` classes.
@@ -23,8 +23,8 @@ inline double pass_seconds(std::size_t n_points, std::size_t n_stored, std::size
          static_cast<double>(n_stored) * static_cast<double>(n_met) * seconds_per_moved;
 }
 
-// The passes, from 1, after which iterates are averaged: all of them or, of a "suffix", those of the second half; and so
-// few of them, the last one included, that it takes at most a tenth of the time of the steps.
+// The passes, from 1, after which iterates are averaged: all of them or, of a "suffix", those of the second half; and
+// so few of them, the last one included, that it takes at most a tenth of the time of the steps.
 struct AveragedPasses {
   static constexpr double most = 0.1;
 

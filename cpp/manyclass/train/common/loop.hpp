@@ -138,8 +138,9 @@ concept ByOwners = Together<P> && !Follows<P> && requires(P policy, Member me, c
   policy.score(me, run, visits);
 };
 
-// A policy that remembers something between visits which it can do without at some places only: one thread calls begin()
-// before the visits of a stretch and end() behind them, and a stretch whose time is up ends where may_end() says so.
+// A policy that remembers something between visits which it can do without at some places only: one thread calls
+// begin() before the visits of a stretch and end() behind them, and a stretch whose time is up ends where may_end()
+// says so.
 template <class P>
 concept EndsAtPlaces = requires(P policy, const Run& run, Offset visit) {
   policy.begin(run);
@@ -271,8 +272,8 @@ class Loop final : public Trainer {
     return {begin, static_cast<std::size_t>(size)};
   }
 
-  // Makes batch b of a portion from `first` on. False, for all members, where the run is stopped, or it or the portion has
-  // taken its time.
+  // Makes batch b of a portion from `first` on. False, for all members, where the run is stopped, or it or the portion
+  // has taken its time.
   bool batch(Member me, const Run& run, Offset first, Offset b, Portion& portion, Progress& progress) {
     const Offset begin = first + b * settings_.batch;
     const Visits visits = batch_at(run, begin);

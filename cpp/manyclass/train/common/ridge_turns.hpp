@@ -1,10 +1,10 @@
 // The ridge of tables of which a visit moves few rows: embeddings, several labels, weights on pairs. Rows take turns.
 //
 // Behind each visit some neighbouring rows shrink, so that each has its turn once in a round of R visits. It shrinks by
-// 1 / (1 + s alpha R), where s is the step size that the row now has: the proximal step of alpha/2 |w|^2 for the visits of
-// a round, which is that of composite objectives (Duchi, Hazan & Singer, JMLR 2011, section 1.1). Over a round each row
-// pays what the mean loss + alpha/2 |w|^2 asks, whichever rows are moved and however seldom. So nothing has to be known
-// of how likely a row is touched, which a margin or a feature does not tell.
+// 1 / (1 + s alpha R), where s is the step size that the row now has: the proximal step of alpha/2 |w|^2 for the visits
+// of a round, which is that of composite objectives (Duchi, Hazan & Singer, JMLR 2011, section 1.1). Over a round each
+// row pays what the mean loss + alpha/2 |w|^2 asks, whichever rows are moved and however seldom. So nothing has to be
+// known of how likely a row is touched, which a margin or a feature does not tell.
 //
 // Which rows have their turn follows from the number of the visit alone: not from threads, and a training that goes on
 // needs no more than that number.

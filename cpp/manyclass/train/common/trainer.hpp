@@ -75,7 +75,8 @@ struct Settings {
   double decay = 1;
 };
 
-// The visits [first, last) of a pass, or as many of them as `seconds` suffice for: to points, or to sentences of a text.
+// The visits [first, last) of a pass, or as many of them as `seconds` suffice for: to points, or to sentences of a
+// text.
 struct Stretch {
   int pass;
   double eta;    // of W; for sentences at the first token of the pass, from where it falls linearly

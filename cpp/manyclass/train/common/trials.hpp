@@ -35,12 +35,14 @@ class StepWalk {
 };
 
 // The rows of whole classes, in order: classes are drawn, as `order` says, until they have `n_rows` rows. None where
-// these are fewer than `fewest` classes, which are another problem than all of them; all rows where all classes are drawn.
+// these are fewer than `fewest` classes, which are another problem than all of them; all rows where all classes are
+// drawn.
 std::optional<std::vector<std::int64_t>> rows_of_whole_classes(std::span<const Index> labels,
                                                                std::span<const std::int64_t> order, std::size_t n_rows,
                                                                std::size_t fewest);
 
-// Which of n folds a point is held out in, each class in turn by the order of the points; -1 for the only one of a class.
+// Which of n folds a point is held out in, each class in turn by the order of the points; -1 for the only one of a
+// class.
 std::vector<std::int64_t> folds_of(std::span<const Index> labels, std::span<const std::int64_t> order,
                                    std::size_t n_folds);
 
@@ -48,8 +50,8 @@ std::vector<std::int64_t> folds_of(std::span<const Index> labels, std::span<cons
 std::vector<bool> spare_points(const Excluded& labels, std::span<const std::int64_t> order, std::size_t n);
 
 // How many points see the same weights: few against the classes, so that two of them rarely move the same row of W, and
-// at most as many as keep two cores busy between barriers; the most frequent label comes about once. Where steps move all
-// classes, every pair of points shares rows, and a step takes long enough for a barrier after a few.
+// at most as many as keep two cores busy between barriers; the most frequent label comes about once. Where steps move
+// all classes, every pair of points shares rows, and a step takes long enough for a barrier after a few.
 std::size_t points_of_batch(std::span<const Index> labels, std::size_t n_classes, bool every_class);
 
 }  // namespace manyclass

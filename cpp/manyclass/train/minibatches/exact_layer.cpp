@@ -30,8 +30,8 @@ struct ClassParts {
   std::size_t n_classes_;
 };
 
-// Calls f(first point, its rows together, classes, scores) for some points and classes at a time, in order; the scores of
-// a point stand `chunk` after those of the one before.
+// Calls f(first point, its rows together, classes, scores) for some points and classes at a time, in order; the scores
+// of a point stand `chunk` after those of the one before.
 template <class F>
 void for_each_tile(const DenseView& x, const OutputLayer& layer, Classes part, Isa isa, const F& f) {
   const auto width = static_cast<std::size_t>(x.n_cols), n = static_cast<std::size_t>(x.n_rows());

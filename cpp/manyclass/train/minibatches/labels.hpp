@@ -30,8 +30,8 @@ struct LabelProblem {
 // Throws std::invalid_argument where points, labels, embeddings and classes do not fit each other.
 void check(const LabelProblem& problem);
 
-// Where a point's classes come from, by name: "exact", "sampled", "mips" (by a ClusterIndex), "decomposed" or "messages"
-// (by a DecomposedIndex).
+// Where a point's classes come from, by name: "exact", "sampled", "mips" (by a ClusterIndex), "decomposed" or
+// "messages" (by a DecomposedIndex).
 struct SourceChoice {
   std::string source = "exact";
   std::string selection = "uniform";  // what "sampled" draws by

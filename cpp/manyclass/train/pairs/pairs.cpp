@@ -63,8 +63,8 @@ class Rounding {
   std::uint32_t first_;
 };
 
-// A visit's lists are short, and much of its work is done one number at a time. On Intel's Xeons vectors of 64 bytes make
-// it 4 to 11 % slower than those of 32, small data or large (bench/figures/isa.md); on AMD's they gained 6 %.
+// A visit's lists are short, and much of its work is done one number at a time. On Intel's Xeons vectors of 64 bytes
+// make it 4 to 11 % slower than those of 32, small data or large (bench/figures/isa.md); on AMD's they gained 6 %.
 Settings with_vectors_of_32_bytes(Settings settings) {
   settings.isa = std::min(settings.isa, Isa::avx2);
   return settings;
@@ -73,7 +73,8 @@ Settings with_vectors_of_32_bytes(Settings settings) {
 // The policy of the loop.
 class PairsPolicy {
  public:
-  // What a thread needs: a number for each class, of which a visit leaves none behind, and lists of those that it meets.
+  // What a thread needs: a number for each class, of which a visit leaves none behind, and lists of those that it
+  // meets.
   struct Scratch {
     std::vector<float> sums;    // no_sum
     std::vector<float> slopes;  // 0
@@ -295,8 +296,8 @@ class PairsPolicy {
     return z;
   }
 
-  // Rounds the gradients of all classes, which are left in their order, and lists those that are not 0. Most lines of 16
-  // are only read.
+  // Rounds the gradients of all classes, which are left in their order, and lists those that are not 0. Most lines of
+  // 16 are only read.
   void round_all(const Rounding& rounding, std::span<const Index> labels, Moves& moves) const {
     const std::size_t n_classes = problem_.intercept.size();
     const std::span<float> g = first_of(moves.g, n_classes), of_bias = first_of(moves.of_bias, n_classes + 1);

@@ -44,8 +44,8 @@ struct PairsProblem {
 // A stretch whose time is up ends behind a span of visits (unmet_classes.hpp), 64 or a 256th of the classes.
 //
 // Of the settings, the seed, the threads, the batch, hogwild, whether visits are shuffled, the ridge of the weights and
-// the instruction set have an effect. In a Stretch, eta is the rate of the weights, eta_u that of the intercepts. Progress counts the sum of the
-// points' losses.
+// the instruction set have an effect. In a Stretch, eta is the rate of the weights, eta_u that of the intercepts.
+// Progress counts the sum of the points' losses.
 std::unique_ptr<Trainer> pairs_trainer(const PairsProblem& problem, const Settings& settings);
 
 }  // namespace manyclass

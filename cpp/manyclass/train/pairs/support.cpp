@@ -26,8 +26,8 @@ OwnedSupport rows_of_features(const CsrView& x) {
   return found;
 }
 
-// Calls f(feature, classes, counts) for each feature that `wanted` is true of, with the sorted classes that rows with it
-// have and how many rows have each, by class.
+// Calls f(feature, classes, counts) for each feature that `wanted` is true of, with the sorted classes that rows with
+// it have and how many rows have each, by class.
 template <class Wanted, class F>
 void for_each_feature(const CsrView& x, const Excluded& labels, Index n_classes, const Wanted& wanted, const F& f) {
   check(labels, static_cast<std::size_t>(x.n_rows()), static_cast<std::size_t>(n_classes), "labels");

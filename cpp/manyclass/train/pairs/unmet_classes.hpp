@@ -3,20 +3,20 @@
 // same for each but for a factor. A visit touches none of them.
 //
 // Of a softmax the number is S = sum_k e_k with e_k = e^(b_k - c). S without the classes that are met enters the
-// normaliser as S classes of score c would. Of the logistic loss of each class it is the sum of log(1 + e^b_k). S is kept up to date as
-// intercepts move, in whole multiples of a power of two: such sums are exact, so they are the same in any order, by any
-// threads, and nothing drifts.
+// normaliser as S classes of score c would. Of the logistic loss of each class it is the sum of log(1 + e^b_k). S is
+// kept up to date as intercepts move, in whole multiples of a power of two: such sums are exact, so they are the same
+// in any order, by any threads, and nothing drifts.
 //
 // The gradient of an intercept that is not met in visit t is a_t e_k, the number a_t being that of the visit (for the
 // logistic loss a_t is the weight of the row, and e_k = 1 / (1 + e^-b_k)). The sum A of a_t so far is all that a visit
 // adds to. A class remembers A as it was when its intercept last moved, and moves by e_k times what came since then at
-// its next visit, or once that may exceed `most_due`: classes are listed by the power of two of their e_k, and a list is
-// gone through when its time has come, the short one of frequent classes often, the long ones seldom. As the e_k of all
-// classes add up to S, a visit costs at most some 2 / most_due moves for each label. A class that is met moves by the
-// difference of its own gradient from a_t e_k.
+// its next visit, or once that may exceed `most_due`: classes are listed by the power of two of their e_k, and a list
+// is gone through when its time has come, the short one of frequent classes often, the long ones seldom. As the e_k of
+// all classes add up to S, a visit costs at most some 2 / most_due moves for each label. A class that is met moves by
+// the difference of its own gradient from a_t e_k.
 //
-// After every `span` visits all intercepts move by what they are due, and c, e_k, S and the lists are made anew. At such
-// a place nothing is remembered but the intercepts: training stops there only.
+// After every `span` visits all intercepts move by what they are due, and c, e_k, S and the lists are made anew. At
+// such a place nothing is remembered but the intercepts: training stops there only.
 #pragma once
 
 #include <algorithm>
@@ -239,9 +239,9 @@ class UnmetClasses {
     for (std::size_t c = 0; c < b.size(); ++c) terms[c] = at_most(-vec::log_expit(-b[c]), most_share);
   }
 
-  // N classes from the first-th on. What is read stands in arrays of its own, so that loops over it are vectorised: what
-  // comes from places in a list becomes vectors in registers where the compiler knows how many there are. All are rounded
-  // alike, whichever group a class is in, which depends on the threads.
+  // N classes from the first-th on. What is read stands in arrays of its own, so that loops over it are vectorised:
+  // what comes from places in a list becomes vectors in registers where the compiler knows how many there are. All are
+  // rounded alike, whichever group a class is in, which depends on the threads.
   template <std::size_t N, class Classes>
   std::int64_t move_some(const Classes& classes, std::size_t first, std::span<const float> g, float so_far, float rate,
                          Isa isa) {

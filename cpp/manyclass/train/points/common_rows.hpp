@@ -13,8 +13,8 @@
 
 namespace manyclass {
 
-// Writes the scores of the classes for n points of x, the i-th named by point(i), to z(i), which has them from its first
-// place on: bit for bit those of each point alone.
+// Writes the scores of the classes for n points of x, the i-th named by point(i), to z(i), which has them from its
+// first place on: bit for bit those of each point alone.
 template <class Float, class Point, class Scores>
 void score_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange classes, std::size_t n, Isa isa,
                   const Point& point, const Scores& z) {
@@ -38,8 +38,8 @@ void score_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange
   });
 }
 
-// Moves the classes, whole cache lines of them, by n points: for the i-th by moves(i)[c] times row(i), c counting from the
-// first of the classes. The rows of W have no scale.
+// Moves the classes, whole cache lines of them, by n points: for the i-th by moves(i)[c] times row(i), c counting from
+// the first of the classes. The rows of W have no scale.
 template <class Float, class Row, class Moves>
 void move_common(const Linear<ClassRows<Float>>& model, ClassRange classes, std::size_t n, Isa isa, const Row& row,
                  const Moves& moves) {

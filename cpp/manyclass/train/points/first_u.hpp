@@ -1,10 +1,10 @@
 // What a point carries at its first visit in a training that goes on: NaN in u stands for a point of which nothing is
 // known.
 //
-// A u that is off by d multiplies the point's gradient by e^-d, and a point that is visited once has no later visit that
-// would mend it. So u begins at its value, log sum_k e^{z_k - z_y}, where the classes are few enough to score them all:
-// the gradient then has no bias. Where they are many it begins at the logarithm of the sum that the visit's own draw
-// estimates: the gradient then is a ratio of two estimates by one draw, whose bias is O(1/m) of m classes.
+// A u that is off by d multiplies the point's gradient by e^-d, and a point that is visited once has no later visit
+// that would mend it. So u begins at its value, log sum_k e^{z_k - z_y}, where the classes are few enough to score them
+// all: the gradient then has no bias. Where they are many it begins at the logarithm of the sum that the visit's own
+// draw estimates: the gradient then is a ratio of two estimates by one draw, whose bias is O(1/m) of m classes.
 #pragma once
 
 #include <limits>

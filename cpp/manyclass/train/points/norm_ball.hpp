@@ -16,8 +16,8 @@ class NormBall {
   NormBall(std::span<const float> intercept, std::span<double> norm_sq, double radius)
       : intercept_(intercept), norm_sq_(norm_sq), radius_sq_(radius * radius) {}
 
-  // Follows the norms of the rows that a visit (slots.hpp) is about to move and, by a ridge, to shrink; `label_score` is
-  // that before it, and the scores are of rows that are shrunk already, or not.
+  // Follows the norms of the rows that a visit (slots.hpp) is about to move and, by a ridge, to shrink; `label_score`
+  // is that before it, and the scores are of rows that are shrunk already, or not.
   template <class Slot>
   void grow(const Slot& slot, Index y, float label_score, double x_sq, bool ridge, bool shrunk) {
     for (std::size_t c = 0; c < slot.classes.size(); ++c) {
