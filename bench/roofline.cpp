@@ -75,8 +75,8 @@ void update_all(float* x, std::int64_t n) {
   });
 }
 
-// In each visit reads some rows of a table drawn at random, each of n floats, a multiple of 64; then, if it updates, reads
-// and writes the same rows.
+// In each visit reads some rows of a table drawn at random, each of n floats, a multiple of 64; then, if it updates,
+// reads and writes the same rows.
 double visit_rows(float* table, std::int64_t n_rows, std::int64_t n, std::int64_t rows_a_visit, std::int64_t n_visits,
                   std::int64_t updates) {
   Vector<float> sums[4] = {};

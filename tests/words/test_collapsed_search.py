@@ -302,8 +302,8 @@ def test_groups_are_pieces_of_clusters_with_their_means(seed):
     found, starts, means = pieces.group_rows(table=table, width=5, rows=rows, clusters=clusters, most=4)
     groups = [rows[clusters == c][at : at + 4] for c in range(4) for at in range(0, int((clusters == c).sum()), 4)]
     np.testing.assert_array_equal(found, np.concatenate(groups))
-    np.testing.assert_array_equal(np.diff(starts), [len(piece) for piece in pieces])
-    np.testing.assert_array_equal(means, [table[piece, :5].mean(axis=0) for piece in pieces])
+    np.testing.assert_array_equal(np.diff(starts), [len(group) for group in groups])
+    np.testing.assert_array_equal(means, [table[group, :5].mean(axis=0) for group in groups])
 
 
 def test_lists_of_groups_have_the_words_found_and_a_part_of_an_order_of_all(seed):
