@@ -455,7 +455,7 @@ class LabelTraining(CoreTraining):
         if validation is not None and self.fault is None:
             rows = ScoredRows(validation.x, validation.labels, self._plan.n_threads, validation.weights)
             loss = held_out_loss(self._plan, self.weights, rows, is_scaled=validation.is_scaled)
-            done = validation.after_pass(loss, self.moved()) or done
+            done = validation.keep_if_best(loss, self.moved()) or done
         return mean, done
 
     def arrays(self) -> Arrays:

@@ -68,7 +68,7 @@ class _Iterations:
     def restore(self, saved: Saved) -> None:
         """Take over the arrays and the numbers of a checkpoint."""
         if self.watch.validation is not None:
-            self.watch.validation.restore_from(saved, saved.numbers["validation"], self.weights)
+            self.watch.validation.resume(saved, saved.numbers["validation"], self.weights)
         saved.fill(self.arrays())
         self.state.seconds, self.state.class_updates = saved.numbers["seconds"], saved.numbers["class_updates"]
 

@@ -327,13 +327,9 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
 
 def _known_rows(points: Points, before: Before) -> Points:
     """Return the points whose labels the model has: others tell nothing of the scale of its scores."""
-    there = np.zeros(points.n_classes, dtype=bool)
-    there[before.position] = True
-    if there.all():
+    if len(before.position) == points.n_classes:
         return points
-    labels = points.labels
-    known = np.add.reduceat(~there[labels.ids], labels.indptr[:-1]) == 0
-    return points.some(np.flatnonzero(known))
+    return points.some(np.flatnonzero(points.labels.known_from(Labels.single(before.position.astype(np.int32)))))
 
 
 def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:

@@ -464,6 +464,28 @@ class Patience:
     n_iter_no_change: int
     curve: list[float] = field(default_factory=list, kw_only=True)
     best_iter: int = field(default=0, kw_only=True)
+    _best: dict[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+
+    def keep_if_best(self, loss: float, arrays: Arrays) -> bool:
+        """Note the loss after a pass, keep copies of arrays if it is the least so far; return whether to stop."""
+        if self.note(loss):
+            for name, array in arrays.items():
+                if name in self._best and self._best[name].shape == array.shape:  # in place: they are as large as W
+                    self._best[name][...] = array
+                else:
+                    self._best[name] = array.copy()
+        return self.is_over
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of the best pass, for a checkpoint."""
+        return {f"best_{name}".rstrip("_"): array for name, array in self._best.items()}
+
+    def restore_from(self, numbers: Mapping[str, Any], arrays: Arrays) -> None:
+        """Take over the numbers of a checkpoint, and make room for the best arrays, which are shaped like these."""
+        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
+        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
+        if self.best_iter:
+            self._best = {name: np.empty_like(array) for name, array in arrays.items()}
 
     def note(self, loss: float) -> bool:
         """Note the loss after a pass; return whether it is the least so far."""
@@ -481,11 +503,6 @@ class Patience:
     def numbers(self) -> dict[str, Any]:
         """Return the curve, and which pass was best, for a checkpoint."""
         return {"curve": self.curve, "best_iter": self.best_iter}
-
-    def take(self, numbers: Mapping[str, Any]) -> None:
-        """Take over the numbers of a checkpoint."""
-        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
-        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
 
 
 @dataclass
@@ -508,27 +525,10 @@ class LabelValidation(Patience):
     labels: Labels
     weights: Doubles | None = None
     is_scaled: bool = False
-    _best: Arrays = field(default_factory=dict)
 
     def anew(self, *, is_scaled: bool) -> LabelValidation:
         """Return it for the next training, which has seen nothing yet."""
         return LabelValidation(self.n_iter_no_change, self.x, self.labels, self.weights, is_scaled)
-
-    def after_pass(self, loss: float, arrays: Arrays) -> bool:
-        """Note the loss of these points, keep copies of a training's arrays if it is the least; say whether to stop."""
-        if self.note(loss):
-            self._best = {name: array.copy() for name, array in arrays.items()}
-        return self.is_over
-
-    def arrays(self) -> Arrays:
-        """Return the arrays of the best pass, for a checkpoint."""
-        return {f"best_{name}": array for name, array in self._best.items()}
-
-    def restore_from(self, numbers: Mapping[str, Any], arrays: Arrays) -> None:
-        """Take over the numbers of a checkpoint, and make room for the best arrays, which are shaped like these."""
-        self.take(numbers)
-        if self.best_iter:
-            self._best = {name: np.empty_like(array) for name, array in arrays.items()}
 
     def restore(self, arrays: Arrays) -> None:
         """Write what the best pass has left, if any was evaluated, into a training's arrays."""
@@ -556,8 +556,6 @@ class Validation(Patience):
     labels: Ids
     n_threads: int
     weights: Doubles | None = None
-    _best: Weights | None = None
-    _scale: Floats = field(default_factory=lambda: UNUSED_SCALE)
 
     def after_pass(self, model: Weights, scale: Floats, position: Ids) -> bool:
         """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.
@@ -565,41 +563,24 @@ class Validation(Patience):
         Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.
         """
         losses, _ = model.log_losses(self.x, position[self.labels], self.n_threads, scale)
-        if self.note(float(np.average(losses, weights=self.weights))):
-            if self._best is None:
-                self._best = Weights.linear(
-                    np.empty_like(model.matrix), np.empty_like(model.intercept), by_feature=model.sparse
-                )
-            self._best.matrix[...] = model.matrix
-            self._best.intercept[...] = model.intercept
-            self._scale = scale.copy()
-        return self.is_over
+        arrays = {"": model.matrix, "intercept": model.intercept, "scale": scale}
+        return self.keep_if_best(float(np.average(losses, weights=self.weights)), arrays)
 
-    def arrays(self) -> Arrays:
-        """Return the best model so far, for a checkpoint."""
-        if self._best is None:
-            return {}
-        return {"best": self._best.matrix, "best_intercept": self._best.intercept, "best_scale": self._scale}
-
-    def restore_from(self, saved: Saved, numbers: Mapping[str, Any], like: Weights) -> None:
+    def resume(self, saved: Saved, numbers: Mapping[str, Any], like: Weights) -> None:
         """Take over curve and model, which is stored like another one."""
-        self.take(numbers)
-        if self.best_iter:
-            self._best = Weights.linear(
-                np.empty_like(like.matrix), np.empty_like(like.intercept), by_feature=like.sparse
-            )
-            self._scale = saved.array("best_scale")
-            if self._scale.shape not in ((0,), (like.n_classes,)) or self._scale.dtype != np.float32:
-                raise ValueError(f"best_scale has shape {self._scale.shape}; it must have one number for each class")
-            saved.fill(self.arrays())
+        scale = saved.array("best_scale") if numbers["best_iter"] else UNUSED_SCALE
+        if scale.shape not in ((0,), (like.n_classes,)) or scale.dtype != np.float32:
+            raise ValueError(f"best_scale has shape {scale.shape}; it must have one number for each class")
+        self.restore_from(numbers, {"": like.matrix, "intercept": like.intercept, "scale": scale})
+        saved.fill(self.arrays())
 
     def restore(self, weights: Weights) -> bool:
         """Write the best model into `weights`, its factors multiplied in; False if no pass has been evaluated."""
-        if self._best is None:
+        if not self._best:
             return False
-        weights.matrix[...] = self._best.matrix
-        weights.intercept[...] = self._best.intercept
-        if len(self._scale):
-            weights.multiply_classes(self._scale)
-        self._best = None  # the memory of W
+        weights.matrix[...] = self._best[""]
+        weights.intercept[...] = self._best["intercept"]
+        if len(self._best["scale"]):
+            weights.multiply_classes(self._best["scale"])
+        self._best = {}  # the memory of W
         return True

@@ -321,7 +321,7 @@ class PointsTraining(CoreTraining):
     def restore_own(self, saved: Saved) -> None:
         """Take over the arrays and the numbers of a checkpoint."""
         if self.validation is not None:
-            self.validation.restore_from(saved, saved.numbers["validation"], self.weights)
+            self.validation.resume(saved, saved.numbers["validation"], self.weights)
         saved.fill(self.arrays())
         if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.weights.n_classes:
             raise ValueError(f"heads hold numbers outside of [-1, {self.weights.n_classes}), which are no classes")
