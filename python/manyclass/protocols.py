@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass.weights.arrays import Data
 
 
 class Estimator(Protocol):
@@ -113,3 +116,30 @@ class SeveralLabels(Protocol):
 def has_probabilities(model: object) -> bool:
     """Whether a model has `predict_proba`, which scikit-learn's `available_if` may hide."""
     return hasattr(model, "predict_proba")
+
+
+class Encoder(Protocol):
+    """What makes rows of raw inputs: a `TextVectorizer` of texts, a `SequenceEncoder` of histories of items."""
+
+    @property
+    def column_labels(self) -> NDArray[Any] | None:
+        """The label of the class that each column is, or None where columns are no classes."""
+
+    @property
+    def keeps_terms(self) -> bool:
+        """Whether columns have names, which `get_feature_names_out` returns."""
+
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
+        """Return the name of each column."""
+
+    def takes(self, X: Any) -> bool:
+        """Whether X is raw, of the kind that it takes."""
+
+    def transform(self, X: Any) -> sp.csr_array:
+        """Return rows of raw inputs."""
+
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
+        """Return rows, labels and weights to train on; `first`: after a fit to them."""
+
+
+ClassText = Mapping[Any, str] | tuple[ArrayLike, Data]

@@ -10,7 +10,7 @@ from planned import with_figures
 from manyclass import SoftmaxClassifier
 from manyclass.choosing.figures import FIGURES
 from manyclass.classifiers.base import planner_of
-from manyclass.fitting import trials
+from manyclass.fitting import rivals
 from manyclass.fitting.softmax_planner import SoftmaxPlanner
 from manyclass.fitting.trials import Sample
 from manyclass.parts import Parameters
@@ -58,7 +58,7 @@ def losses(monkeypatch):
 
     def tell(*values):
         outcomes = iter(values)
-        monkeypatch.setattr(trials, "loss_of_fit", lambda *_: next(outcomes))
+        monkeypatch.setattr(rivals, "loss_of_fit", lambda *_: next(outcomes))
 
     return tell
 
@@ -95,13 +95,13 @@ def test_a_hybrid_is_tried_by_as_many_runs_as_its_fit_makes_where_one_is_behind(
 ):
     outcomes, tried = iter([1.0, by_one[0], 1.0, by_one[1], *by_all]), []
     told = lambda planner, *_: tried.append(planner.parameters["n_models"]) or next(outcomes)  # noqa: E731
-    monkeypatch.setattr(trials, "loss_of_fit", told)
+    monkeypatch.setattr(rivals, "loss_of_fit", told)
     model = fit(problem, figures={"MOST_GAIN_OF_RUNS": 1.2})
     assert tried == [1] * 4 + [3] * len(by_all)
     assert model.resolved_params_["model"].name == best
     predicted = [line["predicted_seconds"] for line in lines(model)]
     np.testing.assert_allclose(predicted[4:], 3 * np.array(predicted[1:4:2])[: len(by_all)])
-    assert trials.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
+    assert rivals.runs_of(Parameters.of(SoftmaxClassifier(dim=5)), object(), None) == 1
 
 
 def test_a_draw_that_is_clear_is_the_last_one(problem, losses):
@@ -155,7 +155,7 @@ def test_a_trial_calls_classes_as_the_fit_does():
     sample = Sample(x, labels, None, x[:1], labels[:1], None, np.array([3, 5]))
     own = planner_of(SoftmaxClassifier())
     planner = Planner(own.parameters, own.caller)
-    assert trials.loss_of_fit(planner, sample, np.array(["c", "e"])) == pytest.approx(np.log(2), rel=1e-6)
+    assert rivals.loss_of_fit(planner, sample, np.array(["c", "e"])) == pytest.approx(np.log(2), rel=1e-6)
     assert names == [["e", "c"]]
 
 
@@ -263,8 +263,8 @@ def test_rows_without_weight_are_not_there(problem, seed):
 def test_draws_are_whole_classes_where_some_can_be(seed):
     random = np.random.RandomState(seed)
     large = np.random.default_rng(seed).permutation(np.repeat(np.arange(100), 50)).astype(np.int32)
-    (rows,) = trials._draws(large, [600, 2500], random, FIGURES)  # 12 classes would be too few
+    (rows,) = rivals._draws(large, [600, 2500], random, FIGURES)  # 12 classes would be too few
     assert len(rows) == 2500
     assert set(np.bincount(large[rows])) <= {0, 50}
     few = np.repeat(np.arange(20), 100).astype(np.int32)
-    assert [len(rows) for rows in trials._draws(few, [600, 1500], random, FIGURES)] == [600, 1500]
+    assert [len(rows) for rows in rivals._draws(few, [600, 1500], random, FIGURES)] == [600, 1500]

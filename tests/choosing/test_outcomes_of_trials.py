@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 from test_plans_of_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
+from manyclass.choosing.costs import Trials
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import FIGURES
-from manyclass.choosing.plans import Trials
 from manyclass.classifiers.base import planner_of
 from manyclass.classifiers.tuning import tune_learning_rate
 from manyclass.fitting import grid, trials

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from manyclass.choosing.costs import Trials
 from manyclass.choosing.figures import FIGURES
-from manyclass.choosing.plans import Trials
 from manyclass.fitting.trials import cross_validated_ridge, folds
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch

@@ -12,7 +12,7 @@ from manyclass.dask.merging import couplings, size_of
 from manyclass.dask.passes import added
 from manyclass.dask.shards import Stretch
 from manyclass.dask.stored_blocks import buffer_at_zero
-from manyclass.fitting.softmax_planner import plan_points
+from manyclass.fitting.trials import plan_points
 from manyclass.parts import Parameters
 
 

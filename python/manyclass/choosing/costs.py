@@ -7,7 +7,12 @@ measurements (bench/bench_auto.py prints both); only their ratios, and the thres
 from __future__ import annotations
 
 import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import Figures
@@ -267,3 +272,119 @@ def rows_to_try(left: float, facts: Facts, plan: PointsPlan) -> int:
 def tries_ridges(plan: PointsPlan, facts: Facts, left: float) -> bool:
     """Whether the ridge is chosen on held-out points in the `left` predicted seconds."""
     return facts.n_samples >= facts.figures.FEWEST_TO_TRY and len(facts.figures.RIDGES) * fit_cost(facts, plan) <= left
+
+
+COLUMNS = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
+
+
+class Report(list[dict[str, Any]]):
+    """What was tried before a fit, a dict for each trial, in the order of the trials; printed it is a table.
+
+    Behind the table stand the rules by which parameters were chosen that were left open: `rules` has them by the names
+    of the parameters.
+
+    The keys of a dict are `parameter`, the one that was tried, and its `value`; `log_loss`, in nats, on rows held out,
+    infinite where training diverged; `rows`, `classes` and `passes` of the trial; `predicted_seconds`, by the model of
+    costs that decides, and `seconds` of the processor that were measured, which decide nothing; and whether it was
+    `chosen`. Beside trials of models stand lines "closed form", which are never chosen: the shares of classes and, of
+    sparse rows, naive Bayes, without training.
+    """
+
+    def __init__(self, lines: Iterable[dict[str, Any]] = (), rules: Mapping[str, str] | None = None) -> None:
+        super().__init__(lines)
+        self.rules = dict(rules or {})
+
+    def __repr__(self) -> str:
+        """The table, a line for each trial, and a line for each rule."""
+        lines = [list(COLUMNS), *([_cell(line.get(name)) for name in COLUMNS] for line in self)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = ["  ".join(map(str.rjust, line, widths)) for line in lines]
+        return "\n".join([*table, *(f"{name}, {rule}" for name, rule in self.rules.items())])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "*" if value else ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass
+class Trials:
+    """What is tried before one fit.
+
+    Attributes
+    ----------
+    budget : float
+        Predicted seconds that all trials together may take.
+    verbose : bool
+        Whether each trial is told on the standard error stream as it ends.
+    report : Report
+    spent : float
+        Predicted seconds of those in the report.
+    """
+
+    budget: float
+    verbose: bool = False
+    report: Report = field(default_factory=Report)
+    spent: float = 0.0
+
+    @property
+    def left(self) -> float:
+        """Predicted seconds that may still be spent."""
+        return self.budget - self.spent
+
+    def make(
+        self, parameter: str, value: Any, train: Callable[[], float], *, predicted: float, size: tuple[int, int, int]
+    ) -> float:
+        """Run one trial, which returns its log-loss, and note it; `size` is its rows, classes and passes."""
+        begin = time.process_time()
+        loss = train()
+        self.note(parameter, value, loss, predicted=predicted, seconds=time.process_time() - begin, size=size)
+        return loss
+
+    def note(
+        self, parameter: str, value: Any, loss: float, *, predicted: float, seconds: float, size: tuple[int, int, int]
+    ) -> None:
+        """Add a trial that was made to the report; see `make`."""
+        self.spent += predicted
+        values = (parameter, value, loss, *size, predicted, seconds, False)
+        self.report.append(dict(zip(COLUMNS, values, strict=True)))
+        if self.verbose:
+            rows, classes, passes = size
+            told = f"trying {parameter}={_cell(value)}: log-loss {loss:.4f} on rows held out"
+            of = f"{rows} rows of {classes} classes, {passes} passes"
+            print(f"{told} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
+
+    def choose(self, parameter: str, *values: Any, lines: slice = slice(None)) -> None:
+        """Note which value of a parameter was chosen, of some lines of the report.
+
+        Where there are several, the middle is meant.
+        """
+        for line in self.report[lines]:
+            if line["parameter"] == parameter:
+                line["chosen"] = line["value"] in values
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan, and what is told of how it came to be.
+
+    Attributes
+    ----------
+    plan : PointsPlan, BatchesPlan, PairsPlan, HybridPlan or FullBatchPlan
+    params : dict
+        Values of the parameters that were left open, for `set_params`.
+    rules : dict of str to str
+        The rules that gave these values, in words, by the names of the parameters.
+    alpha_path, rates : dict
+        Log-loss by ridge and by learning rate, where they were tried.
+    trials : Trials
+        All that was tried.
+    """
+
+    plan: AnyPlan
+    params: dict[str, Any]
+    rules: dict[str, str] = field(default_factory=dict)
+    alpha_path: dict[float, float] = field(default_factory=dict)
+    rates: dict[float, float] = field(default_factory=dict)
+    trials: Trials = field(default_factory=lambda: Trials(0.0))

@@ -12,18 +12,18 @@ from manyclass.classifiers.compress import compress
 from manyclass.classifiers.predictions import Answers
 from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.datasets.stream import Stream
-from manyclass.fitting.fit import fit
-from manyclass.fitting.options import FitOptions
-from manyclass.fitting.partial_fit import (
+from manyclass.fitting.fit import (
     checked_call,
+    fit,
     go_on,
 )
+from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.streams import (
     FOR_ARRAYS,
     FOR_STREAMS,
-    Part,
     Parts,
+    Rows,
     is_stream,
     refuse,
     train_once,
@@ -86,7 +86,7 @@ class LinearClassifier(Answers):
         n_kept: int | Literal["auto"] = "auto",
         max_memory: int | str | None = None,
     ) -> Self:
-        """Go on training with new rows, and return the model: `help(manyclass.fitting.partial_fit)` has more.
+        """Go on training with new rows, and return the model: `help(manyclass.fitting.fit)` has more.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class LinearClassifier(Answers):
         call = checked_call(n_passes, learning_rate, half_life, new_classes, kept)
         planner = self._plans()
 
-        def step(part: Part, _: Any = None, planner: Planner = planner, hashing: FeatureHash | None = None) -> State:
+        def step(part: Rows, _: Any = None, planner: Planner = planner, hashing: FeatureHash | None = None) -> State:
             with self._turn():
                 before: State | None = self.__dict__.get("_state")
                 after = go_on(planner, before, part, call, classes, new_features, hashing)

@@ -15,10 +15,10 @@ from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.predictions import stated
 from manyclass.fitting.margin_planner import MARGIN_SAMPLERS, MarginPlanner
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import Encoder
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.parts import Part
+from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
 from manyclass.training.state import State
@@ -94,7 +94,7 @@ class MarginClassifier(LabelClassifier):
     n_models : int, default=1
         Train this many models with different seeds and average their scores; see `SoftmaxClassifier`.
     warm_start : bool, default=False
-        `fit` starts from the weights of the last fit; see `help(manyclass.fitting.partial_fit)`.
+        `fit` starts from the weights of the last fit; see `help(manyclass.fitting.fit)`.
 
     Attributes
     ----------

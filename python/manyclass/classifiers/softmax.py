@@ -9,18 +9,19 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 
 from manyclass.checks import n_threads_from
-from manyclass.choosing.plans import BATCH_SOLVERS, Report
+from manyclass.choosing.costs import Report
+from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.several_labels import lists_of
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import ClassText, Encoder
 from manyclass.fitting.softmax_planner import SoftmaxPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Part
+from manyclass.protocols import ClassText, Encoder
 from manyclass.samplers import SamplerName
 from manyclass.solvers import SolverName
 from manyclass.training.checkpoint import EVERY
@@ -92,7 +93,7 @@ class SoftmaxClassifier(LabelClassifier):
         Train this many models with different seeds and average their scores, in one model; "auto": at most 3. Hybrids
         of 20,000 rows of one label and more share the weights on pairs, and the rows left out, of the first one.
     warm_start : bool, default=False
-        `fit` starts from the weights and the choices of the last fit; see `help(manyclass.fitting.partial_fit)`.
+        `fit` starts from the weights and the choices of the last fit; see `help(manyclass.fitting.fit)`.
 
     Attributes
     ----------

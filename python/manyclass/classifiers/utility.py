@@ -13,12 +13,12 @@ from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import Encoder
 from manyclass.fitting.streams import Parts
 from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
+from manyclass.protocols import Encoder
 from manyclass.registry import names
 from manyclass.solvers import LocalStepName, PosteriorName
 from manyclass.training.checkpoint import EVERY

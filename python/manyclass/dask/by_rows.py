@@ -11,7 +11,7 @@ import numpy as np
 from distributed import Future
 from sklearn.base import clone
 
-from manyclass.choosing.plans import Planned
+from manyclass.choosing.costs import Planned
 from manyclass.classifiers.base import LabelClassifier, planner_of
 from manyclass.classifiers.predictions import state_of, with_state
 from manyclass.dask.loading import Common, Loaded

@@ -26,7 +26,7 @@ from manyclass.dask.loading import Loaded, Origin
 from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
 from manyclass.dask.rounds import MOST_LOSSES, Round
 from manyclass.dask.workers import LostWorkerError, Workers, least_memory
-from manyclass.fitting.partial_fit import check_can_go_on, checked_call, known_classes
+from manyclass.fitting.fit import check_can_go_on, checked_call, known_classes
 from manyclass.fitting.planner import Planner
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call

@@ -12,15 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import Planned, linear_model
+from manyclass.choosing.plans import linear_model
 from manyclass.choosing.rules import Choice, steps_by_batches
 from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
-from manyclass.fitting.softmax_planner import plan_points
+from manyclass.fitting.trials import plan_points
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from manyclass.choosing.plans import Planned
-from manyclass.classifiers.base import LabelClassifier
+from manyclass.choosing.costs import Planned
 from manyclass.classifiers.predictions import state_of
+from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.fitting.planner import report_of
 from manyclass.training.passes import warn_user
 from manyclass.training.state import Features, FitReport, History, State
 from manyclass.weights.weights import FeatureScaling, Weights
@@ -100,7 +101,7 @@ class Training(ABC):
         """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> tuple[Any, State]:
+    def model(self, owner: LabelAnswers, planned: Planned, curve: list[float]) -> tuple[Any, State]:
         """Return the model, which stays on the workers, and its state without W."""
 
         def make_model() -> tuple[Any, State]:
@@ -137,7 +138,7 @@ class Training(ABC):
         """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> Any:
+    def _model(self, owner: LabelAnswers, planned: Planned, curve: list[float]) -> Any:
         """Return the model that workers make, of `manyclass.dask.predictions`."""
 
     @abstractmethod
@@ -145,7 +146,7 @@ class Training(ABC):
         """Give the shards of lost workers to others."""
 
 
-def without_weights(model: LabelClassifier) -> State:
+def without_weights(model: LabelAnswers) -> State:
     """Return the state of a fitted estimator without W."""
     state = state_of(model)
     weights = state.weights
@@ -159,7 +160,7 @@ def without_weights(model: LabelClassifier) -> State:
 def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> State:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
     origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
-    history, before, how = History.of_fit(n), np.zeros(0), planned.fit_report(FitReport(**stopping))
+    history, before, how = History.of_fit(n), np.zeros(0), report_of(planned, FitReport(**stopping))
     if origin.call is not None:
         history = origin.history.gone_on(n, None, 0.0)
         if origin.state is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from manyclass.datasets.preprocessing import first_label
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import points_of, some_rows
 from manyclass.fitting.runs import fit_runs
-from manyclass.fitting.trials import VALIDATION, quietly, walk
+from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, walk
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.training.calibration import label_log_losses
 from manyclass.training.core_training import Watch, summarize
@@ -31,30 +30,6 @@ from manyclass.weights.weights import FeatureScaling
 
 EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
 FURTHEST = 6  # no grid goes on beyond 10^+-6
-
-
-@dataclass(frozen=True)
-class LearningRates:
-    """What `tune_learning_rate` found.
-
-    Attributes
-    ----------
-    rates : ndarray of shape (n_rates,)
-        Step sizes, ascending.
-    losses : ndarray of shape (n_rates,)
-        Exact log-loss by the criterion, in nats, or of a MarginClassifier the error; infinite where training diverged.
-    best : float
-        The rate of the smallest one.
-    """
-
-    rates: Doubles
-    losses: Doubles
-    best: float
-
-    @property
-    def table(self) -> dict[float, float]:
-        """Loss by rate."""
-        return dict(zip(self.rates.tolist(), self.losses.tolist(), strict=True))
 
 
 def search_grid(loss: Callable[[int], float], scale: float) -> LearningRates:

@@ -9,11 +9,13 @@ import numpy as np
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
+from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import Planned, batches_plan, part_of, planned, take_early_stopping, told_batches
+from manyclass.choosing.plans import batches_plan, part_of, planned, take_early_stopping, told_batches
 from manyclass.choosing.questions import Chosen, Taking
 from manyclass.choosing.rules import Choice
-from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of
+from manyclass.fitting.fit import go_on_warm
+from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, with_report_of
 from manyclass.models import MODELS
 from manyclass.parts import resolve_part
 from manyclass.samplers import SAMPLERS
@@ -63,12 +65,12 @@ class MarginPlanner(Planner):
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
         """See `Planner`."""
         if beginning.state is not None:
-            return self.go_on_warm(beginning.state, points, watch)
+            return go_on_warm(self, beginning.state, points, watch)
         facts = facts_of(points, self.figures)
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
         first = first_of(self.parameters, points, beginning)
-        return train(None, points, planned.plan, watch, first=first).reported_by(planned.fit_report)
+        return with_report_of(planned, train(None, points, planned.plan, watch, first=first))
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from numpy.typing import ArrayLike
 
-from manyclass.fitting.points import ClassText, Encoder
+from manyclass.protocols import ClassText, Encoder
 from manyclass.training.checkpoint import EVERY
 from manyclass.training.core_training import Callback
 from manyclass.weights.tensor_file import PathLike

@@ -12,23 +12,23 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
+from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import FIGURES, Figures
-from manyclass.choosing.plans import Planned
 from manyclass.choosing.questions import is_open
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.points import Caller, Encoder, evaluated_rows
+from manyclass.fitting.points import Caller, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
-from manyclass.parts import Parameters, Part
+from manyclass.parts import Parameters
+from manyclass.protocols import Encoder
 from manyclass.training.blend import ScoredRows, mean_log_loss
 from manyclass.training.calibration import CALIBRATIONS, Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
-from manyclass.training.start import ClosedForm, Start
-from manyclass.training.state import Points, State
-from manyclass.training.train import First, train
+from manyclass.training.start import ClosedForm, First, Start
+from manyclass.training.state import FitReport, Points, State
 from manyclass.training.weighting import check_class_weight
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
@@ -182,18 +182,6 @@ class Planner(ABC):
         weights, scale = state.weights.times(1.0)
         return weights.log_losses(x, labels, n_threads_from(self.parameters["n_jobs"]), scale)
 
-    def go_on_warm(self, state: State, points: Points, watch: Watch) -> State:
-        """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
-        check_warm(state, points, self.parameters)
-        if self.parameters.get("early_stopping", False):
-            raise ValueError(
-                "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
-                "holds no rows out: set it or warm_start to False"
-            )
-        call = Call(whole=True)
-        planned = self.plan_call(state, points, call)
-        return train(state, planned.points, planned.planned.plan, watch, call=call, scaling=planned.scaling)
-
     def labelled(self, state: State, points: Points, before: State | None = None) -> State:
         """Return a state with the number of labels that it predicts, and their threshold.
 
@@ -276,6 +264,23 @@ def resolved(parameters: Parameters, state: State) -> Parameters:
     return parameters.changed(**closed)
 
 
+def report_of(planned: Planned, trained: FitReport = FitReport()) -> FitReport:  # noqa: B008 - frozen
+    """Return how a plan came to be beside what `trained` says; a step size that it took instead of it counts."""
+    return replace(
+        trained,
+        params={**planned.params, **trained.params},
+        rules=planned.rules,
+        alpha_path=planned.alpha_path,
+        rates=planned.rates,
+        report=planned.trials.report,
+    )
+
+
+def with_report_of(planned: Planned, state: State) -> State:
+    """Return a state whose report says how its plan came to be."""
+    return replace(state, fit_report=report_of(planned, state.fit_report))
+
+
 # What a fit begins at
 
 
@@ -306,33 +311,6 @@ def warm_start_of(state: State, points: Points) -> Start:
         raise ValueError("warm_start is True and y has several labels a row; the last fit had one: set it to False")
     check_features(state, points)
     return Start.from_model(state.weights, find_positions(points.classes, state.classes, "y"))
-
-
-def check_warm(state: State, points: Points, parameters: Parameters) -> None:
-    """Check a fit that begins at a model which is not linear of one label a row.
-
-    Raises
-    ------
-    ValueError
-        If the data are not of the kind of the last fit, or lack one of its classes.
-    """
-    check_features(state, points)
-    if points.several != state.several:
-        kinds = ("one label a row", "several labels a row")
-        raise ValueError(
-            f"warm_start is True and y has {kinds[points.several]}; the last fit had {kinds[state.several]}: set it to "
-            "False"
-        )
-    lacking = state.classes[find_positions(state.classes, points.classes, "y") < 0]
-    if len(lacking):
-        raise ValueError(
-            f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit; this model keeps its "
-            "classes: use partial_fit, or set warm_start to False"
-        )
-    model = parameters["model"]
-    prune = model.get_params().get("prune", 0) if isinstance(model, Part) else 0
-    if prune > 0:
-        raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
 
 
 def check_features(state: State, points: Points) -> None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,7 @@ from manyclass.labels import (
     positions_of,
     sorted_classes,
 )
+from manyclass.protocols import ClassText, Encoder
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
@@ -70,30 +71,6 @@ class Caller:
 
 
 # Raw inputs
-
-
-class Encoder(Protocol):
-    """What makes rows of raw inputs: a `TextVectorizer` of texts, a `SequenceEncoder` of histories of items."""
-
-    @property
-    def column_labels(self) -> NDArray[Any] | None:
-        """The label of the class that each column is, or None where columns are no classes."""
-
-    @property
-    def keeps_terms(self) -> bool:
-        """Whether columns have names, which `get_feature_names_out` returns."""
-
-    def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
-        """Return the name of each column."""
-
-    def takes(self, X: Any) -> bool:
-        """Whether X is raw, of the kind that it takes."""
-
-    def transform(self, X: Any) -> sp.csr_array:
-        """Return rows of raw inputs."""
-
-    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
-        """Return rows, labels and weights to train on; `first`: after a fit to them."""
 
 
 def as_numbers(X: Any, encoder: Encoder | None) -> Any:
@@ -152,9 +129,6 @@ def encoded(
         raise ValueError(f"{told}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
     made = clone(encoder)
     return made.training_rows(*data, first=True), made
-
-
-ClassText = Mapping[Any, str] | tuple[ArrayLike, Data]
 
 
 def encoded_with_classes(

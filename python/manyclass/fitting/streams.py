@@ -34,7 +34,7 @@ Each pass has the step size that the schedule of `fit` has for it, and visits a 
 - In the first pass, samplers that draw by frequency count the rows so far.
 - What a row carries from pass to pass, u of the double sum, is kept in single precision for a `Stream` or a list of
   parts. For other iterables, whose order may change, and where max_memory has no room for it, it is predicted: see
-  `help(manyclass.fitting.partial_fit)`.
+  `help(manyclass.fitting.fit)`.
 
 Parts of any size, of any iterable that can be read again, end as near the optimum as `fit` of arrays does, within .005
 nats and with a ridge, too, under these conditions: `learning_rate` and alpha are set, max_iter is the same, `classes`
@@ -53,10 +53,9 @@ from __future__ import annotations
 
 import itertools
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,29 +63,23 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import is_texts, outer_level, seed_from
+from manyclass.checks import is_texts
 from manyclass.choosing.figures import FIGURES
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
 from manyclass.fitting.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
-from manyclass.fitting.options import FitOptions
-from manyclass.fitting.partial_fit import go_on
-from manyclass.fitting.planner import Planner
-from manyclass.fitting.points import Encoder
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
-from manyclass.parts import Part as Solver
-from manyclass.training.core_training import Watch
-from manyclass.training.incremental import Call, KeptRows
+from manyclass.protocols import Encoder
 from manyclass.training.passes import Progress, progress_bar, warn_user, was_interrupted
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights
 
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
-Part = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
-Step = Callable[[Part, NDArray[np.int64] | None], State]
+Rows = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
+Step = Callable[[Rows, NDArray[np.int64] | None], State]
 INTERRUPTED = "training was interrupted; the model is the one reached so far"
 PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
@@ -138,7 +131,7 @@ def encoded_stream(X: Any, vectorizer: Encoder | None) -> tuple[Any, Encoder | N
 # Parts
 
 
-def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Part, NDArray[np.int64] | None]]:
+def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Rows, NDArray[np.int64] | None]]:
     """Yield the parts of a pass, each checked to be one, with their places, from 1, and the numbers of their rows.
 
     The numbers are None where rows of X may come in another order in each pass.
@@ -240,7 +233,7 @@ class PartByPart:
             )
         return float(np.average(losses, weights=n_rows)) if n_rows else np.nan
 
-    def _train(self, place: int, part: Part, numbers: NDArray[np.int64] | None, losses: list[float]) -> None:
+    def _train(self, place: int, part: Rows, numbers: NDArray[np.int64] | None, losses: list[float]) -> None:
         def step() -> None:
             curve = self._step(part, numbers).curve
             losses.append(float(curve[-1]) if len(curve) else np.nan)
@@ -378,156 +371,3 @@ def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:
     new = labels[find_positions(labels, allowed, "y") < 0]
     if len(new):
         raise ValueError(f"y has the label {new.tolist()[0]!r}; with max_memory, classes must name all that come")
-
-
-# `fit`
-
-
-def fit_stream(planner: Planner, X: Any, options: FitOptions) -> State:
-    """Return the state of a model fitted to a stream.
-
-    Parameters
-    ----------
-    planner : Planner
-        Its parameters are checked.
-    X : Stream or other iterable of parts
-    options : FitOptions
-    """
-    parameters = planner.parameters
-    _check_has_passes(parameters)
-    random_state = parameters["random_state"]
-    if not isinstance(random_state, int | np.integer):  # which parts would draw anew
-        parameters = parameters.changed(
-            random_state=seed_from(random_state) % 2**32
-        )  # which is what scikit-learn takes
-    once = not isinstance(X, Stream) and iter(X) is X
-    if once:
-        parameters = _with_one_pass(parameters)
-    averages = parameters["max_iter"] != 1 and _averaging(parameters["solver"], "suffix") not in ("none", "auto")
-    max_seconds = Watch.of(None, options.max_seconds).max_seconds
-    bounded = within_memory(parameters, None, X, options.classes, options.max_memory, copies=3 if averages else 2)
-    carried = None
-    if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
-        carried = _core.CarriedRows(rows_of_stream(X), 1 + (parameters.get("noise", "gumbel") != "gumbel"))
-    return _StreamFit(replace(planner, parameters=parameters), bounded, carried, options).run(max_seconds)
-
-
-def _check_has_passes(parameters: Parameters) -> None:
-    """Refuse parameters that need all rows at once and that `partial_fit` bears."""
-    if parameters["warm_start"]:
-        raise ValueError("warm_start is True; with a stream train on by partial_fit, or set it to False")
-    if part_name(parameters["solver"]) == "lbfgs":
-        raise ValueError("solver is 'lbfgs', which passes over all rows at once; with a stream choose another")
-    if parameters["learning_rate"] == "grid":
-        raise ValueError("learning_rate is 'grid', which needs all rows; with a stream set a number, or 'auto'")
-
-
-def _with_one_pass(parameters: Parameters) -> Parameters:
-    max_iter = parameters["max_iter"]
-    if max_iter not in ("auto", 1):
-        warnings.warn(
-            f"X is an iterator, which is read once: it is one pass, and not max_iter={max_iter}; give a "
-            "manyclass.datasets.Stream or a list of parts, or set max_iter=1",
-            UserWarning,
-            stacklevel=outer_level(),
-        )
-    return parameters.changed(max_iter=1)
-
-
-def _averaging(solver: str | Solver, of_auto: str = "none") -> str:
-    """How a solver averages weights over passes; one that is named leaves that open."""
-    if isinstance(solver, str):
-        return of_auto if solver == "auto" else "none"
-    return str(solver.get_params().get("averaging", "none"))
-
-
-class _StreamFit:
-    """The passes of a fit.
-
-    Parameters
-    ----------
-    planner : Planner
-    bounded : Bounded
-        The stream.
-    carried : _core.CarriedRows or None
-        What rows carry from pass to pass.
-    options : FitOptions
-    """
-
-    def __init__(
-        self, planner: Planner, bounded: Bounded, carried: _core.CarriedRows | None, options: FitOptions
-    ) -> None:
-        self._planner, self._bounded, self._carried, self._options = planner, bounded, carried, options
-        self._state: State | None = None
-        self._mean: Weights | None = None
-        self._n_averaged = 0
-
-    def run(self, max_seconds: float) -> State:
-        """Make the passes, and return the model."""
-        n_rows, curve = rows_of_stream(self._bounded.stream), list[float]()
-        with closing(progress_bar(n_rows, unit="row", shown=bool(self._planner.parameters["verbose"]))) as bar:
-
-            def step(part: Part, numbers: NDArray[np.int64] | None) -> State:
-                state = self._train(part, numbers, len(curve), training.n_visits)
-                training.heading = f"pass {len(curve) + 1}/{self._n_passes}, "
-                bar.total = n_rows * self._n_passes
-                return state
-
-            training = PartByPart(self._bounded, step, bar, max_seconds)
-            while len(curve) < self._n_passes:
-                loss = training.make_pass(len(curve))
-                if training.ended:
-                    break
-                curve.append(loss)
-                self._after_pass(len(curve))
-        assert self._state is not None
-        state = _as_after_fit(self._state)
-        if self._mean is not None:
-            state = replace(state, weights=self._mean)
-        return replace(state, curve=np.array(curve)).with_report(best_iter=len(curve))
-
-    def _used(self, name: str) -> Any:
-        """A parameter as it is used."""
-        chosen = {} if self._state is None else self._state.fit_report.params
-        return chosen.get(name, self._planner.parameters[name])
-
-    @property
-    def _n_passes(self) -> int:
-        """Passes that are to be made; 1 as long as that is open."""
-        max_iter = self._used("max_iter")
-        return 1 if max_iter == "auto" else int(max_iter)
-
-    def _train(self, part: Part, numbers: NDArray[np.int64] | None, n_pass: int, n_visits: int) -> State:
-        # Trials are told; a bar for each part would be too much.
-        planner = self._planner if self._state is None else self._planner.changed(verbose=0)
-        kept = None if self._carried is None or numbers is None else KeptRows(self._carried, numbers)
-        call = Call(fit_pass=n_pass, n_visits=n_visits, kept_rows=kept)
-        options, hashing = self._options, self._bounded.hashing
-        vectorizer = options.vectorizer
-        self._state = go_on(planner, self._state, part, call, options.classes, "error", hashing, vectorizer)
-        return self._state
-
-    def _after_pass(self, n_iter: int) -> None:
-        assert self._state is not None
-        if n_iter == 1:  # what follows predicts u, and goes by the counts of all rows
-            self._state = _as_after_fit(self._state)
-        weights = self._state.weights
-        if n_iter <= self._averaged_after() or not weights.is_linear:
-            return
-        if self._mean is None:
-            self._mean = weights.copy()
-        else:
-            self._mean.add_to_mean(weights, self._n_averaged)
-        self._n_averaged += 1
-
-    def _averaged_after(self) -> float:
-        """The pass after which weights are averaged."""
-        averaging = _averaging(self._used("solver"))
-        if averaging in ("none", "auto") or self._n_passes == 1:
-            return np.inf
-        return self._n_passes // 2 if averaging == "suffix" else 0
-
-
-def _as_after_fit(state: State) -> State:
-    """A state whose rows so far were those of a fit."""
-    return replace(state, history=replace(state.history, n_fit=state.history.n_points))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,14 +27,21 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.checks import csr_parts, lazy_property, n_threads_from
+from manyclass.checks import csr_parts, lazy_property
 from manyclass.choosing import costs
-from manyclass.choosing.facts import Facts, Lengths
+from manyclass.choosing.costs import Planned, Trials
+from manyclass.choosing.facts import Facts, Lengths, weights_met
 from manyclass.choosing.figures import FIGURES, Figures
-from manyclass.choosing.plans import Planned, Trials, with_rate_of_pairs
-from manyclass.fitting.planner import Planner
-from manyclass.fitting.runs import refit
-from manyclass.parts import Parameters, part_name
+from manyclass.choosing.plans import (
+    full_plan,
+    hybrid_plan,
+    pairs_plan,
+    points_plan,
+    softmax_batches_plan,
+    with_rate_of_pairs,
+)
+from manyclass.choosing.rules import Choice
+from manyclass.models import MODELS
 from manyclass.training.blend import ScoredRows, best_scales, decoupled_loss
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
@@ -49,7 +56,6 @@ from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 VALIDATION = 0.1  # share of the points on which ridges and rates are compared
-SHARE = 0.2  # held out
 
 T = TypeVar("T")
 
@@ -461,163 +467,6 @@ def cross_validated_ridge(
 # Models
 
 
-@dataclass(frozen=True)
-class Rivals:
-    """Models that are tried against each other: by name, each planned with all that is open, the planner of their
-    fits, the points and the facts of all data.
-    """
-
-    planner: Planner
-    candidates: Mapping[str, Planned]
-    points: Points
-    facts: Facts
-
-    def runs(self) -> dict[str, int]:
-        """Return how many runs the fit of each makes."""
-        return {name: runs_of(self.planner.parameters, c.plan, self.facts) for name, c in self.candidates.items()}
-
-    def sample(self, rows: NDArray[np.intp], random: np.random.RandomState) -> Sample | None:
-        """Return the rows of a draw, a share of them held out."""
-        return Sample.of(self.points.x, self.points.labels.ids, self.points.weights, rows, random, SHARE)
-
-
-def best_model(trials: Trials, rivals: Rivals) -> str | None:
-    """Return the name of the model with the least mean log-loss of all held-out rows; None where none was tried.
-
-    All fits together keep to what is left of the budget of `trials`, which is that of the cheapest candidate's fit.
-    What cannot change the choice is not tried: a second draw where the first one is clear, and the mean of several
-    runs where one run is ahead already, for a mean is better.
-    """
-    labels, n_runs, figures = rivals.points.labels.ids, rivals.runs(), rivals.facts.figures
-    sizes = _sizes_of_draws(trials, rivals, n_runs)
-    random = fork(rivals.planner.parameters["random_state"])
-    losses: dict[str, list[float]] = {name: [] for name in rivals.candidates}
-    samples: list[Sample] = []
-    for rows in _draws(labels, sizes, random, figures) if sizes else []:
-        sample = rivals.sample(rows, random)
-        if sample is None:
-            return None
-        samples.append(sample)
-        for name, form in sample.closed_forms().items():  # they are told, and a hybrid has them
-            size = (len(sample.labels), sample.n_classes, 0)
-            trials.make("closed form", name, partial(sample.loss_of, form, 1), predicted=0.0, size=size)
-        for name in losses:
-            losses[name].append(_loss_of_model(trials, rivals, name, 1, sample))
-        if _is_clear((of_model[0] for of_model in losses.values()), figures):
-            break
-    if not samples:
-        return None
-    n_out = [len(sample.labels_out) for sample in samples]
-
-    def mean(name: str) -> float:
-        return float(np.average(losses[name], weights=n_out))
-
-    best = min(losses, key=mean)
-    for name, n in n_runs.items():
-        if n > 1 and name != best and mean(name) < figures.MOST_GAIN_OF_RUNS * mean(best):
-            losses[name] = [_loss_of_model(trials, rivals, name, n, sample) for sample in samples]
-    best = min(losses, key=mean)
-    if not math.isfinite(mean(best)):
-        return None
-    trials.choose("model", best)
-    return best
-
-
-def _sizes_of_draws(trials: Trials, rivals: Rivals, n_runs: Mapping[str, int]) -> list[int]:
-    """Return how many rows the draws for a choice of models have, by a budget that is set here; none: too few."""
-    n_rows, seconds = len(rivals.points.labels.ids), dict[str, float]()
-    figures, whole = rivals.facts.figures, rivals.facts.figures.SIZES
-    for name, candidate in rivals.candidates.items():
-        seconds[name] = n_runs[name] * costs.fit_cost(rivals.facts, candidate.plan)
-    trials.budget = costs.budget(min(seconds.values()), figures)
-    affordable = trials.left / (sum(seconds.values()) / n_rows)
-    share = min(1.0, affordable / sum(whole), n_rows / whole[1])
-    sizes = [int(share * size) for size in whole]
-    if sizes[0] < figures.FEWEST_TO_TRY:  # one draw of as many as there may be
-        sizes = [int(min(affordable, whole[1], n_rows))]
-    return [] if sizes[0] < figures.FEWEST_TO_TRY else sizes
-
-
-def clear_model(trials: Trials, rivals: Rivals, most: float) -> str | None:
-    """Return the name of the model that one small draw shows to be clearly better; None if neither is.
-
-    None, too, where the draw is predicted to take more than `most` seconds.
-    """
-    labels, figures = rivals.points.labels.ids, rivals.facts.figures
-    size, least = figures.SIZES
-    facts = replace(rivals.facts, n_samples=size)
-    seconds = sum(costs.fit_cost(facts, candidate.plan) for candidate in rivals.candidates.values())
-    if len(labels) < least or seconds > most:
-        return None
-    random = fork(rivals.planner.parameters["random_state"])
-    [rows] = _draws(labels, [size], random, figures)
-    sample = rivals.sample(rows, random)
-    if sample is None:
-        return None
-    losses = {name: _loss_of_model(trials, rivals, name, 1, sample) for name in rivals.candidates}
-    best = min(losses, key=lambda name: losses[name])
-    if not (_is_clear(losses.values(), figures) and math.isfinite(losses[best])):
-        return None
-    trials.choose("model", best)
-    return best
-
-
-def _is_clear(losses: Iterable[float], figures: Figures) -> bool:
-    """Whether the least loss of a draw is so far below the others that no other draw would say otherwise."""
-    least, *others = sorted(losses)
-    return least < figures.CLEAR_MODEL * others[0]
-
-
-def _loss_of_model(trials: Trials, rivals: Rivals, name: str, n_runs: int, sample: Sample) -> float:
-    """Fit a candidate to the rows of a sample by some runs; return its log-loss on those held out, and note it."""
-    planned = rivals.candidates[name]
-    # What begins at the discriminant does so where its parts are open.
-    begins = isinstance(planned.plan, PointsPlan) and planned.plan.discriminant
-    params = {"model": planned.params["model"]} if begins else planned.params
-    planner = rivals.planner.changed(**params, class_weight=None, n_models=n_runs, verbose=0)
-    size = (len(sample.labels), sample.n_classes, planned.plan.max_iter)
-    cost = n_runs * costs.fit_cost(replace(rivals.facts, n_samples=size[0], n_classes=size[1]), planned.plan)
-    loss = partial(loss_of_fit, planner, sample, rivals.points.classes[sample.classes])
-    return trials.make("model", name, loss, predicted=cost, size=size)
-
-
-def loss_of_fit(planner: Planner, sample: Sample, classes: NDArray[Any]) -> float:
-    """Fit, and return the log-loss on the rows of a sample that are held out, in nats; infinite if it ended early.
-
-    Parameters
-    ----------
-    planner : Planner
-    sample : Sample
-    classes : ndarray of shape (n_classes,)
-        What the sample's classes are called, for names may say which features are the classes themselves.
-    """
-    state = quietly(partial(refit, planner, sample.points(classes)))
-    parameters = planner.parameters
-    ends_early = part_name(parameters["solver"]) == "lbfgs"  # at the optimum
-    if not ends_early and len(state.curve) < state.fit_report.params.get("max_iter", parameters["max_iter"]):
-        return math.inf
-    return sample.loss_of(state.weights, n_threads_from(parameters["n_jobs"]))
-
-
-def runs_of(parameters: Parameters, plan: AnyPlan, facts: Facts) -> int:
-    """Return how many runs the fit of a plan makes, and a trial of it: a mean is better than each."""
-    if not isinstance(plan, HybridPlan) or (parameters["n_models"], parameters["dim"]) != ("auto", "auto"):
-        return 1
-    return costs.n_runs(costs.fit_cost(facts, plan), 4 * facts.n_features * (plan.embeddings.dim or 0), facts.figures)
-
-
-def _draws(labels: Ids, sizes: list[int], random: np.random.RandomState, figures: Figures) -> list[NDArray[np.intp]]:
-    """Rows of whole classes, as many as `sizes` say; random rows, where classes are too few, only if all are.
-
-    2,500 rows of panlex would be of too few classes: as random rows they held .14 nats against the hybrid, which is
-    ahead by .23 with all rows and by .03 on 10,000 rows of whole classes.
-    """
-    draws = [whole_classes(labels, size, random, figures) for size in sizes]
-    counts = np.bincount(labels)
-    whole = [rows for rows in draws if len(rows) == counts[np.unique(labels[rows])].sum()]
-    return whole or draws
-
-
 # How trials are made
 
 
@@ -654,3 +503,166 @@ def quietly(train: Callable[[], T]) -> T:
     if any("interrupted" in str(w.message) for w in caught):
         raise KeyboardInterrupt
     return result
+
+
+def plan_points(
+    choice: Choice,
+    x: Matrix,
+    labels: Ids,
+    weights: Doubles | None = None,
+    rates: LearningRates | None = None,
+    *,
+    ridge: bool = True,
+) -> Planned:
+    """The plan of a linear model of one label a row, by steps.
+
+    Parameters
+    ----------
+    choice : Choice
+    x : csr_array or ndarray of shape (n_samples, n_features)
+        Scaled where features are, as the choice's facts are.
+    labels : ndarray of shape (n_samples,), int32
+    weights : ndarray of shape (n_samples,), float64, or None
+        The weights of the points, with mean 1, those of classes included.
+    rates : LearningRates or None
+        Of a grid of step sizes, the best of which is taken.
+    ridge : bool
+        Whether ridges may be tried.
+    """
+    if rates is not None:
+        choice = choice.changed(learning_rate=rates.best, answers={"model": choice["model"]})
+    planned, facts = points_plan(choice), choice.facts
+    plan = _points(planned)
+    if ridge:  # no other model is tried beside it
+        costs.check_memory(facts, plan, choice.most_bytes)
+    budget = 0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan), facts.figures)
+    planned = replace(planned, trials=Trials(budget, bool(plan.verbose)))
+    if choice.tries("learning_rate"):
+        planned = _with_rate(planned, choice, x, labels, weights)
+    if rates is not None:
+        params = {**planned.params, "learning_rate": rates.best}
+        planned = replace(planned, params=params, rates=rates.table)
+    return with_ridge(planned, choice, x, labels, weights) if ridge and tries_ridges(planned, choice) else planned
+
+
+def _with_rate(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
+    """Return the plan with the step size that trials find."""
+    solver = choice["solver"]
+    u_rate = getattr(solver, "u_learning_rate", "tied")
+    follows = u_rate == "tied" or (u_rate == "auto" and solver.name not in choice.figures.U_RATES)
+    passes_open = choice.is_open("max_iter")
+    data = (x, labels, choice.facts, choice.parameters["random_state"], weights)
+    plan = best_rate(planned.trials, _points(planned), *data, u_follows=follows, passes_open=passes_open)
+    params = {**planned.params, "learning_rate": plan.schedule.learning_rate}
+    if plan.discriminant:
+        params["alpha"] = plan.alpha
+    if passes_open and plan.discriminant:
+        params["max_iter"] = plan.max_iter
+        params["solver"].set_params(decay=plan.schedule.decay)
+    if u_rate == "auto":
+        params["solver"].set_params(u_learning_rate=plan.schedule.u_learning_rate)
+    return replace(planned, plan=plan, params=params)
+
+
+def tries_ridges(planned: Planned, choice: Choice) -> bool:
+    """Whether the ridge of a linear model that is planned is to be found by trials, which must fit into the budget."""
+    plan = planned.plan
+    if not isinstance(plan, PointsPlan) or plan.discriminant or not choice.tries("alpha"):
+        return False
+    return costs.tries_ridges(plan, choice.facts, planned.trials.left)
+
+
+def with_ridge(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
+    """Return the plan with the best of some ridges."""
+    plan, facts = _points(planned), choice.facts
+    data = (x, labels, facts, choice.parameters["random_state"], weights)
+    alpha, path = best_ridge(planned.trials, plan, *data)
+    params = {**planned.params, "alpha": alpha}
+    return replace(planned, plan=replace(plan, alpha=alpha), params=params, alpha_path=path)
+
+
+def _points(planned: Planned) -> PointsPlan:
+    assert isinstance(planned.plan, PointsPlan)
+    return planned.plan
+
+
+def plan_full_passes(choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None = None) -> Planned:
+    """The plan of L-BFGS on x, which is scaled where features are; the ridge by cross-validation."""
+    planned, facts = full_plan(choice), choice.facts
+    assert isinstance(planned.plan, FullBatchPlan)
+    if choice.timed or not choice.tries("alpha"):
+        return planned
+    trials, seed = Trials(facts.figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
+    alpha, path = cross_validated_ridge(trials, planned.plan, x, labels, facts.n_classes, seed, weights, facts.figures)
+    plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
+    return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
+
+
+def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> Planned:
+    """The plan of weights on pairs, alone or beside embeddings.
+
+    What is left of the budget of `trials`, which were made before, is for these; None: none were.
+    """
+    planned = hybrid_plan(choice) if choice["model"].name == "hybrid" else pairs_plan(choice)
+    whole = planned.plan
+    pairs = whole.pairs if isinstance(whole, HybridPlan) else whole
+    assert isinstance(pairs, PairsPlan)
+    if choice.timed or not choice.tries("learning_rate"):
+        return planned
+    facts = replace(choice.facts, met=_met(points, pairs.min_count, pairs.few_classes))
+    if trials is None:
+        trials = Trials(costs.budget(costs.fit_cost(facts, whole), facts.figures), bool(pairs.verbose))
+    pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
+    plan = replace(whole, pairs=pairs) if isinstance(whole, HybridPlan) else pairs
+    params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
+    return replace(planned, plan=plan, params=params, trials=trials)
+
+
+def _met(points: Points, min_count: int, few_classes: int) -> float:
+    """Return how many weights a row meets where a pair has one by these settings."""
+    return weights_met(points.x, points.labels, points.n_classes, (min_count,), few_classes)[min_count]
+
+
+def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
+    """Return the facts with what rows meet of the weights on pairs that a plan trains, which its cost depends on."""
+    pairs = plan.pairs if isinstance(plan, HybridPlan) else plan
+    if not isinstance(pairs, PairsPlan):
+        return facts
+    return replace(facts, met=_met(points, pairs.min_count, pairs.few_classes))
+
+
+def plan_with_one_model(choice: Choice, points: Points) -> Planned:
+    """The plan of a model that is no linear one of one label a row."""
+    if choice["model"].name in ("pairs", "hybrid"):
+        return plan_pairs(choice, points)
+    return softmax_batches_plan(choice)
+
+
+def as_linear(choice: Choice, scaled: Matrix | None) -> Choice:
+    """Return the same choice for a linear model, of rows that are scaled where there are such."""
+    facts = choice.facts if scaled is None else replace(choice.facts, measured=Lengths.of(scaled))
+    return choice.changed(facts=facts, answers={"model": MODELS["linear"]()})
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """What `tune_learning_rate` found.
+
+    Attributes
+    ----------
+    rates : ndarray of shape (n_rates,)
+        Step sizes, ascending.
+    losses : ndarray of shape (n_rates,)
+        Exact log-loss by the criterion, in nats, or of a MarginClassifier the error; infinite where training diverged.
+    best : float
+        The rate of the smallest one.
+    """
+
+    rates: Doubles
+    losses: Doubles
+    best: float
+
+    @property
+    def table(self) -> dict[float, float]:
+        """Loss by rate."""
+        return dict(zip(self.rates.tolist(), self.losses.tolist(), strict=True))

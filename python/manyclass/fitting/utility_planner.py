@@ -10,14 +10,16 @@ import numpy as np
 from manyclass import _core
 from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
+from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import Planned, part_of, utility_plan
+from manyclass.choosing.plans import part_of, utility_plan
 from manyclass.choosing.questions import Chosen
 from manyclass.choosing.rules import Choice
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, is_composed, warm_start_of
-from manyclass.fitting.points import Encoder, scaled_for_call
+from manyclass.fitting.points import scaled_for_call
 from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.protocols import Encoder
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
@@ -25,9 +27,9 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.plan import PointsPlan
 from manyclass.training.posterior import predictive_tiles
-from manyclass.training.start import ClosedForm, Start
+from manyclass.training.start import ClosedForm, First, Start
 from manyclass.training.state import Points, State
-from manyclass.training.train import First, train
+from manyclass.training.train import train
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 UTILITY_SOLVERS = {name: SOLVERS[name] for name in ("implicit", "sgd")}

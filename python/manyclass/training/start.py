@@ -310,3 +310,28 @@ def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
     # No direction varies less than float32 can tell from none.
     covariance[np.diag_indices_from(covariance)] += LEAST_VARIANCE * np.trace(covariance) / len(covariance)
     return np.asarray(covariance, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class First:
+    """What a training that begins is given beside points and plan.
+
+    Attributes
+    ----------
+    start : Start, "closed_form" or None
+        First weights, of features as they are before scaling; None: 0.
+    heads : ndarray of shape (n_points, n_head), int32, or None
+        Certain classes of each point, for the sampler "head_tail".
+    held_out : ndarray of shape (n_points,), bool, or None
+        Points that early stopping holds out.
+    evaluated : pair of matrix and Labels, or None
+        Other rows that it looks at instead, with their labels.
+    n_iter_no_change : int
+        Its patience.
+    """
+
+    start: Start | ClosedForm | None = None
+    heads: Ids | None = None
+    held_out: NDArray[np.bool_] | None = None
+    evaluated: tuple[Matrix, Labels] | None = None
+    n_iter_no_change: int = 1

@@ -7,7 +7,7 @@ state; whatever fails leaves it with the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -413,10 +413,6 @@ class State:
     def n_classes(self) -> int:
         """K."""
         return len(self.classes)
-
-    def reported_by(self, add_choices: Callable[[FitReport], FitReport]) -> State:
-        """Return it with a report that has what a planner adds, too."""
-        return replace(self, fit_report=add_choices(self.fit_report))
 
     def with_report(self, **fields: Any) -> State:
         """Return it with other fields of its report."""

@@ -6,7 +6,7 @@ call it goes on from the state, or begins a stream where there is none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,42 +30,17 @@ from manyclass.training.incremental import (
     step_that_remembers,
 )
 from manyclass.training.passes import LabelValidation, Validation, warn_user
-from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, Labels, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.squares import EarlierModel, Squares
-from manyclass.training.start import CLOSED_FORM, ClosedForm, Start, begin_at_closed_form
+from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
 from manyclass.training.state import FitReport, Points, Starts, State
 from manyclass.training.weighting import one_a_label, some_of
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
 SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
-
-
-@dataclass(frozen=True)
-class First:
-    """What a training that begins is given beside points and plan.
-
-    Attributes
-    ----------
-    start : Start, "closed_form" or None
-        First weights, of features as they are before scaling; None: 0.
-    heads : ndarray of shape (n_points, n_head), int32, or None
-        Certain classes of each point, for the sampler "head_tail".
-    held_out : ndarray of shape (n_points,), bool, or None
-        Points that early stopping holds out.
-    evaluated : pair of matrix and Labels, or None
-        Other rows that it looks at instead, with their labels.
-    n_iter_no_change : int
-        Its patience.
-    """
-
-    start: Start | ClosedForm | None = None
-    heads: Ids | None = None
-    held_out: NDArray[np.bool_] | None = None
-    evaluated: tuple[Matrix, Labels] | None = None
-    n_iter_no_change: int = 1
 
 
 def train(
@@ -75,7 +50,7 @@ def train(
     watch: Watch = Watch(),  # noqa: B008 - frozen
     *,
     call: Call | None = None,
-    first: First = First(),
+    first: First = First(),  # noqa: B008 - frozen
     scaling: FeatureScaling | None = None,
 ) -> State:
     """Return the state after the passes of a plan; the one before is left as it is.
