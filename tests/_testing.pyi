@@ -1,4 +1,4 @@
-"""Types of the module of what only tests call of the core: cpp/testing."""
+"""Types of the module of what only tests call of the core: tests/cpp/testing."""
 
 from collections.abc import Callable
 from typing import Any

@@ -67,7 +67,7 @@ def load() -> ModuleType:
         module = ROOT / ".build/testing" / NAME
         module.parent.mkdir(parents=True, exist_ok=True)
         with alone(module.parent):
-            if not module.exists() or module.stat().st_mtime < newest("cpp"):
+            if not module.exists() or module.stat().st_mtime < newest("cpp", "tests/cpp/testing"):
                 build(module)
     spec = importlib.util.spec_from_file_location("manyclass._testing", module)
     assert spec is not None

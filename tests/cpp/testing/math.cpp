@@ -5,7 +5,7 @@
 #include "manyclass/math/logistic.hpp"
 #include "manyclass/math/normal.hpp"
 #include "manyclass/math/wright_omega.hpp"
-#include "testing/module.hpp"
+#include "module.hpp"
 
 namespace manyclass {
 

@@ -12,7 +12,7 @@
 #include "manyclass/words/pair_shares.hpp"
 #include "manyclass/words/row_groups.hpp"
 #include "manyclass/words/row_softmax.hpp"
-#include "testing/module.hpp"
+#include "module.hpp"
 
 namespace manyclass {
 

@@ -12,7 +12,7 @@
 #include "manyclass/step/minibatch_prox.hpp"
 #include "manyclass/train/minibatches/label_steps.hpp"
 #include "manyclass/train/points/plan.hpp"
-#include "testing/module.hpp"
+#include "module.hpp"
 
 namespace manyclass {
 

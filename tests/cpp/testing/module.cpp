@@ -1,5 +1,5 @@
 // The extension module manyclass._testing: pieces of the core that only tests call, for builds of theirs alone.
-#include "testing/module.hpp"
+#include "module.hpp"
 
 namespace manyclass {
 
