@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from manyclass import _core
 from manyclass.checks import Setting
@@ -26,17 +27,12 @@ class PartFacts:
 @cache
 def parts(kind: str) -> dict[str, PartFacts]:
     """The parts of a kind ("solver", "selection", "schedule", "noise", ...) by name, in the order of the core."""
-    return {
-        facts["name"]: PartFacts(
-            **{
-                **facts,
-                "flags": frozenset(facts["flags"]),
-                "parameters": tuple(Setting(**number) for number in facts["parameters"]),
-            }
-        )
-        for facts in _core.registry()
-        if facts["kind"] == kind
-    }
+    return {facts["name"]: _part_facts(facts) for facts in _core.registry() if facts["kind"] == kind}
+
+
+def _part_facts(facts: dict[str, Any]) -> PartFacts:
+    parameters = tuple(Setting(**number) for number in facts["parameters"])
+    return PartFacts(**{**facts, "flags": frozenset(facts["flags"]), "parameters": parameters})
 
 
 @cache
@@ -44,14 +40,8 @@ def settings(kind: str) -> tuple[Setting, ...]:
     """What may be set of the parts of a kind beside the numbers that each owns; `Setting.needs` tells of which."""
     facts = [setting for setting in _core.settings() if setting.pop("of") == kind]
     return tuple(
-        Setting(
-            **{
-                **facts_of_one,
-                "choices": _choices(facts_of_one["choices"]),
-                "beside": tuple(facts_of_one["beside"].split()),
-            }
-        )
-        for facts_of_one in facts
+        Setting(**entry | {"choices": _choices(entry["choices"]), "beside": tuple(entry["beside"].split())})
+        for entry in facts
     )
 
 

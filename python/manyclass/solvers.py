@@ -77,13 +77,7 @@ SOLVERS["adagrad"] = part_class(
     __name__,
 )
 LOCAL_STEPS: dict[str, type[Part]] = {
-    name: part_class(
-        LocalStep,
-        name,
-        (*facts.parameters, *settings_with("local_step", {name})),
-        _text(facts),
-        __name__,
-    )
+    name: part_class(LocalStep, name, (*facts.parameters, *settings_with("local_step", {name})), _text(facts), __name__)
     for name, facts in parts("local_step").items()
 }
 POSTERIORS: dict[str, type[Part]] = {

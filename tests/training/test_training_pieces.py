@@ -19,7 +19,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.minibatches import BatchesTraining
 from manyclass.training.passes import Validation, fork, held_out
 from manyclass.training.plan import Labels, Schedule
-from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, first_carried
+from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, first_local_state
 from manyclass.weights.weights import Weights
 
 
@@ -396,7 +396,7 @@ def test_q_begins_where_its_local_step_says(noise):
         model = AugmentReduceClassifier(noise=noise, solver="sgd", local_step=local)
         plan = model._plans().plan(Facts.of(np.ones((3, 2), dtype=np.float32), 9))
         family = plan.utility.family
-        mean, scale = first_carried(plan, 3, 9)
+        mean, scale = vars(first_local_state(plan, 3, 9)).values()
         expected = (family.mu, family.s) if start == "best" else (0.0, 1.0)
         np.testing.assert_array_equal(mean, np.full(3, expected[0]))
         np.testing.assert_array_equal(scale, np.full(3, expected[1]))

@@ -402,13 +402,7 @@ def _train(
     return Trained(weights, parts[0].curve, parts[0].rate, sums), complete
 
 
-def _watch_of_term(
-    watch: Watch,
-    heading: str,
-    begin: float,
-    parts: list[Trained],
-    ranked: ScoredRows | None,
-) -> Watch:
+def _watch_of_term(watch: Watch, heading: str, begin: float, parts: list[Trained], ranked: ScoredRows | None) -> Watch:
     """Return what looks on while one of two terms is trained, after the `parts` before: in what time is left."""
     validation, callback = watch.label_validation, watch.callback
     if validation is not None:

@@ -265,10 +265,7 @@ def passes_of_call(
         u_ratio = first[1] / first[0] if first[0] > 0 else 1.0
         first = last = (call.learning_rate, u_ratio * call.learning_rate)
     factor, decay = _core.steps_between(first[0], last[0], call.n_passes)
-    return {
-        "max_iter": call.n_passes,
-        "schedule": Schedule("exponential", first[0] * factor, first[1] * factor, decay),
-    }
+    return {"max_iter": call.n_passes, "schedule": Schedule("exponential", first[0] * factor, first[1] * factor, decay)}
 
 
 def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> Schedule:

@@ -140,26 +140,26 @@ def batch_size_of(plan: PointsPlan, labels: Ids, n_classes: int) -> int:
     return _core.points_of_batch(labels, n_classes, plan.solver == "exact" or plan.sampler == "all")
 
 
-def first_carried(plan: PointsPlan, n_samples: int, n_classes: int) -> tuple[Doubles, Doubles]:
+def first_local_state(plan: PointsPlan, n_samples: int, n_classes: int) -> LocalState:
     """Return what points carry before their first visit: u of the double sum, or mean and scale of q."""
     family = plan.utility.family if plan.utility else None
     if plan.utility is not None and family is not None:
         mean, scale = (family.mu, family.s) if plan.utility.start == "best" else (0.0, 1.0)
-        return np.full(n_samples, mean), np.full(n_samples, scale)
+        return LocalState(np.full(n_samples, mean), np.full(n_samples, scale))
     first_u = float(np.log(n_classes)) if plan.u_init == "log_n_classes" else 0.0
-    return np.full(n_samples, first_u), NO_DOUBLES
+    return LocalState(np.full(n_samples, first_u), NO_DOUBLES)
 
 
 def core_state(plan: PointsPlan, weights: Weights, labels: Ids, x_sq: Floats, **more: Any) -> _core.State:
     """Return the arrays of a training; of those that only some trainings have, the ones not given are empty."""
-    u, local_scale = first_carried(plan, len(labels), weights.n_classes)
+    local_state = vars(first_local_state(plan, len(labels), weights.n_classes))
     return _core.State(
         labels=labels,
         x_sq=x_sq,
         weights=weights.matrix,
         intercept=weights.intercept if plan.fit_intercept else NO_FLOATS,
         n_classes=weights.n_classes,
-        **{"u": u, "local_scale": local_scale, **more},
+        **(local_state | more),
     )
 
 
@@ -235,8 +235,8 @@ class PointsTraining(CoreTraining):
             arrays |= {"counts": counts.astype(np.float64), **self._go_on(self.earlier, labels)}
             arrays |= self._by_curvature(self.earlier)
             first_point = self.earlier.n_points
-        u, local_scale = first_carried(plan, len(labels), n_classes)
-        begun: dict[str, Any] = {"u": u, "local_scale": local_scale, **arrays, "sample_weight": self.sample_weight}
+        local_state = vars(first_local_state(plan, len(labels), n_classes))
+        begun: dict[str, Any] = {**local_state, **arrays, "sample_weight": self.sample_weight}
         self.local_state = LocalState(begun["u"], begun["local_scale"])  # the core moves them in place
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **begun)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.

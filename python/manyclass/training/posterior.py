@@ -13,8 +13,7 @@ from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
 from manyclass.training.plan import Labels, PointsPlan, core_plan
-from manyclass.training.points import core_state, first_carried
-from manyclass.training.squares import LocalState
+from manyclass.training.points import core_state, first_local_state
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
@@ -49,7 +48,7 @@ class GaussianTraining(CoreTraining):
         self.prior = min(max(mean_weight * len(labels) * plan.alpha, 1 / MOST_PRECISION), MOST_PRECISION)
         # Precisions are without the prior's.
         self.variances, self.collected, self.precisions = (aligned_zeros(*means.matrix.shape) for _ in range(3))
-        self.local_state = LocalState(*first_carried(plan, len(labels), n_classes))
+        self.local_state = first_local_state(plan, len(labels), n_classes)
         state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.local_state))
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         self.batch = min(plan.batch_size or BATCH, len(labels))
