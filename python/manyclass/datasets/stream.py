@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
 from manyclass.datasets.binary_csr import CsrFiles
 from manyclass.datasets.csr import is_sparse, joined_rows, rows_of
@@ -363,14 +364,18 @@ class _LabelledRows:
         self.files, self._all_labels = files, all_labels
         self.layout = files.layout if isinstance(files, SvmlightFiles) else Layout()
         self.n_features, self.n_rows = files.n_features, files.n_rows
-        self._vocabulary: Vocabulary | None = None
-        if files.form != "parquet":
-            words = (row for _, words in files.blocks(ROWS) for row in words)
-            self._vocabulary = Vocabulary(words if all_labels else (row[:1] for row in words))
-            if not len(self._vocabulary.labels):
-                raise ValueError(f"{files.inputs[0].name}: no row has a label")
-        self.label_names = None if files.form in TABLES or not self._vocabulary else self._vocabulary.labels
-        self.n_labels = len(self._vocabulary.labels) if all_labels and self._vocabulary else None
+        self.label_names = self.n_labels = None
+        blocks = (words for _, words in files.blocks(ROWS))
+        if files.form in TABLES:  # of which a label that is no integer tells the type of all
+            has_words = files.form != "parquet"
+            firsts = ([row[0] for row in words if row] for words in blocks)
+            self._has_integers = has_words and all(map(_core.all_integers, firsts))
+            return
+        self._vocabulary = Vocabulary(row if all_labels else row[:1] for words in blocks for row in words)
+        self.label_names = self._vocabulary.labels
+        if not len(self.label_names):
+            raise ValueError(f"{files.inputs[0].name}: no row has a label")
+        self.n_labels = len(self.label_names) if all_labels else None
 
     def blocks(self, size: int) -> Iterator[Part]:
         """Yield the labelled rows of at most `size` at once."""
@@ -384,9 +389,11 @@ class _LabelledRows:
         """Return the numbers of rows with a label, and their labels."""
         if isinstance(labels, Present):
             return np.flatnonzero(labels.is_labelled), labels.labels
-        assert self._vocabulary is not None
         rows = np.flatnonzero([len(row) > 0 for row in labels])
         words = [row for row in labels if row]
+        if self.files.form in TABLES:
+            cells = [row[0] for row in words]
+            return rows, np.array(cells, np.int64) if self._has_integers else as_labels(cells)
         return rows, self._vocabulary.indicator(words) if self._all_labels else self._vocabulary.first(words)
 
 

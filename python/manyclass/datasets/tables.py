@@ -200,7 +200,10 @@ class Tables:
         with source.opened() as raw:
             for X, cells in Cells(raw, source.name, self.marks).blocks([] if self.is_text else self.features, size):
                 labels = [""] * len(X) if self.label is None else cells[self.label]
-                words = _core.split_labels(labels, self.separator)
+                if self.separator:
+                    words = _core.split_labels(labels, self.separator)
+                else:
+                    words = [[label] if (label := label_in(cell)) else [] for cell in labels]
                 if self.is_text:
                     yield [" ".join(row) for row in zip(*(cells[name] for name in self.features), strict=True)], words
                 else:
