@@ -93,8 +93,9 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
 
 def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[str, ...]]:
     """Return the labels of blocks of rows as a matrix, the label of each of its columns, and what there is to note."""
-    if not (blocks and isinstance(blocks[0], Present)):
-        Y, names, n_twice = label_columns([row for words in blocks for row in words])
+    if not (blocks and isinstance(blocks[0], Present) and isinstance(blocks[0].labels, np.ndarray)):
+        words = (block.words() if isinstance(block, Present) else block for block in blocks)
+        Y, names, n_twice = label_columns([row for block in words for row in block])
         return Y, names, (f"labels that stand twice in a row count once: {n_twice} left out",) if n_twice else ()
     names, columns = sorted_classes(join_labels([block.labels for block in blocks]))
     indptr = np.cumsum([0, *(has_label for block in blocks for has_label in block.is_labelled.tolist())])

@@ -365,11 +365,9 @@ class _LabelledRows:
         self.layout = files.layout if isinstance(files, SvmlightFiles) else Layout()
         self.n_features, self.n_rows = files.n_features, files.n_rows
         self.label_names = self.n_labels = None
-        blocks = (words for _, words in files.blocks(ROWS))
+        blocks: Iterator[Any] = (labels for _, labels in files.blocks(ROWS))
         if files.form in TABLES:  # of which a label that is no integer tells the type of all
-            has_words = files.form != "parquet"
-            firsts = ([row[0] for row in words if row] for words in blocks)
-            self._has_integers = has_words and all(map(_core.all_integers, firsts))
+            self._has_integers = files.form != "parquet" and all(_core.all_integers(block.labels) for block in blocks)
             return
         self._vocabulary = Vocabulary(row if all_labels else row[:1] for words in blocks for row in words)
         self.label_names = self._vocabulary.labels
@@ -388,12 +386,12 @@ class _LabelledRows:
     def _labels(self, labels: Any) -> tuple[NDArray[np.intp], Any]:
         """Return the numbers of rows with a label, and their labels."""
         if isinstance(labels, Present):
-            return np.flatnonzero(labels.is_labelled), labels.labels
+            y = labels.labels
+            if isinstance(y, list):
+                y = np.array(y, np.int64) if self._has_integers else as_labels(y)
+            return np.flatnonzero(labels.is_labelled), y
         rows = np.flatnonzero([len(row) > 0 for row in labels])
         words = [row for row in labels if row]
-        if self.files.form in TABLES:
-            cells = [row[0] for row in words]
-            return rows, np.array(cells, np.int64) if self._has_integers else as_labels(cells)
         return rows, self._vocabulary.indicator(words) if self._all_labels else self._vocabulary.first(words)
 
 

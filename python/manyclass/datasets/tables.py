@@ -115,10 +115,21 @@ class Cells:
 
 
 class Present(NamedTuple):
-    """The labels of a block of rows: which rows have one, and the labels of these."""
+    """The labels of a block: which rows have one, and the labels of these, words of CSV or values of Parquet."""
 
     is_labelled: NDArray[np.bool_]
-    labels: NDArray[Any]
+    labels: Any
+
+    @classmethod
+    def from_cells(cls, cells: Sequence[str]) -> Present:
+        """Return the labels that the cells of a column hold."""
+        words = [label_in(cell) for cell in cells]
+        return cls(np.array([word != "" for word in words], dtype=bool), [word for word in words if word])
+
+    def words(self) -> list[list[str]]:
+        """Return the labels of each row."""
+        labels = iter(self.labels)
+        return [[next(labels)] if has_label else [] for has_label in self.is_labelled.tolist()]
 
 
 @dataclass(frozen=True)
@@ -186,7 +197,7 @@ class Tables:
     def blocks(self, size: int) -> Iterator[tuple[Any, Any]]:
         """Yield at most `size` rows at once: a DataFrame of float32 or a list of texts, and the labels of each row.
 
-        Labels are words, those of Parquet `Present`.
+        Labels are words where a separator divides cells, else `Present`.
         """
         read = self._rows_of_parquet if self.form == "parquet" else self._rows
         for source in self.inputs:
@@ -195,15 +206,12 @@ class Tables:
     def _frame(self, X: NDArray[np.float32]) -> Any:
         return library("pandas").DataFrame(X, columns=self.features)
 
-    def _rows(self, source: Input, size: int) -> Iterator[tuple[Any, list[list[str]]]]:
-        yield [] if self.is_text else self._frame(np.empty((0, len(self.features)), np.float32)), []
+    def _rows(self, source: Input, size: int) -> Iterator[tuple[Any, Any]]:
+        yield [] if self.is_text else self._frame(np.empty((0, len(self.features)), np.float32)), Present.from_cells([])
         with source.opened() as raw:
             for X, cells in Cells(raw, source.name, self.marks).blocks([] if self.is_text else self.features, size):
                 labels = [""] * len(X) if self.label is None else cells[self.label]
-                if self.separator:
-                    words = _core.split_labels(labels, self.separator)
-                else:
-                    words = [[label] if (label := label_in(cell)) else [] for cell in labels]
+                words = _core.split_labels(labels, self.separator) if self.separator else Present.from_cells(labels)
                 if self.is_text:
                     yield [" ".join(row) for row in zip(*(cells[name] for name in self.features), strict=True)], words
                 else:
