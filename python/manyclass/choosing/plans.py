@@ -359,14 +359,7 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
     of_solver = Taking(solver, choice, f"{solver.name}: ")
     draws_classes = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
     n_negatives = int(given.take("n_negatives") if draws_classes else choice["n_negatives"])
-    unbiased = loss == "cross_entropy" and solver.name in LABEL_SOLVERS
-    # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
-    adagrad = solver.name == "adagrad" or (unbiased and solver.name != "implicit")
-    if of_solver.take("schedule") == "adaptive":
-        other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
-        raise ValueError(
-            f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
-        )
+    unbiased, adagrad = _steps_of_batches(of_solver, solver.name, loss)
     rate = float(given.take("learning_rate"))
     length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and HIDDEN.holds(choice) else 1.0
     plan = BatchesPlan(
@@ -390,6 +383,19 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
         of_solver.take("reduction")
     of_solver.refuse_rest("with several labels, embeddings or a margin")
     return plan, of_solver
+
+
+def _steps_of_batches(of_solver: Taking, name: str, loss: str) -> tuple[bool, bool]:
+    """Whether the steps of a solver are those of the double sum, and whether they are Adagrad's."""
+    unbiased = loss == "cross_entropy" and name in LABEL_SOLVERS
+    # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
+    adagrad = name == "adagrad" or (unbiased and name != "implicit")
+    if of_solver.take("schedule") == "adaptive":
+        other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
+        raise ValueError(
+            f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
+        )
+    return unbiased, adagrad
 
 
 def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:

@@ -95,7 +95,7 @@ from manyclass.datasets.stream import Stream
 from manyclass.fitting.memory import bytes_from
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import PlannedCall, Planner, check_features, is_composed, with_report_of
-from manyclass.fitting.points import Known, encoded, encoded_with_classes, going_on, is_indicator, points_of
+from manyclass.fitting.points import Known, encoded, encoded_again, encoded_with_classes, is_indicator, points_of
 from manyclass.fitting.runs import fit_runs, parameters_of_fit, refit
 from manyclass.fitting.streams import (
     FOR_ARRAYS,
@@ -390,7 +390,7 @@ def go_on(
     if state is None and call.fit_pass is not None:
         (X, y, sample_weight), encoder = encoded(data, vectorizer, None)
     else:
-        (X, y, sample_weight), encoder = going_on(data, None if state is None else state.encoder)
+        (X, y, sample_weight), encoder = encoded_again(data, None if state is None else state.encoder)
     if state is not None:
         if planner.several:
             check_same_kind(state, y)

@@ -116,7 +116,7 @@ def encoded(
     X = data[0]
     if encoder is None:
         if before is not None and before.takes(X):
-            return going_on(data, before)
+            return encoded_again(data, before)
         if not is_texts(X):
             return data, None
         encoder = TextVectorizer()
@@ -200,7 +200,7 @@ def _with_labels(y: Any, labels: Any) -> Any:
     return sp.csr_array(sp.vstack(parts)) if sp.issparse(y) else np.vstack([y, more.toarray()])
 
 
-def going_on(data: tuple[Any, Any, Any], encoder: Encoder | None) -> tuple[tuple[Any, Any, Any], Encoder | None]:
+def encoded_again(data: tuple[Any, Any, Any], encoder: Encoder | None) -> tuple[tuple[Any, Any, Any], Encoder | None]:
     """Return what a training that goes on sees of X, y and weights, and the encoder, which may have columns more."""
     if encoder is None or not encoder.takes(data[0]):
         return (as_numbers(data[0], encoder), *data[1:]), encoder
@@ -311,12 +311,9 @@ def points_of(
     of_columns = indicator and hasattr(y, "columns")
     if of_columns:
         y, names = by_name(y, None if known is None else known.classes)
-    fitted = known is not None and known.state is not None and known.state.hashing is None
-    noted = caller.noted(known.state.features) if fitted else caller.noted()  # type: ignore[union-attr]
-    rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
     if y is None:
         raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
-    X = validated_data(noted, X, **rules)
+    X, noted = _checked_rows(caller, X, known)
     n_given: int = np.shape(X)[0]
     y = y if indicator else labels_to_fit(y, n_given)
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
@@ -339,6 +336,15 @@ def points_of(
         hashing=hashing,
         column_labels=features.names if encoder is None else encoder.column_labels,
     )
+
+
+def _checked_rows(caller: Caller, X: Any, known: Known | None) -> tuple[Any, Any]:
+    """X as scikit-learn's check has it, and the estimator that has noted its features."""
+    state = None if known is None else known.state
+    fitted = state is not None and state.hashing is None
+    noted = caller.noted(state.features) if fitted else caller.noted()  # type: ignore[union-attr]
+    rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
+    return validated_data(noted, X, **rules), noted
 
 
 # Labels of the rows that count, the classes, these rows, if they are not all, and their weights.
