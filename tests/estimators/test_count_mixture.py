@@ -15,7 +15,6 @@ from manyclass import SoftmaxClassifier, models
 from manyclass.checks import seed_from
 from manyclass.classifiers.compress import compress
 from manyclass.training import blend
-from manyclass.training import hybrid as hybrid_training
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import NO_OWN, Mixture
 from manyclass.weights.compression import coded
@@ -387,7 +386,7 @@ def test_several_labels_keep_the_order_of_the_scores_where_counts_rank_worse(see
     other = np.where(X.indices[::6] == y, X.indices[1::6], X.indices[::6])  # one of the row's own items
     ids, indptr = np.sort(np.stack([y, other], axis=1)).ravel(), np.arange(0, 2 * len(y) + 1, 2)
     Y = sp.csr_array((np.ones(len(ids)), ids, indptr), shape=X.shape)
-    monkeypatch.setattr(hybrid_training, "ranks_worse", lambda *_: True)
+    monkeypatch.setattr(blend, "ranks_worse", lambda *_: True)
     model = hybrid(X[500:], Y[500:], seed, n_models=2)
     w, X_test, Y_test = model._weights, X[:500], Y[:500][:, model.classes_]
     alone = replace(w, mixture=Mixture())

@@ -156,8 +156,8 @@ def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, se
     X.data[:] = 1
     labels = indicator([[k, (k + 1) % n_classes] for k in y], n_classes) if several else y
     asked = []
-    joined = training.join
-    monkeypatch.setattr(training, "join", lambda *given, **more: asked.append(joined(*given, **more)) or asked[-1])
+    joined = blend.join
+    monkeypatch.setattr(blend, "join", lambda *given, **more: asked.append(joined(*given, **more)) or asked[-1])
     solver = solvers.Adagrad(reduction="decoupled")
     model = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
     monkeypatch.setattr(training, "_closed_forms", lambda *_: training.NO_FORMS)
@@ -377,7 +377,7 @@ def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeyp
 
     def fit(spoils):
         passes = []
-        monkeypatch.setattr(training, "spoils_ranks", lambda *given: spoils)
+        monkeypatch.setattr(blend, "spoils_ranks", lambda *given: spoils)
         model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2)
         return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
 

@@ -9,7 +9,7 @@ from test_pairs import indicator
 from manyclass import MarginClassifier, SoftmaxClassifier, load
 from manyclass.classifiers.base import planner_of
 from manyclass.solvers import Adagrad, Implicit
-from manyclass.training import hybrid
+from manyclass.training import blend
 
 SAME = {"model": "embedding", "dim": 6, "max_iter": 3, "learning_rate": 0.5, "random_state": 0}
 N = 400
@@ -36,7 +36,7 @@ def test_scores_are_those_of_margins_on_the_scale_of_least_log_loss(model, seed,
     X, Y = data(seed)
     given = {"model": model, "dim": 6 if model == "embedding" else "auto"}
     held = np.arange(N) % 20 == 7
-    monkeypatch.setattr(hybrid, "rows_held_out", lambda *_: held)
+    monkeypatch.setattr(blend, "rows_held_out", lambda *_: held)
     ours = softmax(**given, n_models=1).fit(X, Y)
     kept, out = np.flatnonzero(~held), np.flatnonzero(held)
     theirs = MarginClassifier(smoothing=5, **{**SAME, **given}, solver=Adagrad(decay=0.7)).fit(X[kept], Y[kept])

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import manyclass
 from manyclass import SoftmaxClassifier, _core, models
 from manyclass.checks import seed_from
-from manyclass.training import blend, hybrid
+from manyclass.training import blend
 from manyclass.training.hybrid import features_of_classes
 from manyclass.training.plan import HybridPlan
 from manyclass.training.state import Features, Points
@@ -201,8 +201,8 @@ def test_whole_sequences_are_held_out_where_they_are_short(seed, mean_length, wh
     rows = prefixes(seed, int(2500 / mean_length), mean_length, 400)
     X, y = matrix(rows, 400)
     told = []
-    original = hybrid.best_mixture
-    monkeypatch.setattr(hybrid, "best_mixture", lambda *given: told.append(given[2].x) or original(*given))
+    original = blend.best_mixture
+    monkeypatch.setattr(blend, "best_mixture", lambda *given: told.append(given[2].x) or original(*given))
     SoftmaxClassifier(model="hybrid", max_iter=1, n_models=1, random_state=seed).fit(X, y)
     # Rows of classes that no other row has tell nothing, so that a few of those held out are missing.
     n_held = int(0.05 * len(rows))

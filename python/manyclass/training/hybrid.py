@@ -17,32 +17,8 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.labels import columns_of_classes
-from manyclass.training.blend import (
-    FEWEST_ROWS,
-    LEAST_OF_STREAM,
-    MARGIN,
-    MOST_HELD_OUT,
-    MOST_HELD_OUT_FOR_ONE,
-    MOST_REMEMBERED,
-    REMEMBERED,
-    SHRINKAGE,
-    Scales,
-    ScoredRows,
-    best_factor,
-    best_mixture,
-    in_order_of,
-    join,
-    label_mixtures,
-    log_loss_of_shares,
-    mean_log_loss,
-    own_classes,
-    ranks_worse,
-    rows_held_out,
-    rows_that_tell,
-    some_that_tell,
-    spoils_ranks,
-    with_their_sequences,
-)
+from manyclass.training import blend
+from manyclass.training.blend import MARGIN, Scales, ScoredRows
 from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, grow_rows, start_over_phi
@@ -80,7 +56,8 @@ class _Terms:
 
     def held_out(self, n_rows: int) -> NDArray[np.bool_]:
         """Return which rows are left out of training; none where there is no scale to find."""
-        return rows_held_out(n_rows, self.seed, self.most_held_out) if self.most_held_out else np.zeros(n_rows, bool)
+        most = self.most_held_out
+        return blend.rows_held_out(n_rows, self.seed, most) if most else np.zeros(n_rows, bool)
 
     @property
     def by_margins(self) -> bool:
@@ -96,8 +73,8 @@ class _Terms:
     def most_held_out(self) -> int:
         """Return how many rows tell the scales at most: for two numbers, for one, or for none."""
         if self.both:
-            return MOST_HELD_OUT
-        return MOST_HELD_OUT_FOR_ONE if _finds_scale(self.plans[0]) else 0
+            return blend.MOST_HELD_OUT
+        return blend.MOST_HELD_OUT_FOR_ONE if _finds_scale(self.plans[0]) else 0
 
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
         """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
@@ -183,7 +160,7 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
         return trained
     if isinstance(plan, HybridPlan):
         return _join_terms(plan, terms, points, split, trained, watch)
-    trained.weights.multiply_scores(best_factor(trained.weights, split.scored))  # 4
+    trained.weights.multiply_scores(blend.best_factor(trained.weights, split.scored))  # 4
     _warn_if_no_better_than_shares(trained.weights, split)
     return trained
 
@@ -194,10 +171,10 @@ def _hold_out(plan: Plan, terms: _Terms, points: Points, watch: Watch) -> _Split
     drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
     class_features = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and not points.several else None
     next_features = None if class_features is None else class_features[labels.ids]
-    is_out = (watch.shared or Shared()).rows(lambda: with_their_sequences(points.x, next_features, drawn))
+    is_out = (watch.shared or Shared()).rows(lambda: blend.with_their_sequences(points.x, next_features, drawn))
     out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
     known = _of_known_classes(out, labels, rows) if len(out) else out
-    telling = some_that_tell(known)
+    telling = blend.some_that_tell(known)
     return _Split(
         rows,
         out,
@@ -223,10 +200,10 @@ def _join_terms(
         squares = squares.of_more_pairs(trained.weights, weights)
     forms = _closed_forms(weights, split.x, split.labels, split.weights, are_rare) if by_counts else NO_FORMS  # 3
     shares = split.shares(points.n_classes) if are_rare else None
-    factors = join(weights, split.scored, forms, shares, by_margins=by_margins)  # 4
+    factors = blend.join(weights, split.scored, forms, shares, by_margins=by_margins)  # 4
     joined = _mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))  # 5
-    if points.several and joined.mixture.is_on and ranks_worse(joined, weights, split.scored):
-        joined = in_order_of(weights, joined, split.scored)
+    if points.several and joined.mixture.is_on and blend.ranks_worse(joined, weights, split.scored):
+        joined = blend.in_order_of(weights, joined, split.scored)
     joined = _counted(joined, points.some(split.held_out), joined.mixture)  # 6
     _warn_if_no_better_than_shares(joined, split)
     if by_counts and factors.any():
@@ -243,8 +220,8 @@ def _warn_if_no_better_than_shares(weights: Weights, split: _Split) -> None:
     labels, sample_weight = split.scored.labels, split.scored.weights
     if len(labels) < FEWEST_TO_WARN:
         return
-    by_shares = log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
-    loss = mean_log_loss(weights, split.scored)
+    by_shares = blend.log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
+    loss = blend.mean_log_loss(weights, split.scored)
     if loss < by_shares:
         return
     warn_user(
@@ -261,7 +238,7 @@ def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.in
     of the rows that are to be predicted, all have classes that the model has learnt.
     """
     known = out[labels.of(out).known_from(labels.of(rows))]
-    return known if len(known) >= FEWEST_ROWS else out
+    return known if len(known) >= blend.FEWEST_ROWS else out
 
 
 def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
@@ -285,9 +262,8 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
     weights = replace(weights, mixture=mixture) if before.counted else _counted(weights, points, mixture)
     if len(weights.own) and isinstance(plan, HybridPlan):
         class_features = features_of_classes(plan, points)
-        weights = (
-            weights if class_features is None else replace(weights, own=own_classes(class_features, weights.n_features))
-        )
+        if class_features is not None:
+            weights = replace(weights, own=blend.own_classes(class_features, weights.n_features))
     return Trained(weights, curve, squares=squares)
 
 
@@ -298,7 +274,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
         raise ValueError(
             f"prune is {first_plan.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
         )
-    tell = rows_that_tell(len(points.labels), terms.seed, terms.most_held_out)
+    tell = blend.rows_that_tell(len(points.labels), terms.seed, terms.most_held_out)
     first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
     weights, squares = _beside([_started(plan_of_term, first) for plan_of_term in terms.plans])
     if isinstance(first_plan, BatchesPlan):
@@ -419,7 +395,7 @@ def _unless_it_spoils(first: Weights, rows: ScoredRows, callback: Callback | Non
 
     def after_pass(state: TrainingState) -> bool:
         ends = callback is not None and bool(callback(state))
-        return ends or (state.n_iter == 1 and spoils_ranks(first, state.weights, rows))
+        return ends or (state.n_iter == 1 and blend.spoils_ranks(first, state.weights, rows))
 
     return after_pass
 
@@ -492,13 +468,13 @@ def _mixed(
     counted = weights
     if plan.counts:
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        counted = _counted(nothing, trained_points, Mixture(shrinkage=SHRINKAGE, counts_own=True))
+        counted = _counted(nothing, trained_points, Mixture(shrinkage=blend.SHRINKAGE, counts_own=True))
     class_features = features_of_classes(plan, points)
-    mixed = best_mixture(counted, class_features, _scored(telling, plan.n_threads))
+    mixed = blend.best_mixture(counted, class_features, _scored(telling, plan.n_threads))
     if mixed is None:
         mixed = counted if least else weights
     if least and plan.counts:
-        mixed = replace(mixed, mixture=replace(mixed.mixture, share=max(LEAST_OF_STREAM, mixed.mixture.share)))
+        mixed = replace(mixed, mixture=replace(mixed.mixture, share=max(blend.LEAST_OF_STREAM, mixed.mixture.share)))
     return mixed
 
 
@@ -516,17 +492,17 @@ def _learn_mixture(
         return mixture
     points = points.spread(terms.most_held_out)
     weights.multiply_parts(scales)
-    mixtures = label_mixtures(weights, weights.own, _scored(points, n_threads))
+    mixtures = blend.label_mixtures(weights, weights.own, _scored(points, n_threads))
     _to_own_scale(weights)
     n = len(points.labels)
-    share_of_new = n / (n + min(MOST_REMEMBERED, REMEMBERED * before.history.n_counting))
+    share_of_new = n / (n + min(blend.MOST_REMEMBERED, blend.REMEMBERED * before.history.n_counting))
     numbers_kept: dict[str, Any] = {
         name: getattr(mixture, name) for name in ("shrinkage", "counts_own", "power", "rate")
     }
     numbers, _, _ = mixtures.best_shares(has_own=len(weights.own) > 0, **numbers_kept)
     share, repeats = numbers["share"], numbers["repeats"]
     if len(weights.counts):
-        share = max(LEAST_OF_STREAM, mixture.share + share_of_new * (share - mixture.share))
+        share = max(blend.LEAST_OF_STREAM, mixture.share + share_of_new * (share - mixture.share))
     return replace(mixture, share=share, repeats=mixture.repeats + share_of_new * (repeats - mixture.repeats))
 
 
