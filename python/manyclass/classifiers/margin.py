@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,17 +13,13 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.predictions import stated
 from manyclass.fitting.margin_planner import MARGIN_SAMPLERS, MarginPlanner
-from manyclass.fitting.options import FitOptions
+from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.parts import Part
-from manyclass.protocols import Encoder
-from manyclass.training.checkpoint import EVERY
-from manyclass.training.core_training import Callback
 from manyclass.training.state import State
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
-from manyclass.weights.tensor_file import PathLike
 
 if TYPE_CHECKING:  # as `solvers.SolverName`
     MarginSampler = str
@@ -166,21 +161,15 @@ class MarginClassifier(LabelClassifier):
         self.warm_start = warm_start
 
     @hinting
+    @with_shared_options
     def fit(
         self,
         X: Data | Parts,
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        vectorizer: Encoder | None = None,
         eval_set: tuple[Any, ArrayLike] | None = None,
-        classes: ArrayLike | None = None,
-        max_memory: int | str | None = None,
-        callback: Callback | None = None,
-        max_seconds: float | None = None,
-        checkpoint: PathLike | None = None,
-        every: str | int = EVERY,
-        resume: bool = False,
+        **shared: Unpack[SharedOptions],
     ) -> Self:
         """Fit the model and return it. If this raises ValueError, the model is as before; divergence is a warning.
 
@@ -193,18 +182,13 @@ class MarginClassifier(LabelClassifier):
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of losses by their ratios; 0: left out, default=None
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a tenth of X, default=None
-        callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
-        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`
 
         Returns
         -------
         MarginClassifier
             The estimator itself.
         """
-        options = FitOptions(vectorizer, classes, max_memory, callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), replace(options, eval_set=eval_set))
+        return self._fit((X, y, sample_weight), FitOptions(**shared, eval_set=eval_set))
 
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"

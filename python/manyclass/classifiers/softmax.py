@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,18 +14,16 @@ from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.several_labels import lists_of
-from manyclass.fitting.options import FitOptions
+from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.softmax_planner import SoftmaxPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Part
-from manyclass.protocols import ClassText, Encoder
+from manyclass.protocols import ClassText
 from manyclass.samplers import SamplerName
 from manyclass.solvers import SolverName
-from manyclass.training.checkpoint import EVERY
-from manyclass.training.core_training import Callback
 from manyclass.training.plan import Labels
 from manyclass.training.weighting import (
     ClassWeight,
@@ -37,7 +35,6 @@ from manyclass.training.weighting import (
     times_class_weight,
 )
 from manyclass.weights.arrays import Data
-from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import FeatureScaling
 
 # Linear models of one label a row
@@ -177,25 +174,19 @@ class SoftmaxClassifier(LabelClassifier):
         self.warm_start = warm_start
 
     @hinting
+    @with_shared_options
     def fit(
         self,
         X: Data | Parts,
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        vectorizer: Encoder | None = None,
         class_text: ClassText | None = None,
         eval_set: tuple[Any, ArrayLike] | None = None,
-        classes: ArrayLike | None = None,
-        max_memory: int | str | None = None,
         candidates: ArrayLike | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
-        callback: Callback | None = None,
-        max_seconds: float | None = None,
-        checkpoint: PathLike | None = None,
-        every: str | int = EVERY,
-        resume: bool = False,
+        **shared: Unpack[SharedOptions],
     ) -> Self:
         """Fit the model and return it. If this raises ValueError, the model is as before; divergence is a warning.
 
@@ -213,10 +204,6 @@ class SoftmaxClassifier(LabelClassifier):
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
             coef_init="closed_form": those of `help(manyclass.training.start)`, with their own intercepts
-        callback, max_seconds : callable, given a `TrainingState` after each pass, returns True to stop; most seconds
-        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`
 
         Returns
         -------
@@ -224,19 +211,12 @@ class SoftmaxClassifier(LabelClassifier):
             The estimator itself.
         """
         options = FitOptions(
-            vectorizer,
-            classes,
-            max_memory,
-            callback,
-            max_seconds,
-            checkpoint,
-            every,
-            resume,
-            class_text,
-            eval_set,
-            candidates,
-            coef_init,
-            intercept_init,
+            **shared,
+            class_text=class_text,
+            eval_set=eval_set,
+            candidates=candidates,
+            coef_init=coef_init,
+            intercept_init=intercept_init,
         )
         return self._fit((X, y, sample_weight), options)
 

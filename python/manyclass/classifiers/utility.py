@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,21 +12,17 @@ from numpy.typing import ArrayLike
 from manyclass import _core
 from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LinearClassifier
-from manyclass.fitting.options import FitOptions
+from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.streams import Parts
 from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
-from manyclass.protocols import Encoder
 from manyclass.registry import names
 from manyclass.solvers import LocalStepName, PosteriorName
-from manyclass.training.checkpoint import EVERY
-from manyclass.training.core_training import Callback
 from manyclass.training.state import State
 from manyclass.training.weighting import ClassWeight
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
-from manyclass.weights.tensor_file import PathLike
 
 if TYPE_CHECKING:  # as `solvers.SolverName`
     UtilitySampler = str
@@ -178,22 +174,16 @@ class AugmentReduceClassifier(LinearClassifier):
         self.warm_start = warm_start
 
     @hinting
+    @with_shared_options
     def fit(
         self,
         X: Data | Parts,
         y: Any = None,
         sample_weight: ArrayLike | None = None,
         *,
-        vectorizer: Encoder | None = None,
-        classes: ArrayLike | None = None,
-        max_memory: int | str | None = None,
         coef_init: ArrayLike | None = None,
         intercept_init: ArrayLike | None = None,
-        callback: Callback | None = None,
-        max_seconds: float | None = None,
-        checkpoint: PathLike | None = None,
-        every: str | int = EVERY,
-        resume: bool = False,
+        **shared: Unpack[SharedOptions],
     ) -> Self:
         """Fit the model and return it. If this raises ValueError, the model is as before; divergence is a warning.
 
@@ -210,18 +200,14 @@ class AugmentReduceClassifier(LinearClassifier):
             posterior="gaussian" their sum is the number of observations, which says how wide the posterior is.
         coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
             Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
-        callback : callable, called after each pass with a `TrainingState`; True stops training, default=None
-        max_seconds : float, after which training stops, even within a pass; callbacks do not count, default=None
-        checkpoint, every, resume : folder, "10min" or passes, bool; see `help(manyclass.training.checkpoint)`
-        max_memory : int or str such as "2GiB", the most bytes of the model and its training, as predicted, default=None
-        classes : all labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`
 
         Returns
         -------
         self
         """
-        options = FitOptions(vectorizer, classes, max_memory, callback, max_seconds, checkpoint, every, resume)
-        return self._fit((X, y, sample_weight), replace(options, coef_init=coef_init, intercept_init=intercept_init))
+        return self._fit(
+            (X, y, sample_weight), FitOptions(**shared, coef_init=coef_init, intercept_init=intercept_init)
+        )
 
     @property
     def elbo_curve_(self) -> Doubles:

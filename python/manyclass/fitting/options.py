@@ -1,9 +1,11 @@
-"""What `fit` takes beside the data."""
+"""What `fit` takes beside the data: its options, and the part of its signature and its text that all classes share."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from inspect import Parameter, signature
+from typing import Any, TypedDict, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -73,3 +75,38 @@ class FitOptions:
     candidates: ArrayLike | None = None
     coef_init: ArrayLike | None = None
     intercept_init: ArrayLike | None = None
+
+
+SHARED = """
+        vectorizer : Encoder, default=None
+            What makes rows of texts or of lists of items; the model keeps it.
+        classes : array-like, default=None
+            All labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
+        max_memory : int or str such as "2GiB", default=None
+            The most bytes of the model and its training, as predicted.
+        callback : callable, default=None
+            Called with a `TrainingState` after each pass; it returns True to stop.
+        max_seconds : float, default=None
+            Seconds after which training stops, even within a pass; those of callbacks do not count.
+        checkpoint : path-like, default=None
+            The folder of checkpoints: `help(manyclass.training.checkpoint)`.
+        every : str such as "10min" or int, default="10min"
+            After how long, or how many passes, a checkpoint is written.
+        resume : bool, default=False
+            Go on from the checkpoint that is there."""
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_shared_options(fit: Method) -> Method:
+    """Give a `fit` that takes `SharedOptions` as keywords each of them in its signature and in its text."""
+    bare = signature(fit)
+    parameters = [parameter for parameter in bare.parameters.values() if parameter.kind is not Parameter.VAR_KEYWORD]
+    parameters += [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+        for field in fields(FitOptions)
+        if field.name in SharedOptions.__annotations__
+    ]
+    fit.__signature__ = bare.replace(parameters=parameters)  # type: ignore[attr-defined]
+    text, returns, rest = (fit.__doc__ or "").partition("\n\n        Returns\n")
+    fit.__doc__ = text + SHARED + returns + rest
+    return fit
