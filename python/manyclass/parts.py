@@ -36,8 +36,8 @@ class Part(BaseEstimator):
         super().__init_subclass__(**named)
         if "settings" in vars(cls) and "__init__" not in vars(cls):
 
-            def __init__(self: Part, **given: Any) -> None:  # noqa: N807
-                Part.__init__(self, **given)
+            def __init__(self: Part, **values: Any) -> None:  # noqa: N807
+                Part.__init__(self, **values)
 
             empty = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
             parameters = [
@@ -46,13 +46,13 @@ class Part(BaseEstimator):
             __init__.__signature__ = inspect.Signature([empty, *parameters])  # type: ignore[attr-defined]
             cls.__init__ = __init__  # type: ignore[method-assign]
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         known = {setting.name: setting.default for setting in self.settings}
-        for name in given.keys() - known.keys():
+        for name in values.keys() - known.keys():
             has = f"it has {_listed(known) or 'none'}{did_you_mean(name, known)}"
             raise TypeError(f"{type(self).__name__} has no parameter {name!r}; {has}")
         for name, default in known.items():
-            setattr(self, name, given.get(name, default))
+            setattr(self, name, values.get(name, default))
 
     def check(self) -> None:
         """Raise ValueError or TypeError for a parameter out of its range."""

@@ -202,7 +202,7 @@ def best_scales_beside(
     n, terms, best = len(rows["weights"]), rows["terms"][:2], [first_factor, second_factor]
     low, high = [0.0, 0.0], [np.inf, np.inf]
     shares = [] if log_shares is None else [(np.tile(log_shares, (n, 1)), -MOST_OF_SHARES, MOST_OF_SHARES)]
-    taken = list[int]()
+    chosen_terms = list[int]()
     for number, (term, least, most) in enumerate([*shares, *((form, 0.0, np.inf) for form in rows["terms"][2:])]):
         bounds = {"low": [*low, least], "high": [*high, most]}
         more = rows | {"terms": [*terms, term]} | bounds
@@ -210,9 +210,9 @@ def best_scales_beside(
         if (loss - loss_with_term) * n > GAIN:
             terms, best, loss = more["terms"], list(factors_with_term), loss_with_term
             low, high = bounds["low"], bounds["high"]
-            taken.append(number)
+            chosen_terms.append(number)
     factors = np.zeros(len(shares) + len(forms))
-    factors[taken] = best[2:]
+    factors[chosen_terms] = best[2:]
     return (best[0], best[1]), float(factors[: len(shares)].sum()), factors[len(shares) :]
 
 

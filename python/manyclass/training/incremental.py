@@ -139,8 +139,8 @@ class Call:
     def is_open(self) -> bool:
         """Whether nothing is set that says how the rows are to be trained on, or that old ones are to fade."""
         alone = self.fit_pass is None and not self.whole and not self.shared
-        given = self.learning_rate, self.half_life, self.new_classes
-        return alone and self.open_passes and given == (None, None, None)
+        settings = self.learning_rate, self.half_life, self.new_classes
+        return alone and self.open_passes and settings == (None, None, None)
 
     def may_fall(self, parameters: Mapping[str, Any]) -> bool:
         """Whether steps may fall by curvature: the call is no part of a fit, and nobody has set a step size."""

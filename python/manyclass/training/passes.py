@@ -219,7 +219,7 @@ class CheckpointWriter(Protocol):
         """Whether to write now, after this number of whole passes; None: within one."""
         ...
 
-    def write_or_warn(self, training: Resumable, at: Position) -> bool:
+    def write_or_warn(self, training: Resumable, position: Position) -> bool:
         """Write a file; where that fails, warn, and return False."""
         ...
 

@@ -130,7 +130,7 @@ class Squares:
         return {in_file: array for in_file, array in arrays.items() if len(array)}
 
 
-IN_FILE = {one.name: f"squares.{one.name}" for one in fields(Squares)} | {"shrinking": "squares.told"}
+IN_FILE = {sums.name: f"squares.{sums.name}" for sums in fields(Squares)} | {"shrinking": "squares.told"}
 
 
 def shapes_of_squares(weights: Weights) -> dict[str, tuple[Any, tuple[int, ...]]]:

@@ -142,10 +142,10 @@ def carried_at(weights: Weights, x: Matrix, labels: Ids, *, carry: float, n_thre
     return (1 - carry) * losses + carry * weights.log_normalizers(x, n_threads)
 
 
-def finite_floats(name: str, given: ArrayLike, shape: tuple[int, ...], as_what: str = "") -> Floats:
+def finite_floats(name: str, array_like: ArrayLike, shape: tuple[int, ...], as_what: str = "") -> Floats:
     """Return numbers in float32; raise ValueError for another shape, or where they are not finite."""
     with np.errstate(over="ignore"):
-        array = np.asarray(given, dtype=np.float32)
+        array = np.asarray(array_like, dtype=np.float32)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; it must be {shape}{as_what}")
     if not np.all(np.isfinite(array)):
@@ -153,15 +153,15 @@ def finite_floats(name: str, given: ArrayLike, shape: tuple[int, ...], as_what: 
     return array
 
 
-def _checked(name: str, given: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
-    if given is None:
+def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
+    if array_like is None:
         return np.zeros(shape, dtype=np.float32)
-    if isinstance(given, str):
+    if isinstance(array_like, str):
         raise ValueError(
-            f"{name} is {given!r}; it must be an array of shape {shape} or, as coef_init of a SoftmaxClassifier, "
+            f"{name} is {array_like!r}; it must be an array of shape {shape} or, as coef_init of a SoftmaxClassifier, "
             f"{CLOSED_FORM!r}"
         )
-    array = finite_floats(name, given, shape)
+    array = finite_floats(name, array_like, shape)
     if np.abs(array).max(initial=0) > LARGEST:
         raise ValueError(
             f"{name} has an entry of {np.abs(array).max():.4g} in absolute value; the largest is {LARGEST:.4g}, beyond "

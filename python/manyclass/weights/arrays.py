@@ -111,13 +111,13 @@ def check_maps(weights: object) -> None:
     It reads them, so it is for weights of which a score was not finite: those, or huge ones that overflowed.
     """
     for value in vars(weights).values():
-        if (found := _map_of(value)) is not None and not found.is_checked:
-            if found.dtype.kind == "f" and not is_finite(np.asarray(found)):
+        if (file := _map_of(value)) is not None and not file.is_checked:
+            if file.dtype.kind == "f" and not is_finite(np.asarray(file)):
                 raise ValueError(
-                    f"{found.path} is damaged: {found.name!r} has numbers that are not finite; with mmap=False, `load` "
+                    f"{file.path} is damaged: {file.name!r} has numbers that are not finite; with mmap=False, `load` "
                     "checks them"
                 )
-            found.is_checked = True
+            file.is_checked = True
 
 
 def _map_of(array: Any) -> Map | None:
@@ -266,8 +266,8 @@ class Mixture:
         # The shrinkage is in the unit of the counts, of which a run without any has none.
         names = ("share", "shrinkage", "repeats")
         means: dict[str, Any] = {n: float(ours * getattr(self, n) + theirs * getattr(other, n)) for n in names}
-        kept = max(self.kept, other.kept)
-        return replace(self if self.repeats >= other.repeats else other, kept=kept, **means)
+        n_kept = max(self.kept, other.kept)
+        return replace(self if self.repeats >= other.repeats else other, kept=n_kept, **means)
 
 
 UNMIXED = Mixture()

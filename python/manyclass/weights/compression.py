@@ -103,13 +103,13 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
             norms = np.einsum("ij,ij->i", table, table, dtype=np.float64)
             arrays["features"] = np.sort(np.argpartition(-norms, n_kept - 1)[:n_kept]).astype(np.int32)
             table = table[arrays["features"]]
-        # The column of the intercept is not one of the embeddings: they are as long as phi, in whole sixteens.
+        # The column of the intercept is not code of the embeddings: they are as long as phi, in whole sixteens.
         codes["embeddings"] = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
     if weights.matrix.size:
         rows = np.ascontiguousarray(weights.class_rows) if weights.has_phi else weights.matrix
         codes["matrix"] = Codes.of_rows(rows, dtype)
-    arrays |= {name: one.values for name, one in codes.items()}
-    return replace(weights, codes={name: one.scales for name, one in codes.items()}, **arrays)
+    arrays |= {name: code.values for name, code in codes.items()}
+    return replace(weights, codes={name: code.scales for name, code in codes.items()}, **arrays)
 
 
 def _largest_pairs(weights: Weights, n_kept: int) -> Weights:

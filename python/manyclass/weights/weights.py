@@ -238,13 +238,13 @@ class Weights(StoredWeights):
                 mean += new / np.float32(n + 1) - mean / np.float32(n + 1)  # a difference of the two may overflow
             return self
         scales = (n * self.scales + other.scales) / (n + 1)
-        made = replace(self._mean_on_pairs(other, ours, theirs) if self.has_pairs else self, scales=scales)
+        joined = replace(self._mean_on_pairs(other, ours, theirs) if self.has_pairs else self, scales=scales)
         if not self.has_phi:
-            return made
+            return joined
         if not self.embeddings.size:
-            made.matrix[:] *= ours
-            made.matrix[:] += theirs * other.matrix
-            return made
+            joined.matrix[:] *= ours
+            joined.matrix[:] += theirs * other.matrix
+            return joined
         h, n_hidden = self.n_hidden, self.n_hidden + other.n_hidden
         width = padded(n_hidden + self.intercept_column)
         rows, embeddings = aligned_zeros(self.n_classes, width), aligned_zeros(len(self.embeddings), width)
@@ -254,7 +254,7 @@ class Weights(StoredWeights):
             rows[:, n_hidden] = ours * self.matrix[:, h] + theirs * other.matrix[:, other.n_hidden]
         embeddings[:, :h] = our_root * self.embedding
         embeddings[:, h:n_hidden] = their_root * other.embedding
-        return replace(made, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
+        return replace(joined, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
 
     def _mean_on_pairs(self, other: Weights, ours: np.float32, theirs: np.float32) -> Weights:
         """These, with the mean of both on the pairs of both, and of counts and repeats, which either may not have."""
@@ -461,9 +461,11 @@ class Weights(StoredWeights):
         return Weights.linear(self.matrix.copy(), self.bias.copy(), by_feature=self.by_feature)
 
 
-def naive_bayes(together: NDArray[Any], of_features: NDArray[Any], of_classes: NDArray[Any], total: float) -> Doubles:
+def naive_bayes(
+    pair_counts: NDArray[Any], feature_counts: NDArray[Any], class_counts: NDArray[Any], total: float
+) -> Doubles:
     """Return log p(feature | class) / p(feature) of pairs, from counts of these, their features, classes, and all."""
-    log_ratios: Doubles = np.log(together * total / (of_features * of_classes))
+    log_ratios: Doubles = np.log(pair_counts * total / (feature_counts * class_counts))
     return log_ratios
 
 
