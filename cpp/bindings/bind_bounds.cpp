@@ -140,8 +140,9 @@ void bind_bounds(Module& m) {
   m.def(
       "double_sum_constants",
       [](std::span<const double> counts, double largest_x, double alpha, std::optional<double> max_norm) {
-        const DoubleSumConstants found = double_sum_constants(counts, largest_x, alpha, max_norm);
-        return std::tuple(found.weight_norm, found.log_normalizer, found.gradient_norm, found.strong_convexity);
+        const DoubleSumConstants constants = double_sum_constants(counts, largest_x, alpha, max_norm);
+        return std::tuple(constants.weight_norm, constants.log_normalizer, constants.gradient_norm,
+                          constants.strong_convexity);
       },
       "counts"_a, "largest_x"_a, "alpha"_a, "max_norm"_a);
   m.def("paired_log_likelihood", likelihood_of, winner, loser, wins, "f"_a);

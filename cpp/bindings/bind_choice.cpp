@@ -157,9 +157,9 @@ void bind_problem(Module& m) {
       .def(
           "squared_spread",
           [](const ChoiceProblem& problem, const Array<double>& directions) {
-            const std::span<const double> given(directions.data(), static_cast<std::size_t>(directions.size()));
-            const std::size_t n = given.size() / std::max<std::size_t>(problem.form.size(), 1);
-            return released([&] { return squared_spread(problem, given, n); });
+            const std::span<const double> values(directions.data(), static_cast<std::size_t>(directions.size()));
+            const std::size_t n = values.size() / std::max<std::size_t>(problem.form.size(), 1);
+            return released([&] { return squared_spread(problem, values, n); });
           },
           "directions"_a)
       .def("utilities", by_row<&utilities>(n_alternatives), theta)
@@ -262,29 +262,29 @@ void bind_lists(Module& m) {
            "features"_a = py::dict(), "offset"_a = py::none(), "unavailable"_a = py::none())
       .def_property_readonly("indptr",
                              [core](const py::object& self) {
-                               const Lists& own = core(self);
-                               return part_of(self, own.indptr, {own.indptr.size()});
+                               const Lists& lists = core(self);
+                               return part_of(self, lists.indptr, {lists.indptr.size()});
                              })
       .def_property_readonly("alternatives",
                              [core](const py::object& self) {
-                               const Lists& own = core(self);
-                               return part_of(self, own.alternatives, {own.alternatives.size()});
+                               const Lists& lists = core(self);
+                               return part_of(self, lists.alternatives, {lists.alternatives.size()});
                              })
       .def_property_readonly("features",
                              [core](const py::object& self) {
-                               const Lists& own = core(self);
-                               return part_of(self, own.features, {own.alternatives.size(), own.n_features});
+                               const Lists& lists = core(self);
+                               return part_of(self, lists.features, {lists.alternatives.size(), lists.n_features});
                              })
       .def_property_readonly("offsets",
                              [core](const py::object& self) {
-                               const Lists& own = core(self);
-                               return part_of(self, own.offsets, {own.offsets.size()});
+                               const Lists& lists = core(self);
+                               return part_of(self, lists.offsets, {lists.offsets.size()});
                              })
       .def_readonly("only", &Lists::only)
       .def_property_readonly("log_weights",
                              [core](const py::object& self) {
-                               const Lists& own = core(self);
-                               return part_of(self, own.log_weights, {own.log_weights.size()});
+                               const Lists& lists = core(self);
+                               return part_of(self, lists.log_weights, {lists.log_weights.size()});
                              })
       .def_property_readonly("rows", [](const Lists& lists) { return array_of(rows_of_entries(lists)); })
       .def("take", lists_of_rows, "rows"_a)
@@ -305,8 +305,8 @@ void bind_lists(Module& m) {
       "numbers_of_groups",
       [](std::span<const double> numbers, std::span<const Offset> groups,
          std::size_t n_groups) -> std::optional<Array<double>> {
-        const auto found = numbers_of_groups(numbers, groups, n_groups);
-        return found ? std::optional(array_of(*found)) : std::nullopt;
+        const auto of_groups = numbers_of_groups(numbers, groups, n_groups);
+        return of_groups ? std::optional(array_of(*of_groups)) : std::nullopt;
       },
       "numbers"_a, "groups"_a, "n_groups"_a);
 }
@@ -316,8 +316,8 @@ using Values = std::vector<double>;
 // Where each coefficient stands among the free ones, values of fixed ones, and the ends of the free ones.
 auto free_ones(const ChoiceForm& form, const std::vector<std::string>& names,
                const std::vector<Constraint>& constraints) {
-  const FreeCoefficients found = free_coefficients(form, names, constraints);
-  return std::tuple(array_of(found.place), array_of(found.fixed), array_of(found.low), array_of(found.high));
+  const FreeCoefficients free = free_coefficients(form, names, constraints);
+  return std::tuple(array_of(free.place), array_of(free.fixed), array_of(free.low), array_of(free.high));
 }
 
 Values copied(std::span<const double> values) { return {values.begin(), values.end()}; }

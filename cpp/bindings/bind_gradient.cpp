@@ -106,9 +106,9 @@ auto gap(const GapCall& call) {
   question.weights = of.sample_weight;
   question.n_threads = of.n_threads;
   question.isa = of.isa;
-  const PrimalDual found = with_model(
+  const PrimalDual gap_ends = with_model(
       of, [&](const auto& data, const auto& model) { return duality_gap(data, of.labels, model, question); });
-  return std::pair(found.primal, found.dual);
+  return std::pair(gap_ends.primal, gap_ends.dual);
 }
 
 struct PairGapCall {
@@ -141,7 +141,7 @@ auto pair_gap(const PairGapCall& call) {
   const Support support{call.indptr, call.classes};
   const auto n_classes = static_cast<Index>(call.intercept.size());
   const DoubleModel<PairMajor> model{{support, call.values, n_classes}, call.intercept, n_classes};
-  const PrimalDual found = released([&] {
+  const PrimalDual gap_ends = released([&] {
     check(x, call.labels, model);
     check(support, static_cast<std::size_t>(call.n_features), call.intercept.size(), "classes of pairs");
     if (call.values.size() != call.classes.size() ||
@@ -152,7 +152,7 @@ auto pair_gap(const PairGapCall& call) {
     question.isa = call.isa;
     return duality_gap(x, call.labels, model, question);
   });
-  return std::pair(found.primal, found.dual);
+  return std::pair(gap_ends.primal, gap_ends.dual);
 }
 
 // Points and a block of classes, whose weights are laid out as in Labelled.
@@ -218,10 +218,10 @@ auto best_of_blocks(const Matrix<const Index>& classes, const Matrix<const doubl
   const auto n = static_cast<std::size_t>(classes.rows);
   Array<Index> best({n, k});
   Array<double> log_p({n, k}), losses(n);
-  const BestOfBlocks found{classes.data, scores.data, classes.width(), log_sums.data, of_labels.data};
+  const BestOfBlocks of_blocks{classes.data, scores.data, classes.width(), log_sums.data, of_labels.data};
   const std::span<Index> out = mutable_view(best);
   const std::span<double> out_log_p = mutable_view(log_p), out_losses = mutable_view(losses);
-  released([&] { best_over_blocks(found, k, out, out_log_p, out_losses); });
+  released([&] { best_over_blocks(of_blocks, k, out, out_log_p, out_losses); });
   return std::tuple(best, log_p, losses);
 }
 

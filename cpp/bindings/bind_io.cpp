@@ -49,9 +49,9 @@ py::tuple read_xmc_arrays(const Array<std::uint8_t>& text, const std::string& na
 
 std::optional<std::tuple<Offset, Offset, Offset>> header_of(const py::bytes& line, const std::string& name,
                                                             std::optional<bool> header) {
-  const std::optional<XmcHeader> found = xmc_header(characters(line), name, header);
-  if (!found) return std::nullopt;
-  return std::tuple(found->n_rows, found->n_features, found->n_labels);
+  const std::optional<XmcHeader> numbers = xmc_header(characters(line), name, header);
+  if (!numbers) return std::nullopt;
+  return std::tuple(numbers->n_rows, numbers->n_features, numbers->n_labels);
 }
 
 py::list texts_of(const std::vector<std::string>& cells) {
@@ -62,8 +62,8 @@ py::list texts_of(const std::vector<std::string>& cells) {
 
 // The cells of the first line; None: more text is needed.
 py::object header_cells(CsvReader& reader) {
-  const std::optional<std::vector<std::string>> found = released([&] { return reader.header(); });
-  return found ? py::object(texts_of(*found)) : py::none();
+  const std::optional<std::vector<std::string>> cells = released([&] { return reader.header(); });
+  return cells ? py::object(texts_of(*cells)) : py::none();
 }
 
 // Rows as numbers, (n, columns of numbers), and a list of cells for each other column; None: more text is needed.
@@ -108,9 +108,9 @@ auto softmax_draws(const Matrix<const Index>& patterns, double value, const Matr
 
 // (labels, indptr, indices, how many were left out)
 py::tuple columns_of_labels(const LabelWords& rows) {
-  const LabelColumns found = label_columns(rows);
-  const py::object labels = found.numbers.empty() ? py::object(texts_of(found.texts)) : array_of(found.numbers);
-  return py::make_tuple(labels, array_of(found.indptr), array_of(found.indices), found.n_twice);
+  const LabelColumns columns = label_columns(rows);
+  const py::object labels = columns.numbers.empty() ? py::object(texts_of(columns.texts)) : array_of(columns.numbers);
+  return py::make_tuple(labels, array_of(columns.indptr), array_of(columns.indices), columns.n_twice);
 }
 
 // (texts, labels, how many rows, texts and labels seem to have changed places or None)
@@ -187,9 +187,9 @@ void bind_io(Module& m) {
   m.def(
       "split_labels",
       [](const std::vector<std::string>& cells, const std::string& separator) {
-        LabelWords found;
-        for (const std::string& cell : cells) found.push_back(split_labels(cell, separator));
-        return found;
+        LabelWords words;
+        for (const std::string& cell : cells) words.push_back(split_labels(cell, separator));
+        return words;
       },
       "cells"_a, "separator"_a);
   m.def(
@@ -201,8 +201,8 @@ void bind_io(Module& m) {
   m.def(
       "marked_texts",
       [](const std::vector<std::string>& lines, const std::string& mark) {
-        const LabelledTexts found = marked_texts(lines, mark);
-        return py::make_tuple(texts_of(found.texts), found.labels);
+        const LabelledTexts texts = marked_texts(lines, mark);
+        return py::make_tuple(texts_of(texts.texts), texts.labels);
       },
       "lines"_a, "mark"_a);
   m.def("unit_rows", units_of, "values"_a, "indptr"_a);
@@ -225,9 +225,9 @@ void bind_io(Module& m) {
   m.def(
       "next_items",
       [](std::span<const Index> items, std::span<const Offset> starts, std::span<const Offset> n_first) {
-        const NextItems found = next_items(items, starts, n_first);
-        return std::tuple(array_of(found.known.items), array_of(found.begins), array_of(found.ends),
-                          array_of(found.labels), array_of(found.sequences));
+        const NextItems rows = next_items(items, starts, n_first);
+        return std::tuple(array_of(rows.known.items), array_of(rows.begins), array_of(rows.ends), array_of(rows.labels),
+                          array_of(rows.sequences));
       },
       "items"_a, "starts"_a, "n_first"_a);
   m.def("recency_rows", history_rows, "items"_a, "begins"_a, "ends"_a, "n_last"_a, "decay"_a);

@@ -57,12 +57,12 @@ void bind_label_mixtures(Module& m) {
           "share"_a, "repeats"_a)
       .def("best_shares",
            [kind](const LabelMixtures& self, const py::kwargs& given) {
-             const MixtureKind own = kind.of(given);
-             return as_tuple(released([&] { return self.best_shares(own); }));
+             const MixtureKind mixture = kind.of(given);
+             return as_tuple(released([&] { return self.best_shares(mixture); }));
            })
       .def("best", [](const LabelMixtures& self) -> py::object {
-        const auto found = released([&] { return self.best(); });
-        return found ? py::object(as_tuple(*found)) : py::none();
+        const auto mixture = released([&] { return self.best(); });
+        return mixture ? py::object(as_tuple(*mixture)) : py::none();
       });
 }
 

@@ -107,24 +107,24 @@ void bind_label_sets(Module& m) {
   m.def(
       "labels_above",
       [](const Matrix<const float>& scores, float limit, bool by_softmax, bool with_best) {
-        const LabelsAbove found =
+        const LabelsAbove labels =
             released([&] { return labels_above(scores.data, scores.width(), limit, by_softmax, with_best); });
-        return std::pair(array_of(found.indptr), array_of(found.classes));
+        return std::pair(array_of(labels.indptr), array_of(labels.classes));
       },
       "scores"_a, "limit"_a, "by_softmax"_a, "with_best"_a);
   m.def(
       "best_classes",
       [](const Matrix<const double>& log_p, std::size_t k) {
-        const BestClasses found = released([&] { return best_classes(log_p.data, log_p.width(), k); });
-        return std::pair(matrix_of<Index>(found.classes, k), matrix_of<float>(found.log_p, k));
+        const BestClasses best = released([&] { return best_classes(log_p.data, log_p.width(), k); });
+        return std::pair(matrix_of<Index>(best.classes, k), matrix_of<float>(best.log_p, k));
       },
       "log_p"_a, "k"_a);
   m.def(
       "reliability_bins",
       [](std::span<const double> confidence, std::span<const bool> right, std::size_t n_bins) {
-        const std::vector<std::uint8_t> seen(right.begin(), right.end());
+        const std::vector<std::uint8_t> hits(right.begin(), right.end());
         std::vector<double> means, shares, lows, highs;
-        for (const ReliabilityBin& bin : reliability_bins(confidence, seen, n_bins)) {
+        for (const ReliabilityBin& bin : reliability_bins(confidence, hits, n_bins)) {
           means.push_back(bin.confidence);
           shares.push_back(bin.share);
           lows.push_back(bin.low);
@@ -145,8 +145,8 @@ void bind_label_sets(Module& m) {
       .def(
           "deepest",
           [](const Hierarchy& self, const Matrix<const double>& p, double least) {
-            const auto found = released([&] { return self.deepest(p.data, least); });
-            return std::pair(array_of(found.first), array_of(found.second));
+            const auto deepest = released([&] { return self.deepest(p.data, least); });
+            return std::pair(array_of(deepest.first), array_of(deepest.second));
           },
           "p"_a, "least"_a);
 }

@@ -82,8 +82,8 @@ auto least_scales(const ScalesCall& call) {
   if (box.low.size() != call.start.size() || box.high.size() != call.start.size()) {
     throw std::invalid_argument("each factor must have both ends of its interval");
   }
-  const BoxMinimum found = released([&] { return best_scales(rows, label_loss(call.loss, 0), call.start, box); });
-  return std::pair(found.at, found.value);
+  const BoxMinimum minimum = released([&] { return best_scales(rows, label_loss(call.loss, 0), call.start, box); });
+  return std::pair(minimum.at, minimum.value);
 }
 
 auto told_scales(const ScalesCall& call) {
@@ -91,9 +91,9 @@ auto told_scales(const ScalesCall& call) {
   if (call.known.precisions.size() != call.known.means.size()) {
     throw std::invalid_argument("each mean must have a precision");
   }
-  const KnownScales found =
+  const KnownScales scales =
       released([&] { return learnt_scales(rows, label_loss(call.loss, 0), call.known, call.least); });
-  return std::pair(array_of(found.means), array_of(found.precisions));
+  return std::pair(array_of(scales.means), array_of(scales.precisions));
 }
 
 struct ClassTextsCall {
@@ -116,9 +116,9 @@ py::dict scales_of_class_texts(const ClassTextsCall& call) {
   ClassTextRows rows = call.rows;
   rows.scores = call.scores.data;
   rows.alike = csr_of(call.alike, call.scores.cols);
-  const ClassTextScales found = released([&] { return class_text_scales(rows); });
-  return py::dict("of_classes"_a = array_of(found.of_classes), "none"_a = found.none, "loss"_a = found.loss,
-                  "scale"_a = found.scale, "shrinkage"_a = found.shrinkage, "of_unseen"_a = found.of_unseen);
+  const ClassTextScales scales = released([&] { return class_text_scales(rows); });
+  return py::dict("of_classes"_a = array_of(scales.of_classes), "none"_a = scales.none, "loss"_a = scales.loss,
+                  "scale"_a = scales.scale, "shrinkage"_a = scales.shrinkage, "of_unseen"_a = scales.of_unseen);
 }
 
 Array<bool> rows_unlike_texts(const py::object& x, std::span<const Offset> indptr, std::span<const Index> ids,

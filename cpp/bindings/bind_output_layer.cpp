@@ -56,12 +56,12 @@ py::dict layer_gradient(const Sampler& sampler, const LayerCall& call) {
   LayerBatch batch = call.batch;
   batch.x = dense_view(call.x);
   const OutputLayer layer{weights.data, call.intercept, weights.rows, weights.cols};
-  const LayerGradient found =
+  const LayerGradient gradient =
       released([&] { return sampled_gradient(batch, sampler.select, layer, call.n_threads, call.isa); });
-  return py::dict("value"_a = found.value, "rows"_a = array_of(found.rows),
-                  "dW"_a = matrix_of<float>(found.weights, weights.width()), "db"_a = array_of(found.intercept),
-                  "dX"_a = matrix_of<float>(found.x, weights.width()), "u"_a = array_of(found.u),
-                  "du"_a = array_of(found.u_slopes));
+  return py::dict("value"_a = gradient.value, "rows"_a = array_of(gradient.rows),
+                  "dW"_a = matrix_of<float>(gradient.weights, weights.width()), "db"_a = array_of(gradient.intercept),
+                  "dX"_a = matrix_of<float>(gradient.x, weights.width()), "u"_a = array_of(gradient.u),
+                  "du"_a = array_of(gradient.u_slopes));
 }
 
 struct ExactCall {

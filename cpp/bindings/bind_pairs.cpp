@@ -15,9 +15,9 @@ namespace {
 py::tuple support(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
                   std::span<const Index> labels, Index n_classes, Index min_count, Index few_classes) {
   const CsrView csr = csr_of(x, n_features);
-  const OwnedSupport found =
+  const OwnedSupport pairs =
       released([&] { return support_of(csr, {labels_indptr, labels}, n_classes, min_count, few_classes); });
-  return py::make_tuple(array_of(found.indptr), array_of(found.classes));
+  return py::make_tuple(array_of(pairs.indptr), array_of(pairs.classes));
 }
 
 std::vector<std::int64_t> met(const py::object& x, py::ssize_t n_features, std::span<const Offset> labels_indptr,
@@ -119,8 +119,8 @@ void bind_pairs(Module& m) {
       "sequence_rows",
       [](std::span<const Offset> indptr, std::span<const Index> features, std::span<const Index> next,
          std::span<const Index> rows, std::size_t most) {
-        const SequenceRows found = released([&] { return sequence_rows({indptr, features, next}, rows, most); });
-        return std::tuple(found.rows_a_sequence, found.share_following, array_of(found.together));
+        const SequenceRows shares = released([&] { return sequence_rows({indptr, features, next}, rows, most); });
+        return std::tuple(shares.rows_a_sequence, shares.share_following, array_of(shares.together));
       },
       py::kw_only(), "indptr"_a, "features"_a, "next"_a, "rows"_a, "most"_a);
   const Fields<PairsCall> fields = trainer_fields();

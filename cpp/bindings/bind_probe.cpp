@@ -20,9 +20,9 @@ namespace {
 using Rows = std::span<const std::int64_t>;
 
 Array<bool> flags_of(const std::vector<bool>& values) {
-  auto found = empty_array<bool>(values.size());
-  std::ranges::copy(values, found.mutable_data());
-  return found;
+  auto flags = empty_array<bool>(values.size());
+  std::ranges::copy(values, flags.mutable_data());
+  return flags;
 }
 
 IterateSum sum_of(const Matrix<float>& total, std::span<float> intercept_total, bool of_columns) {
@@ -34,8 +34,8 @@ void bind_averages(Module& m) {
   m.def(
       "averaged_passes",
       [](int n_passes, bool averages, bool suffix, std::size_t n_weights, double of_a_pass) {
-        const AveragedPasses made = AveragedPasses::of(n_passes, averages, suffix, n_weights, of_a_pass);
-        return std::tuple(made.last, made.start, -made.between);
+        const AveragedPasses passes = AveragedPasses::of(n_passes, averages, suffix, n_weights, of_a_pass);
+        return std::tuple(passes.last, passes.start, -passes.between);
       },
       "n_passes"_a, "averages"_a, "suffix"_a, "n_weights"_a, "of_a_pass"_a);
   m.def(
@@ -123,9 +123,9 @@ void bind_continuing(Module& m) {
       .def(
           "of",
           [](CarriedRows& self, Rows rows) {
-            std::vector<Array<double>> found;
-            for (const std::vector<double>& own : self.of(rows)) found.push_back(array_of(own));
-            return found;
+            std::vector<Array<double>> numbers;
+            for (const std::vector<double>& own : self.of(rows)) numbers.push_back(array_of(own));
+            return numbers;
           },
           "rows"_a)
       .def("put", &CarriedRows::put, "rows"_a, "which"_a, "values"_a);
@@ -152,10 +152,10 @@ void bind_class_means(Module& m) {
       "within_classes",
       [](const Matrix<const float>& data, std::span<const Index> y, std::span<const double> r, Rows rows,
          std::span<double> n, std::span<float> centre, std::span<float> of_classes) {
-        Array<double> found({rows.size(), data.width()});
-        const std::span<double> out = mutable_view(found);
+        Array<double> deviations({rows.size(), data.width()});
+        const std::span<double> out = mutable_view(deviations);
         released([&] { within_classes(labelled(data, y, r), rows, {n, centre, of_classes}, out); });
-        return found;
+        return deviations;
       },
       x, labels, weights, "rows"_a, counts, "centre"_a, means);
   m.def(

@@ -88,8 +88,8 @@ auto query_above(const ClusterIndex& index, const py::object& x, std::span<const
   const Queries queries = data_view(x, static_cast<py::ssize_t>(index.n_features()));
   const Request request = request_of(0, thresholds, n_probe, excluded_indptr, excluded_ids, n_threads, isa);
   check(request, queries, index);
-  const Lists found = released([&] { return rows_above(index, queries, request); });
-  return std::tuple(array_of(found.indptr), array_of(found.ids), array_of(found.scores));
+  const Lists lists = released([&] { return rows_above(index, queries, request); });
+  return std::tuple(array_of(lists.indptr), array_of(lists.ids), array_of(lists.scores));
 }
 
 auto query_blocks(const DecomposedIndex& index, const Matrix<const float>& x, Index k, std::size_t budget,
@@ -126,8 +126,8 @@ auto classes_of(const ClusterIndex& index, const py::object& x, std::size_t k, s
                 std::size_t n_probe, std::uint64_t seed, std::uint64_t first, int n_threads) {
   const Queries queries = data_view(x, static_cast<py::ssize_t>(index.n_features()));
   const ClassSearch search{k, n_head, n_tail, n_probe, seed, first, n_threads, best_isa()};
-  const ClassesFound found = released([&] { return best_classes(index, queries, search); });
-  return std::tuple(matrix_of<Index>(found.ids, k), matrix_of<float>(found.log_p, k), array_of(found.std));
+  const ClassesFound classes = released([&] { return best_classes(index, queries, search); });
+  return std::tuple(matrix_of<Index>(classes.ids, k), matrix_of<float>(classes.log_p, k), array_of(classes.std));
 }
 
 Array<float> class_rows(const py::array_t<float>& weights, std::span<const float> scale,
@@ -136,8 +136,8 @@ Array<float> class_rows(const py::array_t<float>& weights, std::span<const float
   constexpr auto size = static_cast<py::ssize_t>(sizeof(float));
   const StridedRows rows{weights.data(), weights.strides(0) / size, weights.strides(1) / size,
                          static_cast<std::size_t>(weights.shape(0)), static_cast<std::size_t>(weights.shape(1))};
-  const std::vector<float> made = released([&] { return centred_class_rows(rows, scale, intercept); });
-  return matrix_of<float>(made, rows.n_features + (intercept.empty() ? 0 : 1));
+  const std::vector<float> centred = released([&] { return centred_class_rows(rows, scale, intercept); });
+  return matrix_of<float>(centred, rows.n_features + (intercept.empty() ? 0 : 1));
 }
 
 // What is asked of an index about losses of queries with labels.
@@ -171,15 +171,15 @@ Fields<LossQuestion> loss_fields(const char* name) {
 
 template <class AnyIndex>
 py::dict loss_and_gradient(const AnyIndex& index, const LossQuestion& q) {
-  const ApproximateLosses found = released([&] {
+  const ApproximateLosses losses = released([&] {
     return approximate_losses(index, dense_view(q.x), q.labels, q.options, label_loss(q.loss, q.smoothing),
                               q.n_threads);
   });
-  return py::dict("losses"_a = array_of(found.losses), "indptr"_a = array_of(found.indptr),
-                  "ids"_a = array_of(found.ids), "values"_a = array_of(found.values),
-                  "n_found"_a = array_of(found.n_found), "n_exact"_a = array_of(found.n_exact),
-                  "n_scanned"_a = array_of(found.n_scanned), "n_multiplied"_a = array_of(found.n_multiplied),
-                  "certified"_a = array_of(found.certified).attr("astype")("bool"));
+  return py::dict("losses"_a = array_of(losses.losses), "indptr"_a = array_of(losses.indptr),
+                  "ids"_a = array_of(losses.ids), "values"_a = array_of(losses.values),
+                  "n_found"_a = array_of(losses.n_found), "n_exact"_a = array_of(losses.n_exact),
+                  "n_scanned"_a = array_of(losses.n_scanned), "n_multiplied"_a = array_of(losses.n_multiplied),
+                  "certified"_a = array_of(losses.certified).attr("astype")("bool"));
 }
 
 template <class AnyIndex>
@@ -206,16 +206,16 @@ auto by_rank(const AnyIndex& index, const Matrix<const float>& x, Index k, std::
 // What both indexes have.
 template <class AnyIndex>
 Class<AnyIndex> bind_index(Module& m, const std::string& name) {
-  Class<AnyIndex> made(m, name.c_str());
-  made.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
+  Class<AnyIndex> bound(m, name.c_str());
+  bound.def("update", update<AnyIndex>, "ids"_a, "rows"_a, py::kw_only(), "n_threads"_a, "isa"_a = "auto")
       .def("rows_by_rank", by_rank<AnyIndex>, "x"_a, py::kw_only(), "k"_a, "excluded_indptr"_a, "excluded_ids"_a,
            "n_threads"_a)
       .def("rows", [](const AnyIndex& index) {
         const std::span<const float> all(index.rows().data, index.n_rows() * index.n_features());
         return matrix_of(all, index.n_features());
       });
-  bind_method(m, made, loss_fields((name + ".loss_and_gradient").c_str()), loss_and_gradient<AnyIndex>);
-  return made;
+  bind_method(m, bound, loss_fields((name + ".loss_and_gradient").c_str()), loss_and_gradient<AnyIndex>);
+  return bound;
 }
 
 std::unique_ptr<ByteRows> byte_rows(const Matrix<const float>& rows, Index n_coded, bool has_intercept, int n_threads,
@@ -240,12 +240,13 @@ py::object best_by_bytes(const ByteRows& rows, const Matrix<const float>& querie
   Array<float> scores({queries.rows, k});
   auto log_z = empty_array<double>(n), std = empty_array<double>(n);
   const bool coded = released([&] {
-    std::vector<Normalizer> found(n);
-    if (!rows.best(dense_view(queries), width, twice, n_threads, isa, mutable_view(ids), mutable_view(scores), found)) {
+    std::vector<Normalizer> normalizers_of_rows(n);
+    if (!rows.best(dense_view(queries), width, twice, n_threads, isa, mutable_view(ids), mutable_view(scores),
+                   normalizers_of_rows)) {
       return false;
     }
-    std::ranges::transform(found, mutable_view(log_z).begin(), &Normalizer::log_z);
-    std::ranges::transform(found, mutable_view(std).begin(), &Normalizer::std);
+    std::ranges::transform(normalizers_of_rows, mutable_view(log_z).begin(), &Normalizer::log_z);
+    std::ranges::transform(normalizers_of_rows, mutable_view(std).begin(), &Normalizer::std);
     return true;
   });
   if (!coded) return py::none();

@@ -61,17 +61,17 @@ auto add_lists(TextReader& reader, const py::iterator& sentences, std::size_t mo
 }
 
 py::list bytes_of(const std::vector<std::string>& words) {
-  py::list made;
-  for (const std::string& word : words) made.append(py::bytes(word));
-  return made;
+  py::list texts;
+  for (const std::string& word : words) texts.append(py::bytes(word));
+  return texts;
 }
 
 // (words as bytes, counts, the row of each number, how many words of the text have a row)
 auto vocabulary(const TextReader& reader, Offset least, const py::dict& known) {
   std::vector<std::pair<std::string, Offset>> before;
   for (const auto& [word, count] : known) before.emplace_back(letters_of(word), count.cast<Offset>());
-  const Vocabulary made = released([&] { return vocabulary_of(reader, least, before); });
-  return std::tuple(bytes_of(made.words), array_of(made.counts), array_of(made.rows), made.n_found);
+  const Vocabulary words = released([&] { return vocabulary_of(reader, least, before); });
+  return std::tuple(bytes_of(words.words), array_of(words.counts), array_of(words.rows), words.n_found);
 }
 
 auto word_rows(const py::bytes& body, std::size_t n_words, std::size_t dim, const std::string& name, bool binary) {

@@ -54,8 +54,9 @@ Array<double> sampled_log_probabilities(const std::string& noise, const Matrix<c
 using Family = FamilyOfPoints;
 
 Family family_of(const std::string& noise, const std::string& name, Index n_nodes, Index n_classes) {
-  const FamilyForNoise made = family_for_noise(noise, name, n_nodes, n_classes);
-  return family_of_points(name, made.rule.nodes, made.rule.weights, made.entropy, made.largest_scale, made.start);
+  const FamilyForNoise family = family_for_noise(noise, name, n_nodes, n_classes);
+  return family_of_points(name, family.rule.nodes, family.rule.weights, family.entropy, family.largest_scale,
+                          family.start);
 }
 
 Array<double> local_bounds(const Family& q, const std::string& noise, std::span<const float> scores,

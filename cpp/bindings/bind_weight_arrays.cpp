@@ -41,10 +41,10 @@ auto feature_scaling(const py::object& x, py::ssize_t n_features, std::span<cons
                      bool first_rows) {
   const AnyData data = data_view(x, n_features);
   const auto* sparse = std::get_if<CsrView>(&data);
-  const FeatureScaling found = released([&] {
+  const FeatureScaling scaling = released([&] {
     return first_rows && sparse != nullptr ? scaling_of_first_rows(*sparse) : scaling_of(data, row_weights, centre);
   });
-  return std::pair(array_of(found.shift), array_of(found.scale));
+  return std::pair(array_of(scaling.shift), array_of(scaling.scale));
 }
 
 Array<float> scaled_features(const py::object& x, py::ssize_t n_features, std::span<const double> shift,
@@ -86,8 +86,8 @@ void bind_weight_arrays(Module& m) {
       "hash_features",
       [](const py::object& rows, py::ssize_t n_features, Index n_columns, std::uint32_t seed) {
         const CsrView csr = csr_of(rows, n_features);
-        const HashedRows found = released([&] { return hash_features(csr, n_columns, seed); });
-        return std::tuple(array_of(found.indptr), array_of(found.indices), array_of(found.values));
+        const HashedRows hashed = released([&] { return hash_features(csr, n_columns, seed); });
+        return std::tuple(array_of(hashed.indptr), array_of(hashed.indices), array_of(hashed.values));
       },
       "x"_a, "n_features"_a, "n_columns"_a, "seed"_a);
   m.def(

@@ -57,17 +57,17 @@ Fields<WeightsCall> weights_fields() {
 BoundWeights weights_of(const WeightsCall& call) {
   const Index n_features = as_index(call.n_features, "the number of features");
   const AnyCodes rows = codes_of(call.rows, call.row_scales);
-  BoundWeights made{{rows, call.by_feature, call.indptr, call.classes, codes_of(call.values, call.value_scales),
-                     call.intercept, n_features, call.coded, call.mixture},
-                    n_features,
-                    std::nullopt,
-                    call.block_numbers};
-  if (!made.reads_phi()) return made;
+  BoundWeights weights{{rows, call.by_feature, call.indptr, call.classes, codes_of(call.values, call.value_scales),
+                        call.intercept, n_features, call.coded, call.mixture},
+                       n_features,
+                       std::nullopt,
+                       call.block_numbers};
+  if (!weights.reads_phi()) return weights;
   Phi::Shape shape = call.phi;
   shape.width = std::visit([](const auto& some) { return some.size(); }, call.rows) / call.intercept.size();
   if (shape.n_hidden == 0) shape.n_hidden = shape.width;
-  made.phi.emplace(shape, n_features, codes_of(call.embeddings, call.embedding_scales), call.coded, call.features);
-  return made;
+  weights.phi.emplace(shape, n_features, codes_of(call.embeddings, call.embedding_scales), call.coded, call.features);
+  return weights;
 }
 
 AnyData data_for(const BoundWeights& w, const py::object& x) {
@@ -95,13 +95,13 @@ void ask_all(const BoundWeights& w, const AnyData& x, const Asked& asked, const 
   for (std::size_t first = 0; first < n; first += step) {
     const std::size_t size = std::min(step, n - first);
     const std::span<float> phi = std::span(room).first(size * width);
-    const AnyData some = rows_of(x, first, size);
-    w.phi->write(some, asked.n_threads, asked.isa, phi);
-    const DenseView made{phi, static_cast<Index>(size), static_cast<Index>(width)};
+    const AnyData piece = rows_of(x, first, size);
+    w.phi->write(piece, asked.n_threads, asked.isa, phi);
+    const DenseView features{phi, static_cast<Index>(size), static_cast<Index>(width)};
     if (w.reads_x()) {
-      f(AnyPoints(PairedView{std::get<CsrView>(some), made, w.n_features}), first, size);
+      f(AnyPoints(PairedView{std::get<CsrView>(piece), features, w.n_features}), first, size);
     } else {
-      f(AnyPoints(made), first, size);
+      f(AnyPoints(features), first, size);
     }
   }
 }
@@ -133,12 +133,12 @@ auto losses_and_ranks(const BoundWeights& w, const py::object& x, std::span<cons
 auto row_normalizers(const BoundWeights& w, const py::object& x, Scale scale, int n_threads, Isa isa) {
   const AnyData data = data_for(w, x);
   const Asked asked{scale, n_threads, isa};
-  Array<double> found(n_rows(data));
-  const std::span<double> out = mutable_view(found);
+  Array<double> log_z(n_rows(data));
+  const std::span<double> out = mutable_view(log_z);
   ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
     w.log_normalizers(points, asked, out.subspan(first, n));
   });
-  return found;
+  return log_z;
 }
 
 auto best(const BoundWeights& w, const py::object& x, Index k, Scale scale, int n_threads, Isa isa) {
@@ -171,13 +171,13 @@ void best_wrong(const BoundWeights& w, const py::object& x, std::span<const Inde
 auto scores(const BoundWeights& w, const py::object& x, Scale scale, int n_threads, Isa isa) {
   const AnyData data = data_for(w, x);
   const Asked asked{scale, n_threads, isa};
-  Array<float> found({n_rows(data), w.n_classes()});
-  const std::span<float> out = mutable_view(found);
+  Array<float> scores_of_rows({n_rows(data), w.n_classes()});
+  const std::span<float> out = mutable_view(scores_of_rows);
   const auto width = static_cast<std::size_t>(w.n_classes());
   ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
     w.scores(points, asked, out.subspan(first * width, n * width));
   });
-  return found;
+  return scores_of_rows;
 }
 
 // What writes the scores of rows of `data` from one of them on; it and the weights must outlive that.
@@ -216,9 +216,9 @@ auto calibration(const BoundWeights& w, const py::object& x, std::span<const Off
                  const std::optional<std::string>& noise, Scale scale, int n_threads) {
   const AnyData data = data_for(w, x);
   const HeldOutRows rows = held_out(w, data, {indptr, labels}, sample_weight, {scale, n_threads, best_isa()});
-  const FoundCalibration found =
+  const FoundCalibration calibrated =
       released([&] { return noise ? best_temperature(rows, noise_named(*noise)) : best_odds(rows); });
-  return std::tuple(found.temperature, found.offset, found.before, found.after);
+  return std::tuple(calibrated.temperature, calibrated.offset, calibrated.before, calibrated.after);
 }
 
 auto losses_of_labels(const BoundWeights& w, const py::object& x, std::span<const Offset> indptr,
@@ -240,14 +240,14 @@ auto log_probabilities(const BoundWeights& w, const py::object& x, const std::st
     throw std::invalid_argument("classes must be of shape (N, m), a row for each point");
   }
   const NoiseKind kind = noise_named(noise);
-  Array<double> found({n_rows(data), all ? w.n_classes() : classes.cols});
-  const std::span<double> out = mutable_view(found);
+  Array<double> log_p({n_rows(data), all ? w.n_classes() : classes.cols});
+  const std::span<double> out = mutable_view(log_p);
   const auto width = static_cast<std::size_t>(all ? w.n_classes() : classes.cols);
   ask(w, data, asked, [&](const AnyPoints& points, std::size_t first, std::size_t n) {
-    const auto own = all ? std::span<const Index>() : classes.data.subspan(first * width, n * width);
-    utility_log_probabilities(kind, w, points, own, width, asked, out.subspan(first * width, n * width));
+    const auto of_rows = all ? std::span<const Index>() : classes.data.subspan(first * width, n * width);
+    utility_log_probabilities(kind, w, points, of_rows, width, asked, out.subspan(first * width, n * width));
   });
-  return found;
+  return log_p;
 }
 
 // See Phi::feature_weights.
@@ -255,19 +255,19 @@ Array<double> weights_of_features(const BoundWeights& w, Index k, std::span<cons
                                   std::span<const double> values) {
   if (!values.empty() && values.size() != features.size())
     throw std::invalid_argument("values do not fit the features");
-  std::vector<double> found(features.size());
-  if (w.phi) found = w.phi->feature_weights(w, k, features, values);
-  for (std::size_t c = 0; c < features.size() && w.reads_x(); ++c) found[c] += w.feature_weight(features[c], k);
-  return array_of(found);
+  std::vector<double> sums(features.size());
+  if (w.phi) sums = w.phi->feature_weights(w, k, features, values);
+  for (std::size_t c = 0; c < features.size() && w.reads_x(); ++c) sums[c] += w.feature_weight(features[c], k);
+  return array_of(sums);
 }
 
 Array<float> phi_of(const BoundWeights& w, const py::object& x, int n_threads, Isa isa) {
   const AnyData data = data_view(x, w.n_features);
   if (!w.phi) throw std::invalid_argument("the weights have no rows of classes");
-  Array<float> found({n_rows(data), static_cast<Index>(w.phi->width())});
-  const std::span<float> out = mutable_view(found);
+  Array<float> phi({n_rows(data), static_cast<Index>(w.phi->width())});
+  const std::span<float> out = mutable_view(phi);
   released([&] { w.phi->write(data, n_threads, isa, out); });
-  return found;
+  return phi;
 }
 
 }  // namespace

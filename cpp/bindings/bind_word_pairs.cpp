@@ -87,8 +87,8 @@ auto mean_loss_of_pairs(const SkipGramText& text, const Matrix<float>& input, co
                         std::size_t n, std::uint64_t seed) {
   const WordTables tables = tables_of(input, output);
   return released([&] {
-    const MeanLoss found = mean_pair_loss(text, tables, n, Rng({seed, 0}, 0));
-    return std::tuple(found.n_pairs, found.mean, found.standard_error);
+    const MeanLoss losses = mean_pair_loss(text, tables, n, Rng({seed, 0}, 0));
+    return std::tuple(losses.n_pairs, losses.mean, losses.standard_error);
   });
 }
 
