@@ -56,6 +56,11 @@ MANYCLASS_AVX512 void run_avx512(const F& f) {
   call_with<Isa::avx512>(f);
 }
 
+template <class F>
+__attribute__((noinline)) void run_baseline(const F& f) {
+  call_with<Isa::baseline>(f);
+}
+
 // `isa` must not exceed best_isa().
 template <class F>
 void run_with(Isa isa, const F& f) {
@@ -65,7 +70,7 @@ void run_with(Isa isa, const F& f) {
     case Isa::avx2:
       return run_avx2(f);
     case Isa::baseline:
-      return call_with<Isa::baseline>(f);
+      return run_baseline(f);
   }
 }
 #else

@@ -116,8 +116,8 @@ void Phi::add_embeddings(const DenseView& x, int n_threads, Isa isa, std::span<f
       for (std::size_t j = 0; j < n_features; ++j) across[j * size + i] = row[j];
     }
     const auto row_of = [&](std::size_t i) { return out.data() + (first + i) * shape_.width; };
-    run_with(isa, [&] {
-      add_products(std::span<const float* const>(e), shape_.n_hidden, across.data(), size, row_of, size, isa);
+    run_with(isa, [&](Isa known) {
+      add_products(std::span<const float* const>(e), shape_.n_hidden, across.data(), size, row_of, size, known);
     });
   });
 }

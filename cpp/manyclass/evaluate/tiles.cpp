@@ -68,6 +68,11 @@ void score_points(const Data& x, const Linear<Rows>& linear, ClassRange classes,
   }
 }
 
+// Apart from the scores, so that it is compiled once and not for each storage.
+void mix(CountMixer& mixer, SparseRow x, Isa isa, std::span<float> z) {
+  run_with(isa, [&] { mixer.mix(x, z); });
+}
+
 // Calls fold(i, all classes, scores) for every point i, with counts mixed into the scores.
 template <class Data, class Rows>
   requires requires(const Data& x) { sparse_part(x.row(0)); }
@@ -83,7 +88,7 @@ void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, 
     std::vector<float> rows((end - begin) * width), some(points_together<Rows> * static_cast<std::size_t>(chunk));
     PointsTogether<Data, points_together<Rows>> together;
     CountMixer mixer(*model.counts, width);
-    run_with(isa, [&] {
+    run_with(isa, [&](Isa known) {
       for (Index at = 0; at < model.n_classes; at += chunk) {
         const ClassRange classes{at, std::min(chunk, model.n_classes - at)};
         const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - begin), model.linear.intercept,
@@ -91,7 +96,7 @@ void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, 
         for (std::size_t first = begin; first < end; first += points_together<Rows>) {
           const std::size_t last = std::min(end, first + points_together<Rows>);
           poll((last - first) * classes.size() * line_floats);
-          score_points(x, linear, classes, isa, first, last, together, some);
+          score_points(x, linear, classes, known, first, last, together, some);
           for (std::size_t i = first; i < last; ++i) {
             const auto z = std::span(some).subspan((i - first) * classes.size(), classes.size());
             if (hold_finite(z)) held.store(true, std::memory_order_relaxed);
@@ -99,12 +104,12 @@ void for_each_mixed_row(const Data& x, const Model<Rows>& model, int n_threads, 
           }
         }
       }
-      for (std::size_t i = begin; i < end; ++i) {
-        const auto z = std::span(rows).subspan((i - begin) * width, width);
-        mixer.mix(sparse_part(x.row(static_cast<Index>(i))), z);
-        fold(static_cast<Index>(i), ClassRange{0, model.n_classes}, std::span<const float>(z));
-      }
     });
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto z = std::span(rows).subspan((i - begin) * width, width);
+      mix(mixer, sparse_part(x.row(static_cast<Index>(i))), isa, z);
+      fold(static_cast<Index>(i), ClassRange{0, model.n_classes}, std::span<const float>(z));
+    }
   });
   if (held) ++n_held();
 }
@@ -129,11 +134,11 @@ void for_each_tile(const Data& x, const Model<Rows>& model, int n_threads, Isa i
       const std::size_t end = std::min(n, (bite + 1) * points);
       const Linear<Rows> linear{rows_for(model.linear.rows, classes, end - bite * points), model.linear.intercept,
                                 model.linear.scale};
-      run_with(isa, [&] {
+      run_with(isa, [&](Isa known) {
         for (std::size_t first = bite * points; first < end; first += points_together<Rows>) {
           const std::size_t last = std::min(end, first + points_together<Rows>);
           poll((last - first) * classes.size() * line_floats);  // a class with some features
-          score_points(x, linear, classes, isa, first, last, together, scores);
+          score_points(x, linear, classes, known, first, last, together, scores);
           for (std::size_t i = first; i < last; ++i) {
             const auto z = std::span(scores).subspan((i - first) * classes.size(), classes.size());
             if (hold_finite(z)) held.store(true, std::memory_order_relaxed);

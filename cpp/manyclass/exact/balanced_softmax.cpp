@@ -10,57 +10,38 @@
 
 namespace manyclass {
 
-template <class Data, class Layout>
-void softmax_totals(const Data& x, std::span<const Index> labels, std::span<const double> weights,
-                    const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> normalizers,
-                    std::span<double> losses, std::span<double> totals) {
-  const auto width = totals.size();
-  const std::size_t n_strips = row_strips(x.n_rows());
-  std::vector<double> strips(n_strips * width);
-  for_each_row(x, model, n_threads, isa, [&](std::size_t s, std::size_t i, std::span<double> z) {
-    const double label_score = z[static_cast<std::size_t>(labels[i])];
-    double top = z[0];
-    for (const double score : z) top = score > top ? score : top;
-    double sum = 0;
-    for (double& score : z) {
-      score = vec::exp(score - top);
-      sum += score;
-    }
-    normalizers[i] = top + std::log(sum);
-    losses[i] = normalizers[i] - label_score;
-    double* total = strips.data() + s * width;
-    const double share = (weights.empty() ? 1.0 : weights[i]) / sum;
-    for (std::size_t k = 0; k < width; ++k) total[k] += share * z[k];
-  });
-  for (std::size_t k = 0; k < width; ++k) {
-    totals[k] = 0;
-    for (std::size_t s = 0; s < n_strips; ++s) totals[k] += strips[s * width + k];
-  }
-}
-
 namespace {
 
-// Per point removed_i, the entropy of q_i in nats, and q_{i, y_i}.
-template <class Data, class Layout>
-void balanced_rows(const Data& x, std::span<const Index> labels, const DoubleModel<Layout>& model,
-                   const Balance& balance, int n_threads, Isa isa, std::span<double> removed,
-                   std::span<double> entropies, std::span<double> label_probabilities) {
-  for_each_row(x, model, n_threads, isa, [&](std::size_t, std::size_t i, std::span<double> z) {
-    double kept = 0;
-    for (std::size_t k = 0; k < z.size(); ++k) {
-      z[k] = balance.keep[k] * vec::exp(z[k] - balance.normalizers[i]);
-      kept += z[k];
-    }
-    const double rest = kept < 1 ? 1 - kept : 0.0;
-    double entropy = 0;
-    for (std::size_t k = 0; k < z.size(); ++k) {
-      z[k] += rest * balance.fill[k];
-      if (z[k] > 0) entropy -= z[k] * std::log(z[k]);
-    }
-    removed[i] = rest;
-    entropies[i] = entropy;
-    label_probabilities[i] = z[static_cast<std::size_t>(labels[i])];
-  });
+// Makes of the scores z their terms below the largest one; returns the sum of these, and leaves that score in `top`.
+double exponentiate(std::span<double> z, double& top) {
+  top = z[0];
+  for (const double score : z) top = score > top ? score : top;
+  double sum = 0;
+  for (double& score : z) {
+    score = vec::exp(score - top);
+    sum += score;
+  }
+  return sum;
+}
+
+// removed_i and the entropy of q_i in nats, from the scores of a point, which become q_i.
+struct BalancedRow {
+  double removed = 0, entropy = 0;
+};
+
+BalancedRow balance_row(const Balance& balance, double normalizer, std::span<double> z) {
+  BalancedRow row;
+  double kept = 0;
+  for (std::size_t k = 0; k < z.size(); ++k) {
+    z[k] = balance.keep[k] * vec::exp(z[k] - normalizer);
+    kept += z[k];
+  }
+  row.removed = kept < 1 ? 1 - kept : 0.0;
+  for (std::size_t k = 0; k < z.size(); ++k) {
+    z[k] += row.removed * balance.fill[k];
+    if (z[k] > 0) row.entropy -= z[k] * std::log(z[k]);
+  }
+  return row;
 }
 
 // One chunk of classes at a time.
@@ -75,13 +56,15 @@ double balanced_residual(const Data& x, std::span<const Index> labels, std::span
       [&](const typename Layout::Points& points, ClassRange classes, std::span<double> room) {
         const double* keep = balance.keep.data() + classes.begin;
         const double* fill = balance.fill.data() + classes.begin;
-        model.scores(points, classes, isa, room.data(), classes.size());
+        score(model, points, classes, classes.count, isa, room);
         for (std::size_t p = 0; p < points.size; ++p) {
           const std::size_t i = points.begin + p;
           const std::span<double> z = room.subspan(p * classes.size(), classes.size());
-          for (std::size_t c = 0; c < z.size(); ++c) {
-            z[c] = keep[c] * vec::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
-          }
+          run_with(isa, [&] {
+            for (std::size_t c = 0; c < z.size(); ++c) {
+              z[c] = keep[c] * vec::exp(z[c] - balance.normalizers[i]) + removed[i] * fill[c];
+            }
+          });
           const Index label = labels[i] - classes.begin;
           if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] -= 1;
           if (weights.empty()) continue;
@@ -106,6 +89,30 @@ double balanced_residual(const Data& x, std::span<const Index> labels, std::span
 }  // namespace
 
 template <class Data, class Layout>
+void softmax_totals(const Data& x, std::span<const Index> labels, std::span<const double> weights,
+                    const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> normalizers,
+                    std::span<double> losses, std::span<double> totals) {
+  const auto width = totals.size();
+  const std::size_t n_strips = row_strips(x.n_rows());
+  std::vector<double> strips(n_strips * width);
+  for_each_row(x, model, n_threads, isa, [&](std::size_t s, std::size_t i, std::span<double> z) {
+    const double label_score = z[static_cast<std::size_t>(labels[i])];
+    double top = 0, sum = 0;
+    run_with(isa, [&] { sum = exponentiate(z, top); });
+    normalizers[i] = top + std::log(sum);
+    losses[i] = normalizers[i] - label_score;
+    const double share = (weights.empty() ? 1.0 : weights[i]) / sum;
+    run_with(isa, [&, total = strips.data() + s * width] {
+      for (std::size_t k = 0; k < z.size(); ++k) total[k] += share * z[k];
+    });
+  });
+  for (std::size_t k = 0; k < width; ++k) {
+    totals[k] = 0;
+    for (std::size_t s = 0; s < n_strips; ++s) totals[k] += strips[s * width + k];
+  }
+}
+
+template <class Data, class Layout>
 double balanced_softmax(const Data& x, std::span<const Index> labels, std::span<const double> weights,
                         const DoubleModel<Layout>& model, const Balance& balance, int n_threads, Isa isa,
                         std::span<double> entropies, std::span<double> label_probabilities) {
@@ -114,7 +121,13 @@ double balanced_softmax(const Data& x, std::span<const Index> labels, std::span<
     throw std::invalid_argument("normalizers, keep and fill do not have a value for each point or class");
   }
   std::vector<double> removed(labels.size());
-  balanced_rows(x, labels, model, balance, n_threads, isa, removed, entropies, label_probabilities);
+  for_each_row(x, model, n_threads, isa, [&](std::size_t, std::size_t i, std::span<double> z) {
+    BalancedRow row;
+    run_with(isa, [&] { row = balance_row(balance, balance.normalizers[i], z); });
+    removed[i] = row.removed;
+    entropies[i] = row.entropy;
+    label_probabilities[i] = z[static_cast<std::size_t>(labels[i])];
+  });
   return balanced_residual(x, labels, weights, model, balance, removed, n_threads, isa);
 }
 

@@ -63,6 +63,31 @@ class KeptRows {
   std::size_t n_points_, chunk_;
 };
 
+// Scores of the points, `width` of these classes at a time; those of a point follow the ones before in z.
+template <class Layout>
+void score(const DoubleModel<Layout>& model, const typename Layout::Points& points, ClassRange classes, Index width,
+           Isa isa, std::span<double> z) {
+  run_with(isa, [&](Isa known) {
+    for (Index k = 0; k < classes.count; k += width) {
+      const ClassRange part{classes.begin + k, std::min(width, classes.count - k)};
+      poll(points.size * part.size() * line_floats);  // a class with some features
+      model.scores(points, part, known, z.data() + k, classes.size());
+    }
+  });
+}
+
+// Adds to `outer` and `sum` what some points with the coefficients `a` give.
+template <class Layout>
+void add(const typename Layout::Points& points, std::span<const double> a, Isa isa, std::span<double> outer,
+         std::span<double> sum) {
+  run_with(isa, [&](Isa known) {
+    Layout::add(points, a, known, outer);
+    for (std::size_t i = 0; i < points.size; ++i) {
+      for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += a[i * sum.size() + c];
+    }
+  });
+}
+
 // Calls fold(strip, i, z) with all K scores of every point i; points of one strip in order and from one thread.
 template <class Data, class Layout, class Fold>
 void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads, Isa isa, const Fold& fold) {
@@ -76,18 +101,11 @@ void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads
     std::vector<double> buffer(bite * width);
     const std::span<double> z(buffer);
     const Strip strip = strip_of(n, n_strips, s);
-    run_with(isa, [&] {
-      for (std::size_t begin = strip.begin; begin < strip.end; begin += bite) {
-        const std::size_t count = std::min(bite, strip.end - begin);
-        const typename Layout::Points points(x, begin, count);
-        for (Index k = 0; k < model.n_classes; k += chunk) {
-          const ClassRange classes{k, std::min(chunk, model.n_classes - k)};
-          poll(count * classes.size() * line_floats);  // a class with some features
-          model.scores(points, classes, isa, z.data() + k, width);
-        }
-        for (std::size_t i = 0; i < count; ++i) fold(s, begin + i, z.subspan(i * width, width));
-      }
-    });
+    for (std::size_t begin = strip.begin; begin < strip.end; begin += bite) {
+      const std::size_t count = std::min(bite, strip.end - begin);
+      score(model, typename Layout::Points(x, begin, count), {0, model.n_classes}, chunk, isa, z);
+      for (std::size_t i = 0; i < count; ++i) fold(s, begin + i, z.subspan(i * width, width));
+    }
   });
 }
 
@@ -124,17 +142,12 @@ void for_each_outer_product(const Data& x, Index n_classes, int n_threads, Isa i
     const std::size_t width = classes.size();
     std::vector<double> room(Layout::together * width);
     const Strip strip = strip_of(n, n_strips, item % n_strips);
-    run_with(isa, [&] {
-      for (std::size_t begin = strip.begin; begin < strip.end; begin += Layout::together) {
-        const typename Layout::Points points(x, begin, std::min(Layout::together, strip.end - begin));
-        poll(points.size * width * line_floats);
-        const std::span<const double> a = coefficients(points, classes, std::span(room).first(points.size * width));
-        Layout::add(points, a, isa, part.outer);
-        for (std::size_t i = 0; i < points.size; ++i) {
-          for (std::size_t c = 0; c < width; ++c) part.sum[c] += a[i * width + c];
-        }
-      }
-    });
+    for (std::size_t begin = strip.begin; begin < strip.end; begin += Layout::together) {
+      const typename Layout::Points points(x, begin, std::min(Layout::together, strip.end - begin));
+      poll(points.size * width * line_floats);
+      add<Layout>(points, coefficients(points, classes, std::span(room).first(points.size * width)), isa, part.outer,
+                  part.sum);
+    }
     if (missing[at].fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     Part& first = parts[at * n_strips];
     for (std::size_t s = 1; s < n_strips; ++s) {

@@ -11,10 +11,32 @@ namespace manyclass {
 
 namespace {
 
-template <class Loss, class Data, class Layout>
-double evaluate(const Data& all, std::span<const Index> labels, std::span<const double> weights,
-                const DoubleModel<Layout>& model, int n_threads, Isa isa, std::span<double> room,
-                std::span<double> gradient, std::span<double> intercept_gradient) {
+// A loss of FullBatchLosses, whose type is known only at run time.
+struct AnyLoss {
+  double (*fold)(std::span<const double> z, std::size_t label, Memo& memo, Isa isa);
+  void (*slopes)(std::span<double> z, const Memo& memo, Isa isa);
+};
+
+template <class Loss>
+constexpr AnyLoss any_loss{[](std::span<const double> z, std::size_t label, Memo& memo, Isa isa) {
+                             double value = 0;
+                             run_with(isa, [&] { value = Loss::fold(z, label, memo); });
+                             return value;
+                           },
+                           [](std::span<double> z, const Memo& memo, Isa isa) {
+                             run_with(isa, [z, memo] {
+                               for (double& score : z) score = Loss::slope(score, memo);
+                             });
+                           }};
+
+}  // namespace
+
+template <class Data, class Layout>
+double loss_and_gradient(const std::string& name, const Data& all, std::span<const Index> labels,
+                         std::span<const double> weights, const DoubleModel<Layout>& model, int n_threads, Isa isa,
+                         std::span<double> room, std::span<double> gradient, std::span<double> intercept_gradient) {
+  const AnyLoss loss =
+      with_part<AnyLoss>(FullBatchLosses{}, "loss", name, []<class Loss>() { return any_loss<Loss>; });
   const std::size_t n = labels.size(), fitting = room.size() / static_cast<std::size_t>(model.n_classes);
   const bool kept = fitting > 0;
   const double share = 1.0 / static_cast<double>(n);
@@ -22,10 +44,9 @@ double evaluate(const Data& all, std::span<const Index> labels, std::span<const 
   std::vector<double> losses(n);
   // Turns scores of classes into the loss's derivatives.
   const auto derive = [&](std::size_t i, ClassRange classes, std::span<double> z) {
-    const Memo memo = memos[i];
-    for (double& score : z) score = Loss::slope(score, memo);
+    loss.slopes(z, memos[i], isa);
     const Index label = labels[i] - classes.begin;
-    if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] = memo.label_slope;
+    if (label >= 0 && label < classes.count) z[static_cast<std::size_t>(label)] = memos[i].label_slope;
     if (weights.empty()) return;
     for (double& slope : z) slope *= weights[i];
   };
@@ -35,7 +56,7 @@ double evaluate(const Data& all, std::span<const Index> labels, std::span<const 
     const KeptRows rows(room, static_cast<std::size_t>(x.n_rows()), pass_width(x.n_cols, Layout::narrow));
     for_each_row(x, model, n_threads, isa, [&](std::size_t, std::size_t row, std::span<double> z) {
       const std::size_t i = first + row;
-      losses[i] = Loss::fold(z, static_cast<std::size_t>(labels[i]), memos[i]);
+      losses[i] = loss.fold(z, static_cast<std::size_t>(labels[i]), memos[i], isa);
       if (!weights.empty()) losses[i] *= weights[i];
       if (!kept) return;
       derive(i, {0, model.n_classes}, z);
@@ -45,7 +66,7 @@ double evaluate(const Data& all, std::span<const Index> labels, std::span<const 
         x, model.n_classes, n_threads, isa,
         [&](const typename Layout::Points& points, ClassRange classes, std::span<double> z) -> std::span<const double> {
           if (kept) return rows.of(points.begin, points.size, classes);
-          model.scores(points, classes, isa, z.data(), classes.size());
+          score(model, points, classes, classes.count, isa, z);
           for (std::size_t p = 0; p < points.size; ++p) {
             derive(first + points.begin + p, classes, z.subspan(p * classes.size(), classes.size()));
           }
@@ -59,19 +80,8 @@ double evaluate(const Data& all, std::span<const Index> labels, std::span<const 
         });
   }
   double total = 0;
-  for (const double loss : losses) total += loss;
+  for (const double value : losses) total += value;
   return share * total;
-}
-
-}  // namespace
-
-template <class Data, class Layout>
-double loss_and_gradient(const std::string& loss, const Data& x, std::span<const Index> labels,
-                         std::span<const double> weights, const DoubleModel<Layout>& model, int n_threads, Isa isa,
-                         std::span<double> room, std::span<double> gradient, std::span<double> intercept_gradient) {
-  return with_part<double>(FullBatchLosses{}, "loss", loss, [&]<class Loss>() {
-    return evaluate<Loss>(x, labels, weights, model, n_threads, isa, room, gradient, intercept_gradient);
-  });
 }
 
 template double loss_and_gradient(const std::string&, const CsrView&, std::span<const Index>, std::span<const double>,

@@ -18,61 +18,61 @@ void check_rows(const LabelledRows& rows) {
   }
 }
 
-// loss_of(i) at row i.
-template <class LossOf>
-void each_row(const LabelledRows& rows, Isa isa, const RowLosses& out, const LossOf& loss_of) {
+// value(i, scores, slopes, memory) of each row i.
+template <class Value>
+void each_row(const LabelledRows& rows, const RowLosses& out, const Value& value) {
   check_rows(rows);
   LossMemory memory;
   LabelsFirst row(rows.n_classes);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     row.gather(rows.scores.subspan(i * rows.n_classes, rows.n_classes), rows.labels.of(i));
     LabelGradient slopes = row.gradient();
-    const auto loss = loss_of(i);
-    run_with(isa, [&] { out.values[i] = loss(row.scores(), slopes, memory); });
+    out.values[i] = value(i, row.scores(), slopes, memory);
     row.scatter(out.gradients.subspan(i * rows.n_classes, rows.n_classes));
   }
 }
 
 // The projection as it is, of no loss.
-struct Projection {
-  double operator()(const LabelScores& z, LabelGradient& alpha, LossMemory& memory) const {
-    const BiSimplex found = project_bisimplex(z.positives, z.negatives, 0, 0, 0, 1, memory.floats, memory.more_floats);
+double project(const LabelScores& z, LabelGradient& alpha, LossMemory& memory, Isa isa) {
+  BiSimplex projection;
+  run_with(isa, [&] {
+    projection = project_bisimplex(z.positives, z.negatives, 0, 0, 0, 1, memory.floats, memory.more_floats);
     for (std::size_t k = 0; k < z.positives.size(); ++k) {
-      alpha.positives[k] = static_cast<float>(found.positive(static_cast<double>(z.positives[k])));
+      alpha.positives[k] = static_cast<float>(projection.positive(static_cast<double>(z.positives[k])));
     }
     for (std::size_t j = 0; j < z.negatives.size(); ++j) {
-      alpha.negatives[j] = static_cast<float>(found.negative(static_cast<double>(z.negatives[j])));
+      alpha.negatives[j] = static_cast<float>(projection.negative(static_cast<double>(z.negatives[j])));
     }
-    return found.value;
-  }
-};
+  });
+  return projection.value;
+}
 
 }  // namespace
 
-void label_losses(const LabelledRows& rows, const LabelLoss& any_loss, Isa isa, const RowLosses& out) {
-  std::visit([&](const auto& loss) { each_row(rows, isa, out, [&](std::size_t) { return loss; }); }, any_loss);
+void label_losses(const LabelledRows& rows, const LabelLoss& loss, Isa isa, const RowLosses& out) {
+  each_row(rows, out, [&](std::size_t, const LabelScores& z, LabelGradient& g, LossMemory& memory) {
+    return value_of(loss, z, g, memory, isa);
+  });
 }
 
 void implicit_margins(const LabelledRows& rows, double smoothing, double eta, std::span<const double> x_sq, Isa isa,
                       const RowLosses& out) {
   if (x_sq.size() != rows.size()) throw std::invalid_argument("each row needs an x_sq");
-  each_row(rows, isa, out, [&](std::size_t i) { return implicit_margin(smoothing, eta, x_sq[i]); });
+  each_row(rows, out, [&](std::size_t i, const LabelScores& z, LabelGradient& g, LossMemory& memory) {
+    return value_of(implicit_margin(smoothing, eta, x_sq[i]), z, g, memory, isa);
+  });
 }
 
 void bisimplex_projections(const LabelledRows& rows, Isa isa, const RowLosses& out) {
-  each_row(rows, isa, out, [](std::size_t) { return Projection{}; });
+  each_row(rows, out, [&](std::size_t, const LabelScores& z, LabelGradient& alpha, LossMemory& memory) {
+    return project(z, alpha, memory, isa);
+  });
 }
 
 PointLoss label_loss_of(const LabelLoss& any_loss, const LabelScores& scores, Isa isa, LabelGradient& gradient) {
-  PointLoss found{};
   LossMemory memory;
-  std::visit(
-      [&](const auto& loss) {
-        run_with(isa, [&] { found.value = loss(scores, gradient, memory); });
-        found.enough = loss.top_is_enough(gradient);
-      },
-      any_loss);
-  return found;
+  const double value = value_of(any_loss, scores, gradient, memory, isa);
+  return {value, std::visit([&](const auto& loss) { return loss.top_is_enough(gradient); }, any_loss)};
 }
 
 double loss_at_zero(std::string_view loss, std::span<const Offset> labels_indptr, std::size_t n_classes,

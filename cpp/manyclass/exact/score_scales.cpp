@@ -32,14 +32,32 @@ void add_times(std::span<const float> a, double factor, std::size_t n, std::span
 }
 
 // The scores of one row after another, and what they make of its loss.
-template <class Loss>
 class Row {
  public:
-  Row(const ScaledRows& rows, const Loss& loss)
+  Row(const ScaledRows& rows, const LabelLoss& loss)
       : rows_(rows), loss_(loss), labels_first_(rows.n_classes), inner_(rows.n_classes), z_(rows.n_classes) {}
 
   // Adds the loss of row i to sums[0], and its derivatives to those behind.
   void add(std::size_t i, std::span<const double> scales, std::span<double> sums) {
+    run_with(rows_.isa, [&] { score(i, scales); });
+    LabelGradient gradient = labels_first_.gradient();
+    const double loss = value_of(loss_, labels_first_.scores(), gradient, memory_, rows_.isa);
+    run_with(rows_.isa, [&] {
+      sums[0] += rows_.weight(i) * loss;
+      labels_first_.scatter(z_);
+      for (std::size_t p = 0; p < scales.size(); ++p) {
+        const std::span<const float> a = rows_.sum_of.empty() ? term(p, i) : std::span<const float>(inner_);
+        sums[p + 1] += rows_.weight(i) * sum_of_products(z_, a);
+      }
+    });
+  }
+
+ private:
+  std::span<const float> term(std::size_t p, std::size_t i) const {
+    return rows_.terms[p].subspan(i * rows_.n_classes, rows_.n_classes);
+  }
+
+  void score(std::size_t i, std::span<const double> scales) {
     std::ranges::fill(z_, 0.0F);
     if (rows_.sum_of.empty()) {
       for (std::size_t p = 0; p < scales.size(); ++p) add_times(term(p, i), scales[p], scales.size(), z_);
@@ -48,18 +66,6 @@ class Row {
       add_times(inner_, scales[0], 1, z_);
     }
     labels_first_.gather(z_, rows_.labels.of(i));
-    LabelGradient gradient = labels_first_.gradient();
-    sums[0] += rows_.weight(i) * loss_(labels_first_.scores(), gradient, memory_);
-    labels_first_.scatter(z_);
-    for (std::size_t p = 0; p < scales.size(); ++p) {
-      const std::span<const float> a = rows_.sum_of.empty() ? term(p, i) : std::span<const float>(inner_);
-      sums[p + 1] += rows_.weight(i) * sum_of_products(z_, a);
-    }
-  }
-
- private:
-  std::span<const float> term(std::size_t p, std::size_t i) const {
-    return rows_.terms[p].subspan(i * rows_.n_classes, rows_.n_classes);
   }
 
   void sum_terms(std::size_t i) {
@@ -69,7 +75,7 @@ class Row {
   }
 
   const ScaledRows& rows_;
-  const Loss& loss_;
+  const LabelLoss& loss_;
   LabelsFirst labels_first_;
   LossMemory memory_;
   std::vector<float> inner_, z_;  // the sum of terms; scores, then their gradient
@@ -117,22 +123,16 @@ void check(const ScaledRows& rows) {
   }
 }
 
-double scaled_loss(const ScaledRows& rows, const LabelLoss& any_loss, std::span<const double> scales,
+double scaled_loss(const ScaledRows& rows, const LabelLoss& loss, std::span<const double> scales,
                    std::span<double> slopes) {
   const std::size_t n_pieces = (rows.size() + together - 1) / together, width = scales.size() + 1;
   std::vector<double> sums(n_pieces * width);
-  std::visit(
-      [&](const auto& loss) {
-        parallel_for(rows.n_threads, n_pieces, [&](std::size_t piece) {
-          Row row(rows, loss);
-          const std::size_t end = std::min(rows.size(), (piece + 1) * together);
-          const auto own = std::span(sums).subspan(piece * width, width);
-          for (std::size_t i = piece * together; i < end; ++i) {
-            run_with(rows.isa, [&] { row.add(i, scales, own); });
-          }
-        });
-      },
-      any_loss);
+  parallel_for(rows.n_threads, n_pieces, [&](std::size_t piece) {
+    Row row(rows, loss);
+    const std::size_t end = std::min(rows.size(), (piece + 1) * together);
+    const auto own = std::span(sums).subspan(piece * width, width);
+    for (std::size_t i = piece * together; i < end; ++i) row.add(i, scales, own);
+  });
   std::vector<double> found(width);
   for (std::size_t piece = 0; piece < n_pieces; ++piece) {
     for (std::size_t p = 0; p < width; ++p) found[p] += sums[piece * width + p];

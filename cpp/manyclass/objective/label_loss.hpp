@@ -24,14 +24,6 @@ inline LabelLoss label_loss(std::string_view name, double smoothing) {
 }
 
 // Its value at the scores z, and its gradient.
-inline double value_of(const LabelLoss& any_loss, const LabelScores& z, LabelGradient& g, LossMemory& memory, Isa isa) {
-  return std::visit(
-      [&](const auto& loss) {
-        double value = 0;
-        run_with(isa, [&] { value = loss(z, g, memory); });
-        return value;
-      },
-      any_loss);
-}
+double value_of(const LabelLoss& any_loss, const LabelScores& z, LabelGradient& g, LossMemory& memory, Isa isa);
 
 }  // namespace manyclass

@@ -232,9 +232,9 @@ KMeansResult spherical_kmeans(const RowsView& rows, std::size_t n_rows, const Di
       std::vector<float> direction(width);
       std::vector<double> sum(width);
       double squares = 0;
-      run_with(options.isa, [&] {
+      run_with(options.isa, [&](Isa known) {
         for (std::size_t m = clusters.begin[c]; m < clusters.begin[c + 1]; ++m) {
-          directions.write(rows[sample[clusters.members[m]]], options.isa, direction);
+          directions.write(rows[sample[clusters.members[m]]], known, direction);
           for (std::size_t j = 0; j < width; ++j) sum[j] += static_cast<double>(direction[j]);
         }
         for (const double s : sum) squares += s * s;

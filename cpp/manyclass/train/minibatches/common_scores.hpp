@@ -99,12 +99,8 @@ class CommonScores {
     const std::span<float> g(out.common);
     for (std::size_t i = taken_.size(); i-- > 0;) std::swap(z[taken_[i]], z[n_wrong + i]);
     LabelGradient gradient{positive_g_, g.first(n_wrong)};
-    std::visit(
-        [&](const auto& loss) {
-          run_with(settings.isa,
-                   [&] { out.loss = loss(LabelScores{positives_, z.first(n_wrong)}, gradient, memory_); });
-        },
-        loss_of_step(settings, eta, point));
+    const LabelScores scores{positives_, z.first(n_wrong)};
+    out.loss = value_of(loss_of_step(settings, eta, point), scores, gradient, memory_, settings.isa);
     for (std::size_t i = 0; i < taken_.size(); ++i) std::swap(g[taken_[i]], g[n_wrong + i]);
   }
 

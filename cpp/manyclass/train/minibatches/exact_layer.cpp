@@ -71,8 +71,8 @@ void exact_gradient(const DenseView& x, std::span<const Index> labels, const Out
   std::vector<LogSumExp> sums(parts.n * n);
   std::vector<float> own(n);
   parallel_for(n_threads, parts.n, [&](std::size_t p) {
-    run_with(isa, [&] {
-      for_each_tile(x, layer, parts[p], isa,
+    run_with(isa, [&](Isa known) {
+      for_each_tile(x, layer, parts[p], known,
                     [&](std::size_t first, std::span<const float* const> points, Classes classes, const float* z) {
                       for (std::size_t r = 0; r < points.size(); ++r) {
                         sums[p * n + first + r].add({z + r * chunk, classes.end - classes.begin});
@@ -90,8 +90,8 @@ void exact_gradient(const DenseView& x, std::span<const Index> labels, const Out
   parallel_for(n_threads, parts.n, [&](std::size_t p) {
     std::vector<float>& dx = of_parts[p];
     dx.assign(n * width, 0);
-    run_with(isa, [&] {
-      for_each_tile(x, layer, parts[p], isa,
+    run_with(isa, [&](Isa known) {
+      for_each_tile(x, layer, parts[p], known,
                     [&](std::size_t first, std::span<const float* const> points, Classes classes, float* z) {
                       const std::size_t size = classes.end - classes.begin;
                       float across[chunk * rows_together];  // the same by class
@@ -109,13 +109,13 @@ void exact_gradient(const DenseView& x, std::span<const Index> labels, const Out
                       const auto of_class = [&](std::size_t c) {
                         return out.weights.data() + (classes.begin + c) * width;
                       };
-                      add_products(points, width, z, chunk, of_class, size, isa);
+                      add_products(points, width, z, chunk, of_class, size, known);
                       const float* rows[chunk];
                       for (std::size_t c = 0; c < size; ++c)
                         rows[c] = layer.weights.data() + (classes.begin + c) * width;
                       const auto of_point = [&](std::size_t r) { return dx.data() + (first + r) * width; };
                       add_products(std::span<const float* const>(rows, size), width, across, rows_together, of_point,
-                                   points.size(), isa);
+                                   points.size(), known);
                       for (std::size_t c = 0; c < size && !out.intercept.empty(); ++c) {
                         float& sum = out.intercept[classes.begin + c];
                         for (std::size_t r = 0; r < points.size(); ++r) sum += across[c * rows_together + r];

@@ -230,11 +230,7 @@ class PairsPolicy {
     const LabelScores scores{z.first(labels.size()), z.subspan(labels.size()), is_logistic_ ? 0 : unmet,
                              unmet_->centre()};
     LabelGradient gradient{g.first(labels.size()), g.subspan(labels.size())};
-    std::visit(
-        [&](const auto& loss) {
-          run_with(settings_.isa, [&] { moves.loss = loss(scores, gradient, scratch.of_loss); });
-        },
-        problem_.loss);
+    moves.loss = value_of(problem_.loss, scores, gradient, scratch.of_loss, settings_.isa);
     moves.of_unmet = gradient.rest;
     if (is_logistic_ && !moves.are_of_all) {
       moves.loss += unmet;

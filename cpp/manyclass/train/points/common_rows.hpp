@@ -21,14 +21,14 @@ void score_common(const Linear<ClassRows<Float>>& model, DenseView x, ClassRange
   constexpr std::size_t some = 64;  // classes: their scores stay in the nearest cache
   float tile[rows_together * some];
   const float* rows[rows_together];
-  run_with(isa, [&] {
+  run_with(isa, [&](Isa known) {
     for (std::size_t first = 0; first < n; first += rows_together) {
       const std::size_t m = std::min(n - first, rows_together);
       for (std::size_t i = 0; i < m; ++i) rows[i] = x.row(point(first + i)).data();
       for (std::size_t c = 0; c < classes.size(); c += some) {
         const ClassRange part{classes[c], static_cast<Index>(std::min(some, classes.size() - c))};
         poll(m * part.size() * line_floats);
-        model.rows.scores(std::span<const float* const>(rows, m), part, isa, tile);
+        model.rows.scores(std::span<const float* const>(rows, m), part, known, tile);
         for (std::size_t i = 0; i < m; ++i) {
           std::copy_n(tile + i * part.size(), part.size(), z(first + i).data() + c);
         }
@@ -47,7 +47,7 @@ void move_common(const Linear<ClassRows<Float>>& model, ClassRange classes, std:
   float tile[rows_together * some];
   const float* rows[rows_together];
   ClassRows<Float> weights = model.rows;
-  run_with(isa, [&] {
+  run_with(isa, [&](Isa known) {
     for (std::size_t first = 0; first < n; first += rows_together) {
       const std::size_t m = std::min(n - first, rows_together);
       for (std::size_t i = 0; i < m; ++i) rows[i] = row(first + i).data();
@@ -60,7 +60,7 @@ void move_common(const Linear<ClassRows<Float>>& model, ClassRange classes, std:
           const auto b = at_classes(model.intercept, part);
           for (std::size_t l = 0; l < part.size(); ++l) b[l] += of_point[l];
         }
-        weights.add(std::span<const float* const>(rows, m), part, isa, tile, part.size());
+        weights.add(std::span<const float* const>(rows, m), part, known, tile, part.size());
       }
     }
   });
