@@ -40,6 +40,7 @@ using AnyProblem = std::variant<Problem<FeatureRows<float>>, Problem<ClassRows<f
 
 // Facts of all solvers; those with flag::batch are no steps of single points and use no selection.
 std::span<const Facts> solver_facts();
+const Facts& solver_named(const std::string& name);
 
 // Throws std::invalid_argument for a name that is not listed, an option that belongs to neither the solver nor the
 // selection, or a value outside its range.

@@ -23,6 +23,7 @@
 #include "manyclass/train/points/first_u.hpp"
 #include "manyclass/train/points/norm_ball.hpp"
 #include "manyclass/train/points/point_rows.hpp"
+#include "manyclass/train/points/points_trainer.hpp"
 #include "manyclass/train/points/ridge.hpp"
 
 namespace manyclass {
