@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
+#include <utility>
 
 #include "manyclass/objective/augment_reduce.hpp"
 #include "manyclass/step/implicit.hpp"
@@ -21,18 +23,14 @@ inline double loss_of(const SampledPoint& point, const BoundTerms& bound, const 
   return -(bound.known + sum_of(terms.log_cdfs));
 }
 
-template <class Noise, class Bound>
 struct BoundSgd {
   static constexpr bool shrinks_first = false;
-  Bound bound;
 
-  Move operator()(const SampledPoint& point, double& mu, std::span<float> p, std::span<float> scratch) const {
-    const ClassTerms terms = class_terms(p, scratch);
-    const BoundTerms found = bound.terms(point, {mu, *point.local_scale}, terms);
+  static Move move(const SampledPoint& point, const BoundTerms& bound, const ClassTerms& terms) {
     const auto eta = static_cast<float>(point.eta);
-    for (std::size_t k = 0; k < point.size(); ++k) p[k] *= eta * point.alpha[k];
-    const double wrong = sum_of(p);
-    return {wrong, wrong, loss_of(point, found, terms)};
+    for (std::size_t k = 0; k < point.size(); ++k) terms.hazards[k] *= eta * point.alpha[k];
+    const double wrong = sum_of(terms.hazards);
+    return {wrong, wrong, loss_of(point, bound, terms)};
   }
 };
 
@@ -44,16 +42,13 @@ struct BoundSgd {
 // linear in p and solved in closed form. Where hazards are not convex the linear step may go too far, so that it is
 // cut: a logistic hazard is below e^(d - e), hence delta_k <= omega(log(eta alpha_k X_k E e^-e) + d_k), and so is
 // delta_y for the sum of all; and omega(t) <= max(1, t).
-template <class Noise, class Bound>
+template <bool convex_hazard>
 struct BoundImplicit {
   static constexpr bool shrinks_first = true;
-  Bound bound;
 
-  Move operator()(const SampledPoint& point, double& mu, std::span<float> p, std::span<float> scratch) const {
-    const ClassTerms terms = class_terms(p, scratch);
-    const BoundTerms found = bound.terms(point, {mu, *point.local_scale}, terms);
-    const double loss = loss_of(point, found, terms);
-    const std::span<float> c = terms.curvatures, most = terms.log_cdfs;
+  static Move move(const SampledPoint& point, const BoundTerms& bound, const ClassTerms& terms) {
+    const double loss = loss_of(point, bound, terms);
+    const std::span<float> p = terms.hazards, c = terms.curvatures, most = terms.log_cdfs;
 
     const auto eta = static_cast<float>(point.eta);
     const auto same_x_sq = static_cast<float>(point.x_sq);
@@ -70,7 +65,7 @@ struct BoundImplicit {
         const float move = p[k] - delta_y * c[k];
         p[k] = move > 0.0F ? move : 0.0F;
       }
-      if constexpr (!Noise::convex_hazard) cut(point, found.decay, x_sq, p, most);
+      if constexpr (!convex_hazard) cut(point, bound.decay, x_sq, p, most);
     };
     if (point.x_sqs.empty()) {
       solve([&](std::size_t) { return same_x_sq; });
@@ -101,6 +96,38 @@ struct BoundImplicit {
     const auto share = static_cast<float>(most / rise);
     for (float& p_k : p) p_k *= share;
   }
+};
+
+// The terms of a bound, after q of the point has moved: compiled for each bound, and not with each step that takes them.
+using TermsOfBound = std::function<BoundTerms(const SampledPoint& point, Local q, const ClassTerms& terms, Isa isa)>;
+
+template <class Bound>
+TermsOfBound terms_of(const Bound& bound) {
+  return [bound](const SampledPoint& point, Local q, const ClassTerms& terms, Isa isa) {
+    BoundTerms sums;
+    run_with(isa, [&] { sums = bound.terms(point, q, terms); });
+    return sums;
+  };
+}
+
+template <class Step>  // BoundSgd or BoundImplicit
+class BoundStep final : public PointStep {
+ public:
+  explicit BoundStep(TermsOfBound terms) : terms_(std::move(terms)) {}
+
+  Move solve(Isa isa, const SampledPoint& point, double& mu, std::span<float> p,
+             std::span<float> scratch) const override {
+    const ClassTerms terms = class_terms(p, scratch);
+    const BoundTerms bound = terms_(point, {mu, *point.local_scale}, terms, isa);
+    Move move{};
+    run_with(isa, [&] { move = Step::move(point, bound, terms); });
+    return move;
+  }
+
+  bool shrinks_first() const override { return Step::shrinks_first; }
+
+ private:
+  TermsOfBound terms_;
 };
 
 // The softmax: u moves as GumbelBound has it, and W to the proximal point at this u, which is that of the double sum

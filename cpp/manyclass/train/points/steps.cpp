@@ -3,6 +3,7 @@
 #include <concepts>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include "manyclass/objective/augment_reduce.hpp"
 #include "manyclass/objective/double_sum.hpp"
@@ -38,11 +39,6 @@ AnyStep step_of(const Plan& plan) {
   }
 }
 
-template <class Noise, class Bound>
-AnyStep bound_step(const Bound& bound, bool implicit) {
-  return implicit ? point_step(BoundImplicit<Noise, Bound>{bound}) : point_step(BoundSgd<Noise, Bound>{bound});
-}
-
 // A step of augment and reduce for the noise of type Kind.
 template <class Kind>
 AnyStep bound_step(const Plan& plan, bool implicit, bool natural) {
@@ -55,10 +51,10 @@ AnyStep bound_step(const Plan& plan, bool implicit, bool natural) {
   } else {
     using Noise = UtilityNoise<Kind>;
     if (plan.family == nullptr) throw std::invalid_argument("noise '" + plan.noise + "' needs a family of q");
-    if (natural) {
-      return bound_step<Noise>(NaturalBound<Noise>{plan.family, plan.local_gain}, implicit);
-    }
-    return bound_step<Noise>(MonteCarloBound<Noise>{plan.family, plan.local_gain}, implicit);
+    TermsOfBound terms = natural ? terms_of(NaturalBound<Noise>{plan.family, plan.local_gain})
+                                 : terms_of(MonteCarloBound<Noise>{plan.family, plan.local_gain});
+    if (!implicit) return std::make_unique<BoundStep<BoundSgd>>(std::move(terms));
+    return std::make_unique<BoundStep<BoundImplicit<Noise::convex_hazard>>>(std::move(terms));
   }
 }
 
