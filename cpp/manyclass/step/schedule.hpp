@@ -25,7 +25,7 @@ inline Schedule schedule_named(std::string_view name) {
 inline double step_size(Schedule schedule, double eta_0, double decay, int pass) {
   switch (schedule) {
     case Schedule::exponential:
-    case Schedule::adaptive:  // within a pass the loop divides it further: train/points/points.hpp
+    case Schedule::adaptive:  // within a pass the loop divides it further: train/points/points.cpp
       return eta_0 * std::pow(decay, pass);
     case Schedule::inverse:
       return eta_0 / (1 + pass);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "manyclass/train/points/batch_prox.hpp"
-#include "manyclass/train/points/points_trainer.hpp"
+#include "manyclass/train/points/points.hpp"
 
 namespace manyclass {
 
