@@ -56,27 +56,25 @@ MANYCLASS_AVX512 void run_avx512(const F& f) {
   call_with<Isa::avx512>(f);
 }
 
+// A function of its own, so that it is compiled once for all places that call run_with by the same f.
 template <class F>
 __attribute__((noinline)) void run_baseline(const F& f) {
   call_with<Isa::baseline>(f);
 }
 
-// `isa` must not exceed best_isa().
-template <class F>
+// `isa` must not exceed best_isa(). There is no copy for a set above `widest`, in whose place that runs: where wider
+// vectors gain less than 5 % they are not worth their compilation (bench/figures/isa.md).
+template <Isa widest = Isa::avx512, class F>
 void run_with(Isa isa, const F& f) {
-  switch (isa) {
-    case Isa::avx512:
-      return run_avx512(f);
-    case Isa::avx2:
-      return run_avx2(f);
-    case Isa::baseline:
-      return run_baseline(f);
+  if constexpr (widest == Isa::avx512) {
+    if (isa == Isa::avx512) return run_avx512(f);
   }
+  isa == Isa::baseline ? run_baseline(f) : run_avx2(f);
 }
 #else
 inline Isa isa_of_processor() { return Isa::baseline; }
 
-template <class F>
+template <Isa = Isa::avx512, class F>
 void run_with(Isa, const F& f) {
   call_with<Isa::baseline>(f);
 }

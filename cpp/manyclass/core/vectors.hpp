@@ -41,17 +41,6 @@ inline constexpr std::size_t n_registers = Bytes == 64 ? 32 : 16;
 #define MANYCLASS_AS_VECTORS
 #endif
 
-// Copies 64 bytes as vectors: a copy by narrower ones, as memcpy makes it, has to be in the cache before a wide load.
-template <std::size_t Bytes>
-inline void copy_line(const void* from, void* to) {
-#pragma GCC unroll 4
-  for (std::size_t b = 0; b < line_bytes; b += Bytes) {
-    Vector<float, Bytes> part;
-    std::memcpy(&part, static_cast<const std::byte*>(from) + b, Bytes);
-    std::memcpy(static_cast<std::byte*>(to) + b, &part, Bytes);
-  }
-}
-
 // Makes of each number its square root. Neither compiler has a root of vectors: a loop becomes one.
 template <std::size_t Bytes>
 inline void to_roots(Vector<float, Bytes>& x) {

@@ -221,7 +221,7 @@ class PairsPolicy {
     const std::span<const Index> labels = problem_.labels.of(static_cast<std::size_t>(i));
     const std::span<float> z = meet(x, labels, scratch, moves), g = first_of(moves.g, moves.n);
     float largest = std::fabs(unmet_->centre());
-    run_with(settings_.isa, [&] { largest = std::fmax(largest, largest_of(z)); });
+    run_with<Isa::avx2>(settings_.isa, [&] { largest = std::fmax(largest, largest_of(z)); });
     if (!(largest <= static_cast<float>(runaway))) {
       run.watch.diverged(i);
       return false;
@@ -266,7 +266,7 @@ class PairsPolicy {
     if (moves.are_of_all) {
       moves.n = n_classes;
       const std::span<float> z = first_of(scratch.z, n_classes);
-      run_with(settings_.isa, [&] {
+      run_with<Isa::avx2>(settings_.isa, [&] {
         std::ranges::copy(problem_.intercept, z.begin());
         rows_.add_scores(x, {0, problem_.n_classes()}, z);
       });
@@ -280,9 +280,9 @@ class PairsPolicy {
       ids[l] = labels[l];
       sums[static_cast<std::size_t>(labels[l])] = 0;
     }
-    run_with(settings_.isa, [&] { moves.n = rows_.add_met(x, sums, ids.data(), labels.size()); });
+    run_with<Isa::avx2>(settings_.isa, [&] { moves.n = rows_.add_met(x, sums, ids.data(), labels.size()); });
     const std::span<float> z = first_of(scratch.z, moves.n);
-    run_with(settings_.isa, [&] {
+    run_with<Isa::avx2>(settings_.isa, [&] {
       for (std::size_t c = 0; c < z.size(); ++c) {
         const auto k = static_cast<std::size_t>(ids[c]);
         z[c] = problem_.intercept[k] + sums[k];
@@ -299,7 +299,7 @@ class PairsPolicy {
     const std::span<float> g = first_of(moves.g, n_classes), of_bias = first_of(moves.of_bias, n_classes + 1);
     const std::span<Index> ids = first_of(moves.classes, n_classes + 1);
     for (std::size_t l = labels.size(); l-- > 0;) std::swap(g[l], g[static_cast<std::size_t>(labels[l])]);
-    run_with(settings_.isa, [&] {
+    run_with<Isa::avx2>(settings_.isa, [&] {
       rounding.round(ClassRange{0, problem_.n_classes()}, g);
       std::size_t n = 0;
       for (std::size_t begin = 0; begin < n_classes; begin += line_floats) {
@@ -321,7 +321,7 @@ class PairsPolicy {
     const std::span<Index> ids = moves.ids();
     const std::span<float> g = first_of(moves.g, moves.n), of_bias = first_of(moves.of_bias, moves.n);
     const auto of_unmet = static_cast<float>(moves.of_unmet);
-    run_with(settings_.isa, [&] {
+    run_with<Isa::avx2>(settings_.isa, [&] {
       for (std::size_t c = 0; c < g.size(); ++c) of_bias[c] = g[c] - of_unmet * unmet_->share(ids[c]);
       rounding.round(ClassList(ids), g);
       rounding.round(ClassList(ids), of_bias);
@@ -358,7 +358,7 @@ class PairsPolicy {
       rows_.descend(problem_.x.row(i), mine, g, problem_.squares.sums, static_cast<float>(run.stretch.eta),
                     problem_.squares.offset, isa);
     };
-    run_with(settings_.isa, [&](Isa isa) {
+    run_with<Isa::avx2>(settings_.isa, [&](Isa isa) {
       if (moves.are_of_all) {
         descend(moves.g, isa);
       } else {
@@ -382,7 +382,8 @@ class PairsPolicy {
   void move_due(const Run& run, Parts parts, double so_far) const {
     if (!unmet_->learns()) return;
     const auto rate = static_cast<float>(run.stretch.eta_u);
-    run_with(settings_.isa, [&](Isa isa) { unmet_->add_to_sum(unmet_->move_due(parts, so_far, rate, isa)); });
+    run_with<Isa::avx2>(settings_.isa,
+                        [&](Isa isa) { unmet_->add_to_sum(unmet_->move_due(parts, so_far, rate, isa)); });
   }
 
   // A visit moves as many weights as its features have, on the mean.
@@ -402,7 +403,7 @@ class PairsPolicy {
   // A member's part of the weights whose turn it is, all of which have moved.
   void shrink(const Run& run, Visits visits, std::size_t rank, std::size_t size) const {
     const auto rate = static_cast<float>(std::min(run.stretch.eta * turns_.due(), static_cast<double>(most_adagrad)));
-    run_with(settings_.isa, [&] {
+    run_with<Isa::avx2>(settings_.isa, [&] {
       turns_.for_each(run.stretch.pass, visits.begin, visits.size, [&](std::size_t first, std::size_t last) {
         const std::size_t from = first + (last - first) * rank / size, to = first + (last - first) * (rank + 1) / size;
         shrink_by_adagrad(problem_.values.data() + from, problem_.squares.sums.data() + from, to - from, rate,

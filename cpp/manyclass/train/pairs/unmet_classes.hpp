@@ -193,7 +193,7 @@ class UnmetClasses {
   // The loops of renew(). Intercepts that are not learned are due nothing.
 
   void apply_due_moves(Part& part, double so_far, float rate) {
-    run_with(problem_.isa, [&](Isa isa) {
+    run_with<Isa::avx2>(problem_.isa, [&](Isa isa) {
       if (learns()) move(part.range, {}, so_far, rate, isa);
       part.top = max_of(at_classes(problem_.intercept, part.range), -std::numeric_limits<float>::infinity());
     });
@@ -203,7 +203,7 @@ class UnmetClasses {
   void fill(Part& part, float centre) {
     const std::span<const float> b = at_classes(problem_.intercept, part.range);
     const std::span<float> shares = at_classes(std::span(shares_), part.range);
-    run_with(problem_.isa, [&] {
+    run_with<Isa::avx2>(problem_.isa, [&] {
       shares_of(b, centre, shares, terms_.empty() ? shares : at_classes(std::span(terms_), part.range));
       part.sum = 0;
       for (const float term : at_classes(of_sum(), part.range)) part.sum += in_units(term);

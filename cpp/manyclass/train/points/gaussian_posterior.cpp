@@ -192,7 +192,7 @@ class Posterior {
                   static_cast<std::uint64_t>(run.order[visits.begin]));
     const ClassList classes = select_.draw(rng, 0, {}, {work.drawn, work.alpha, {}});
     std::ranges::fill(work.of_class, 0.0);
-    run_with(settings_.isa, [&] {
+    run_with<Isa::avx2>(settings_.isa, [&] {
       for (std::size_t b = 0; b < visits.size; ++b) {
         look(run, point_of(run, visits, b), classes, found_of(work, b), work, progress);
       }

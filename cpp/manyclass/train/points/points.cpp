@@ -172,7 +172,7 @@ class Points {
       });
       return;
     }
-    run_with(settings_.isa, [&](Isa isa) {
+    run_with<Isa::avx2>(settings_.isa, [&](Isa isa) {
       for (std::size_t s = 0; s < visits.size; ++s) rows_.template apply_part<true>(slots[s], mine, run.stretch, isa);
       for (std::size_t s = 0; s < visits.size; ++s) rows_.descend_part(slots[s], mine, run.stretch);
     });
@@ -340,7 +340,7 @@ class Points {
     const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
     if (problem_.adaptive) {
       AdaptiveSteps<Rows>::join_label(slot, label(slot.point));
-      run_with(settings_.isa, [&](Isa isa) {
+      run_with<Isa::avx2>(settings_.isa, [&](Isa isa) {
         rows_.template move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch, isa);
         rows_.template move_label<true>(slot, stretch, isa);
       });
