@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "manyclass/math/sums.hpp"
+#include "manyclass/train/common/trainer.hpp"
 #include "manyclass/train/minibatches/listed_loss.hpp"
 #include "manyclass/weights/row_products.hpp"
 

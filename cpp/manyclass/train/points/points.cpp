@@ -172,7 +172,7 @@ class Points {
       });
       return;
     }
-    run_with<Isa::avx2>(settings_.isa, [&](Isa isa) {
+    run_with<widest_adaptive>(settings_.isa, [&](Isa isa) {
       for (std::size_t s = 0; s < visits.size; ++s) rows_.template apply_part<true>(slots[s], mine, run.stretch, isa);
       for (std::size_t s = 0; s < visits.size; ++s) rows_.descend_part(slots[s], mine, run.stretch);
     });
@@ -187,6 +187,8 @@ class Points {
   // steps (microseconds) hide a miss in all caches.
   static constexpr std::size_t ahead = 64;
   static constexpr std::size_t prefetch_distance = 2;
+  // Adaptive steps of sparse rows gain nothing by AVX-512 (bench/figures/isa.md).
+  static constexpr Isa widest_adaptive = Asked::whole_rows ? Isa::avx512 : Isa::avx2;
   // Classes of the visits drawn ahead: with some hundred features each, a tenth of a second, in which nothing can end.
   static constexpr std::size_t most_drawn = 1 << 18;
 
@@ -340,7 +342,7 @@ class Points {
     const std::span<const float> shrinks = ridge ? slot.shrinks.first(size) : std::span<float>{};
     if (problem_.adaptive) {
       AdaptiveSteps<Rows>::join_label(slot, label(slot.point));
-      run_with<Isa::avx2>(settings_.isa, [&](Isa isa) {
+      run_with<widest_adaptive>(settings_.isa, [&](Isa isa) {
         rows_.template move_rows<true>(slot, slot.classes, slot.moves.first(size), shrinks, stretch, isa);
         rows_.template move_label<true>(slot, stretch, isa);
       });
