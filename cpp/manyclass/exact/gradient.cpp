@@ -35,8 +35,7 @@ template <class Data, class Layout>
 double loss_and_gradient(const std::string& name, const Data& all, std::span<const Index> labels,
                          std::span<const double> weights, const DoubleModel<Layout>& model, int n_threads, Isa isa,
                          std::span<double> room, std::span<double> gradient, std::span<double> intercept_gradient) {
-  const AnyLoss loss =
-      with_part<AnyLoss>(FullBatchLosses{}, "loss", name, []<class Loss>() { return any_loss<Loss>; });
+  const AnyLoss loss = with_part<AnyLoss>(FullBatchLosses{}, "loss", name, []<class Loss>() { return any_loss<Loss>; });
   const std::size_t n = labels.size(), fitting = room.size() / static_cast<std::size_t>(model.n_classes);
   const bool kept = fitting > 0;
   const double share = 1.0 / static_cast<double>(n);

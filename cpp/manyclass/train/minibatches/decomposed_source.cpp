@@ -92,10 +92,7 @@ class Decomposed final : public ClassSource {
         work.listed.wrong.push_back(row.id);
       }
     }
-    run_with(settings_.isa, [&](Isa isa) {
-      score_labels(settings_.classes, point, isa, work.listed);
-      score_wrong(settings_.classes, point, isa, work.listed);
-    });
+    score_listed(settings_, point, work.listed);
     listed_gradient(settings_, point, eta, work.listed, {}, out);
   }
 

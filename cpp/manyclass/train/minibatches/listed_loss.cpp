@@ -15,9 +15,8 @@ LabelLoss loss_of_step(const SourceSettings& settings, double eta, const LabelPo
   return implicit_margin(margin->smoothing, eta * point.weight, point.phi_sq);
 }
 
-double step_gradient(const SourceSettings& settings, const LabelPoint& point, double eta,
-                            std::span<const float> z, std::span<const float> alpha, std::span<const float> labels,
-                            LabelGradient& g) {
+double step_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, std::span<const float> z,
+                     std::span<const float> alpha, std::span<const float> labels, LabelGradient& g) {
   double mean = 0;
   for (const float score : labels) mean += static_cast<double>(score);
   mean /= static_cast<double>(labels.size());
@@ -26,8 +25,17 @@ double step_gradient(const SourceSettings& settings, const LabelPoint& point, do
   return settings.step->solve(settings.isa, seen, labels, *point.local, g);
 }
 
+void score_listed(const SourceSettings& settings, const LabelPoint& point, ListedScores& listed) {
+  listed.positives.resize(point.labels.size());
+  listed.negatives.resize(listed.wrong.size());
+  run_with(settings.isa, [&](Isa isa) {
+    settings.classes.scores(point.labels, point, isa, listed.positives);
+    settings.classes.scores(listed.wrong, point, isa, listed.negatives);
+  });
+}
+
 void listed_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, ListedScores& listed,
-                            std::span<const float> alpha, ClassGradient& out) {
+                     std::span<const float> alpha, ClassGradient& out) {
   out.clear();
   run_with(settings.isa,
            [&] { out.largest_score = std::max(largest_of(listed.positives), largest_of(listed.negatives)); });

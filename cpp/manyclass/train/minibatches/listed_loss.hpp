@@ -15,9 +15,8 @@ LabelLoss loss_of_step(const SourceSettings& settings, double eta, const LabelPo
 
 // The step of the double sum: the answer to scores z of classes with weights alpha, of which those with alpha 0 do not
 // count, and to the labels' scores.
-double step_gradient(const SourceSettings& settings, const LabelPoint& point, double eta,
-                            std::span<const float> z, std::span<const float> alpha, std::span<const float> labels,
-                            LabelGradient& g);
+double step_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, std::span<const float> z,
+                     std::span<const float> alpha, std::span<const float> labels, LabelGradient& g);
 
 // Scores of a point's labels and of some wrong classes, with room for their gradient.
 struct ListedScores {
@@ -27,19 +26,12 @@ struct ListedScores {
   LossMemory memory;
 };
 
-inline void score_labels(const LabelWeights& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
-  listed.positives.resize(point.labels.size());
-  classes.scores(point.labels, point, isa, listed.positives);
-}
-
-inline void score_wrong(const LabelWeights& classes, const LabelPoint& point, Isa isa, ListedScores& listed) {
-  listed.negatives.resize(listed.wrong.size());
-  classes.scores(listed.wrong, point, isa, listed.negatives);
-}
+// Makes the scores of both.
+void score_listed(const SourceSettings& settings, const LabelPoint& point, ListedScores& listed);
 
 // Leaves the gradient with respect to the labels' and the listed classes' scores in `out`; `alpha` are the weights of
 // the latter for a step of the double sum.
 void listed_gradient(const SourceSettings& settings, const LabelPoint& point, double eta, ListedScores& listed,
-                            std::span<const float> alpha, ClassGradient& out);
+                     std::span<const float> alpha, ClassGradient& out);
 
 }  // namespace manyclass

@@ -45,10 +45,7 @@ class Sampled final : public ClassSource {
       poll(work.list.size() * settings_.classes.work(points[b]));
       draw(points[b], points[b].labels, work);
       listed.wrong = work.drawn;
-      run_with(settings_.isa, [&](Isa isa) {
-        score_labels(settings_.classes, points[b], isa, listed);
-        score_wrong(settings_.classes, points[b], isa, listed);
-      });
+      score_listed(settings_, points[b], listed);
       if (log_alpha_) weigh(listed.negatives, work.log_alpha);
       listed_gradient(settings_, points[b], eta, listed, work.drawn_alpha, out[b]);
     }

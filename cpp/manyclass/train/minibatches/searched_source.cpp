@@ -40,10 +40,7 @@ class Searched final : public ClassSource {
       ListedScores& listed = work.listed;
       listed.wrong.clear();
       for (const Scored& row : found) listed.wrong.push_back(row.id);
-      run_with(settings_.isa, [&](Isa isa) {
-        score_labels(settings_.classes, points[b], isa, listed);
-        score_wrong(settings_.classes, points[b], isa, listed);  // the index may be some batches behind
-      });
+      score_listed(settings_, points[b], listed);  // the index may be some batches behind
       listed_gradient(settings_, points[b], eta, listed, {}, out[b]);
     });
   }

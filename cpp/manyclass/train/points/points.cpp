@@ -381,7 +381,7 @@ std::unique_ptr<Trainer> points_trainer(const Problem<Rows>& problem, SelectionO
                                         problem.labels.size(), settings);
 }
 
-#define MANYCLASS_INSTANTIATE(Rows, Classes)                                                              \
+#define MANYCLASS_INSTANTIATE(Rows, Classes)                                                          \
   template std::unique_ptr<Trainer> points_trainer(const Problem<Rows<float>>&, SelectionOf<Classes>, \
                                                    std::unique_ptr<const PointStep>, const Settings&);
 
