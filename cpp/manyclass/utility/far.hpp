@@ -4,10 +4,8 @@
 // a row would cost K^2. Beyond 2^50, distances of some units are lost in the rounding of the places, too.
 #pragma once
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <span>
 
 #include "manyclass/math/noise.hpp"
@@ -60,9 +58,12 @@ class FarUtilities<LogisticNoise> {
 
   double log_probability(double c) {
     if (plateau_ < 0) {
-      std::array<double, 2> best{};
-      std::ranges::partial_sort_copy(psi_, best, std::ranges::greater{});
-      plateau_ = -best[1];
+      double largest = -std::numeric_limits<double>::infinity(), second = largest;
+      for (const double utility : psi_) {
+        second = std::fmax(second, std::fmin(utility, largest));
+        largest = std::fmax(largest, utility);
+      }
+      plateau_ = psi_.size() > 1 ? -second : 0;
     }
     return c + std::log1p(plateau_);
   }
