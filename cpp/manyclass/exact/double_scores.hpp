@@ -28,7 +28,7 @@ struct FeatureMajor {
   using Data = CsrView;
   static constexpr Index narrow = 16;  // fewest classes that are worth a pass over the points: a cache line of floats
 
-  static constexpr std::size_t together = 1;  // points that are added at once
+  static constexpr std::size_t together = 16;  // points that are added at once
 
   std::span<const Weight> weights;
   std::size_t stride;  // weights in a row
@@ -57,15 +57,10 @@ struct FeatureMajor {
     });
   }
 
-  // sums[j][c] += a[c] x_j for the one point, sums being (n_cols x a.size())
+  // sums[j][c] += a[i][c] x_ij over points i, sums being (n_cols x n_classes)
   static void add(const Points& points, std::span<const double> a, Isa isa, std::span<double> sums) {
-    const SparseRow x = points[0];
-    if (a.size() == line) return with_vectors(isa, [&]<std::size_t Bytes>() { add_line<Bytes>(x, a.data(), sums); });
-    for (std::size_t n = 0; n < x.indices.size(); ++n) {
-      double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * a.size();
-      const auto value = static_cast<double>(x.values[n]);
-      for (std::size_t c = 0; c < a.size(); ++c) row[c] += value * a[c];
-    }
+    const std::size_t width = a.size() / points.size;
+    for (std::size_t i = 0; i < points.size; ++i) add(points[i], a.subspan(i * width, width), isa, sums);
   }
 
   // out, shaped as the weights, = scale * sums in the columns of `classes`, beside what is there if `more`
@@ -80,6 +75,15 @@ struct FeatureMajor {
  private:
   // The classes of a narrow pass.
   static constexpr std::size_t line = static_cast<std::size_t>(narrow);
+
+  static void add(SparseRow x, std::span<const double> a, Isa isa, std::span<double> sums) {
+    if (a.size() == line) return with_vectors(isa, [&]<std::size_t Bytes>() { add_line<Bytes>(x, a.data(), sums); });
+    for (std::size_t n = 0; n < x.indices.size(); ++n) {
+      double* row = sums.data() + static_cast<std::size_t>(x.indices[n]) * a.size();
+      const auto value = static_cast<double>(x.values[n]);
+      for (std::size_t c = 0; c < a.size(); ++c) row[c] += value * a[c];
+    }
+  }
 
   template <std::size_t Bytes>
   static void add_line(SparseRow x, const double* a, std::span<double> sums) {
