@@ -52,9 +52,9 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
         weight = 3.3e-4 * min(megabytes, LAST_CACHE) ** 0.18 if facts.sparse else 0.9e-4
         return fixed + facts.n_classes * (0.002 + weight * facts.row)
     weight = 0.9e-4 * megabytes**0.37 if facts.sparse else 0.7e-4
-    each = 0.0036 + weight * facts.row
+    class_cost = 0.0036 + weight * facts.row
     # The line of the label is met without any draw.
-    return fixed + LINE * each + each * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
+    return fixed + LINE * class_cost + class_cost * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
 
 
 def embedded_cost(n_drawn: int, width: int) -> float:
@@ -91,8 +91,8 @@ def full_cost(facts: Facts) -> float:
 
     An evaluation has two products with X in double precision, and L-BFGS keeps ten pairs of vectors of the size of W.
     """
-    each = 0.015 + (1e-3 if facts.sparse else 5e-4) * facts.row
-    points = facts.n_samples * (0.1 + facts.n_classes * each)
+    value_cost = 0.015 + (1e-3 if facts.sparse else 5e-4) * facts.row
+    points = facts.n_samples * (0.1 + facts.n_classes * value_cost)
     evaluation = 100.0 + points + 0.02 * facts.n_classes * facts.n_features
     return 1e-6 * evaluation * EVALUATIONS * len(facts.figures.PRIORS) * facts.figures.FOLDS
 
@@ -175,21 +175,23 @@ def memory_available(root: Path = ROOT) -> float:
 
     Linux tells them in files below `root`. Of a control group the pages of files that it can drop are available, too.
     """
-    left = [1024 * _numbers(root / "proc/meminfo").get("MemAvailable", math.inf)]
+    available = [1024 * _numbers(root / "proc/meminfo").get("MemAvailable", math.inf)]
     groups = root / "sys/fs/cgroup"
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = line.split(":", 2)
-        of_version = GROUP_FILES.get("memory" if "memory" in controllers.split(",") else controllers)
-        if of_version is None:
+        files = GROUP_FILES.get("memory" if "memory" in controllers.split(",") else controllers)
+        if files is None:
             continue
-        folder, limit, usage, droppable = of_version
-        own = PurePosixPath(path.lstrip("/"))
-        for group in (own, *own.parents):
-            at = groups / folder / group
-            most, used = (float("".join(_lines(at / name)).replace("max", "inf") or "nan") for name in (limit, usage))
+        folder, limit, usage, droppable = files
+        group_path = PurePosixPath(path.lstrip("/"))
+        for group in (group_path, *group_path.parents):
+            folder_of_group = groups / folder / group
+            most, used = (
+                float("".join(_lines(folder_of_group / name)).replace("max", "inf") or "nan") for name in (limit, usage)
+            )
             if most < math.inf and used >= 0:
-                left.append(most - used + _numbers(at / "memory.stat").get(droppable, 0.0))
-    return max(0.0, min(left))
+                available.append(most - used + _numbers(folder_of_group / "memory.stat").get(droppable, 0.0))
+    return max(0.0, min(available))
 
 
 def _lines(path: Path) -> list[str]:
@@ -263,15 +265,17 @@ def budget(seconds: float, figures: Figures) -> float:
     return max(figures.QUICK, figures.MOST_OF_FIT * seconds)
 
 
-def rows_to_try(left: float, facts: Facts, plan: PointsPlan) -> int:
+def rows_to_try(seconds: float, facts: Facts, plan: PointsPlan) -> int:
     """Return on how many rows step sizes can be tried in the `left` predicted seconds."""
     figures, visit = facts.figures, 1e-6 * visit_cost(facts, n_drawn(plan))
-    return int(min(facts.n_samples, figures.MOST_TO_TRY, left / (figures.RATES * figures.TRIAL_PASSES * visit)))
+    return int(min(facts.n_samples, figures.MOST_TO_TRY, seconds / (figures.RATES * figures.TRIAL_PASSES * visit)))
 
 
-def tries_ridges(plan: PointsPlan, facts: Facts, left: float) -> bool:
+def tries_ridges(plan: PointsPlan, facts: Facts, seconds: float) -> bool:
     """Whether the ridge is chosen on held-out points in the `left` predicted seconds."""
-    return facts.n_samples >= facts.figures.FEWEST_TO_TRY and len(facts.figures.RIDGES) * fit_cost(facts, plan) <= left
+    return (
+        facts.n_samples >= facts.figures.FEWEST_TO_TRY and len(facts.figures.RIDGES) * fit_cost(facts, plan) <= seconds
+    )
 
 
 COLUMNS = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
@@ -351,9 +355,9 @@ class Trials:
         self.report.append(dict(zip(COLUMNS, values, strict=True)))
         if self.verbose:
             rows, classes, passes = size
-            told = f"trying {parameter}={_cell(value)}: log-loss {loss:.4f} on rows held out"
+            line = f"trying {parameter}={_cell(value)}: log-loss {loss:.4f} on rows held out"
             of = f"{rows} rows of {classes} classes, {passes} passes"
-            print(f"{told} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
+            print(f"{line} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
 
     def choose(self, parameter: str, *values: Any, lines: slice = slice(None)) -> None:
         """Note which value of a parameter was chosen, of some lines of the report.

@@ -121,14 +121,14 @@ class Facts:
         figures: Figures = FIGURES,
     ) -> Facts:
         """Measure the data."""
-        found, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
-        if labels is not None and (several or found.sparse):
+        sizes, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
+        if labels is not None and (several or sizes.sparse):
             least = least_count(weights_met(x, labels, n_classes), figures)
             most = figures.FEW_CLASSES_OF_A_FEATURE
             if least != 1 and n_classes > most:
                 least_of_frequent = least_count(weights_met(x, labels, n_classes, few_classes=most), figures)
                 least, few = (least, 0) if least_of_frequent is None else (least_of_frequent, most)
-        return replace(found, least_count=least, few_classes=few, measured=Lengths.of(x), figures=figures)
+        return replace(sizes, least_count=least, few_classes=few, measured=Lengths.of(x), figures=figures)
 
     @property
     def lengths(self) -> Lengths:
@@ -157,8 +157,8 @@ def weights_met(
         return dict.fromkeys(counts, 0.0)
     drawn = csr.indices[np.random.default_rng(0).integers(0, csr.nnz, n_drawn)]
     times = np.bincount(drawn, minlength=csr.shape[1])
-    given = (csr_parts(csr), csr.shape[1], labels.indptr, labels.ids, n_classes, times)
-    met = _core.weights_met(*given, list(counts), few_classes)
+    data = (csr_parts(csr), csr.shape[1], labels.indptr, labels.ids, n_classes, times)
+    met = _core.weights_met(*data, list(counts), few_classes)
     return {least: n / n_drawn * csr.nnz / len(labels) for least, n in zip(counts, met, strict=True)}
 
 

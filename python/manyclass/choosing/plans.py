@@ -83,65 +83,65 @@ def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
 # Fields that several plans have
 
 
-def _run_fields(given: Given) -> dict[str, Any]:
+def _run_fields(taking: Given) -> dict[str, Any]:
     return {
-        "seed": seed_from(given.take("random_state")),
-        "n_threads": n_threads_from(given.take("n_jobs")),
-        "verbose": int(given.take("verbose")),
+        "seed": seed_from(taking.take("random_state")),
+        "n_threads": n_threads_from(taking.take("n_jobs")),
+        "verbose": int(taking.take("verbose")),
     }
 
 
 def _pass_fields(
-    choice: Choice, given: Given, of_solver: Given, rate: float, u_rate: float, *, by_batches: bool = False
+    choice: Choice, taking: Given, solver_numbers: Given, rate: float, u_rate: float, *, by_batches: bool = False
 ) -> dict[str, Any]:
     """Return what all trainings by passes have."""
     return {
-        "schedule": _schedule(choice, of_solver, rate, u_rate, by_batches=by_batches),
-        "max_iter": int(given.take("max_iter")),
-        "batch_size": of_solver.take("batch_size"),
-        "shuffle": bool(of_solver.take("shuffle")),
-        "fit_intercept": bool(given.take("fit_intercept")),
-        **_run_fields(given),
+        "schedule": _schedule(choice, solver_numbers, rate, u_rate, by_batches=by_batches),
+        "max_iter": int(taking.take("max_iter")),
+        "batch_size": solver_numbers.take("batch_size"),
+        "shuffle": bool(solver_numbers.take("shuffle")),
+        "fit_intercept": bool(taking.take("fit_intercept")),
+        **_run_fields(taking),
     }
 
 
-def take_early_stopping(given: Given) -> None:
+def take_early_stopping(taking: Given) -> None:
     """Early stopping is the fit's; without it a share of held-out rows has no effect."""
-    if given.take("early_stopping") and given.has("validation_fraction"):
-        given.take("validation_fraction")
+    if taking.take("early_stopping") and taking.has("validation_fraction"):
+        taking.take("validation_fraction")
 
 
-def _refuse_dim(given: Given) -> None:
-    if not given.is_auto("dim"):
-        raise ValueError(f"dim is {given.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+def _refuse_dim(taking: Given) -> None:
+    if not taking.is_auto("dim"):
+        raise ValueError(f"dim is {taking.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
 
 
-def _refuse_grid(given: Given) -> None:
-    if given.take("learning_rate") == "grid":
+def _refuse_grid(taking: Given) -> None:
+    if taking.take("learning_rate") == "grid":
         raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
 
 
-def _ridge(choice: Choice, given: Taking, refused: str = "") -> float:
+def _ridge(choice: Choice, taking: Taking, refused: str = "") -> float:
     """Return the ridge of steps of minibatches or on pairs, unless it is `refused`; open, of a hidden layer alone."""
     if HIDDEN_FIT.holds(choice) and not refused:
-        return float(given.take("alpha"))
-    given.pass_over("alpha")
-    asked = 0 if choice.is_open("alpha") else choice.asked("alpha")
-    if asked and refused:
-        raise ValueError(f"alpha is {asked!r}, which has no effect {refused}; leave it 'auto'")
-    return float(asked)
+        return float(taking.take("alpha"))
+    taking.pass_over("alpha")
+    alpha = 0 if choice.is_open("alpha") else choice.asked("alpha")
+    if alpha and refused:
+        raise ValueError(f"alpha is {alpha!r}, which has no effect {refused}; leave it 'auto'")
+    return float(alpha)
 
 
-def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
-    name, every, decay = of_solver.take("schedule"), None, choice["decay"]
+def _schedule(choice: Choice, solver_numbers: Given, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
+    name, every, decay = solver_numbers.take("schedule"), None, choice["decay"]
     if name in ("exponential", "adaptive"):
-        decay = float(of_solver.take("decay"))
-    elif not of_solver.is_auto("decay"):
+        decay = float(solver_numbers.take("decay"))
+    elif not solver_numbers.is_auto("decay"):
         raise ValueError(
-            f"decay is {of_solver.take('decay')!r}, which has no effect with schedule={name!r}; leave it 'auto'"
+            f"decay is {solver_numbers.take('decay')!r}, which has no effect with schedule={name!r}; leave it 'auto'"
         )
-    if of_solver.has("decay_every"):
-        every = of_solver.take("decay_every")
+    if solver_numbers.has("decay_every"):
+        every = solver_numbers.take("decay_every")
         if every is not None and name != "adaptive" and not (by_batches and name == "inverse"):
             raise ValueError(f"decay_every is {every!r}, which has no effect with schedule={name!r}; leave it None")
     return Schedule(name, rate, u_rate, decay, every)
@@ -150,37 +150,37 @@ def _schedule(choice: Choice, of_solver: Given, rate: float, u_rate: float, *, b
 # Point by point
 
 
-def _point_fields(choice: Choice, given: Taking) -> tuple[dict[str, Any], Taking]:
+def _point_fields(choice: Choice, taking: Taking) -> tuple[dict[str, Any], Taking]:
     """Return what a PointsPlan has of an estimator's two parts, and the solver's parameters, to take more of them."""
-    solver, sampler = choice["solver"], given.take_sampler()
+    solver, sampler = choice["solver"], taking.take_sampler()
     flags = registered("solver")[solver.name].flags
     if needed := "all" if "all_classes" in flags else "uniform" if "batch" in flags else None:
-        given.opened.pop("sampler", None)
+        taking.opened.pop("sampler", None)
         if sampler.name != needed:
             raise ValueError(f"sampler is {sampler.name!r}; solver {solver.name!r} needs {needed!r}")
-    of_solver, of_sampler = Taking(solver, choice, f"{solver.name}: "), Given(sampler, f"{sampler.name}: ")
-    numbers = {p.name: of_solver.take(p.name) for p in registered("solver")[solver.name].parameters}
-    numbers |= {p.name: of_sampler.take(p.name) for p in registered("selection")[sampler.name].parameters}
+    solver_numbers, sampler_numbers = Taking(solver, choice, f"{solver.name}: "), Given(sampler, f"{sampler.name}: ")
+    numbers = {p.name: solver_numbers.take(p.name) for p in registered("solver")[solver.name].parameters}
+    numbers |= {p.name: sampler_numbers.take(p.name) for p in registered("selection")[sampler.name].parameters}
     fields = {
         "solver": solver.name,
         "sampler": sampler.name,
         "options": {name: float(value) for name, value in numbers.items()},
-        "averaging": of_solver.take("averaging"),
-        "hogwild": of_solver.take("parallel", "deterministic") == "hogwild",
-        "max_norm": of_solver.take("max_norm"),
+        "averaging": solver_numbers.take("averaging"),
+        "hogwild": solver_numbers.take("parallel", "deterministic") == "hogwild",
+        "max_norm": solver_numbers.take("max_norm"),
         "share_classes": None,
-        "alpha": float(given.take("alpha")),
+        "alpha": float(taking.take("alpha")),
     }
     if sampler.name == "all":  # all classes are neither drawn nor shared
         fields["n_negatives"] = choice["n_negatives"]
     else:
-        fields["n_negatives"] = int(given.take("n_negatives"))
-        fields["share_classes"] = of_solver.take("share_classes")
+        fields["n_negatives"] = int(taking.take("n_negatives"))
+        fields["share_classes"] = solver_numbers.take("share_classes")
     if sampler.name == "head_tail":
-        fields |= {name: int(of_sampler.take(name)) for name in ("n_head", "refresh")}
-    of_sampler.refuse_rest("here")
-    _check_point_fields(fields, flags, of_solver.take("schedule"), of_solver.take("batch_size"))
-    return fields, of_solver
+        fields |= {name: int(sampler_numbers.take(name)) for name in ("n_head", "refresh")}
+    sampler_numbers.refuse_rest("here")
+    _check_point_fields(fields, flags, solver_numbers.take("schedule"), solver_numbers.take("batch_size"))
+    return fields, solver_numbers
 
 
 def _check_point_fields(
@@ -206,75 +206,75 @@ def _check_point_fields(
 
 def points_plan(choice: Choice) -> Planned:
     """Return the plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
-    given, solver = Taking.of(choice), choice["solver"]
-    take_early_stopping(given)
-    fields, of_solver = _point_fields(choice, given)
-    if not of_solver.take("log_q", True):
+    taking, solver = Taking.of(choice), choice["solver"]
+    take_early_stopping(taking)
+    fields, solver_numbers = _point_fields(choice, taking)
+    if not solver_numbers.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
-    own = solver.get_params()
-    fields |= {name: of_solver.take(name) for name in ("root", "partition", "u_init") if name in own}
-    fields["formulation"] = formulation_of(of_solver.take("formulation"))
+    numbers = solver.get_params()
+    fields |= {name: solver_numbers.take(name) for name in ("root", "partition", "u_init") if name in numbers}
+    fields["formulation"] = formulation_of(solver_numbers.take("formulation"))
     if fields["max_norm"] is not None and fields["formulation"] != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
-    if fields.get("partition") == "random" and not of_solver.take("shuffle"):
+    if fields.get("partition") == "random" and not solver_numbers.take("shuffle"):
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
-    _refuse_dim(given)
-    asked = given.take("learning_rate")
+    _refuse_dim(taking)
+    learning_rate = taking.take("learning_rate")
     rate = float(choice["learning_rate"])
-    if asked == "grid":
-        given.opened["learning_rate"] = rate
-    u_rate = of_solver.take("u_learning_rate")
+    if learning_rate == "grid":
+        taking.opened["learning_rate"] = rate
+    u_rate = solver_numbers.take("u_learning_rate")
     u_rate = rate if u_rate == "tied" else float(u_rate)
     plan = PointsPlan(
         **fields,
-        **_pass_fields(choice, given, of_solver, rate, u_rate),
+        **_pass_fields(choice, taking, solver_numbers, rate, u_rate),
         by_curvature=FALLS.holds(choice),
         discriminant=DISCRIMINANT.holds(choice),
     )
-    of_solver.refuse_rest("here")
+    solver_numbers.refuse_rest("here")
     sampler = fields["sampler"]
-    given.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
-    return planned(choice, plan, told(choice, given, of_solver, linear_model(choice.chosen)))
+    taking.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
+    return planned(choice, plan, told(choice, taking, solver_numbers, linear_model(choice.chosen)))
 
 
 def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFamily | None) -> PointsPlan:
     """Return the plan of an AugmentReduceClassifier, with this local step and family."""
-    given = Taking.of(choice, "noise", "local_step", "posterior")
-    fields, of_solver = _point_fields(choice, given)
-    if of_solver.take("schedule") == "adaptive" and fields["averaging"] != "none":
+    taking = Taking.of(choice, "noise", "local_step", "posterior")
+    fields, solver_numbers = _point_fields(choice, taking)
+    if solver_numbers.take("schedule") == "adaptive" and fields["averaging"] != "none":
         raise ValueError(f"schedule='adaptive' needs averaging='none'; it is {fields['averaging']!r}")
-    rate = float(given.take("learning_rate"))
+    rate = float(taking.take("learning_rate"))
     if fields["max_norm"] is not None:
         raise ValueError(
             f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
         )
-    seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
-    utility = Utility(noise, local.name, family, *_gains(local, seen), start=local.get_params()["start"])
+    share_seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
+    utility = Utility(noise, local.name, family, *_gains(local, share_seen), start=local.get_params()["start"])
     plan = PointsPlan(
         **fields,
-        **_pass_fields(choice, given, of_solver, rate, rate),
+        **_pass_fields(choice, taking, solver_numbers, rate, rate),
         utility=utility,
         by_curvature=FALLS.holds(choice),
     )
-    of_solver.refuse_rest("with augment and reduce")
-    given.refuse_rest("here")
+    solver_numbers.refuse_rest("with augment and reduce")
+    taking.refuse_rest("here")
     return replace(plan, posterior=choice["posterior"] != "point")
 
 
-def _gains(local: Part, seen: float) -> tuple[float, float, float]:
+def _gains(local: Part, share_seen: float) -> tuple[float, float, float]:
     """Gain, its power and its floor, of a local step that sees this share of the wrong classes."""
-    of_local = local.get_params()
-    open_floor = of_local.get("floor") == "auto"
-    if open_floor and seen == 1:
+    local_numbers = local.get_params()
+    open_floor = local_numbers.get("floor") == "auto"
+    if open_floor and share_seen == 1:
         for name in ("gain", "gain_power"):
             default = type(local)().get_params()[name]
-            if of_local[name] != default:
+            if local_numbers[name] != default:
                 raise ValueError(
-                    f"{name} is {of_local[name]!r}, which has no effect where steps see all classes: the gain's floor "
-                    f"is 1 then; set floor, too, or leave it {default!r}"
+                    f"{name} is {local_numbers[name]!r}, which has no effect where steps see all classes: the gain's "
+                    f"floor is 1 then; set floor, too, or leave it {default!r}"
                 )
-    floor = seen if open_floor else of_local.get("floor", 0.0)
-    return float(of_local["gain"]), float(of_local["gain_power"]), float(floor)
+    floor = share_seen if open_floor else local_numbers.get("floor", 0.0)
+    return float(local_numbers["gain"]), float(local_numbers["gain_power"]), float(floor)
 
 
 # Full passes
@@ -282,16 +282,16 @@ def _gains(local: Part, seen: float) -> tuple[float, float, float]:
 
 def full_plan(choice: Choice) -> Planned:
     """Return the plan of L-BFGS."""
-    given, own = Taking.of(choice, "random_state"), choice["solver"].get_params()
-    take_early_stopping(given)
-    fields = _run_fields(given)
-    _refuse_dim(given)
+    taking, numbers = Taking.of(choice, "random_state"), choice["solver"].get_params()
+    take_early_stopping(taking)
+    fields = _run_fields(taking)
+    _refuse_dim(taking)
     plan = FullBatchPlan(
-        loss=own["loss"],
-        tol=float(own["tol"]),
-        alpha=float(given.take("alpha")),
-        max_iter=int(given.take("max_iter")),
-        fit_intercept=bool(given.take("fit_intercept")),
+        loss=numbers["loss"],
+        tol=float(numbers["tol"]),
+        alpha=float(taking.take("alpha")),
+        max_iter=int(taking.take("max_iter")),
+        fit_intercept=bool(taking.take("fit_intercept")),
         n_threads=fields["n_threads"],
         verbose=fields["verbose"],
     )
@@ -301,8 +301,8 @@ def full_plan(choice: Choice) -> Planned:
         raise ValueError(f"sampler is {sampler!r}, which has no effect with solver='lbfgs'; leave it 'auto'")
     if getattr(model, "name", model) not in ("auto", "linear"):
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
-    given.refuse_rest("with solver='lbfgs'")
-    return planned(choice, plan, told(choice, given, Given(choice["solver"]), linear_model(choice.chosen)))
+    taking.refuse_rest("with solver='lbfgs'")
+    return planned(choice, plan, told(choice, taking, Given(choice["solver"]), linear_model(choice.chosen)))
 
 
 # By minibatches
@@ -310,13 +310,15 @@ def full_plan(choice: Choice) -> Planned:
 
 def softmax_batches_plan(choice: Choice) -> Planned:
     """Return the plan of a SoftmaxClassifier with several labels, embeddings or a search."""
-    given, solver = Taking.of(choice), choice["solver"]
+    taking, solver = Taking.of(choice), choice["solver"]
     where = "with several labels, embeddings or a search"
     if solver.name not in BATCH_SOLVERS:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
-    _refuse_grid(given)
-    take_early_stopping(given)
-    alpha = _ridge(choice, given, "with sampler='search'" if (sampler := given.take_sampler()).name == "search" else "")
+    _refuse_grid(taking)
+    take_early_stopping(taking)
+    alpha = _ridge(
+        choice, taking, "with sampler='search'" if (sampler := taking.take_sampler()).name == "search" else ""
+    )
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
@@ -328,25 +330,29 @@ def softmax_batches_plan(choice: Choice) -> Planned:
         loss = BATCH_REDUCTIONS[choice["reduction"]]
     margin = loss == "margin"
     smoothing = FIGURES.SMOOTHING if margin else 0.0
-    plan, of_solver = batches_plan(choice, given, loss, smoothing, SAMPLERS["uniform" if margin else "frequency"]())
+    plan, solver_numbers = batches_plan(
+        choice, taking, loss, smoothing, SAMPLERS["uniform" if margin else "frequency"]()
+    )
     if loss == "logistic" and plan.source != "exact":
         raise ValueError(
             "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
             "or another reduction"
         )
-    given.refuse_rest(where)
+    taking.refuse_rest(where)
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
-    return planned(choice, replace(plan, finds_scale=scaled, alpha=alpha), told_batches(choice, given, of_solver))
+    return planned(choice, replace(plan, finds_scale=scaled, alpha=alpha), told_batches(choice, taking, solver_numbers))
 
 
-def told_batches(choice: Choice, given: Taking, of_solver: Taking) -> dict[str, Any]:
+def told_batches(choice: Choice, taking: Taking, solver_numbers: Taking) -> dict[str, Any]:
     """Return what parameters that were left open became in a training by minibatches."""
     model = choice["model"] if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
-    return told(choice, given, of_solver, model)
+    return told(choice, taking, solver_numbers, model)
 
 
-def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, draws: Part) -> tuple[BatchesPlan, Taking]:
+def batches_plan(
+    choice: Choice, taking: Taking, loss: str, smoothing: float, draws: Part
+) -> tuple[BatchesPlan, Taking]:
     """Return the plan of minibatches, and what was taken of the solver; `draws` is what draws before a search."""
     solver, model, n_classes = choice["solver"], choice["model"], choice.facts.n_classes
     if getattr(model, "scaling", "none") == "standard":
@@ -354,13 +360,13 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
             "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
             "passes; leave it 'auto'"
         )
-    source = _batch_source(given.take_sampler(), draws)
-    dim = int(given.take("dim")) if model.name == "embedding" else None
-    of_solver = Taking(solver, choice, f"{solver.name}: ")
+    source = _batch_source(taking.take_sampler(), draws)
+    dim = int(taking.take("dim")) if model.name == "embedding" else None
+    solver_numbers = Taking(solver, choice, f"{solver.name}: ")
     draws_classes = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
-    n_negatives = int(given.take("n_negatives") if draws_classes else choice["n_negatives"])
-    unbiased, adagrad = _steps_of_batches(of_solver, solver.name, loss)
-    rate = float(given.take("learning_rate"))
+    n_negatives = int(taking.take("n_negatives") if draws_classes else choice["n_negatives"])
+    unbiased, adagrad = _steps_of_batches(solver_numbers, solver.name, loss)
+    rate = float(taking.take("learning_rate"))
     length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and HIDDEN.holds(choice) else 1.0
     plan = BatchesPlan(
         loss=loss,
@@ -369,28 +375,28 @@ def batches_plan(choice: Choice, given: Taking, loss: str, smoothing: float, dra
         adagrad=adagrad,
         n_negatives=n_negatives,
         # A margin compares scores with 1: an inclusion probability has no place in them.
-        log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(of_solver.take("log_q", True))),
+        log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(solver_numbers.take("log_q", True))),
         dim=dim,
         relu=dim is not None and model.activation == "relu",
         length=length,
-        double_sum=_double_sum(solver.name, of_solver, source["source"], rate, dim) if unbiased else None,
-        share_classes=None if source["source"] == "exact" else of_solver.take("share_classes"),
+        double_sum=_double_sum(solver.name, solver_numbers, source["source"], rate, dim) if unbiased else None,
+        share_classes=None if source["source"] == "exact" else solver_numbers.take("share_classes"),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, given, of_solver, rate, rate * EMBEDDING_SHARE[loss] / length, by_batches=True),
+        **_pass_fields(choice, taking, solver_numbers, rate, rate * EMBEDDING_SHARE[loss] / length, by_batches=True),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
-    if loss in BATCH_REDUCTIONS.values() and not given.has("loss"):
-        of_solver.take("reduction")
-    of_solver.refuse_rest("with several labels, embeddings or a margin")
-    return plan, of_solver
+    if loss in BATCH_REDUCTIONS.values() and not taking.has("loss"):
+        solver_numbers.take("reduction")
+    solver_numbers.refuse_rest("with several labels, embeddings or a margin")
+    return plan, solver_numbers
 
 
-def _steps_of_batches(of_solver: Taking, name: str, loss: str) -> tuple[bool, bool]:
+def _steps_of_batches(solver_numbers: Taking, name: str, loss: str) -> tuple[bool, bool]:
     """Whether the steps of a solver are those of the double sum, and whether they are Adagrad's."""
     unbiased = loss == "cross_entropy" and name in LABEL_SOLVERS
     # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
     adagrad = name == "adagrad" or (unbiased and name != "implicit")
-    if of_solver.take("schedule") == "adaptive":
+    if solver_numbers.take("schedule") == "adaptive":
         other = "what the solver does anyway; leave it" if adagrad else "solver='adagrad'; set"
         raise ValueError(
             f"schedule is 'adaptive'; with several labels, embeddings or a margin that is {other} 'exponential'"
@@ -402,49 +408,54 @@ def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
     """Return which classes a minibatch sees: the fields of a BatchesPlan that say so."""
     if sampler.name == "head_tail":
         raise ValueError("sampler is 'head_tail', which needs a linear model of one label a row; choose another")
-    of_sampler = Given(sampler, f"{sampler.name}: ")
+    sampler_numbers = Given(sampler, f"{sampler.name}: ")
     fields: dict[str, Any] = {"source": "exact", "index": None, "budget": None, "warm_up": 1}
     if sampler.name == "search":
-        index = of_sampler.take("index")
+        index = sampler_numbers.take("index")
         fields |= {"source": search_name(index), "index": None if isinstance(index, str) else index}
-        fields |= {"budget": of_sampler.take("budget"), "warm_up": int(of_sampler.take("warm_up"))}
-        fields["fill"] = bool(of_sampler.take("fill"))
+        fields |= {"budget": sampler_numbers.take("budget"), "warm_up": int(sampler_numbers.take("warm_up"))}
+        fields["fill"] = bool(sampler_numbers.take("fill"))
         if fields["source"] == "messages":
-            fields |= {"n_iter": int(of_sampler.take("n_iter")), "tolerance": float(of_sampler.take("tolerance"))}
-            fields |= {"message_rule": of_sampler.take("rule")} | {n: of_sampler.take(n) for n in ("step", "threshold")}
+            fields |= {
+                "n_iter": int(sampler_numbers.take("n_iter")),
+                "tolerance": float(sampler_numbers.take("tolerance")),
+            }
+            fields |= {"message_rule": sampler_numbers.take("rule")} | {
+                n: sampler_numbers.take(n) for n in ("step", "threshold")
+            }
             check_found(fields["threshold"], fields["budget"], fields["fill"])
     elif sampler.name != "all":
         fields["source"], draws = "sampled", sampler
         for setting in sampler.settings:
-            of_sampler.take(setting.name)
-    of_sampler.refuse_rest("here")
+            sampler_numbers.take(setting.name)
+    sampler_numbers.refuse_rest("here")
     options = {name: float(value) for name, value in draws.get_params().items()}
     return {**fields, "sampler": draws.name, "options": options}
 
 
-def _double_sum(rule: str, of_solver: Given, source: str, rate: float, dim: int | None) -> DoubleSum:
+def _double_sum(rule: str, solver_numbers: Given, source: str, rate: float, dim: int | None) -> DoubleSum:
     """The steps of the solver `rule` on the double sum of minibatches; `rate` is the step size of W."""
     if source not in ("exact", "sampled"):
         raise ValueError(f"sampler is 'search'; solver {rule!r} needs one that leaves no class out")
-    reduction = of_solver.take("reduction")
+    reduction = solver_numbers.take("reduction")
     # An old u lags behind x.w_y, an old log-normaliser does not. But where x.w_y has grown, what it leaves of u is far
     # too small for SCENT, whose step divides by a + e^-u (bench/decisions.md): so the rules for `formulation`.
-    formulation = formulation_of(of_solver.take("formulation"))
+    formulation = formulation_of(solver_numbers.take("formulation"))
     if reduction == "logistic":
         raise ValueError("reduction is 'logistic', which has no number for each row; that is solver='adagrad'")
     if reduction == "decoupled" and formulation != "proposed":
         raise ValueError(f"formulation is {formulation!r}, which has no effect with reduction='decoupled'")
     if rule == "implicit":
         _check_implicit(reduction, formulation, dim)
-    own = registered("solver")[rule].parameters
-    asked = of_solver.take("u_learning_rate") if of_solver.has("u_learning_rate") else rate
+    rule_numbers = registered("solver")[rule].parameters
+    u_rate = solver_numbers.take("u_learning_rate") if solver_numbers.has("u_learning_rate") else rate
     return DoubleSum(
         rule=rule,
-        options={number.name: float(of_solver.take(number.name)) for number in own},
+        options={number.name: float(solver_numbers.take(number.name)) for number in rule_numbers},
         reduction=reduction,
         formulation=formulation,
-        u_init=of_solver.take("u_init", "log_n_classes"),
-        step=1.0 if asked == "tied" else float(asked) / rate,
+        u_init=solver_numbers.take("u_init", "log_n_classes"),
+        step=1.0 if u_rate == "tied" else float(u_rate) / rate,
     )
 
 
@@ -459,10 +470,10 @@ def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -
         raise ValueError("solver is 'implicit', whose steps are those of a linear model; choose another for embeddings")
 
 
-def _budget(given: int | None, loss: str, n_classes: int) -> int:
+def _budget(budget: int | None, loss: str, n_classes: int) -> int:
     """Classes that a search returns."""
     by_loss = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
-    return int(min(by_loss if given is None else given, n_classes))
+    return int(min(by_loss if budget is None else budget, n_classes))
 
 
 # Weights on pairs
@@ -492,45 +503,45 @@ def hybrid_plan(choice: Choice) -> Planned:
     )
     margin = ranks(beside)
     loss = "margin" if margin else "cross_entropy" if choice.facts.n_labels == 1 else REDUCTIONS["decoupled"]
-    given, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
-    embeddings, _ = batches_plan(beside, given, loss, FIGURES.SMOOTHING if margin else 0.0, draws)
-    own = {name: value for name, value in given.opened.items() if name in ("dim", "n_negatives", "sampler")}
+    taking, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
+    embeddings, _ = batches_plan(beside, taking, loss, FIGURES.SMOOTHING if margin else 0.0, draws)
+    chosen_beside = {name: value for name, value in taking.opened.items() if name in ("dim", "n_negatives", "sampler")}
     whole = HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn", model.counts == "learn")
-    choice.used |= {name: beside.used[name] for name in own}
-    return planned(choice, whole, {**params, **own})
+    choice.used |= {name: beside.used[name] for name in chosen_beside}
+    return planned(choice, whole, {**params, **chosen_beside})
 
 
-def _pairs(choice: Choice, given: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:
+def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:
     """Return the plan of weights on pairs, and what parameters that were left open became in it."""
     solver, model = choice["solver"], choice["model"]
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
-    alpha = _ridge(choice, given, f"{where}: two models would share it" if "hybrid" in where else "")
-    take_early_stopping(given)
-    _refuse_grid(given)
-    of_solver, of_model = Taking(solver, choice, "adagrad: "), Given(model)
-    hogwild = of_solver.take("parallel") == "hogwild"
-    batch_size = of_solver.take("batch_size")
+    alpha = _ridge(choice, taking, f"{where}: two models would share it" if "hybrid" in where else "")
+    take_early_stopping(taking)
+    _refuse_grid(taking)
+    solver_numbers, model_numbers = Taking(solver, choice, "adagrad: "), Given(model)
+    hogwild = solver_numbers.take("parallel") == "hogwild"
+    batch_size = solver_numbers.take("batch_size")
     if hogwild and batch_size is not None:
         raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
-    reduction = str(of_solver.take("reduction"))
-    rate = float(given.take("learning_rate"))
+    reduction = str(solver_numbers.take("reduction"))
+    rate = float(taking.take("learning_rate"))
     plan = PairsPlan(
         loss=BATCH_REDUCTIONS[reduction],
         smoothing=FIGURES.SMOOTHING if reduction == "margin" else 0.0,
         offset=OFFSET * choice.facts.lengths.mean_square_of_values,
         rounding=ROUNDING,
-        min_count=int(of_model.take("min_count")),
-        few_classes=int(of_model.take("few_classes")),
-        prune=float(of_model.take("prune")),
+        min_count=int(model_numbers.take("min_count")),
+        few_classes=int(model_numbers.take("few_classes")),
+        prune=float(model_numbers.take("prune")),
         alpha=alpha,
         hogwild=hogwild,
         share_classes=None,
-        **_pass_fields(choice, given, of_solver, rate, rate),
+        **_pass_fields(choice, taking, solver_numbers, rate, rate),
     )
-    of_solver.refuse_rest(where)
-    given.refuse_rest(where)
-    return with_rate_of_pairs(plan, rate), told(choice, given, of_solver, model)
+    solver_numbers.refuse_rest(where)
+    taking.refuse_rest(where)
+    return with_rate_of_pairs(plan, rate), told(choice, taking, solver_numbers, model)
 
 
 # The rate of the intercepts of pairs, which start at the log of the classes' frequencies, over that of the weights.
@@ -540,5 +551,5 @@ INTERCEPT_SHARE = 0.05
 def with_rate_of_pairs(plan: PairsPlan, rate: float) -> PairsPlan:
     """Return the plan with another step size; that of the intercepts follows."""
     # An intercept is the weight of a feature that is always 1, whatever the length of rows: offset / OFFSET is |x|^2.
-    of_intercepts = INTERCEPT_SHARE * rate * (plan.offset / OFFSET) ** 0.5
-    return replace(plan, schedule=replace(plan.schedule, learning_rate=rate, u_learning_rate=of_intercepts))
+    intercept_rate = INTERCEPT_SHARE * rate * (plan.offset / OFFSET) ** 0.5
+    return replace(plan, schedule=replace(plan.schedule, learning_rate=rate, u_learning_rate=intercept_rate))

@@ -161,7 +161,7 @@ class Question:
 
     def changed(self, *, facts: Facts | None = None, answers: Mapping[str, Any] | None = None, **values: Any) -> Self:
         """Return another one, with other parameters, facts or answers, for the same fit."""
-        made = type(self)(
+        question = type(self)(
             self.parameters.changed(**values),
             self.chosen,
             self.facts if facts is None else facts,
@@ -173,8 +173,8 @@ class Question:
             by_steps=self.by_steps,
             goes_on=self.goes_on,
         )
-        made.used |= {name: rule for name, rule in self.used.items() if name in made._answers}
-        return made
+        question.used |= {name: rule for name, rule in self.used.items() if name in question._answers}
+        return question
 
     @property
     def figures(self) -> Figures:
@@ -199,9 +199,9 @@ class Question:
         return isinstance(value, str) and value == "auto"
 
     def __getitem__(self, name: str) -> Any:
-        asked = self.asked(name)
-        if not is_open(asked):
-            return asked
+        setting = self.asked(name)
+        if not is_open(setting):
+            return setting
         if name not in self._answers:
             rule = self.used[name] = self.rule_of(name)
             value = rule.value(self) if callable(rule.value) else rule.value
@@ -228,9 +228,9 @@ class Taking(Given):
     @classmethod
     def of(cls, choice: Question, *beside: str) -> Taking:
         """Return the parameters of an estimator but its parts, and others of which somebody else takes care."""
-        given = cls(choice.parameters, choice)
-        given.pass_over("solver", "sampler", "model", *BESIDE_PLANS, *beside)
-        return given
+        taking = cls(choice.parameters, choice)
+        taking.pass_over("solver", "sampler", "model", *BESIDE_PLANS, *beside)
+        return taking
 
     def pass_over(self, *names: str) -> None:
         """Mark parameters as taken."""
@@ -254,14 +254,14 @@ class Taking(Given):
         return sampler
 
 
-def told(choice: Question, given: Taking, of_solver: Given, model: Part | None = None) -> dict[str, Any]:
+def told(choice: Question, taking: Taking, solver_numbers: Given, model: Part | None = None) -> dict[str, Any]:
     """Return what parameters that were left open became, for `set_params`; the solver has its own filled in."""
-    asked, found = choice.parameters, dict(given.opened)
+    parameters, values = choice.parameters, dict(taking.opened)
     # What "auto" is for the scaling of a linear model that was named is told by the model.
-    scaling = "auto" if isinstance(asked.get("model"), str) else getattr(asked.get("model"), "scaling", "")
-    if model is not None and (is_open(asked["model"]) or (model.name == "linear" and scaling == "auto")):
-        found["model"] = model
-    opened = of_solver.opened if isinstance(of_solver, Taking) else {}
-    if is_open(asked["solver"]) or opened:
-        found["solver"] = clone(choice["solver"]).set_params(**opened)
-    return found
+    scaling = "auto" if isinstance(parameters.get("model"), str) else getattr(parameters.get("model"), "scaling", "")
+    if model is not None and (is_open(parameters["model"]) or (model.name == "linear" and scaling == "auto")):
+        values["model"] = model
+    opened = solver_numbers.opened if isinstance(solver_numbers, Taking) else {}
+    if is_open(parameters["solver"]) or opened:
+        values["solver"] = clone(choice["solver"]).set_params(**opened)
+    return values

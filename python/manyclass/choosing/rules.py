@@ -176,8 +176,8 @@ FEW_ROWS = Case(f"of up to {FIGURES.FEW_ROWS:,} rows", lambda q: q.facts.n_sampl
 @Case.of
 def free(q: Question) -> bool:
     """of one label a row where alpha, dim, learning_rate and all parts are open and the fit has data alone"""
-    given = q.timed or q.candidates or q.started or q.by_steps
-    return not given and not q.facts.several and _all_open(q, "alpha", "dim", "learning_rate")
+    settings = q.timed or q.candidates or q.started or q.by_steps
+    return not settings and not q.facts.several and _all_open(q, "alpha", "dim", "learning_rate")
 
 
 @Case.of
@@ -233,17 +233,17 @@ def margins_embed(q: Question) -> bool:
 def quick_in_full(q: Question) -> bool:
     """where full passes are predicted to take at most 5 seconds and nothing is set that only steps have (learning_rate,
     max_iter, sampler, n_negatives, early_stopping, coef_init)"""
-    of_steps = q.by_steps or q.candidates or q.started or q["early_stopping"]
-    own = ("n_negatives", "learning_rate", "max_iter", "sampler")
-    return not of_steps and all(map(q.is_open, own)) and costs.full_cost(q.facts) <= q.figures.MOST_FULL
+    step_settings = q.by_steps or q.candidates or q.started or q["early_stopping"]
+    names = ("n_negatives", "learning_rate", "max_iter", "sampler")
+    return not step_settings and all(map(q.is_open, names)) and costs.full_cost(q.facts) <= q.figures.MOST_FULL
 
 
 @Case.of
 def sampled(q: Question) -> bool:
     """where a visit of a point is predicted to take more than 8 microseconds with all classes, or n_negatives, a
     sampler or candidates are given"""
-    asked = q.candidates or not q.is_open("n_negatives") or not q.is_open("sampler")
-    return asked or costs.visit_cost(q.facts, None) > q.figures.MOST_EXACT
+    named = q.candidates or not q.is_open("n_negatives") or not q.is_open("sampler")
+    return named or costs.visit_cost(q.facts, None) > q.figures.MOST_EXACT
 
 
 @Case.of
@@ -268,8 +268,8 @@ def carries_v(q: Question) -> bool:
 @Case.of
 def adagrad(q: Question) -> bool:
     """by Adagrad's steps"""
-    of_u = training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
-    return of_u or bool(q["solver"].name == "adagrad")
+    u_solver = training(q) == "minibatches" and q["solver"].name in LABEL_SOLVERS and q["solver"].name != "implicit"
+    return u_solver or bool(q["solver"].name == "adagrad")
 
 
 HIDDEN = Case(hidden_layer.says, lambda q: q.kind == "SoftmaxClassifier" and hidden_layer.holds(q))

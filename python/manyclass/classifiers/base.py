@@ -98,8 +98,8 @@ class LinearClassifier(Answers):
         n_kept : int, rows of a stream that may be kept, so that it is fitted to them anew as they become more; 0: none,
             "auto": up to 100,000 rows and 128 MB, none with max_memory
         """
-        kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
-        call = checked_call(n_passes, learning_rate, half_life, new_classes, kept)
+        most_kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
+        call = checked_call(n_passes, learning_rate, half_life, new_classes, most_kept)
         planner = self._plans()
 
         def step(part: Rows, _: Any = None, planner: Planner = planner, hashing: FeatureHash | None = None) -> State:

@@ -49,7 +49,7 @@ def duality_gap(
     dict
         "primal" >= optimum >= "dual", and "gap", their difference.
     """
-    intercept, given = model.intercept.astype(np.float64), NO_DOUBLES if weights is None else weights
+    intercept, row_weights = model.intercept.astype(np.float64), NO_DOUBLES if weights is None else weights
     if model.kind == "pairs":
         primal, dual = _core.duality_gap_on_pairs(
             x=csr_parts(as_csr(x)),
@@ -59,7 +59,7 @@ def duality_gap(
             values=model.values,
             intercept=intercept,
             labels=labels,
-            sample_weight=given,
+            sample_weight=row_weights,
             alpha=alpha,
             squares=float(np.einsum("p,p->", model.values, model.values, dtype=np.float64)),
             fit_intercept=fit_intercept,
@@ -74,7 +74,7 @@ def duality_gap(
             intercept=intercept,
             n_classes=model.n_classes,
             labels=labels,
-            sample_weight=given,
+            sample_weight=row_weights,
             alpha=alpha,
             squares=float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64)),
             fit_intercept=fit_intercept,

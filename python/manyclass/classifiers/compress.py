@@ -62,8 +62,8 @@ def compress(
     if prune >= 1:
         raise ValueError(f"prune is {prune!r}; it must be below 1, as some weights have to stay")
     most = None if max_bytes is None else bytes_of(max_bytes)
-    given: Any = model
-    state: State = given._fitted
+    estimator: Any = model
+    state: State = estimator._fitted
     weights = state.weights
     weights.refuse_compressed("compress")
     if state.variances is not None:
@@ -75,14 +75,16 @@ def compress(
     # Without what only training needs.
     state = replace(state, squares=None, history=state.history.without_scaling(), sets=(), calls=())
     if most is None:
-        made = coded(weights, *_smaller("float16" if dtype == "auto" else dtype, weights, n_kept))
+        small = coded(weights, *_smaller("float16" if dtype == "auto" else dtype, weights, n_kept))
     else:
-        beside = file_bytes(given._model(state)) + HEADER_BYTES
+        beside = file_bytes(estimator._model(state)) + HEADER_BYTES
         beside -= sum(array.nbytes for array in weight_tensors(weights).values())
-        made = coded(weights, *_fitting(weights, dtype, n_kept, most, beside))
-    copied: Any = clone(given)
-    copied.__dict__.update({name: own for name, own in given.__getstate__().items() if name not in given.get_params()})
-    return copied._taken(replace(state, weights=made))  # type: ignore[no-any-return]
+        small = coded(weights, *_fitting(weights, dtype, n_kept, most, beside))
+    copied: Any = clone(estimator)
+    copied.__dict__.update(
+        {name: value for name, value in estimator.__getstate__().items() if name not in estimator.get_params()}
+    )
+    return copied._taken(replace(state, weights=small))  # type: ignore[no-any-return]
 
 
 def _kept_share(weights: Weights, dtype: Dtype, prune: float) -> int | None:
@@ -96,8 +98,8 @@ def _kept_share(weights: Weights, dtype: Dtype, prune: float) -> int | None:
     if weights.by_feature:
         whole, listed = coded_bytes(weights, dtype), coded_bytes(weights, dtype, _n_stored(weights, n_kept))
         if listed >= whole:
-            of_one = coded_bytes(weights, dtype, 2) - coded_bytes(weights, dtype, 1)
-            least = 1 - (whole - coded_bytes(weights, dtype, 1)) / (of_one * n)
+            pair_bytes = coded_bytes(weights, dtype, 2) - coded_bytes(weights, dtype, 1)
+            least = 1 - (whole - coded_bytes(weights, dtype, 1)) / (pair_bytes * n)
             raise ValueError(
                 f"prune is {prune!r}; what it leaves would take {listed} bytes as pairs of a feature and a class, and "
                 f"all weights take {whole}: leave it 0, or let it be at least {np.ceil(least * 1000) / 1000:g}"
@@ -121,9 +123,11 @@ def _smaller(dtype: Dtype, weights: Weights, n_kept: int | None) -> tuple[Dtype,
 
 def _fitting(weights: Weights, dtype: str, n_kept: int | None, most: int, beside: int) -> tuple[Dtype, int | None]:
     """The least compression whose file takes `most` bytes, `beside` of them for what is not weights."""
-    tried: list[Dtype] = ["float16", "int8"] if dtype == "auto" else [own for own in DTYPES if own == dtype]
-    for own in tried:
-        chosen = _smaller(own, weights, n_kept)
+    tried: list[Dtype] = (
+        ["float16", "int8"] if dtype == "auto" else [candidate for candidate in DTYPES if candidate == dtype]
+    )
+    for candidate in tried:
+        chosen = _smaller(candidate, weights, n_kept)
         if coded_bytes(weights, *chosen) + beside <= most:
             return chosen
     last = tried[-1]

@@ -47,16 +47,18 @@ def excluded(exclude: Any, n_rows: int, classes: NDArray[Any]) -> Pattern:
         return _of_matrix(exclude, (n_rows, len(classes)))
     if len(exclude) != n_rows:
         raise ValueError(f"exclude has {len(exclude)} lists of labels; X has {n_rows} rows")
-    given = list(map(as_labels, exclude))
-    for row, labels in enumerate(given):
+    lists = list(map(as_labels, exclude))
+    for row, labels in enumerate(lists):
         if labels.ndim != 1:
             raise ValueError(
                 f"exclude[{row}] is {labels.tolist()!r}; it must be a list of labels, one list for each row of X, or "
                 f"exclude a matrix of shape {(n_rows, len(classes))}"
             )
         check_kind(labels, classes, f"exclude[{row}]")
-    found = np.split(find_positions(join_labels(given), classes, "exclude"), np.cumsum([*map(len, given)])[:-1])
-    return join_lists([np.unique(positions[positions >= 0]) for positions in found])
+    positions_by_row = np.split(
+        find_positions(join_labels(lists), classes, "exclude"), np.cumsum([*map(len, lists)])[:-1]
+    )
+    return join_lists([np.unique(positions[positions >= 0]) for positions in positions_by_row])
 
 
 def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_features: int) -> sp.csr_array:
@@ -77,23 +79,23 @@ def seen_in(x: Matrix, classes: NDArray[Any], names: NDArray[Any] | None, n_feat
         )
     place = np.full(n_features, -1)
     place[columns[columns >= 0]] = np.flatnonzero(columns >= 0)
-    rows, had = x.nonzero()
-    there = place[had] >= 0
+    rows, columns_of_rows = x.nonzero()
+    there = place[columns_of_rows] >= 0
     ones = np.ones(np.count_nonzero(there))
-    return sp.csr_array((ones, (rows[there], place[had[there]])), shape=(x.shape[0], len(classes)))
+    return sp.csr_array((ones, (rows[there], place[columns_of_rows[there]])), shape=(x.shape[0], len(classes)))
 
 
 def _of_matrix(exclude: Any, shape: tuple[int, int]) -> Pattern:
-    given = exclude.reshape(1, -1) if exclude.ndim == 1 else exclude
-    if given.shape != shape:
-        raise ValueError(f"exclude has shape {given.shape}; it must be {shape}: rows of X by classes")
-    if not sp.issparse(given) and not np.isin(given, (0, 1)).all():
-        value = given[~np.isin(given, (0, 1))][0]
+    pattern = exclude.reshape(1, -1) if exclude.ndim == 1 else exclude
+    if pattern.shape != shape:
+        raise ValueError(f"exclude has shape {pattern.shape}; it must be {shape}: rows of X by classes")
+    if not sp.issparse(pattern) and not np.isin(pattern, (0, 1)).all():
+        value = pattern[~np.isin(pattern, (0, 1))][0]
         raise ValueError(
             f"exclude has shape {shape}, that of an indicator matrix, and holds {value!r}; it must hold 0 and 1, or be "
             "a list of arrays of labels"
         )
-    matrix = sp.csr_array(given, copy=True)
+    matrix = sp.csr_array(pattern, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     return np.asarray(matrix.indptr, dtype=np.int64), np.asarray(matrix.indices, dtype=np.int32)
@@ -136,13 +138,13 @@ def best_but(
     values = np.full((len(counts), k), -np.inf, dtype=np.float32)
     std = np.zeros(len(counts))
     for width in np.unique(widths):
-        of_width = np.flatnonzero(widths == width)
+        width_of_rows = np.flatnonzero(widths == width)
         step = len(counts) if in_place else max(1, BLOCK_CELLS // int(width))
-        for first in range(0, len(of_width), step):
-            rows = of_width[first : first + step]
-            found, scores, std[rows] = best(x[rows], int(width))
+        for first in range(0, len(width_of_rows), step):
+            rows = width_of_rows[first : first + step]
+            ranked, scores, std[rows] = best(x[rows], int(width))
             ids[rows], values[rows] = _core.best_but(
-                rows=rows.astype(np.int32), classes=found, values=scores, indptr=indptr, excluded=wrong, k=k
+                rows=rows.astype(np.int32), classes=ranked, values=scores, indptr=indptr, excluded=wrong, k=k
             )
     return ids, values, std
 

@@ -74,7 +74,7 @@ def top_features(state: State, position: int, k: int) -> tuple[NDArray[Any], Dou
 
 
 def explanations(
-    state: State, x: Matrix, labels: NDArray[Any], others: NDArray[Any] | None, k: int, n_threads: int
+    state: State, x: Matrix, labels: NDArray[Any], rest: NDArray[Any] | None, k: int, n_threads: int
 ) -> list[Explanation]:
     """Explain the score of one class of each row, or the log-odds to another class; see `Answers.explain`.
 
@@ -87,25 +87,25 @@ def explanations(
     """
     names, weights_of = names_of(state), state.weights.feature_weights
     bias = state.weights.intercept.astype(np.float64)
-    given: list[Explanation] = []
+    told_of_rows: list[Explanation] = []
     columns: NDArray[Any]
     for i, label in enumerate(labels):
         if isinstance(x, sp.csr_array):
-            at = slice(x.indptr[i], x.indptr[i + 1])
-            columns, values = x.indices[at].astype(np.int32), x.data[at].astype(np.float64)
+            place = slice(x.indptr[i], x.indptr[i + 1])
+            columns, values = x.indices[place].astype(np.int32), x.data[place].astype(np.float64)
         else:
             columns = np.flatnonzero(x[i]).astype(np.int32)
             values = x[i, columns].astype(np.float64)
         added, intercept, counts = values * weights_of(label, columns, values), bias[label], 0.0
-        if others is not None:
-            added = added - values * weights_of(others[i], columns, values)
-            intercept = intercept - bias[others[i]]
+        if rest is not None:
+            added = added - values * weights_of(rest[i], columns, values)
+            intercept = intercept - bias[rest[i]]
         if state.weights.mixture.is_on:
             scores = state.weights.scores(x[i : i + 1], n_threads)[0].astype(np.float64)
-            mixed = scores[label] - (0.0 if others is None else scores[others[i]])
+            mixed = scores[label] - (0.0 if rest is None else scores[rest[i]])
             counts = mixed - intercept - added.sum()
         best = np.argsort(-np.abs(added), kind="stable")[:k]
-        given.append(
+        told_of_rows.append(
             Explanation(
                 label=state.classes[label],
                 score=float(added.sum() + intercept + counts),
@@ -116,4 +116,4 @@ def explanations(
                 counts=float(counts),
             )
         )
-    return given
+    return told_of_rows

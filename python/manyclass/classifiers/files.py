@@ -98,8 +98,8 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
     beside, arrays = _beside_weights(state)
     for name in sorted(arrays.keys() & {*shapes_of_squares(weights), "class_count", "scaling.shift", "scaling.scale"}):
         if wrong := _wrong_in(name, arrays[name]):
-            told = "training diverged, or weights of rows are too large"
-            raise ValueError(f"{name!r} has numbers {wrong}, because {told}; such a model cannot be saved")
+            reason = "training diverged, or weights of rows are too large"
+            raise ValueError(f"{name!r} has numbers {wrong}, because {reason}; such a model cannot be saved")
     tensors |= arrays
     tensors |= {f"classes.{part}": array for part, array in labels.items()}
     tensors["loss_curve"] = np.asarray(state.curve, dtype=np.float64)
@@ -172,12 +172,12 @@ def _replaced(line: Mapping[str, Any], old: Any, new: Any) -> dict[str, Any]:
 def open_model(path: PathLike) -> TensorFile:
     """Open a model file and check its format; raises as `load` does."""
     file = open_tensors(path)
-    found = file.metadata.get("format")
-    if found == "manyclass choice model":
+    form = file.metadata.get("format")
+    if form == "manyclass choice model":
         raise ValueError(f"{file.path} is a choice model, which `manyclass.load` and ChoiceClassifier.load read")
-    if found != FORMAT:
-        what = "has no format" if found is None else f"has the format {found!r}"
-        raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {what}")
+    if form != FORMAT:
+        problem = "has no format" if form is None else f"has the format {form!r}"
+        raise ValueError(f"{file.path} is a safetensors file but not a model of manyclass: its header {problem}")
     if (version := check_version(file, FORMAT_VERSION)) < OLDEST_VERSION:
         raise ValueError(
             f"{file.path} has format version {version}, written by manyclass 0.1; this manyclass reads versions from "
@@ -242,31 +242,31 @@ def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:
     return SavedModel(info["class"], decode_parameters(parameters), state)
 
 
-def _labels_of(found: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
+def _labels_of(description: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
     """Fields of a state that are about labels; older files lack some."""
-    n_labels, threshold = found.get("n_labels_", 1), found.get("threshold_")
+    n_labels, threshold = description.get("n_labels_", 1), description.get("threshold_")
     check_number("n_labels_", n_labels, low=1, high=n_classes, integer=True)
     if threshold is not None:
         check_number("threshold_", threshold)
     return {
-        "several": bool(found.get("multilabel_", False)),
+        "several": bool(description.get("multilabel_", False)),
         "n_labels": n_labels,
         "threshold": None if threshold is None else float(threshold),
-        "sparse_labels": bool(found.get("_sparse_labels", False)),
+        "sparse_labels": bool(description.get("_sparse_labels", False)),
     }
 
 
-def _report_of(found: Mapping[str, Any], n_iter: int) -> FitReport:
+def _report_of(description: Mapping[str, Any], n_iter: int) -> FitReport:
     tables: dict[str, Any] = {
-        field_of_report: {key: np.inf if loss is None else loss for key, loss in found.get(name, [])}
+        field_of_report: {key: np.inf if loss is None else loss for key, loss in description.get(name, [])}
         for name, field_of_report in TABLES.items()
     }
     return FitReport(
-        params=decode_parameters(found.get("resolved_params_", {})),
-        rules=dict(found.get("auto_rules", {})),
-        report=[_replaced(line, None, np.inf) for line in found.get("auto_report_", [])],
-        validation_curve=np.array(found.get("validation_curve_", []), dtype=np.float64),
-        best_iter=int(found.get("best_iter_", n_iter)),
+        params=decode_parameters(description.get("resolved_params_", {})),
+        rules=dict(description.get("auto_rules", {})),
+        report=[_replaced(line, None, np.inf) for line in description.get("auto_report_", [])],
+        validation_curve=np.array(description.get("validation_curve_", []), dtype=np.float64),
+        best_iter=int(description.get("best_iter_", n_iter)),
         **tables,
     )
 
@@ -283,11 +283,11 @@ def _read_beside_weights(
     kinds |= shapes_of_squares(weights)
     if "variances" in file.entries:
         kinds["variances"] = (np.float32, weights.matrix.shape)
-    found = {name: file.read(checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
-    for name, array in found.items():
+    arrays = {name: file.read(checked(file, name, *kinds[name])) for name in kinds if name in file.entries}
+    for name, array in arrays.items():
         if wrong := _wrong_in(name, array):
             raise ValueError(f"{file.path} is damaged: {name!r} has numbers {wrong}")
-    return found
+    return arrays
 
 
 def _wrong_in(name: str, array: NDArray[Any]) -> str:
@@ -317,22 +317,26 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
         raise ValueError(f"vectorizer_ has {n_columns} columns; the model has {n_features} features")
     if isinstance(vectorizer, SequenceEncoder):
         arrays, info = encode_labels(vectorizer.items_)
-        found = {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}
-        return {"sequences": found}, {f"{ITEMS}.{part}": array for part, array in arrays.items()}
+        description = {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}
+        return {"sequences": description}, {f"{ITEMS}.{part}": array for part, array in arrays.items()}
     terms = {f"vectorizer.terms.{part}": array for part, array in encode_text(vectorizer.vocabulary_).items()}
     return parameters, {**terms, "vectorizer.idf": vectorizer.idf_}
 
 
-def _decode_vectorizer(file: TensorFile, found: Mapping[str, Any], n_features: int) -> TextVectorizer | SequenceEncoder:
-    if "sequences" in found:
-        found = found["sequences"]
-        items = decode_labels(file, found["items"], ITEMS, least=1)
+def _decode_vectorizer(
+    file: TensorFile, description: Mapping[str, Any], n_features: int
+) -> TextVectorizer | SequenceEncoder:
+    if "sequences" in description:
+        description = description["sequences"]
+        items = decode_labels(file, description["items"], ITEMS, least=1)
         if len(items) != n_features:
             raise ValueError(f"{file.path} is damaged: it has {len(items)} items, and {n_features} features")
-        check_number("decay_", found["decay_"], low=0)
-        return SequenceEncoder.restored(decode_parameters(found["parameters"]), items, float(found["decay_"]))
-    hashed = found.get("n_hash") is not None
+        check_number("decay_", description["decay_"], low=0)
+        return SequenceEncoder.restored(
+            decode_parameters(description["parameters"]), items, float(description["decay_"])
+        )
+    hashed = description.get("n_hash") is not None
     terms = decode_text(file, "vectorizer.terms", 0 if hashed else n_features)
     idf = file.read(checked(file, "vectorizer.idf", np.float32, (n_features,)))
     finite(file, "vectorizer.idf", idf)
-    return TextVectorizer.restored(decode_parameters(found), terms.tolist(), idf)
+    return TextVectorizer.restored(decode_parameters(description), terms.tolist(), idf)

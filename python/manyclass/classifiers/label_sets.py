@@ -42,12 +42,12 @@ def before_and_rank(log_probabilities: LogProbabilities, x: Matrix, labels: Ids,
 
     Labels of -1, which are no classes, come behind all: both numbers are infinite.
     """
-    found, step = np.full((x.shape[0], 2), np.inf), max(1, BLOCK_NUMBERS // n_classes)
+    stands, step = np.full((x.shape[0], 2), np.inf), max(1, BLOCK_NUMBERS // n_classes)
     for first in range(0, x.shape[0], step):
         rows = first + np.flatnonzero(labels[first : first + step] >= 0)
         if len(rows):
-            found[rows] = _core.label_stands(log_probabilities(x[rows]), labels[rows])
-    return found
+            stands[rows] = _core.label_stands(log_probabilities(x[rows]), labels[rows])
+    return stands
 
 
 def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes: int, seed: int) -> SetRule:
@@ -61,17 +61,17 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
     check_number("coverage", coverage, low=0, open_low=True, high=1)
     order = np.random.default_rng(seed).permutation(len(stands))
     n_chosen = int(SHARE_TO_CHOOSE * len(order))
-    chosen, others = np.sort(order[:n_chosen]), np.sort(order[n_chosen:])
+    chosen, rest = np.sort(order[:n_chosen]), np.sort(order[n_chosen:])
     free_rank = _core.conformal_threshold(np.repeat(stands[chosen, 1:], 2, axis=1), coverage)  # that of the ranks
     penalty, free = 0.0, n_classes
     if np.isfinite(free_rank):
         free, sizes = int(free_rank), list[float]()
-        for one in PENALTIES:
-            limit = _core.conformal_threshold(stands[chosen], coverage, one, free)
-            indptr, _, _ = ranked_in_sets(top_k, x[chosen], SetRule(coverage, one, free, limit), n_classes)
+        for candidate in PENALTIES:
+            limit = _core.conformal_threshold(stands[chosen], coverage, candidate, free)
+            indptr, _, _ = ranked_in_sets(top_k, x[chosen], SetRule(coverage, candidate, free, limit), n_classes)
             sizes.append(float(np.diff(indptr).mean()))
         penalty = PENALTIES[int(np.argmin(sizes))]
-    limit = _core.conformal_threshold(stands[others], coverage, penalty, free)
+    limit = _core.conformal_threshold(stands[rest], coverage, penalty, free)
     if not np.isfinite(limit):
         n_unseen = int(np.isinf(stands[:, 1]).sum())
         raise ValueError(
@@ -86,19 +86,23 @@ def ranked_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tup
     log-probabilities.
     """
     sets = [(np.zeros(0, np.int32), np.zeros(0, np.float32))] * x.shape[0]
-    left, k = np.arange(x.shape[0]), min(FIRST_K, n_classes)
-    while len(left):
-        step, again = max(1, BLOCK_NUMBERS // k), [left[:0]]
-        for first in range(0, len(left), step):
-            rows = left[first : first + step]
+    rows_left, k = np.arange(x.shape[0]), min(FIRST_K, n_classes)
+    while len(rows_left):
+        step, again = max(1, BLOCK_NUMBERS // k), [rows_left[:0]]
+        for first in range(0, len(rows_left), step):
+            rows = rows_left[first : first + step]
             positions, log_p = top_k(x[rows], k)
             sizes = _core.set_sizes(log_p, rule.penalty, rule.free_rank, rule.threshold, k == n_classes)
-            for at, (row, size) in enumerate(zip(rows, np.abs(sizes), strict=True)):
-                sets[row] = positions[at, :size], log_p[at, :size]
+            for place, (row, size) in enumerate(zip(rows, np.abs(sizes), strict=True)):
+                sets[row] = positions[place, :size], log_p[place, :size]
             again.append(rows[sizes < 0])
-        left, k = np.concatenate(again), min(GROWTH * k, n_classes)
-    found, values = zip(*sets, strict=True)
-    return np.concatenate([[0], np.cumsum([*map(len, found)])]), np.concatenate(found), np.concatenate(values)
+        rows_left, k = np.concatenate(again), min(GROWTH * k, n_classes)
+    positions_of_sets, values = zip(*sets, strict=True)
+    return (
+        np.concatenate([[0], np.cumsum([*map(len, positions_of_sets)])]),
+        np.concatenate(positions_of_sets),
+        np.concatenate(values),
+    )
 
 
 class Hierarchy:
@@ -117,13 +121,13 @@ class Hierarchy:
     """
 
     def __init__(self, parents: Mapping[Any, Any], classes: NDArray[Any]) -> None:
-        own = classes.tolist()
-        known = {*own}
-        nodes = [*own, *(node for node in {**parents, **dict.fromkeys(parents.values())} if node not in known)]
-        number = {node: at for at, node in enumerate(nodes)}
+        labels = classes.tolist()
+        known = {*labels}
+        nodes = [*labels, *(node for node in {**parents, **dict.fromkeys(parents.values())} if node not in known)]
+        number = {node: place for place, node in enumerate(nodes)}
         self.nodes = np.empty(len(nodes) + 1, dtype=object)  # the last one is None
         self.nodes[:-1] = nodes
-        self._core = _core.Hierarchy([number[parents[node]] if node in parents else -1 for node in nodes], len(own))
+        self._core = _core.Hierarchy([number[parents[node]] if node in parents else -1 for node in nodes], len(labels))
         if circle := self._core.circle():
             shown = ", ".join(written(as_labels([str(nodes[one]) for one in circle])))
             raise ValueError(f"parents have a circle: {shown}")
@@ -132,5 +136,5 @@ class Hierarchy:
         """Return the deepest node whose classes have together this probability, and what they have; of several as deep
         the most probable one; None, with 1, where there is none.
         """
-        found, probabilities = self._core.deepest(p, least)
-        return self.nodes[found], probabilities
+        nodes, probabilities = self._core.deepest(p, least)
+        return self.nodes[nodes], probabilities

@@ -212,14 +212,14 @@ class MarginClassifier(LabelClassifier):
         state, x = self._asked(X)
         check_number("k", k, low=1, high=len(state.classes), integer=True)
 
-        def best(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            found, log_probabilities = self._top_k(state, some, width)
-            shift = state.weights.log_normalizers(some, n_threads_from(self.n_jobs))
-            return found, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
+        def best(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            positions, log_probabilities = self._top_k(state, rows, width)
+            shift = state.weights.log_normalizers(rows, n_threads_from(self.n_jobs))
+            return positions, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
 
-        def calibrated(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            found, log_probabilities = self._top_k(state, some, width)
-            return found, stated(state, log_probabilities).astype(np.float32), np.zeros(len(found))
+        def calibrated(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            positions, log_probabilities = self._top_k(state, rows, width)
+            return positions, stated(state, log_probabilities).astype(np.float32), np.zeros(len(positions))
 
         labels, scores, _ = self._best(state, x, int(k), exclude, best if state.calibration is None else calibrated)
         return labels, scores

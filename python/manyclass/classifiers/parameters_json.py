@@ -33,10 +33,10 @@ def encode_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _encoded(name: str, value: Any) -> Any:
     if isinstance(value, Part):
-        own = value.get_params(deep=False)
-        if "index" in own:
-            own["index"] = search_name(own["index"])  # an index given as an example is for training
-        return {"part": type(value).__name__, "parameters": encode_parameters(own)}
+        numbers = value.get_params(deep=False)
+        if "index" in numbers:
+            numbers["index"] = search_name(numbers["index"])  # an index given as an example is for training
+        return {"part": type(value).__name__, "parameters": encode_parameters(numbers)}
     if name == "class_weight" and isinstance(value, Mapping):
         pairs = [[_label_as_json(k), _encoded("class_weight", w)] for k, w in value.items()]
         return {"pairs": pairs}

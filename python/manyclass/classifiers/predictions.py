@@ -207,8 +207,8 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict_log_proba(self, X: Data) -> Doubles:
         """Return the log-probabilities of all classes, (n_samples, n_classes), float64, in nats."""
         state, x = self._asked(X)
-        told: Doubles = stated(state, self._log_probabilities(state, x))
-        return told
+        log_p: Doubles = stated(state, self._log_probabilities(state, x))
+        return log_p
 
     def predict_proba(self, X: Data) -> Doubles:
         """Return probabilities, (n_samples, n_classes), float64; rows sum to one, but of several calibrated labels."""
@@ -234,10 +234,10 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def _best_classes(self, state: State, x: Matrix, k: int) -> Ids:
         """Positions of the k best classes of each point, best first: the same by an 8-bit copy as by all scores."""
-        found = None
+        positions = None
         if state.variances is None and labels_by_copy(state.weights, k):
-            found = self._approximate(state).best_classes(x, k, n_threads_from(self.n_jobs))
-        return self._top_k(state, x, k)[0] if found is None else found
+            positions = self._approximate(state).best_classes(x, k, n_threads_from(self.n_jobs))
+        return self._top_k(state, x, k)[0] if positions is None else positions
 
     @overload
     def predict_top_k(
@@ -311,14 +311,14 @@ class Answers(ClassifierMixin, BaseEstimator):
     ) -> tuple[NDArray[Any], Floats, Doubles]:
         """The k best labels of each row, without those that it is not to get, with what `best` tells of them."""
         if exclude is None:
-            positions, found, std = best(x, k)
+            positions, log_p, std = best(x, k)
         else:
             if isinstance(exclude, str):
                 check_choice("exclude", exclude, ("seen",))
                 exclude = seen_in(x, state.classes, state.column_labels, state.features.n)
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
-            positions, found, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
-        return labels_at(state.classes, positions), found, std
+            positions, log_p, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
+        return labels_at(state.classes, positions), log_p, std
 
     def top_features(self, label: Any, k: int = 10) -> tuple[NDArray[Any], Doubles]:
         """Return the features of largest weight for a label, by their names if they have some, and these weights,
@@ -333,12 +333,12 @@ class Answers(ClassifierMixin, BaseEstimator):
         of the two labels are explained instead. See `help(manyclass.classifiers.explanation)`."""
         state, x = self._asked(X)
         check_number("k", k, low=1, integer=True)
-        given = [
-            None if some is None else positions_of(labels_by_row(some, x.shape[0]), state.classes, name)
-            for name, some in (("labels", labels), ("against", against))
+        positions_by_name = [
+            None if argument is None else positions_of(labels_by_row(argument, x.shape[0]), state.classes, name)
+            for name, argument in (("labels", labels), ("against", against))
         ]
-        positions = self._top_k(state, x, 1)[0][:, 0] if given[0] is None else given[0]
-        return explanations(state, x, positions, given[1], int(k), n_threads_from(self.n_jobs))
+        positions = self._top_k(state, x, 1)[0][:, 0] if positions_by_name[0] is None else positions_by_name[0]
+        return explanations(state, x, positions, positions_by_name[1], int(k), n_threads_from(self.n_jobs))
 
     def calibrate_sets(self, X: Data, y: ArrayLike, coverage: float | ArrayLike = 0.9) -> Self:
         """Prepare `predict_set` by rows that training has not seen, a hundred or more, and return the model.
@@ -356,7 +356,7 @@ class Answers(ClassifierMixin, BaseEstimator):
             log_p, top_k = partial(self._log_probabilities, state), partial(self._top_k, state)
             stands = before_and_rank(log_p, x, labels, n_classes)
             wanted = np.atleast_1d(np.asarray(coverage, dtype=np.float64)).tolist()
-            rules = tuple(set_rule(top_k, x, stands, one, n_classes, seed=0) for one in wanted)
+            rules = tuple(set_rule(top_k, x, stands, share, n_classes, seed=0) for share in wanted)
             return self._taken(replace(state, sets=rules))
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
@@ -368,9 +368,9 @@ class Answers(ClassifierMixin, BaseEstimator):
     def _ranked_set(self, X: Data, coverage: float) -> tuple[NDArray[np.int64], NDArray[Any], Floats]:
         """See `ranked_set`."""
         state, x = self._asked(X)
-        rule = next((one for one in state.sets if one.coverage == coverage), None)
+        rule = next((known_rule for known_rule in state.sets if known_rule.coverage == coverage), None)
         if rule is None:
-            known = ", ".join(str(one.coverage) for one in state.sets) or "none"
+            known = ", ".join(str(known_rule.coverage) for known_rule in state.sets) or "none"
             raise ValueError(f"coverage is {coverage}; calibrate_sets(X, y, coverage) was given {known}")
         indptr, positions, log_p = ranked_in_sets(partial(self._top_k, state), x, rule, len(state.classes))
         return indptr, state.classes[positions], log_p
@@ -404,18 +404,18 @@ class Answers(ClassifierMixin, BaseEstimator):
         nodes, probabilities = zip(*parts, strict=True)
         return np.concatenate(nodes), np.concatenate(probabilities)
 
-    def _refuse_sets(self, state: State, what: str) -> None:
+    def _refuse_sets(self, state: State, method: str) -> None:
         """Raise ValueError where there are no probabilities of single labels."""
         if state.several or not self._scores_are_log_odds(state):
             why = "was fitted on several" if state.several else "has no probabilities without calibration='temperature'"
-            raise ValueError(f"{what} is for probabilities of one label a row; the model {why}")
+            raise ValueError(f"{method} is for probabilities of one label a row; the model {why}")
 
     def _approximate(self, state: State) -> ApproximateAnswers:
         """Return the index and the 8-bit copy over these weights, or room for them."""
-        kept: ApproximateAnswers | None = self.__dict__.get("_kept_answers")
-        if kept is None or kept.weights is not state.weights:
-            kept = self._kept_answers = ApproximateAnswers(state.weights)
-        return kept
+        answers: ApproximateAnswers | None = self.__dict__.get("_kept_answers")
+        if answers is None or answers.weights is not state.weights:
+            answers = self._kept_answers = ApproximateAnswers(state.weights)
+        return answers
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies and joblib: all but what can be made again, and the locks.
@@ -435,10 +435,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
     ) -> dict[str, float]:
         weights = checked_weights(sample_weight, x.shape[0])
-        positions, seen = seen_positions(y, x.shape[0], state.classes, unseen)
-        weights = weights_left(weights, seen, "has a label seen in fit")
-        found = summarize(*self._log_losses(state, some_rows(x, seen), positions), weights)
-        return {**found, "n_unseen": x.shape[0] - len(seen)}
+        positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
+        weights = weights_left(weights, known_rows, "has a label seen in fit")
+        means = summarize(*self._log_losses(state, some_rows(x, known_rows), positions), weights)
+        return {**means, "n_unseen": x.shape[0] - len(known_rows)}
 
     def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
         """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
@@ -446,16 +446,16 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def _accuracy(self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen) -> float:
         weights = checked_weights(sample_weight, x.shape[0])
-        positions, seen = seen_positions(y, x.shape[0], state.classes, unseen)
-        if len(seen) < x.shape[0]:
+        positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
+        if len(known_rows) < x.shape[0]:
             warnings.warn(
-                f"{x.shape[0] - len(seen)} of {x.shape[0]} points have labels unseen in fit and are left out of the "
-                "score; unseen='error' refuses them",
+                f"{x.shape[0] - len(known_rows)} of {x.shape[0]} points have labels unseen in fit and are left out of "
+                "the score; unseen='error' refuses them",
                 UserWarning,
                 stacklevel=outer_level(),
             )
-        weights = weights_left(weights, seen, "has a label seen in fit")
-        best, _ = self._top_k(state, some_rows(x, seen), 1)
+        weights = weights_left(weights, known_rows, "has a label seen in fit")
+        best, _ = self._top_k(state, some_rows(x, known_rows), 1)
         return float(np.average(best[:, 0] == positions, weights=weights))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -481,8 +481,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
         state = self._fitted
         weights = state.weights
-        found = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
-        return found if state.hashing is None else {**found, "hashed_features": state.hashing.n_rows}
+        layout = {"weights": weights.layout, "weight_bytes": weights.nbytes, "weight_dtype": weights.dtype}
+        return layout if state.hashing is None else {**layout, "hashed_features": state.hashing.n_rows}
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -90,14 +90,14 @@ def load_classifier(path: PathLike, mmap: bool = False) -> Classifier:
     """Load a model of classes with weights of their own; see `load`, which loads choice models, too."""
     file = open_model(path)
     with reading(file):
-        found = read_model(file, mmap)
-        cls = CLASSES[found.kind]
-        unknown = sorted(set(found.parameters) - set(cls._get_param_names()))
+        saved = read_model(file, mmap)
+        cls = CLASSES[saved.kind]
+        unknown = sorted(set(saved.parameters) - set(cls._get_param_names()))
         if unknown:
             raise ValueError(f"{cls.__name__} has no parameter {unknown[0]!r}")
-        model: Classifier = cls(**found.parameters)
+        model: Classifier = cls(**saved.parameters)
         model.check_parameters()
-    model._taken(found.state)
+    model._taken(saved.state)
     return model
 
 

@@ -88,10 +88,10 @@ class LabelAnswers(Answers):
         limit = state.threshold if threshold is None else threshold
         if k is not None or limit is None:
             k = min(state.n_labels, n_classes) if k is None else int(k)
-            found = indicator_of(self._best_classes(state, x, k), n_classes)
+            indicator = indicator_of(self._best_classes(state, x, k), n_classes)
         else:
-            found = self._above(state, x, float(limit), with_best=threshold is None)
-        return found if state.sparse_labels else found.toarray()
+            indicator = self._above(state, x, float(limit), with_best=threshold is None)
+        return indicator if state.sparse_labels else indicator.toarray()
 
     def _above(self, state: State, x: Matrix, threshold: float, *, with_best: bool) -> sp.csr_array:
         """The classes of larger probability or score than the threshold and, where asked for, the best one."""
@@ -121,8 +121,8 @@ class LabelAnswers(Answers):
         state, x = self._asked(X)
         log_odds = self._scores_are_log_odds(state)
         if not state.several:
-            found = self._evaluated(state, x, y, sample_weight, unseen)
-            return found if log_odds else {name: value for name, value in found.items() if name != "log_loss"}
+            means = self._evaluated(state, x, y, sample_weight, unseen)
+            return means if log_odds else {name: value for name, value in means.items() if name != "log_loss"}
         weights = checked_weights(sample_weight, x.shape[0])
         lists = lists_of(state, y, x.shape[0])
         ks = [k for k in (1, 3, 5) if k <= len(state.classes)]
@@ -137,9 +137,9 @@ class LabelAnswers(Answers):
 
     def _label_losses(self, state: State, x: Matrix, lists: sp.csr_array, weights: Doubles | None) -> dict[str, float]:
         """The log-losses of several labels."""
-        of_rows = label_log_losses(state.weights, x, lists, state.calibration, n_threads_from(self.n_jobs))
-        of_labels, of_own = (float(np.average(losses, weights=weights)) for losses in of_rows)
-        return {**({"log_loss": of_own} if self._planner.trains_log_odds else {}), "label_log_loss": of_labels}
+        losses_by_row = label_log_losses(state.weights, x, lists, state.calibration, n_threads_from(self.n_jobs))
+        label_loss, row_loss = (float(np.average(losses, weights=weights)) for losses in losses_by_row)
+        return {**({"log_loss": row_loss} if self._planner.trains_log_odds else {}), "label_log_loss": label_loss}
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -126,8 +126,8 @@ class SoftmaxClassifier(LabelClassifier):
     @property
     def auto_report_(self) -> Report:
         """A line for each trial by which a parameter was chosen; printed, a table with the rules that applied."""
-        told = self._fitted.fit_report
-        return Report(told.report, told.rules)
+        report = self._fitted.fit_report
+        return Report(report.report, report.rules)
 
     @hinting
     def __init__(
@@ -237,7 +237,7 @@ class SoftmaxClassifier(LabelClassifier):
             row the objective is the one that solver="lbfgs" minimises, of weights on pairs as their softmax over these.
         """
         state, x = self._asked(X)
-        model, told = state.weights, state.fit_report.params
+        model, chosen = state.weights, state.fit_report.params
         model.refuse_compressed("certificate")
         if model.kind == "hybrid" or model.embeddings.size:
             raise ValueError("the model has embeddings, whose objective is not convex; it has no certificate")
@@ -246,19 +246,21 @@ class SoftmaxClassifier(LabelClassifier):
             lists = lists_of(state, y, x.shape[0])
             rows = counting(np.diff(lists.indptr) * (1.0 if weights is None else weights))
             lists = lists if rows is None else lists[rows]
-            given = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
+            row_labels = Labels(lists.indptr.astype(np.int64), lists.indices.astype(np.int32))
         else:
             labels = positions_of(labels_by_row(y, x.shape[0]), state.classes, "y")
             weights = times_class_weight(weights, self.class_weight, labels, state.classes)
             rows = counting(weights)
-            given = Labels.single(labels if rows is None else labels[rows])
+            row_labels = Labels.single(labels if rows is None else labels[rows])
         x, weights = x if rows is None else x[rows], normalized(taken(weights, rows))
-        if getattr(told.get("model", self.model), "scaling", "none") == "standard":
+        if getattr(chosen.get("model", self.model), "scaling", "none") == "standard":
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
             x, model = scaling.apply(x), scaling.unfold(model)
-        x, labels, weights, n_labels = one_a_label(x, given, weights) if state.several else (x, given.ids, weights, 1.0)
-        alpha = told.get("alpha", self.alpha)
-        found = duality_gap(
+        x, labels, weights, n_labels = (
+            one_a_label(x, row_labels, weights) if state.several else (x, row_labels.ids, weights, 1.0)
+        )
+        alpha = chosen.get("alpha", self.alpha)
+        bounds = duality_gap(
             model,
             x,
             labels,
@@ -267,4 +269,4 @@ class SoftmaxClassifier(LabelClassifier):
             fit_intercept=self.fit_intercept,
             n_threads=n_threads_from(self.n_jobs),
         )
-        return {name: n_labels * value for name, value in found.items()}
+        return {name: n_labels * value for name, value in bounds.items()}

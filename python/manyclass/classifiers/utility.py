@@ -241,8 +241,8 @@ class AugmentReduceClassifier(LinearClassifier):
         total = 0.0
         n_threads = n_threads_from(self.n_jobs)
         for first, scores in state.weights.score_tiles(x, n_threads):
-            some = labels[first : first + len(scores)]
-            total += float(family.best_bounds(self.noise, scores, some, n_threads).sum())
+            labels_of_tile = labels[first : first + len(scores)]
+            total += float(family.best_bounds(self.noise, scores, labels_of_tile, n_threads).sum())
         return total / max(1, len(labels))
 
     @property
@@ -270,8 +270,10 @@ class AugmentReduceClassifier(LinearClassifier):
     def _top_k(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
         if state.variances is None:
             return state.weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
-        classes, found = zip(*(_core.best_classes(log_p, k) for _, log_p in self._predictive(state, x)), strict=True)
-        return np.concatenate(classes), np.concatenate(found)  # -inf is for a label too few
+        classes, log_probabilities = zip(
+            *(_core.best_classes(log_p, k) for _, log_p in self._predictive(state, x)), strict=True
+        )
+        return np.concatenate(classes), np.concatenate(log_probabilities)  # -inf is for a label too few
 
     def _not_softmax(self, state: State) -> str:
         if state.variances is not None:

@@ -251,10 +251,10 @@ def _with_one_pass(parameters: Parameters) -> Parameters:
     return parameters.changed(max_iter=1)
 
 
-def _averaging(solver: str | Part, of_auto: str = "none") -> str:
+def _averaging(solver: str | Part, default: str = "none") -> str:
     """How a solver averages weights over passes; one that is named leaves that open."""
     if isinstance(solver, str):
-        return of_auto if solver == "auto" else "none"
+        return default if solver == "auto" else "none"
     return str(solver.get_params().get("averaging", "none"))
 
 
@@ -317,8 +317,8 @@ class _StreamFit:
     def _train(self, part: Rows, numbers: NDArray[np.int64] | None, n_pass: int, n_visits: int) -> State:
         # Trials are told; a bar for each part would be too much.
         planner = self._planner if self._state is None else self._planner.changed(verbose=0)
-        kept = None if self._carried is None or numbers is None else KeptRows(self._carried, numbers)
-        call = Call(fit_pass=n_pass, n_visits=n_visits, kept_rows=kept)
+        kept_rows = None if self._carried is None or numbers is None else KeptRows(self._carried, numbers)
+        call = Call(fit_pass=n_pass, n_visits=n_visits, kept_rows=kept_rows)
         options, hashing = self._options, self._bounded.hashing
         vectorizer = options.vectorizer
         self._state = go_on(planner, self._state, part, call, options.classes, "error", hashing, vectorizer)

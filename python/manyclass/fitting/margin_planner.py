@@ -51,15 +51,15 @@ class MarginPlanner(Planner):
 
     def check(self) -> Chosen:
         """See `Planner`."""
-        own = self.parameters
-        check_choice("loss", own["loss"], LOSSES)
-        check_number("smoothing", own["smoothing"], low=0)
-        check_number("max_iter", own["max_iter"], low=1, integer=True)
+        parameters = self.parameters
+        check_choice("loss", parameters["loss"], LOSSES)
+        check_number("smoothing", parameters["smoothing"], low=0)
+        check_number("max_iter", parameters["max_iter"], low=1, integer=True)
         self.check_shared()
         return Chosen(
-            resolve_part("solver", own["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
-            part_of("sampler", own["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
-            part_of("model", own["model"], MARGIN_MODELS, "manyclass.models"),
+            resolve_part("solver", parameters["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
+            part_of("sampler", parameters["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
+            part_of("model", parameters["model"], MARGIN_MODELS, "manyclass.models"),
         )
 
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
@@ -88,16 +88,16 @@ class MarginPlanner(Planner):
 
     def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
-        own, choice = self.parameters, Choice(self.parameters, self.check(), facts, by_steps=by_steps)
-        given = Taking.of(choice, "loss")
-        take_early_stopping(given)
-        smoothing = float(given.take("smoothing")) if own["loss"] == "margin" else 0.0
+        parameters, choice = self.parameters, Choice(self.parameters, self.check(), facts, by_steps=by_steps)
+        taking = Taking.of(choice, "loss")
+        take_early_stopping(taking)
+        smoothing = float(taking.take("smoothing")) if parameters["loss"] == "margin" else 0.0
         embeds = choice["model"].name == "embedding"
-        if choice["solver"].name == "implicit" and (own["loss"] != "margin" or embeds):
+        if choice["solver"].name == "implicit" and (parameters["loss"] != "margin" or embeds):
             raise ValueError(
                 "solver='implicit' needs loss='margin' and no embeddings; they are "
-                f"{own['loss']!r} and {choice['model'].name!r}"
+                f"{parameters['loss']!r} and {choice['model'].name!r}"
             )
-        plan, of_solver = batches_plan(choice, given, own["loss"], smoothing, SAMPLERS["uniform"]())
-        given.refuse_rest("here")
-        return planned(choice, plan, told_batches(choice, given, of_solver))
+        plan, solver_numbers = batches_plan(choice, taking, parameters["loss"], smoothing, SAMPLERS["uniform"]())
+        taking.refuse_rest("here")
+        return planned(choice, plan, told_batches(choice, taking, solver_numbers))

@@ -49,7 +49,7 @@ MOST_ROWS = 1 << 20
 CARRIED, FOR_CARRIED = 8, 0.125  # bytes of what a row carries, and their share of the memory
 
 
-def bytes_from(given: int | str) -> int:
+def bytes_from(max_memory: int | str) -> int:
     """Return a number of bytes, of text such as "2GiB" or "500 MB".
 
     Raises
@@ -59,27 +59,27 @@ def bytes_from(given: int | str) -> int:
     TypeError
         If it is neither a whole number nor text.
     """
-    if isinstance(given, int | np.integer) and not isinstance(given, bool):
-        check_number("max_memory", given)
-        found = float(given)
-    elif isinstance(given, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", given)
+    if isinstance(max_memory, int | np.integer) and not isinstance(max_memory, bool):
+        check_number("max_memory", max_memory)
+        n_bytes = float(max_memory)
+    elif isinstance(max_memory, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", max_memory)
         if not match or match[2].upper() not in UNITS:
-            raise ValueError(f"max_memory is {given!r}; it must be bytes, such as 2147483648, '2GiB' or '500 MB'")
-        found = float(match[1]) * UNITS[match[2].upper()]
+            raise ValueError(f"max_memory is {max_memory!r}; it must be bytes, such as 2147483648, '2GiB' or '500 MB'")
+        n_bytes = float(match[1]) * UNITS[match[2].upper()]
     else:
-        raise TypeError(f"max_memory is {given!r}; it must be a number of bytes, or text such as '2GiB'")
-    if not 1 <= found < math.inf:
-        raise ValueError(f"max_memory is {given!r:.80}; it must be at least a byte, and some number")
-    return int(found)
+        raise TypeError(f"max_memory is {max_memory!r}; it must be a number of bytes, or text such as '2GiB'")
+    if not 1 <= n_bytes < math.inf:
+        raise ValueError(f"max_memory is {max_memory!r:.80}; it must be at least a byte, and some number")
+    return int(n_bytes)
 
 
 def measured(X: Any, y: Any) -> tuple[float, float]:
     """Return bytes and stored values of a row, in the mean over the rows of a part."""
     n = max(1, X.shape[0])
     n_bytes, stored = _measured(X)
-    of_labels = _measured(y)[0] if is_sparse(y) else 8.0 * n
-    return (n_bytes + of_labels) / n, stored / n
+    label_bytes = _measured(y)[0] if is_sparse(y) else 8.0 * n
+    return (n_bytes + label_bytes) / n, stored / n
 
 
 def _measured(X: Any) -> tuple[float, float]:
@@ -89,21 +89,21 @@ def _measured(X: Any) -> tuple[float, float]:
 
 
 def fitted_in(
-    found: _core.Footprint, n_bytes: float, rows: int, given: int | str, *, may_hash: bool
+    footprint: _core.Footprint, n_bytes: float, rows: int, max_memory: int | str, *, may_hash: bool
 ) -> tuple[int, int | None]:
     """Return the rows of a part, at most `rows`, and how many features there are to be after hashing; None: all.
 
     Raises
     ------
     ValueError
-        If there is too little memory, with what was `given` and the least that works.
+        If there is too little memory, with `max_memory` and the least that works.
     """
-    fit = found.within(n_bytes, rows, may_hash)
+    fit = footprint.within(n_bytes, rows, may_hash)
     if fit is None:
-        least = math.ceil(found.needed(rows, may_hash) / 2**20)
+        least = math.ceil(footprint.needed(rows, may_hash) / 2**20)
         raise ValueError(
-            f"max_memory is {given!r}; {found.n_classes} classes"
-            f"{'' if may_hash else f' and {found.n_features} features'} need at least {least}MiB "
+            f"max_memory is {max_memory!r}; {footprint.n_classes} classes"
+            f"{'' if may_hash else f' and {footprint.n_features} features'} need at least {least}MiB "
             "(help(manyclass.fitting.memory) has the formula)"
         )
     return fit

@@ -61,13 +61,13 @@ class Caller:
 
     def noted(self, features: Features | None = None) -> Any:
         """Return what scikit-learn's check takes for the estimator, with features that are known before."""
-        made = type(self.name, (_Noted,), {})()
-        made.tags = self.tags
+        estimator = type(self.name, (_Noted,), {})()
+        estimator.tags = self.tags
         if features is not None:
-            made.n_features_in_ = features.n
+            estimator.n_features_in_ = features.n
             if features.names is not None:
-                made.feature_names_in_ = features.names
-        return made
+                estimator.feature_names_in_ = features.names
+        return estimator
 
 
 # Raw inputs
@@ -84,8 +84,10 @@ def as_numbers(X: Any, encoder: Encoder | None) -> Any:
     if encoder is not None and encoder.takes(X):
         return encoder.transform(X)
     if is_texts(X) and encoder is not None and not encoder.takes([""]):
-        some = [X] if isinstance(X, str) else list(X)[:2]
-        raise ValueError(f"X is {some!r:.40}, a list of str; a history is a list of items, and X a list of histories")
+        examples = [X] if isinstance(X, str) else list(X)[:2]
+        raise ValueError(
+            f"X is {examples!r:.40}, a list of str; a history is a list of items, and X a list of histories"
+        )
     if is_texts(X):
         raise ValueError(
             f"X is texts, such as {X if isinstance(X, str) else next(iter(X))!r:.40}; the model was not fitted on "
@@ -125,10 +127,12 @@ def encoded(
         if columns is not None and not isinstance(X, list) and np.shape(X)[1:] == (len(columns),):
             return data, encoder
         kind = "str" if isinstance(encoder, TextVectorizer) else "lists of items"
-        told = f"X is a {type(X).__name__} of {len(X)}" if isinstance(X, list) else f"X is a {type(X).__name__}"
-        raise ValueError(f"{told}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
-    made = clone(encoder)
-    return made.training_rows(*data, first=True), made
+        what_is_given = (
+            f"X is a {type(X).__name__} of {len(X)}" if isinstance(X, list) else f"X is a {type(X).__name__}"
+        )
+        raise ValueError(f"{what_is_given}; vectorizer is {encoder!r}, for which it must be a list of {kind}")
+    fitted_encoder = clone(encoder)
+    return fitted_encoder.training_rows(*data, first=True), fitted_encoder
 
 
 def encoded_with_classes(
@@ -144,7 +148,7 @@ def encoded_with_classes(
         If class_text is neither, or not of the kind of X.
     """
     X, y, sample_weight = data
-    made = encoder
+    fitted_encoder = encoder
     if isinstance(class_text, Mapping):
         for label, text in class_text.items():
             if not isinstance(text, str):
@@ -155,14 +159,14 @@ def encoded_with_classes(
                 "a pair of labels and rows"
             )
         labels: Any = [*class_text]
-        (X, _, _), made = encoded(([*X, *class_text.values()], None, None), encoder, None)
+        (X, _, _), fitted_encoder = encoded(([*X, *class_text.values()], None, None), encoder, None)
     elif not isinstance(class_text, tuple) or len(class_text) != 2 or is_texts(X):
         kind = "a mapping of labels to texts" if is_texts(X) else "a pair of labels and rows, as X is no list of str"
         raise TypeError(f"class_text is a {type(class_text).__name__}; it must be {kind}")
     else:
         rows: Any
         labels, rows = class_text
-        (X, y, sample_weight), made = encoded(data, encoder, None)
+        (X, y, sample_weight), fitted_encoder = encoded(data, encoder, None)
         if np.shape(rows) != (np.shape(labels)[0], np.shape(X)[1]):
             raise ValueError(
                 f"class_text has {np.shape(labels)[0]} labels and rows of shape {np.shape(rows)}; X has "
@@ -174,26 +178,29 @@ def encoded_with_classes(
     if len(labels) != n_texts:
         raise ValueError(f"X has {X.shape[0] - len(labels)} rows, y has shape {np.shape(y)}; they must be as many")
     if sample_weight is not None:
-        given = np.asarray(sample_weight, dtype=np.float64)
-        sample_weight = np.append(given, np.full(n_texts, given.mean()))
-    return (X, _with_labels(y, labels), sample_weight), made, n_texts
+        weights = np.asarray(sample_weight, dtype=np.float64)
+        sample_weight = np.append(weights, np.full(n_texts, weights.mean()))
+    return (X, _with_labels(y, labels), sample_weight), fitted_encoder, n_texts
 
 
 def _with_labels(y: Any, labels: Any) -> Any:
     """Return y with the labels of texts of classes behind it: as a column, or as rows of its matrix."""
     if not is_indicator(y):
-        own, given = as_labels(y), as_labels(labels)
-        if (own.dtype.kind in "UO") != (given.dtype.kind in "UO"):
-            raise ValueError(f"class_text has the label {given[0]!r}, y such as {own[0]!r}; they must be of one kind")
-        return np.concatenate([own, given])
+        labels_of_rows, labels_of_texts = as_labels(y), as_labels(labels)
+        if (labels_of_rows.dtype.kind in "UO") != (labels_of_texts.dtype.kind in "UO"):
+            raise ValueError(
+                f"class_text has the label {labels_of_texts[0]!r}, y such as {labels_of_rows[0]!r}; they must be "
+                "of one kind"
+            )
+        return np.concatenate([labels_of_rows, labels_of_texts])
     columns = as_labels(y.columns) if hasattr(y, "columns") else np.arange(np.shape(y)[1])
     order = np.argsort(columns)
-    at = find_positions(as_labels(labels), columns[order], "class_text")
-    if at.min(initial=0) < 0:
-        told = as_labels(labels)[at < 0][:1].tolist()[0]
-        raise ValueError(f"class_text has {told!r}, which is no column of y; add a column of zeros")
-    ones = (np.ones(len(at), np.int8), (np.arange(len(at)), order[at]))
-    more: Any = sp.csr_array(ones, shape=(len(at), len(columns)))
+    positions = find_positions(as_labels(labels), columns[order], "class_text")
+    if positions.min(initial=0) < 0:
+        unknown_label = as_labels(labels)[positions < 0][:1].tolist()[0]
+        raise ValueError(f"class_text has {unknown_label!r}, which is no column of y; add a column of zeros")
+    ones = (np.ones(len(positions), np.int8), (np.arange(len(positions)), order[positions]))
+    more: Any = sp.csr_array(ones, shape=(len(positions), len(columns)))
     if hasattr(y, "columns"):
         return type(y)(np.concatenate([y.to_numpy(), more.toarray()]), columns=y.columns)
     parts: list[Any] = [y, more]
@@ -221,8 +228,8 @@ def as_rows(X: Data) -> Any:
 
     A dense vector is left to scikit-learn's check, which asks whether it is a row or a column.
     """
-    given: Any = X
-    return sp.csr_array(given.reshape(1, -1)) if bool(sp.issparse(given)) and given.ndim == 1 else given
+    rows: Any = X
+    return sp.csr_array(rows.reshape(1, -1)) if bool(sp.issparse(rows)) and rows.ndim == 1 else rows
 
 
 def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
@@ -232,15 +239,15 @@ def some_rows(x: Matrix, rows: NDArray[np.intp]) -> Matrix:
 
 def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
     """Check rows for predictions by a state, and hash their features where its own are."""
-    given = as_rows(as_numbers(X, state.encoder))
+    raw_rows = as_rows(as_numbers(X, state.encoder))
     features, hashing = state.features, state.hashing
     if hashing is None and features.names is None:  # else a warning of names may be due
-        rows = unconverted_rows(given, features.n)
+        rows = unconverted_rows(raw_rows, features.n)
         if rows is not None:
             return rows
     noted = caller.noted(features if hashing is None else None)
     x = as_matrix(
-        validated_data(noted, given, accept_sparse="csr", dtype=np.float32, order="C", reset=hashing is not None)
+        validated_data(noted, raw_rows, accept_sparse="csr", dtype=np.float32, order="C", reset=hashing is not None)
     )
     if hashing is None:
         return x
@@ -308,8 +315,8 @@ def points_of(
     """
     check_targets(y, several=several)
     indicator = several and is_indicator(y)
-    of_columns = indicator and hasattr(y, "columns")
-    if of_columns:
+    has_names = indicator and hasattr(y, "columns")
+    if has_names:
         y, names = by_name(y, None if known is None else known.classes)
     if y is None:
         raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
@@ -319,7 +326,7 @@ def points_of(
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
-    if of_columns and there is None:
+    if has_names and there is None:
         classes = names
     x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
@@ -358,10 +365,10 @@ def _one_label(
     y, weights = (y if rows is None else y[rows]), taken(weights, rows)
     classes, labels = sorted_classes(y, known)
     weights = times_class_weight(weights, class_weight, labels, classes)
-    left = counting(weights)
-    if left is not None:  # a class of weight 0 has no rows left
-        rows, weights = left if rows is None else rows[left], taken(weights, left)
-        classes, labels = sorted_classes(classes[labels[left]], known)
+    counting_rows = counting(weights)
+    if counting_rows is not None:  # a class of weight 0 has no rows left
+        rows, weights = counting_rows if rows is None else rows[counting_rows], taken(weights, counting_rows)
+        classes, labels = sorted_classes(classes[labels[counting_rows]], known)
     if len(classes) < 2 and not is_part:
         where = "" if rows is None else " in rows whose weight is above 0"
         raise ValueError(f"y has one class, {classes[0]!r}{where}; at least two classes are needed")
@@ -523,18 +530,18 @@ def indicator_lists(y: Any, n_samples: int) -> sp.csr_array:
     ValueError
         If it has another number of rows, or values other than 0 and 1.
     """
-    given: Any = y if sp.issparse(y) else np.asarray(y)
-    if given.dtype.kind not in "biufc":
-        raise ValueError(f"y has shape {given.shape} and dtype {given.dtype}; {BINARIZER}")
-    matrix = sp.csr_array(given)
+    cells: Any = y if sp.issparse(y) else np.asarray(y)
+    if cells.dtype.kind not in "biufc":
+        raise ValueError(f"y has shape {cells.shape} and dtype {cells.dtype}; {BINARIZER}")
+    matrix = sp.csr_array(cells)
     if matrix.ndim != 2 or matrix.shape[0] != n_samples:
         raise ValueError(f"X has {n_samples} rows, y has shape {matrix.shape}; it must have as many rows")
     if not np.isin(matrix.data, (0, 1)).all():
-        at = int(np.flatnonzero(~np.isin(matrix.data, (0, 1)))[0])
-        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        position = int(np.flatnonzero(~np.isin(matrix.data, (0, 1)))[0])
+        row = int(np.searchsorted(matrix.indptr, position, side="right")) - 1
         raise ValueError(
-            f"y has shape {matrix.shape} and holds {matrix.data[at]:g}; a matrix of labels holds 0 and 1, which row "
-            f"{row} does not, and one label for each point is a 1d array; {BINARIZER}"
+            f"y has shape {matrix.shape} and holds {matrix.data[position]:g}; a matrix of labels holds 0 and 1, which "
+            f"row {row} does not, and one label for each point is a 1d array; {BINARIZER}"
         )
     matrix = canonical_csr(matrix)
     if not np.isin(matrix.data, (0, 1)).all():

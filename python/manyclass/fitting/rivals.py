@@ -72,7 +72,7 @@ def best_model(trials: Trials, rivals: Rivals) -> str | None:
             trials.make("closed form", name, partial(sample.loss_of, form, 1), predicted=0.0, size=size)
         for name in losses:
             losses[name].append(_loss_of_model(trials, rivals, name, 1, sample))
-        if _is_clear((of_model[0] for of_model in losses.values()), figures):
+        if _is_clear((losses_of_model[0] for losses_of_model in losses.values()), figures):
             break
     if not samples:
         return None
@@ -133,8 +133,8 @@ def clear_model(trials: Trials, rivals: Rivals, most: float) -> str | None:
 
 def _is_clear(losses: Iterable[float], figures: Figures) -> bool:
     """Whether the least loss of a draw is so far below the others that no other draw would say otherwise."""
-    least, *others = sorted(losses)
-    return least < figures.CLEAR_MODEL * others[0]
+    least, *rest = sorted(losses)
+    return least < figures.CLEAR_MODEL * rest[0]
 
 
 def _loss_of_model(trials: Trials, rivals: Rivals, name: str, n_runs: int, sample: Sample) -> float:

@@ -282,11 +282,11 @@ class _Runs:
 
     def _runs_after(self, first: State) -> int:
         """What n_models="auto" stands for."""
-        told, parameters = first.fit_report, self._parameters
-        ended = len(first.curve) < told.params.get("max_iter", parameters["max_iter"])
+        report, parameters = first.fit_report, self._parameters
+        ended = len(first.curve) < report.params.get("max_iter", parameters["max_iter"])
         if ended or np.isfinite(self._watch.max_seconds) or not parameters.is_auto("dim"):
             return 1
-        return int(told.params.get("n_models", told.n_runs))
+        return int(report.params.get("n_models", report.n_runs))
 
     def _run(self, number: int, chosen: Mapping[str, Any], points: Points, n_models: int) -> State:
         seed = self._seeds[number - 1] if number else self._parameters["random_state"]

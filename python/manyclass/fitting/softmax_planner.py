@@ -56,12 +56,12 @@ class SoftmaxPlanner(Planner):
 
     def check(self) -> Chosen:
         """See `Planner`."""
-        own = self.parameters
+        parameters = self.parameters
         self.check_shared()
         return Chosen(
-            part_of("solver", own["solver"], SOLVERS, "manyclass.solvers"),
-            part_of("sampler", own["sampler"], SAMPLERS, "manyclass.samplers"),
-            part_of("model", own["model"], MODELS, "manyclass.models"),
+            part_of("solver", parameters["solver"], SOLVERS, "manyclass.solvers"),
+            part_of("sampler", parameters["sampler"], SAMPLERS, "manyclass.samplers"),
+            part_of("model", parameters["model"], MODELS, "manyclass.models"),
         )
 
     def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
@@ -254,12 +254,12 @@ def _plan_linear(planner: Planner, linear: Choice, scaled: Points, *, ridge: boo
     return plan_points(linear, *data, rates, ridge=ridge)
 
 
-def _heads(candidates: ArrayLike | None, asked: Any, sampler: Part | None, points: Points) -> Ids | None:
+def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part | None, points: Points) -> Ids | None:
     """The positions of the candidates of each point."""
     if candidates is None:
         return None
     if sampler is None or sampler.name != "head_tail":
-        raise ValueError(f"candidates need sampler='head_tail'; it is {asked!r}")
+        raise ValueError(f"candidates need sampler='head_tail'; it is {sampler_parameter!r}")
     candidates = np.asarray(candidates)
     n_samples = points.n_given
     if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:

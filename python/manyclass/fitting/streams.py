@@ -108,9 +108,9 @@ FOR_ARRAYS = "for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
 FOR_STREAMS = "for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes one of them"
 
 
-def refuse(which: str, **given: Any) -> None:
+def refuse(which: str, **arguments: Any) -> None:
     """Raise ValueError for an argument that is given, `which` saying what it is for."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None:
             raise ValueError(f"{name} is given, which is {which}")
 
@@ -124,8 +124,8 @@ def encoded_stream(X: Any, vectorizer: Encoder | None) -> tuple[Any, Encoder | N
         return X, None
     if not isinstance(vectorizer, TextVectorizer | None):
         raise ValueError(f"X is a stream of texts; vectorizer is {vectorizer!r}, and must be a TextVectorizer")
-    made = TextVectorizer() if vectorizer is None else clone(vectorizer)
-    return X.encoded(made), made
+    fitted_vectorizer = TextVectorizer() if vectorizer is None else clone(vectorizer)
+    return X.encoded(fitted_vectorizer), fitted_vectorizer
 
 
 # Parts
@@ -141,21 +141,21 @@ def parts_of(X: Any, n_pass: int = 0) -> Iterator[tuple[int, Rows, NDArray[np.in
     try:
         for place in itertools.count(1):
             with told_of_part(place):
-                given: Any = next(parts, _END)
-            if given is _END:
+                part: Any = next(parts, _END)
+            if part is _END:
                 return
             numbers: NDArray[np.int64] | None = None
             if isinstance(X, Stream):
-                *given, numbers = given
-            if not is_part(given):
+                *part, numbers = part
+            if not is_part(part):
                 raise TypeError(
-                    f"part {place} of X is {_shortly(given)}; it must be (X, y) or (X, y, sample_weight), X a matrix "
+                    f"part {place} of X is {_shortly(part)}; it must be (X, y) or (X, y, sample_weight), X a matrix "
                     "or a list of texts"
                 )
-            last = first + np.shape(given[0])[0]
+            last = first + np.shape(part[0])[0]
             numbers = np.arange(first, last) if isinstance(X, Sequence) else numbers
             first = last
-            yield place, (given[0], given[1], given[2] if len(given) > 2 else None), numbers
+            yield place, (part[0], part[1], part[2] if len(part) > 2 else None), numbers
     finally:
         if parts is not X and hasattr(parts, "close"):  # a caller's own iterator stays open
             parts.close()
@@ -309,20 +309,20 @@ def within_memory(
     first = next(parts_of(X.with_rows(PEEK)), None)
     if first is None:
         raise ValueError("X has no rows")
-    some, y, _ = first[1]
+    rows_of_first, y, _ = first[1]
     labels = _labels(state, classes, X)
     n_classes = X.n_labels if labels is None else len(labels)
     assert n_classes is not None
     dim = _dim(parameters, state, several=is_sparse(y))
     hashing = None if state is None else state.hashing
     n_features = X.n_features if hashing is None else hashing.n_rows
-    row, stored = measured(some, y)
+    row, stored = measured(rows_of_first, y)
     shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "dim": dim, "copies": copies}
-    found = _core.Footprint(**shape, row=row, stored=stored, window=X.window)
+    footprint = _core.Footprint(**shape, row=row, stored=stored, window=X.window)
     most = X.rows if X.rows_given else MOST_ROWS // X.window
     for_rows = CARRIED * (X.n_rows or 0)
-    keeps = 0 < for_rows <= FOR_CARRIED * n_bytes and n_bytes - for_rows >= found.least()
-    rows, features = fitted_in(found, n_bytes - keeps * for_rows, most, max_memory, may_hash=state is None)
+    keeps = 0 < for_rows <= FOR_CARRIED * n_bytes and n_bytes - for_rows >= footprint.least()
+    rows, features = fitted_in(footprint, n_bytes - keeps * for_rows, most, max_memory, may_hash=state is None)
     if features is not None:
         hashing = FeatureHash(features)
     return Bounded(X.with_rows(rows, X.window), hashing, labels, keeps)
@@ -330,14 +330,14 @@ def within_memory(
 
 def _labels(state: State | None, classes: ArrayLike | None, X: Stream) -> NDArray[Any] | None:
     """All labels that there can be; None: the numbers of the columns of Y."""
-    own = None if state is None else state.classes
+    known = None if state is None else state.classes
     if classes is not None:
-        return sorted_classes(as_labels(classes), own, "classes")[0]
-    if X.n_labels is not None and (own is None or own.dtype.kind in "iu"):  # else names were given to the numbers
-        return None if own is None else sorted_classes(np.arange(X.n_labels), own)[0]
-    if own is None:
+        return sorted_classes(as_labels(classes), known, "classes")[0]
+    if X.n_labels is not None and (known is None or known.dtype.kind in "iu"):  # else names were given to the numbers
+        return None if known is None else sorted_classes(np.arange(X.n_labels), known)[0]
+    if known is None:
         raise ValueError("max_memory needs to know the classes before they come; name them all by classes=")
-    return own
+    return known
 
 
 def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int | None:

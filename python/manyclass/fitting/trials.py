@@ -96,8 +96,8 @@ class Sample:
     def points(self, classes: NDArray[Any]) -> Points:
         """Return the rows to train on as the points of a fit, their classes being called by these names."""
         n_rows, n_features = self.x.shape
-        given = (self.x, Labels.single(self.labels), classes, Features(n_features, None))
-        return Points(*given, weights=self.weights, n_given=n_rows)
+        data = (self.x, Labels.single(self.labels), classes, Features(n_features, None))
+        return Points(*data, weights=self.weights, n_given=n_rows)
 
     @classmethod
     def of(
@@ -114,14 +114,14 @@ class Sample:
         numbered: Ids = positions.astype(np.int32)
         if len(classes) < 2 or len(classes) == len(rows):
             return None
-        held = held_out(numbered, share, random)
-        kept, out = rows[~held], rows[held]
+        out_of_training = held_out(numbered, share, random)
+        trained, out = rows[~out_of_training], rows[out_of_training]
         return cls(
-            x[kept],
-            numbered[~held],
-            some_of(weights, kept),
+            x[trained],
+            numbered[~out_of_training],
+            some_of(weights, trained),
             x[out],
-            numbered[held],
+            numbered[out_of_training],
             some_of(weights, out),
             classes,
         )
@@ -160,13 +160,15 @@ class Sample:
         prior = Weights.on_pairs(*no_pairs, np.log(shares).astype(np.float32))
         if not isinstance(self.x, sp.csr_array):
             return {"prior": prior}
-        given = (np.arange(len(self.labels) + 1), self.labels)
-        indptr, classes = _core.support(csr_parts(self.x), self.x.shape[1], *given, self.n_classes, 1)
+        label_lists = (np.arange(len(self.labels) + 1), self.labels)
+        indptr, classes = _core.support(csr_parts(self.x), self.x.shape[1], *label_lists, self.n_classes, 1)
         pairs = Weights.on_pairs(indptr, classes, None, np.zeros(self.n_classes, np.float32))
         held_out = ScoredRows(self.x_out, Labels.single(self.labels_out), 1, self.weights_out)
-        found = replace(pairs, values=pairs.closed_forms(self.x, *given, self.weights)[0])
-        of_pairs, of_prior = best_scales(found, prior, held_out)
-        scaled = replace(found, values=found.values * np.float32(of_pairs), bias=prior.bias * np.float32(of_prior))
+        naive_bayes = replace(pairs, values=pairs.closed_forms(self.x, *label_lists, self.weights)[0])
+        pairs_scale, prior_scale = best_scales(naive_bayes, prior, held_out)
+        scaled = replace(
+            naive_bayes, values=naive_bayes.values * np.float32(pairs_scale), bias=prior.bias * np.float32(prior_scale)
+        )
         return {"prior": prior, "naive Bayes": scaled}
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
@@ -362,19 +364,19 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
         return plan
     order = fork(random_state).permutation(facts.n_samples)[:n_rows]
     n_out = int(figures.SHARE_OF_PAIRS * n_rows)
-    out, kept = points.some(np.sort(order[:n_out])), points.some(np.sort(order[n_out:]))
-    out = out.some(np.flatnonzero(out.labels.known_from(kept.labels)))
+    out, trained = points.some(np.sort(order[:n_out])), points.some(np.sort(order[n_out:]))
+    out = out.some(np.flatnonzero(out.labels.known_from(trained.labels)))
     if len(out.labels) < figures.FEWEST_KNOWN:
         return plan
     # A pair has as much fewer rows as there are fewer.
-    least = max(1, round(plan.min_count * len(kept.labels) / facts.n_samples))
+    least = max(1, round(plan.min_count * len(trained.labels) / facts.n_samples))
     short = replace(plan, min_count=least, verbose=0, hogwild=False)  # the choice does not depend on threads
-    size, rule = (len(kept.labels), facts.n_classes, plan.max_iter), plan.schedule.learning_rate
+    size, rule = (len(trained.labels), facts.n_classes, plan.max_iter), plan.schedule.learning_rate
     since = len(trials.report)
 
     def loss(exponent: int) -> float:
         trial = with_rate_of_pairs(short, rule * figures.RATE_RATIO**exponent)
-        train = partial(_held_out_loss, trial, kept, out, facts.n_classes)
+        train = partial(_held_out_loss, trial, trained, out, facts.n_classes)
         rate = trial.schedule.learning_rate
         return trials.make("learning_rate", rate, train, predicted=visit * n_rows, size=size)
 
@@ -387,9 +389,9 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     return chosen
 
 
-def _held_out_loss(plan: PairsPlan, kept: Points, out: Points, n_classes: int) -> float:
+def _held_out_loss(plan: PairsPlan, trained: Points, out: Points, n_classes: int) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
-    train = partial(fit_pairs, plan, kept.x, kept.labels, n_classes, Watch(), normalized(kept.weights))
+    train = partial(fit_pairs, plan, trained.x, trained.labels, n_classes, Watch(), normalized(trained.weights))
     weights, curve, *_ = quietly(train)
     if len(curve) < plan.max_iter:
         return math.inf
@@ -426,8 +428,8 @@ def cross_validated_ridge(
     """
     fold = folds(labels, figures.FOLDS, fork(random_state))
     parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(figures.FOLDS)]
-    parts = [(kept, out) for kept, out in parts if len(out)]
-    data = [(x[kept], labels[kept], x[out], labels[out], some_of(weights, kept)) for kept, out in parts]
+    parts = [(trained, out) for trained, out in parts if len(out)]
+    data = [(x[trained], labels[trained], x[out], labels[out], some_of(weights, trained)) for trained, out in parts]
     r = None if weights is None or not parts else weights[np.concatenate([out for _, out in parts])]
     starts: list[Weights | None] = [None] * len(data)
     prior = figures.PRIOR / len(labels)
@@ -441,15 +443,17 @@ def cross_validated_ridge(
     bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
     with closing(bar):
         for ridge in figures.PRIORS:
-            begin, found = time.process_time(), []
-            for at, (x_kept, y_kept, x_out, y_out, of_kept) in enumerate(data):
+            begin, fold_losses = time.process_time(), []
+            for fold_number, (x_kept, y_kept, x_out, y_out, weights_of_trained) in enumerate(data):
                 trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
-                fit = partial(fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[at], of_kept)
-                starts[at], _ = model, _ = quietly(fit)
-                found.append(model.log_losses(x_out, y_out, plan.n_threads)[0])
+                fit = partial(
+                    fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[fold_number], weights_of_trained
+                )
+                starts[fold_number], _ = model, _ = quietly(fit)
+                fold_losses.append(model.log_losses(x_out, y_out, plan.n_threads)[0])
                 bar.update()
             alpha = ridge / len(labels)
-            losses[alpha] = np.concatenate(found)
+            losses[alpha] = np.concatenate(fold_losses)
             loss = float(np.average(losses[alpha], weights=r))
             tried[alpha] = loss if math.isfinite(loss) else math.inf
             seconds = time.process_time() - begin

@@ -61,10 +61,10 @@ def family_of(parameters: Parameters, n_classes: int) -> _core.LocalFamily:
     """Return the family of q; there is none to choose for Gumbel noise."""
     noise = parameters["noise"]
     local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
-    asked = local.get_params()
+    numbers = local.get_params()
     auto = TIGHTEST.get(noise, noise) if local.name == "natural" else noise
-    name = auto if asked["family"] == "auto" else asked["family"]
-    n_nodes = 0 if asked["n_nodes"] == "auto" else int(asked["n_nodes"])
+    name = auto if numbers["family"] == "auto" else numbers["family"]
+    n_nodes = 0 if numbers["n_nodes"] == "auto" else int(numbers["n_nodes"])
     return _core.LocalFamily(noise=noise, name=name, n_nodes=n_nodes, n_classes=n_classes)
 
 
@@ -73,34 +73,44 @@ class UtilityPlanner(Planner):
 
     def check(self) -> ChosenUtility:
         """See `Planner`."""
-        own = self.parameters
-        check_choice("noise", own["noise"], names("noise"))
-        check_number("max_iter", own["max_iter"], low=1, integer=True)
-        check_number("alpha", own["alpha"], low=0)
+        parameters = self.parameters
+        check_choice("noise", parameters["noise"], names("noise"))
+        check_number("max_iter", parameters["max_iter"], low=1, integer=True)
+        check_number("alpha", parameters["alpha"], low=0)
         self.check_shared()
-        local = resolve_part("local_step", own["local_step"], LOCAL_STEPS, "manyclass.solvers")
-        if own["noise"] == "gumbel":
+        local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
+        if parameters["noise"] == "gumbel":
             if local.name != "natural":
                 raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
-            of_local = Given(local, "local_step: ")
+            local_numbers = Given(local, "local_step: ")
             for name in GAINS:
-                of_local.take(name)
-            of_local.refuse_rest("with noise='gumbel'")
-        point = isinstance(own["posterior"], str) and own["posterior"] == "point"
+                local_numbers.take(name)
+            local_numbers.refuse_rest("with noise='gumbel'")
+        point = isinstance(parameters["posterior"], str) and parameters["posterior"] == "point"
         posterior = (
-            None if point else resolve_part("posterior", own["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
+            None
+            if point
+            else resolve_part("posterior", parameters["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
         )
-        if posterior is not None and posterior.get_params()["bound"] == "one_vs_each" and own["noise"] != "gumbel":
-            raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {own['noise']!r}")
-        if posterior is not None and is_composed(own):
-            name, value = ("n_models", own["n_models"]) if own["n_models"] != 1 else ("calibration", own["calibration"])
+        if (
+            posterior is not None
+            and posterior.get_params()["bound"] == "one_vs_each"
+            and parameters["noise"] != "gumbel"
+        ):
+            raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {parameters['noise']!r}")
+        if posterior is not None and is_composed(parameters):
+            name, value = (
+                ("n_models", parameters["n_models"])
+                if parameters["n_models"] != 1
+                else ("calibration", parameters["calibration"])
+            )
             raise ValueError(
                 f"{name} is {value!r}; with posterior='gaussian', which averages over draws of W by itself, leave it "
-                f"{own.default(name)!r}"
+                f"{parameters.default(name)!r}"
             )
         return ChosenUtility(
-            resolve_part("solver", own["solver"], UTILITY_SOLVERS, "manyclass.solvers"),
-            part_of("sampler", own["sampler"], UTILITY_SAMPLERS, "manyclass.samplers"),
+            resolve_part("solver", parameters["solver"], UTILITY_SOLVERS, "manyclass.solvers"),
+            part_of("sampler", parameters["sampler"], UTILITY_SAMPLERS, "manyclass.samplers"),
             local,
             posterior,
         )
@@ -150,26 +160,26 @@ class UtilityPlanner(Planner):
 
     def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
         """Return the plan of a training, which may be one that goes on."""
-        own, chosen = self.parameters, self.check()
-        family = None if own["noise"] == "gumbel" else family_of(own, facts.n_classes)
-        choice = Choice(own, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
+        parameters, chosen = self.parameters, self.check()
+        family = None if parameters["noise"] == "gumbel" else family_of(parameters, facts.n_classes)
+        choice = Choice(parameters, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
         if chosen.posterior is not None:
             self._check_posterior(chosen, choice["sampler"])
-        plan = utility_plan(choice, own["noise"], chosen.local, family)
+        plan = utility_plan(choice, parameters["noise"], chosen.local, family)
         return plan if chosen.posterior is None else replace(plan, bound=chosen.posterior.get_params()["bound"])
 
     def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
         """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
-        own, params = self.parameters, chosen.solver.get_params()
-        if chosen.solver.name != "implicit" or not own["alpha"] > 0 or chosen.local.name != "natural":
+        parameters, params = self.parameters, chosen.solver.get_params()
+        if chosen.solver.name != "implicit" or not parameters["alpha"] > 0 or chosen.local.name != "natural":
             raise ValueError(
                 "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
-                f"{chosen.solver.name!r}, {own['alpha']!r} and {chosen.local.name!r}"
+                f"{chosen.solver.name!r}, {parameters['alpha']!r} and {chosen.local.name!r}"
             )
-        of_local = Given(chosen.local, "local_step: ")
+        local_numbers = Given(chosen.local, "local_step: ")
         for name in ("family", "n_nodes"):
-            of_local.take(name)
-        of_local.refuse_rest("with posterior='gaussian'")
+            local_numbers.take(name)
+        local_numbers.refuse_rest("with posterior='gaussian'")
         for name in ("averaging", "parallel", "share_classes", "shuffle"):
             default = type(chosen.solver)().get_params()[name]
             if params[name] not in (default, "none"):
