@@ -7,28 +7,24 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
+from sklearn.utils import Tags
 
 from manyclass.classifiers.compress import compress
 from manyclass.classifiers.predictions import Answers
 from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.datasets.stream import Stream
 from manyclass.fitting.fit import (
+    FOR_ARRAYS,
+    FOR_STREAMS,
     checked_call,
     fit,
     go_on,
+    is_stream,
+    refuse,
 )
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Planner
-from manyclass.fitting.streams import (
-    FOR_ARRAYS,
-    FOR_STREAMS,
-    Parts,
-    Rows,
-    is_stream,
-    refuse,
-    train_once,
-    within_memory,
-)
+from manyclass.fitting.streams import Parts, Rows, train_once, within_memory
 from manyclass.parts import Parameters
 from manyclass.training.incremental import NewFeatures
 from manyclass.training.state import Starts, State
@@ -138,6 +134,11 @@ class LabelClassifier(LabelAnswers, LinearClassifier):
     def best_iter_(self) -> int:
         """The number of the pass, from 1, whose weights were kept."""
         return self._fitted.fit_report.best_iter
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
 
 def planner_of(model: LinearClassifier) -> Planner:

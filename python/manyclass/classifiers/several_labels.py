@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
-from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import _core
@@ -140,11 +139,6 @@ class LabelAnswers(Answers):
         losses_by_row = label_log_losses(state.weights, x, lists, state.calibration, n_threads_from(self.n_jobs))
         label_loss, row_loss = (float(np.average(losses, weights=weights)) for losses in losses_by_row)
         return {**({"log_loss": row_loss} if self._planner.trains_log_odds else {}), "label_log_loss": label_loss}
-
-    def __sklearn_tags__(self) -> Tags:
-        tags: Tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags
 
 
 def _embedded(weights: Weights) -> Weights:

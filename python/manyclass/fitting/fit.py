@@ -79,6 +79,7 @@ size given as a number, shuffle=False, a sampler that does not count frequencies
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Literal
@@ -97,18 +98,7 @@ from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import PlannedCall, Planner, check_features, is_composed, with_report_of
 from manyclass.fitting.points import Known, encoded, encoded_again, encoded_with_classes, is_indicator, points_of
 from manyclass.fitting.runs import fit_runs, parameters_of_fit, refit
-from manyclass.fitting.streams import (
-    FOR_ARRAYS,
-    FOR_STREAMS,
-    Bounded,
-    PartByPart,
-    Rows,
-    encoded_stream,
-    is_stream,
-    refuse,
-    rows_of_stream,
-    within_memory,
-)
+from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, find_positions, sorted_classes
 from manyclass.parts import Parameters, Part, part_name
 from manyclass.protocols import Encoder
@@ -630,3 +620,27 @@ def check_warm(state: State, points: Points, parameters: Parameters) -> None:
     prune = model.get_params().get("prune", 0) if isinstance(model, Part) else 0
     if prune > 0:
         raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
+
+
+def is_stream(X: Any, y: Any) -> bool:
+    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
+    if isinstance(X, Stream) and y is not None:
+        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
+    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
+        return False
+    if isinstance(X, Sequence):
+        return len(X) > 0 and isinstance(X[0], tuple) and is_part(X[0])
+    return isinstance(X, Iterable)
+
+
+FOR_ARRAYS = "for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
+
+
+FOR_STREAMS = "for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes one of them"
+
+
+def refuse(which: str, **arguments: Any) -> None:
+    """Raise ValueError for an argument that is given, `which` saying what it is for."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{name} is given, which is {which}")

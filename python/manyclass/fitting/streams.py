@@ -85,36 +85,6 @@ PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
 
 
-def is_part(item: Any) -> bool:
-    """Whether an item of X is a part of a stream: rows and their labels, and weights or not."""
-    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
-        return False
-    X = item[0]
-    return is_sparse(X) or np.ndim(X) == 2 or (is_texts(X) and not isinstance(X, str))
-
-
-def is_stream(X: Any, y: Any) -> bool:
-    """Whether X holds its labels, in parts; raises ValueError for a `Stream` beside a y."""
-    if isinstance(X, Stream) and y is not None:
-        raise ValueError("y is given beside a Stream, whose parts have their labels; leave it None")
-    if y is not None or hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, str | bytes | Mapping):
-        return False
-    if isinstance(X, Sequence):
-        return len(X) > 0 and isinstance(X[0], tuple) and is_part(X[0])
-    return isinstance(X, Iterable)
-
-
-FOR_ARRAYS = "for arrays; a part of a stream is (X, y) or (X, y, sample_weight)"
-FOR_STREAMS = "for a stream; X and y are arrays: manyclass.datasets.Stream(X, y) makes one of them"
-
-
-def refuse(which: str, **arguments: Any) -> None:
-    """Raise ValueError for an argument that is given, `which` saying what it is for."""
-    for name, value in arguments.items():
-        if value is not None:
-            raise ValueError(f"{name} is given, which is {which}")
-
-
 def encoded_stream(X: Any, vectorizer: Encoder | None) -> tuple[Any, Encoder | None]:
     """Return what `fit` sees of a stream of texts, and the vectorizer, which has learnt the terms of all of them.
 
@@ -371,3 +341,11 @@ def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:
     new = labels[find_positions(labels, allowed, "y") < 0]
     if len(new):
         raise ValueError(f"y has the label {new.tolist()[0]!r}; with max_memory, classes must name all that come")
+
+
+def is_part(item: Any) -> bool:
+    """Whether an item of X is a part of a stream: rows and their labels, and weights or not."""
+    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+        return False
+    X = item[0]
+    return is_sparse(X) or np.ndim(X) == 2 or (is_texts(X) and not isinstance(X, str))
