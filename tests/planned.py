@@ -10,7 +10,8 @@ from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.questions import Chosen
 from manyclass.choosing.rules import Choice
-from manyclass.fitting.trials import plan_full_passes, plan_points
+from manyclass.fitting.softmax_planner import plan_full_passes
+from manyclass.fitting.trials import plan_points
 from manyclass.parts import Parameters
 from manyclass.training.plan import Labels
 

@@ -13,10 +13,10 @@ from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.figures import FIGURES
-from manyclass.choosing.questions import Chosen, Taking, told
-from manyclass.choosing.rules import DISCRIMINANT, FALLS, HIDDEN, HIDDEN_FIT, Choice, ranks
+from manyclass.choosing.questions import Taking, linear_model, refuse_dim, refuse_grid, take_early_stopping, told
+from manyclass.choosing.rules import FALLS, HIDDEN, HIDDEN_FIT, Choice, begins_at_discriminant, ranks
 from manyclass.models import MODELS
-from manyclass.parts import Given, Part, part_name, resolve_part
+from manyclass.parts import Given, Part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, check_found, search_name
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS
@@ -55,26 +55,6 @@ MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
 
 
-def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
-    """Return the checked part that a parameter stands for; None for "auto"."""
-    if isinstance(value, str) and value == "auto":
-        return None
-    return resolve_part(parameter, value, {"auto": Part, **choices}, where)
-
-
-def scales_features(solver: str | Part, model: str | Part) -> bool:
-    """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
-    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
-    linear = part_name(model) in ("auto", "linear")
-    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
-
-
-def linear_model(chosen: Chosen) -> Part:
-    """Return the linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
-    scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
-    return MODELS["linear"](scaling="standard" if scales else "none")
-
-
 def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
     """Return a plan with what parameters that were left open became in it, and by which rules."""
     return Planned(plan, params, {name: rule.line() for name, rule in choice.used.items()})
@@ -103,22 +83,6 @@ def _pass_fields(
         "fit_intercept": bool(taking.take("fit_intercept")),
         **_run_fields(taking),
     }
-
-
-def take_early_stopping(taking: Given) -> None:
-    """Early stopping is the fit's; without it a share of held-out rows has no effect."""
-    if taking.take("early_stopping") and taking.has("validation_fraction"):
-        taking.take("validation_fraction")
-
-
-def _refuse_dim(taking: Given) -> None:
-    if not taking.is_auto("dim"):
-        raise ValueError(f"dim is {taking.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
-
-
-def _refuse_grid(taking: Given) -> None:
-    if taking.take("learning_rate") == "grid":
-        raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
 
 
 def _ridge(choice: Choice, taking: Taking, refused: str = "") -> float:
@@ -218,7 +182,7 @@ def points_plan(choice: Choice) -> Planned:
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
     if fields.get("partition") == "random" and not solver_numbers.take("shuffle"):
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
-    _refuse_dim(taking)
+    refuse_dim(taking)
     learning_rate = taking.take("learning_rate")
     rate = float(choice["learning_rate"])
     if learning_rate == "grid":
@@ -229,7 +193,7 @@ def points_plan(choice: Choice) -> Planned:
         **fields,
         **_pass_fields(choice, taking, solver_numbers, rate, u_rate),
         by_curvature=FALLS.holds(choice),
-        discriminant=DISCRIMINANT.holds(choice),
+        discriminant=begins_at_discriminant.holds(choice),
     )
     solver_numbers.refuse_rest("here")
     sampler = fields["sampler"]
@@ -285,7 +249,7 @@ def full_plan(choice: Choice) -> Planned:
     taking, numbers = Taking.of(choice, "random_state"), choice["solver"].get_params()
     take_early_stopping(taking)
     fields = _run_fields(taking)
-    _refuse_dim(taking)
+    refuse_dim(taking)
     plan = FullBatchPlan(
         loss=numbers["loss"],
         tol=float(numbers["tol"]),
@@ -314,7 +278,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     where = "with several labels, embeddings or a search"
     if solver.name not in BATCH_SOLVERS:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
-    _refuse_grid(taking)
+    refuse_grid(taking)
     take_early_stopping(taking)
     alpha = _ridge(
         choice, taking, "with sampler='search'" if (sampler := taking.take_sampler()).name == "search" else ""
@@ -518,7 +482,7 @@ def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
     alpha = _ridge(choice, taking, f"{where}: two models would share it" if "hybrid" in where else "")
     take_early_stopping(taking)
-    _refuse_grid(taking)
+    refuse_grid(taking)
     solver_numbers, model_numbers = Taking(solver, choice, "adagrad: "), Given(model)
     hogwild = solver_numbers.take("parallel") == "hogwild"
     batch_size = solver_numbers.take("batch_size")

@@ -11,7 +11,8 @@ from sklearn.base import clone
 
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.figures import FIGURES, Figures
-from manyclass.parts import Given, Parameters, Part
+from manyclass.models import MODELS
+from manyclass.parts import Given, Parameters, Part, part_name, resolve_part
 
 # Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
 # same: scikit-learn's checks and grids set it wherever there is one.
@@ -265,3 +266,39 @@ def told(choice: Question, taking: Taking, solver_numbers: Given, model: Part | 
     if is_open(parameters["solver"]) or opened:
         values["solver"] = clone(choice["solver"]).set_params(**opened)
     return values
+
+
+def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
+    """Return the checked part that a parameter stands for; None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    return resolve_part(parameter, value, {"auto": Part, **choices}, where)
+
+
+def scales_features(solver: str | Part, model: str | Part) -> bool:
+    """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
+    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
+    linear = part_name(model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
+
+
+def linear_model(chosen: Chosen) -> Part:
+    """Return the linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
+    scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
+    return MODELS["linear"](scaling="standard" if scales else "none")
+
+
+def take_early_stopping(taking: Given) -> None:
+    """Early stopping is the fit's; without it a share of held-out rows has no effect."""
+    if taking.take("early_stopping") and taking.has("validation_fraction"):
+        taking.take("validation_fraction")
+
+
+def refuse_dim(taking: Given) -> None:
+    if not taking.is_auto("dim"):
+        raise ValueError(f"dim is {taking.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+
+
+def refuse_grid(taking: Given) -> None:
+    if taking.take("learning_rate") == "grid":
+        raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")

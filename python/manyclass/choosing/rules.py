@@ -200,9 +200,6 @@ def begins_at_discriminant(q: Question) -> bool:
     return begins and left_open and POINTS.holds(q) and bool(q["fit_intercept"])
 
 
-DISCRIMINANT = begins_at_discriminant
-
-
 @Case.of
 def hybrid_serves(q: Question) -> bool:
     """where a row meets at most 50,000 weights on pairs of at most 5 rows, or, of dense data or more than 8 labels a

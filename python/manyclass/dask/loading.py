@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import linear_model
+from manyclass.choosing.questions import linear_model
 from manyclass.choosing.rules import Choice, steps_by_batches
 from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import csr_parts, n_threads_from
 from manyclass.choosing.facts import Lengths
-from manyclass.choosing.plans import scales_features
+from manyclass.choosing.questions import scales_features
 from manyclass.datasets.preprocessing import first_label
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import points_of, some_rows

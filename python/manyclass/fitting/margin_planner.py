@@ -11,8 +11,8 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import batches_plan, part_of, planned, take_early_stopping, told_batches
-from manyclass.choosing.questions import Chosen, Taking
+from manyclass.choosing.plans import batches_plan, planned, told_batches
+from manyclass.choosing.questions import Chosen, Taking, part_of, take_early_stopping
 from manyclass.choosing.rules import Choice
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, with_report_of

@@ -13,10 +13,8 @@ only the ridge differs.
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -33,7 +31,6 @@ from manyclass.choosing.costs import Planned, Trials
 from manyclass.choosing.facts import Facts, Lengths, weights_met
 from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import (
-    full_plan,
     hybrid_plan,
     pairs_plan,
     points_plan,
@@ -44,15 +41,14 @@ from manyclass.choosing.rules import Choice
 from manyclass.models import MODELS
 from manyclass.training.blend import ScoredRows, best_scales, decoupled_loss
 from manyclass.training.core_training import Watch
-from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.pairs import fit_pairs
-from manyclass.training.passes import fork, held_out, progress_bar
-from manyclass.training.plan import AnyPlan, FullBatchPlan, HybridPlan, Labels, PairsPlan, PointsPlan, Schedule
+from manyclass.training.passes import fork, held_out
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
 from manyclass.training.state import Features, Points
 from manyclass.training.weighting import normalized, shares_of_classes, some_of
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
 VALIDATION = 0.1  # share of the points on which ridges and rates are compared
@@ -399,78 +395,6 @@ def _held_out_loss(plan: PairsPlan, trained: Points, out: Points, n_classes: int
     return loss if math.isfinite(loss) else math.inf
 
 
-# Ridges of full passes
-
-LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
-
-
-def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[np.intp]:
-    """Draw which fold a point is held out in, (n_samples,), each class in turn; -1 for the only point of its class."""
-    return _core.folds_of(labels, random.permutation(len(labels)), n_folds)
-
-
-def cross_validated_ridge(
-    trials: Trials,
-    plan: FullBatchPlan,
-    x: Matrix,
-    labels: Ids,
-    n_classes: int,
-    random_state: Any,
-    weights: Doubles | None = None,
-    figures: Figures = FIGURES,
-) -> tuple[float, dict[float, float]]:
-    """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
-
-    Ridges are tried from the strongest on, each from the weights of the one before, to 1 / N and until the valley is
-    passed. The best one must be better than 1 / N by more than the standard error of the difference, else it is 1 / N:
-    the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
-    and it is 1 / N. `weights` of points, with mean 1, are those of their losses; N is the number of points.
-    """
-    fold = folds(labels, figures.FOLDS, fork(random_state))
-    parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(figures.FOLDS)]
-    parts = [(trained, out) for trained, out in parts if len(out)]
-    data = [(x[trained], labels[trained], x[out], labels[out], some_of(weights, trained)) for trained, out in parts]
-    r = None if weights is None or not parts else weights[np.concatenate([out for _, out in parts])]
-    starts: list[Weights | None] = [None] * len(data)
-    prior = figures.PRIOR / len(labels)
-    tried: dict[float, float] = {}
-    losses: dict[float, Doubles] = {}
-    if not data:
-        return prior, tried
-    n_trials = len(figures.PRIORS) * len(data)
-    size = (len(labels), n_classes, plan.max_iter)
-    predicted = costs.full_cost(Facts.sized(x, n_classes)) / len(figures.PRIORS)
-    bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
-    with closing(bar):
-        for ridge in figures.PRIORS:
-            begin, fold_losses = time.process_time(), []
-            for fold_number, (x_kept, y_kept, x_out, y_out, weights_of_trained) in enumerate(data):
-                trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
-                fit = partial(
-                    fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[fold_number], weights_of_trained
-                )
-                starts[fold_number], _ = model, _ = quietly(fit)
-                fold_losses.append(model.log_losses(x_out, y_out, plan.n_threads)[0])
-                bar.update()
-            alpha = ridge / len(labels)
-            losses[alpha] = np.concatenate(fold_losses)
-            loss = float(np.average(losses[alpha], weights=r))
-            tried[alpha] = loss if math.isfinite(loss) else math.inf
-            seconds = time.process_time() - begin
-            trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
-            if alpha <= prior and figures.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
-                break
-    best = min(tried, key=lambda alpha: tried[alpha])
-    gain = losses[prior] - losses[best]
-    mean, error = _core.mean_and_error(gain, NO_DOUBLES if r is None else r)
-    chosen = best if mean > error else prior
-    trials.choose("alpha", chosen)
-    return chosen, tried
-
-
-# Models
-
-
 # How trials are made
 
 
@@ -588,18 +512,6 @@ def with_ridge(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights
 def _points(planned: Planned) -> PointsPlan:
     assert isinstance(planned.plan, PointsPlan)
     return planned.plan
-
-
-def plan_full_passes(choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None = None) -> Planned:
-    """The plan of L-BFGS on x, which is scaled where features are; the ridge by cross-validation."""
-    planned, facts = full_plan(choice), choice.facts
-    assert isinstance(planned.plan, FullBatchPlan)
-    if choice.timed or not choice.tries("alpha"):
-        return planned
-    trials, seed = Trials(facts.figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
-    alpha, path = cross_validated_ridge(trials, planned.plan, x, labels, facts.n_classes, seed, weights, facts.figures)
-    plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
-    return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
 
 
 def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> Planned:

@@ -12,8 +12,8 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import part_of, utility_plan
-from manyclass.choosing.questions import Chosen
+from manyclass.choosing.plans import utility_plan
+from manyclass.choosing.questions import Chosen, part_of
 from manyclass.choosing.rules import Choice
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, is_composed, warm_start_of
