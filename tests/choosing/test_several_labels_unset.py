@@ -10,13 +10,13 @@ from scipy.special import logsumexp
 from test_pairs import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
+from manyclass.blending import blend
 from manyclass.choosing.facts import Facts, least_count, weights_met
 from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import hybrid_plan
 from manyclass.fitting.planner import facts_of
 from manyclass.fitting.points import points_of
 from manyclass.solvers import Adagrad
-from manyclass.training import blend
 from manyclass.training.plan import Labels
 
 NO_PAIRS = {"MOST_MET": -1.0, "MOST_MET_OF_MANY": -1.0}  # figures by which rows would always meet too many

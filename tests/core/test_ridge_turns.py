@@ -16,8 +16,8 @@ from test_pairs import REDUCTIONS, dense_of, indicator, some_rows
 from test_pairs import K as PAIRS_K
 
 from manyclass import SoftmaxClassifier, models, solvers
+from manyclass.blending import blend
 from manyclass.checks import seed_from
-from manyclass.training import blend
 
 ALPHA = 0.05
 

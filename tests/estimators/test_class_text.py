@@ -7,9 +7,9 @@ from scipy.special import logsumexp
 from test_command import run, the_error
 
 from manyclass import SoftmaxClassifier, load
+from manyclass.blending.class_texts import ClassScales, ClassTexts, scales_of
 from manyclass.classifiers.predictions import state_of
 from manyclass.datasets import TextVectorizer
-from manyclass.training.class_texts import ClassScales, ClassTexts, scales_of
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 

@@ -12,9 +12,9 @@ from scipy.special import log_softmax, softmax
 
 import manyclass
 from manyclass import SoftmaxClassifier, models
+from manyclass.blending import blend
 from manyclass.checks import seed_from
 from manyclass.classifiers.compress import compress
-from manyclass.training import blend
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import NO_OWN, Mixture
 from manyclass.weights.compression import coded

@@ -7,9 +7,9 @@ from planned import with_figures
 from test_pairs import indicator
 
 from manyclass import MarginClassifier, SoftmaxClassifier, load
+from manyclass.blending import blend
 from manyclass.classifiers.base import planner_of
 from manyclass.solvers import Adagrad, Implicit
-from manyclass.training import blend
 
 SAME = {"model": "embedding", "dim": 6, "max_iter": 3, "learning_rate": 0.5, "random_state": 0}
 N = 400

@@ -14,10 +14,10 @@ from scipy.special import log_softmax, logsumexp
 
 import manyclass
 from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, samplers, solvers
+from manyclass.blending import blend
 from manyclass.checks import csr_parts, seed_from
 from manyclass.classifiers.predictions import with_state
 from manyclass.solvers import Adagrad
-from manyclass.training import blend
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS
 from manyclass.weights.weights import Weights
 

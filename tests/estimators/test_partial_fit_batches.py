@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.training.blend import LEAST_OF_STREAM, Scales, ScoredRows
+from manyclass.blending.blend import LEAST_OF_STREAM, Scales, ScoredRows
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 

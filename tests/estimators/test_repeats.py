@@ -9,8 +9,8 @@ import scipy.sparse as sp
 
 import manyclass
 from manyclass import SoftmaxClassifier, _core, models
+from manyclass.blending import blend
 from manyclass.checks import seed_from
-from manyclass.training import blend
 from manyclass.training.hybrid import features_of_classes
 from manyclass.training.plan import HybridPlan
 from manyclass.training.state import Features, Points

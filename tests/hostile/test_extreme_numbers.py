@@ -21,9 +21,9 @@ from manyclass import (
     samplers,
     solvers,
 )
+from manyclass.blending.blend import ScoredRows, best_scales
 from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
-from manyclass.training.blend import ScoredRows, best_scales
 from manyclass.training.core_training import CoreTraining
 from manyclass.training.incremental import KeptRows
 from manyclass.training.plan import Labels

@@ -20,8 +20,8 @@ from manyclass import (
     solvers,
     tune_learning_rate,
 )
+from manyclass.blending.blend import Scales, ScoredRows
 from manyclass.training import train as train_module
-from manyclass.training.blend import Scales, ScoredRows
 from manyclass.training.plan import Labels
 
 

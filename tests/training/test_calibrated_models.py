@@ -12,9 +12,9 @@ from testing_core import pieces
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, metrics
+from manyclass.blending.calibration import Calibration, calibrated, label_log_losses, n_held_out, rows_to_hold_out
 from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
-from manyclass.training.calibration import Calibration, calibrated, label_log_losses, n_held_out, rows_to_hold_out
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 

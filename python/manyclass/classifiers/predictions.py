@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
+from manyclass.blending.calibration import Calibration
 from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, set_named
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
@@ -27,7 +28,6 @@ from manyclass.fitting.points import Caller, rows_of, some_rows
 from manyclass.help_lines import brief_requests, get_named, get_routing
 from manyclass.labels import Unseen, as_labels, find_positions, labels_by_row, positions_of, seen_positions
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
-from manyclass.training.calibration import Calibration
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left

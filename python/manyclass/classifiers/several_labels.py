@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass import _core
+from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from
 from manyclass.classifiers.predictions import Answers
 from manyclass.fitting.points import by_name, indicator_lists
 from manyclass.labels import Unseen, check_targets
-from manyclass.training.calibration import label_log_losses
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
 from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix

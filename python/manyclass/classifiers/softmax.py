@@ -85,7 +85,7 @@ class SoftmaxClassifier(LabelClassifier):
         Above 0: what is going to be trained, with the seconds and the size of the model that are predicted, then a
         progress bar with the running loss, rows per second and the time left.
     calibration : {"temperature"} or None, default=None
-        Divide scores by the best temperature for held-out rows; see `help(manyclass.training.calibration)`.
+        Divide scores by the best temperature for held-out rows; see `help(manyclass.blending.calibration)`.
     n_models : int or "auto", default="auto"
         Train this many models with different seeds and average their scores, in one model; "auto": at most 3. Hybrids
         of 20,000 rows of one label and more share the weights on pairs, and the rows left out, of the first one.
@@ -199,7 +199,7 @@ class SoftmaxClassifier(LabelClassifier):
             Labels of any sortable type, two or more; or 0 and 1, dense or sparse. Rows without a label are left out.
         sample_weight : array-like of shape (n_samples,), weights of rows, of which only ratios count, default=None
         class_text : mapping of label to text, of classes with rows or without, default=None; beside rows (labels, rows)
-            Each adds its row to the weights of its class; `help(manyclass.training.class_texts)` says how much.
+            Each adds its row to the weights of its class; `help(manyclass.blending.class_texts)` says how much.
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
         coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
+from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import csr_parts, n_threads_from
 from manyclass.choosing.facts import Lengths
 from manyclass.choosing.questions import scales_features
@@ -20,7 +21,6 @@ from manyclass.fitting.points import points_of, some_rows
 from manyclass.fitting.runs import fit_runs
 from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, walk
 from manyclass.labels import find_positions, sorted_classes
-from manyclass.training.calibration import label_log_losses
 from manyclass.training.core_training import Watch, summarize
 from manyclass.training.passes import fork, held_out, warn_user
 from manyclass.training.state import State

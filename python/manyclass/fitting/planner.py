@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from manyclass import _core
+from manyclass.blending.blend import ScoredRows, mean_log_loss
+from manyclass.blending.calibration import CALIBRATIONS, Calibration
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
@@ -21,8 +23,6 @@ from manyclass.fitting.points import Caller, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
 from manyclass.parts import Parameters
 from manyclass.protocols import Encoder
-from manyclass.training.blend import ScoredRows, mean_log_loss
-from manyclass.training.calibration import CALIBRATIONS, Calibration
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out

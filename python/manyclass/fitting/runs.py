@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyclass.blending.blend import ScoredRows, loss_without_counts_of
+from manyclass.blending.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
+from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import n_threads_from, outer_level
 from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.fitting.planner import FRACTION, Beginning, Planner, is_composed, leaves_runs_open
 from manyclass.parts import Parameters, part_name
-from manyclass.training.blend import ScoredRows, loss_without_counts_of
-from manyclass.training.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
-from manyclass.training.class_texts import ClassScales, ClassTexts
 from manyclass.training.core_training import Shared, Watch
 from manyclass.training.passes import fork, warn_user, was_interrupted
 from manyclass.training.state import History, Points, State
@@ -142,7 +142,7 @@ def _final(state: State, points: Points) -> State:
 
 
 def _fit_with_texts(planner: Planner, points: Points, watch: Watch, beginning: Beginning) -> tuple[State, Points]:
-    """Fit to rows and to texts of classes, the last of the points; see `help(manyclass.training.class_texts)`."""
+    """Fit to rows and to texts of classes, the last of the points; see `help(manyclass.blending.class_texts)`."""
     texts, parameters = ClassTexts.of(points), planner.parameters
     n_rows, calibrates = len(points.labels) - points.n_texts, parameters["calibration"] is not None
     rows = points.some(np.arange(n_rows))

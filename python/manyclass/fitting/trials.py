@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
+from manyclass.blending.blend import ScoredRows, best_scales, decoupled_loss
 from manyclass.checks import csr_parts, lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned, Trials
@@ -39,7 +40,6 @@ from manyclass.choosing.plans import (
 )
 from manyclass.choosing.rules import Choice
 from manyclass.models import MODELS
-from manyclass.training.blend import ScoredRows, best_scales, decoupled_loss
 from manyclass.training.core_training import Watch
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import fork, held_out

@@ -21,8 +21,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.blending.blend import ScoredRows, held_out_loss
 from manyclass.checks import canonical_csr, check_number
-from manyclass.training.blend import ScoredRows, held_out_loss
 from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.passes import UNUSED_SCALE, LabelValidation, Validation, drive, warn_user
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, Labels, PairsPlan, Plan

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.blending import blend
+from manyclass.blending.blend import MARGIN, Scales, ScoredRows
 from manyclass.checks import as_csr, csr_parts
 from manyclass.labels import columns_of_classes
-from manyclass.training import blend
-from manyclass.training.blend import MARGIN, Scales, ScoredRows
 from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, grow_rows, start_over_phi

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from manyclass import _core
+from manyclass.blending.blend import MARGIN
 from manyclass.checks import as_csr, csr_parts
-from manyclass.training.blend import MARGIN
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares

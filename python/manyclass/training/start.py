@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.training.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, best_scales
+from manyclass.blending.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, best_scales
 from manyclass.training.passes import held_out
 from manyclass.training.plan import Labels
 from manyclass.training.weighting import shares_of_classes, some_of

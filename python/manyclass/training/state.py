@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
+from manyclass.blending.calibration import Calibration
 from manyclass.checks import as_csr, check_number, core_data
 from manyclass.labels import find_positions
-from manyclass.training.calibration import Calibration
 from manyclass.training.plan import Labels
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import mean_of, normalized, some_of

@@ -34,8 +34,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.blending.blend import CELLS, MOST_HELD_OUT
 from manyclass.checks import csr_parts
-from manyclass.training.blend import CELLS, MOST_HELD_OUT
 from manyclass.training.plan import Labels
 from manyclass.training.state import Points, State
 from manyclass.weights.arrays import Doubles, Floats
