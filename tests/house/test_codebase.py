@@ -222,6 +222,13 @@ def undocumented_signatures(text: str, names: Collection[str] | None = None) -> 
     return faults
 
 
+def joint_entries(text: str) -> list[str]:
+    """Entries of docstrings that name several parameters, attributes or values at once. Errors may share one."""
+    scopes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    docs = "\n\n".join(ast.get_docstring(scope) or "" for scope in scopes)
+    return re.findall(r"^(?!\w+Error)([*\w]+(?:, [*\w]+)+)(?: : |\n    )", docs, re.M)
+
+
 def parameters(node: ast.FunctionDef) -> list[str]:
     args = node.args
     return [a.arg for a in args.posonlyargs + args.args + args.kwonlyargs if a.arg not in ("self", "cls")]
@@ -262,6 +269,7 @@ SIGNED = (
         ),
         (undocumented, "class A:\n    def f(self): ...", "class _A:\n    def f(self): ..."),
         (undocumented_signatures, SIGNED.replace("Returns", "Gives") + '    """', SIGNED + '    """'),
+        (joint_entries, SIGNED.replace("x : int", "x, y : int") + '    """', SIGNED + '    int, or None\n    """'),
     ],
 )
 def test_each_rule_finds_a_planted_fault_and_spares_what_is_fine(rule, fault, fine):
@@ -366,6 +374,10 @@ def test_public_code_is_documented():
     assert broken(undocumented, package) == []
     for path, names in what_users_call().items():
         assert broken(lambda text, names=names: undocumented_signatures(text, names), [path]) == []
+
+
+def test_an_entry_of_a_docstring_is_of_one_name():
+    assert broken(joint_entries, files(".py", under="python")) == []
 
 
 def test_ruff_finds_nothing(tmp_path):

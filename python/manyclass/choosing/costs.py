@@ -380,8 +380,10 @@ class Planned:
         Values of the parameters that were left open, for `set_params`.
     rules : dict of str to str
         The rules that gave these values, in words, by the names of the parameters.
-    alpha_path, rates : dict
-        Log-loss by ridge and by learning rate, where they were tried.
+    alpha_path : dict of float to float
+        Log-loss by ridge, where several were tried.
+    rates : dict of float to float
+        Log-loss by learning rate, likewise.
     trials : Trials
         All that was tried.
     """

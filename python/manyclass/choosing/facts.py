@@ -61,7 +61,9 @@ class Facts:
 
     Attributes
     ----------
-    n_samples, n_features, n_classes : int
+    n_samples : int
+    n_features : int
+    n_classes : int
     row : float
         Non-zeros a row; n_features for dense data.
     sparse : bool

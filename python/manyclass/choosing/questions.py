@@ -112,8 +112,12 @@ class Question:
     facts : Facts
     answers : mapping of str to object
         Values of open parameters that are known without the table.
-    timed, candidates, started : bool
-        Whether the fit has a limit of seconds, candidates for heads, and first weights.
+    timed : bool
+        Whether the fit has a limit of seconds.
+    candidates : bool
+        Whether it has candidates for heads.
+    started : bool
+        Whether it has first weights.
     most_bytes : float
         What a model and its training may take.
     by_steps : bool

@@ -86,13 +86,19 @@ class LinearClassifier(Answers):
 
         Parameters
         ----------
-        X, y, classes, max_memory : as in fit; new labels become classes, and classes names those still to come
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or raw, as in fit
+        y : array-like of labels, as in fit; new ones become classes
+        classes : array-like, labels still to come, default=None
         sample_weight : array-like of shape (n_samples,), default=None; a row of weight 2 counts as two rows
-        n_passes, learning_rate : int, passes over these rows; float, a step size in place of the schedule's. "auto" is
-            one pass; two of weights on pairs, and in a stream that began without `fit` eight of MarginClassifier
-        half_life, new_classes, new_features : float, newer rows until one counts half; dict, first weights; "grow"
+        n_passes : int, passes over these rows; "auto": one, two of weights on pairs, and in a stream that began without
+            `fit` eight of MarginClassifier
+        learning_rate : float, a step size in place of the schedule's, default=None
+        half_life : float, newer rows until one counts half, default=None: never
+        new_classes : dict, first weights of new classes, default=None
+        new_features : {"error", "grow"}, whether X may have new features, default="error"
         n_kept : int, rows of a stream that may be kept, so that it is fitted to them anew as they become more; 0: none,
             "auto": up to 100,000 rows and 128 MB, none with max_memory
+        max_memory : int or str, as in fit, default=None
         """
         most_kept: int | Literal["auto"] = 0 if max_memory is not None and n_kept == "auto" else n_kept
         call = checked_call(n_passes, learning_rate, half_life, new_classes, most_kept)

@@ -35,7 +35,8 @@ def duality_gap(
     ----------
     model : Weights
         Of a linear model, or on pairs of a feature and a class: then the optimum is that of weights on these pairs.
-    x, labels : data; labels in [0, model.n_classes)
+    x : {csr_array, ndarray} of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,), int32, in [0, model.n_classes)
     weights : ndarray of shape (n_samples,), float64, or None
         Of the points, with mean 1.
     alpha : float
@@ -43,6 +44,7 @@ def duality_gap(
         point, and the dual returned is D(Y) = 0, which says no more than that the loss is not negative.
     fit_intercept : bool
         Whether the intercepts are free; if not, they are those of the model.
+    n_threads : int
 
     Returns
     -------

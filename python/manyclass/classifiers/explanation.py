@@ -33,8 +33,11 @@ class Explanation(NamedTuple):
         texts among them, else their columns.
     contributions : ndarray of shape (n,), float64
         What each of them adds.
-    others, intercept, counts : float
-        What the other features of the row add together, the intercept, and what is added by a mixture with counts.
+    others : float
+        What the other features of the row add together.
+    intercept : float
+    counts : float
+        What is added by a mixture with counts.
     """
 
     label: Any
@@ -80,10 +83,15 @@ def explanations(
 
     Parameters
     ----------
+    state : State
     x : {csr_array, ndarray} of shape (n_samples, n_features)
-    labels, others : ndarray of shape (n_samples,)
+    labels : ndarray of shape (n_samples,)
         Positions of classes.
-    k, n_threads : int
+    rest : ndarray of shape (n_samples,), or None
+        Positions of the other classes.
+    k : int
+        Features to name.
+    n_threads : int
     """
     names, weights_of = names_of(state), state.weights.feature_weights
     bias = state.weights.intercept.astype(np.float64)

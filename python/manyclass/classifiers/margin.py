@@ -93,13 +93,22 @@ class MarginClassifier(LabelClassifier):
 
     Attributes
     ----------
-    classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
-    multilabel_, n_labels_, threshold_ : bool, int, float: indicator y, mean labels a row, score of as many, or None
-    coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
+    classes_ : ndarray of shape (n_classes,), sorted labels, or numbers of columns
+    class_count_ : ndarray of shape (n_classes,), float64, rows of each class so far
+    multilabel_ : bool, whether y was an indicator matrix
+    n_labels_ : int, mean number of labels a row
+    threshold_ : float or None, the score whose micro-F1 on held-out rows was best
+    coef_ : ndarray of shape (n_classes, n_features or dim), float32, a view of the weights
+    intercept_ : ndarray of shape (n_classes,), float32
+    embedding_ : ndarray of shape (n_features, dim), float32, a view
     loss_curve_ : ndarray of shape (n_iter,), float64, mean loss over each pass, of the classes that its steps saw
     resolved_params_ : dict, what parameters left open became
-    validation_curve_, best_iter_ : ndarray of the loss of held-out rows by pass; int, the pass (from 1) that was kept
-    calibration_, n_iter_, n_features_in_, feature_names_in_ : Calibration or None, int, int, names of features
+    validation_curve_ : ndarray of the loss of held-out rows by pass
+    best_iter_ : int, the pass, from 1, that was kept
+    calibration_ : `Calibration` or None
+    n_iter_ : int, number of passes
+    n_features_in_ : int, number of features
+    feature_names_in_ : ndarray of shape (n_features,), names of features, where X has them
 
     Notes
     -----
@@ -200,7 +209,8 @@ class MarginClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X, k : {array-like, sparse matrix} of shape (n_samples, n_features); int in [1, n_classes]
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        k : int in [1, n_classes]
         exclude : matrix of shape (n_samples, n_classes), or list of n_samples lists of labels, default=None
             What a row is not to get: see `SoftmaxClassifier.predict_top_k`.
 

@@ -277,17 +277,23 @@ class Answers(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, k : {array-like, sparse matrix} of shape (n_samples, n_features), and int in [1, n_classes]
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        k : int in [1, n_classes]
         exclude : for each row a list of labels that it must not get, or a matrix (n_samples, n_classes) of 0 and 1
             Or "seen": what the row has already, where classes are columns of X, by number or name.
-        approximate, recall, return_std : bool, float in ]0, 1], bool, default=False, 0.95, False
-            Ask an 8-bit copy of the weights, or an index for this share of the best, where that is faster;
-            `help(manyclass.search.byte_copy)`, `help(manyclass.search.class_index)`.
+        approximate : bool, default=False
+            Ask an 8-bit copy of the weights, or an index, where that is faster; see `help(manyclass.search.byte_copy)`
+            and `help(manyclass.search.class_index)`.
+        recall : float in ]0, 1], default=0.95
+            Share of the best labels that the index is to find.
+        return_std : bool, default=False
+            Return std, too.
 
         Returns
         -------
         labels : ndarray of shape (n_samples, k); missing where exclude leaves fewer: -1, NaN, "", NaT or else None
-        log_probabilities, std : float32 like labels, nats, -inf if missing; float64, by rows, how far these may err
+        log_probabilities : ndarray of the shape of labels, float32, in nats; -inf where a label is missing
+        std : ndarray of shape (n_samples,), float64, how far they may err
         """
         state, x = self._asked(X)
         check_number("k", k, low=1, high=len(state.classes), integer=True)
@@ -345,7 +351,8 @@ class Answers(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y : {array-like, sparse matrix} of shape (n_samples, n_features), and array-like of shape (n_samples,)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
         coverage : float in ]0, 1[, or several
             The probability that the right label of a new row of the same kind is in its set.
         """

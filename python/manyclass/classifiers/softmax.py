@@ -94,14 +94,25 @@ class SoftmaxClassifier(LabelClassifier):
 
     Attributes
     ----------
-    classes_, class_count_ : ndarrays of shape (n_classes,), sorted labels or columns' numbers, and rows of each so far
-    coef_, intercept_, embedding_ : float32, (n_classes, n_features or dim), (n_classes,) and (n_features, dim); views
+    classes_ : ndarray of shape (n_classes,), sorted labels, or numbers of columns
+    class_count_ : ndarray of shape (n_classes,), float64, rows of each class so far
+    coef_ : ndarray of shape (n_classes, n_features or dim), float32, a view of the weights
+    intercept_ : ndarray of shape (n_classes,), float32
+    embedding_ : ndarray of shape (n_features, dim), float32, a view
     loss_curve_ : ndarray of shape (n_iter,), float64, training log-loss in nats; of sampled classes a lower bound
-    n_iter_, best_iter_, n_features_in_, feature_names_in_ : int, passes, the one (from 1) that was kept; names if X has
-    resolved_params_, auto_report_ : dict, what parameters left open became; list of dict, what was tried for it
-    alpha_path_, learning_rate_table_, validation_curve_ : held-out log-losses, dicts by value, an ndarray by pass
-    multilabel_, n_labels_, threshold_, calibration_ : bool, int, float or None, `Calibration` or None
-        Whether y was an indicator matrix; its mean number of labels a row; the probability whose micro-F1 was best.
+    n_iter_ : int, number of passes
+    best_iter_ : int, the pass, from 1, that was kept
+    n_features_in_ : int, number of features
+    feature_names_in_ : ndarray of shape (n_features,), names of features, where X has them
+    resolved_params_ : dict, what parameters left open became
+    auto_report_ : list of dict, the trials that chose them
+    alpha_path_ : dict of float to float, held-out log-losses by alpha
+    learning_rate_table_ : dict of float to float, held-out log-losses by step size
+    validation_curve_ : ndarray of held-out log-losses by pass
+    multilabel_ : bool, whether y was an indicator matrix
+    n_labels_ : int, mean number of labels a row
+    threshold_ : float or None, the probability whose micro-F1 was best
+    calibration_ : `Calibration` or None
 
     Examples
     --------
@@ -202,8 +213,9 @@ class SoftmaxClassifier(LabelClassifier):
             Each adds its row to the weights of its class; `help(manyclass.blending.class_texts)` says how much.
         eval_set : (X, y), rows on which early_stopping measures the loss, not on a validation_fraction, default=None
         candidates : array-like (n_samples, n_candidates), labels that steps of "head_tail" see; None: the best ones
-        coef_init, intercept_init : array-like, shaped as in the model, first weights of a linear one of one label a row
-            coef_init="closed_form": those of `help(manyclass.training.start)`, with their own intercepts
+        coef_init : array-like of the shape of coef_, first weights of a linear model of one label a row, default=None
+            "closed_form": those of `help(manyclass.training.start)`, with their own intercepts.
+        intercept_init : array-like of shape (n_classes,), first intercepts, default=None
 
         Returns
         -------
@@ -233,8 +245,10 @@ class SoftmaxClassifier(LabelClassifier):
 
         Parameters
         ----------
-        X, y, sample_weight : the rows of the fit; they are passed over three to eleven times. With several labels a
-            row the objective is the one that solver="lbfgs" minimises, of weights on pairs as their softmax over these.
+        X : the rows of the fit, which are passed over three to eleven times
+        y : their labels; of several a row the objective is that of solver="lbfgs", of weights on pairs as their softmax
+            over these
+        sample_weight : their weights
         """
         state, x = self._asked(X)
         model, chosen = state.weights, state.fit_report.params

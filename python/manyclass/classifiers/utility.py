@@ -102,8 +102,10 @@ class AugmentReduceClassifier(LinearClassifier):
 
     Attributes
     ----------
-    classes_, class_count_ : ndarrays of shape (n_classes,), distinct labels, sorted, and rows of each so far
-    coef_, intercept_ : ndarray of shape (n_classes, n_features) and (n_classes,), float32, views
+    classes_ : ndarray of shape (n_classes,), distinct labels, sorted
+    class_count_ : ndarray of shape (n_classes,), float64, rows of each class so far
+    coef_ : ndarray of shape (n_classes, n_features), float32, a view of the weights
+    intercept_ : ndarray of shape (n_classes,), float32
     coef_var_ : ndarray of shape (n_classes, n_features), float32, posterior variances, with posterior="gaussian"
     elbo_curve_ : ndarray of shape (n_iter,), float64
         Mean over each pass of the bound in nats per point, at the weights of the visit and q after its local step, from
@@ -111,7 +113,8 @@ class AugmentReduceClassifier(LinearClassifier):
         gives the exact value.
     loss_curve_ : ndarray of shape (n_iter,), float64, minus `elbo_curve_`
     n_iter_ : int, passes completed
-    n_features_in_, feature_names_in_ : int, and ndarray of shape (n_features,) where X has names
+    n_features_in_ : int, number of features
+    feature_names_in_ : ndarray of shape (n_features,), names of features, where X has them
 
     Notes
     -----
@@ -198,8 +201,10 @@ class AugmentReduceClassifier(LinearClassifier):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of losses, >= 0, by their ratios: a row of weight 2 counts as two, one of weight 0 is left out. With
             posterior="gaussian" their sum is the number of observations, which says how wide the posterior is.
-        coef_init, intercept_init : array-like of shape (n_classes, n_features) and (n_classes,), default=None
-            Start, by `classes_`; 0 where nothing is given. Not with posterior="gaussian".
+        coef_init : array-like of shape (n_classes, n_features), default=None
+            First weights, in the order of `classes_`; None: 0. Not with posterior="gaussian".
+        intercept_init : array-like of shape (n_classes,), default=None
+            First intercepts, likewise.
 
         Returns
         -------
@@ -223,7 +228,8 @@ class AugmentReduceClassifier(LinearClassifier):
 
         Parameters
         ----------
-        X, y : data and their labels, as in fit
+        X : rows, as in fit
+        y : their labels, as in fit
 
         Returns
         -------

@@ -115,8 +115,10 @@ class AncestorOptions:
 
         Parameters
         ----------
-        names, classes : ndarrays of shape (n_classes,)
-            What is printed for each class, as which it stands in the file, and its label.
+        names : ndarray of shape (n_classes,)
+            What is printed for each class, as which it stands in the file.
+        classes : ndarray of shape (n_classes,)
+            Their labels.
 
         Raises
         ------

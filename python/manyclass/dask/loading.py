@@ -241,6 +241,10 @@ def common_of(
 
     Parameters
     ----------
+    planner : Planner
+    origin : Origin
+    counted : sequence of Counted
+        What `count` returned on each worker.
     whole : dict
         Fields of `Whole` beside the counts.
     mean : float or None

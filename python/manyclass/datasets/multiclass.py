@@ -80,7 +80,9 @@ def load_multiclass(
         Use at most that many features (10,000 in Fagan & Iyengar).
     n_train : int, optional
         Use at most that many training rows of the file (100,000 in Fagan & Iyengar).
-    n_jobs, cache
+    n_jobs : int, optional
+        As in `load_xmc`.
+    cache : bool, default=False
         As in `load_xmc`.
 
     Returns

@@ -52,7 +52,7 @@ def drop_empty_rows(X: sparse.csr_array, *others: Any) -> tuple[Any, ...]:
 
     Returns
     -------
-    X, *others : tuple
+    tuple
         What is left of the arguments, in their order.
 
     Raises
@@ -133,7 +133,8 @@ def scale_by_max(X_train: sparse.csr_array, *X_others: sparse.csr_array) -> tupl
 
     Returns
     -------
-    X_train, *X_others : tuple of SciPy CSR, of the same shapes and dtypes
+    tuple of SciPy CSR
+        The arguments, divided, in their order, shapes and dtypes.
 
     Raises
     ------

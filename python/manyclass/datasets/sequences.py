@@ -324,8 +324,10 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
 
         Parameters
         ----------
-        users, items : array-likes of shape (n,)
-            Columns of a log, of any type of labels.
+        users : array-like of shape (n,)
+            A column of a log, of any type of labels.
+        items : array-like of shape (n,)
+            Another one.
         times : array-like of shape (n,) or None, default=None
             Numbers or dates by which a user's items are ordered; those of equal times, or without times, stay in the
             order of the log.

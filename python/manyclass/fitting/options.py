@@ -81,7 +81,7 @@ SHARED = """
         vectorizer : Encoder, default=None
             What makes rows of texts or of lists of items; the model keeps it.
         classes : array-like, default=None
-            All labels of X a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
+            All labels, where X is a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
         max_memory : int or str such as "2GiB", default=None
             The most bytes of the model and its training, as predicted.
         callback : callable, default=None

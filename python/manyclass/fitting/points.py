@@ -300,7 +300,9 @@ def points_of(
     Parameters
     ----------
     caller : Caller
-    X, y, sample_weight : what `fit` was given
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of labels
+    sample_weight : array-like of shape (n_samples,), or None
     class_weight : dict, "balanced" or None
     several : bool
         Whether y may be an indicator matrix.
