@@ -98,7 +98,8 @@ struct BoundImplicit {
   }
 };
 
-// The terms of a bound, after q of the point has moved: compiled for each bound, and not with each step that takes them.
+// The terms of a bound, after q of the point has moved: compiled for each bound, and not with each step that takes
+// them.
 using TermsOfBound = std::function<BoundTerms(const SampledPoint& point, Local q, const ClassTerms& terms, Isa isa)>;
 
 template <class Bound>

@@ -299,10 +299,12 @@ def take_early_stopping(taking: Given) -> None:
 
 
 def refuse_dim(taking: Given) -> None:
+    """Raise ValueError for a dim where the model has no embeddings."""
     if not taking.is_auto("dim"):
         raise ValueError(f"dim is {taking.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
 
 
 def refuse_grid(taking: Given) -> None:
+    """Raise ValueError for a grid of step sizes where the model is not linear, or has several labels a row."""
     if taking.take("learning_rate") == "grid":
         raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
