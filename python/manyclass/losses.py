@@ -76,17 +76,13 @@ def max_margin(scores: ArrayLike, positives: Positives) -> Losses:
 
     Parameters
     ----------
-    scores
-        As of `cross_entropy`.
-    positives
-        As of `cross_entropy`.
+    scores : array-like, as of `cross_entropy`
+    positives : labels, as of `cross_entropy`
 
     Returns
     -------
-    values
-        As of `cross_entropy`, without unit.
-    gradients
-        As of `cross_entropy`.
+    values : ndarray of shape (n,), float64, without unit
+    gradients : ndarray of the shape of scores, float32
 
     Raises
     ------
@@ -107,19 +103,16 @@ def smoothed_margin(scores: ArrayLike, positives: Positives, smoothing: float = 
 
     Parameters
     ----------
-    scores
-        As of `cross_entropy`.
-    positives
-        As of `cross_entropy`.
+    scores : array-like, as of `cross_entropy`
+    positives : labels, as of `cross_entropy`
     smoothing : float, default=1.0
         :math:`\mu \ge 0`. 0 is `max_margin`.
 
     Returns
     -------
-    values
-        As of `cross_entropy`, without unit.
-    gradients
-        As of `cross_entropy`; that of a row adds up to 0.
+    values : ndarray of shape (n,), float64, without unit
+    gradients : ndarray of the shape of scores, float32
+        That of a row adds up to 0.
 
     Raises
     ------
@@ -143,10 +136,9 @@ def implicit_margin(
 
     Parameters
     ----------
-    scores
-        Those before the step, as of `cross_entropy`.
-    positives
-        As of `cross_entropy`.
+    scores : array-like, as of `cross_entropy`
+        Those before the step.
+    positives : labels, as of `cross_entropy`
     x_sq : float or array-like of shape (n,)
         :math:`\|x\|^2 \ge 0` of each row, each of which is a step of its own from :math:`\tilde W`.
     eta : float, default=1.0
@@ -187,17 +179,13 @@ def triplet(scores: ArrayLike, positives: Positives) -> Losses:
 
     Parameters
     ----------
-    scores
-        As of `cross_entropy`.
-    positives
-        As of `cross_entropy`.
+    scores : array-like, as of `cross_entropy`
+    positives : labels, as of `cross_entropy`
 
     Returns
     -------
-    values
-        As of `cross_entropy`, without unit.
-    gradients
-        As of `cross_entropy`.
+    values : ndarray of shape (n,), float64, without unit
+    gradients : ndarray of the shape of scores, float32
 
     Raises
     ------
@@ -216,8 +204,7 @@ def nca(distances: ArrayLike, positives: Positives) -> Losses:
     ----------
     distances : array-like of shape (n, K), or (K,) for one point
         From each point to those of the classes; finite.
-    positives
-        As of `cross_entropy`.
+    positives : labels, as of `cross_entropy`
 
     Returns
     -------
@@ -245,8 +232,7 @@ def project_bisimplex(z: ArrayLike, positives: Positives) -> NDArray[np.float32]
     ----------
     z : array-like of shape (n, K), or (K,) for one point
         Finite; computed with as float32.
-    positives
-        The coordinates P of each row, as of `cross_entropy`.
+    positives : the coordinates P of each row, as labels of `cross_entropy`
 
     Returns
     -------
@@ -306,10 +292,8 @@ def mahalanobis_queries(points: ArrayLike, M: ArrayLike, *, drop_constant: bool 
     ----------
     points : array-like of shape (n, d)
         Points x, finite.
-    M
-        As of `mahalanobis_rows`.
-    drop_constant
-        As of `mahalanobis_rows`.
+    M : array-like of shape (d, d), as of `mahalanobis_rows`
+    drop_constant : bool, as of `mahalanobis_rows`
 
     Returns
     -------

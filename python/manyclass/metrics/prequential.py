@@ -43,7 +43,7 @@ def prequential(
     unseen : {"drop", "log_k"}, default="drop"
         What a row costs whose label is not yet a class: "drop" leaves it out of both means; "log_k" charges the
         logarithm of the number of the model's classes, and counts it as wrong. Either way `n_unseen` counts it.
-    **partial_fit_params
+    **partial_fit_params : dict
         For each call of `partial_fit`: n_passes=2, half_life=10_000, ...
 
     Returns

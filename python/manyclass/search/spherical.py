@@ -147,14 +147,11 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        Q
-            As of `query`.
-        n_probe
-            As of `query`.
-        exclude
-            As of `query`.
+        Q : queries, as of `query`
         threshold : float or array-like of shape (n,)
             A row is found if its score is greater.
+        n_probe : int, as of `query`, default=None
+        exclude : ids, as of `query`, default=None
 
         Returns
         -------
@@ -229,12 +226,10 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        Q
-            A sample of the queries to come, as of `query`.
-        k
-            As of `query`.
-        exclude
-            As of `query`.
+        Q : queries, as of `query`
+            A sample of those to come.
+        k : int, default=10
+        exclude : ids, as of `query`, default=None
         recall : float, default=0.9
             In [0, 1].
 
@@ -253,12 +248,9 @@ class SphericalClusterIndex(ClusteredRows):
 
         Parameters
         ----------
-        Q
-            As of `query`.
-        k
-            As of `query`.
-        exclude
-            As of `query`.
+        Q : queries, as of `query`
+        k : int, default=10
+        exclude : ids, as of `query`, default=None
 
         Returns
         -------

@@ -458,7 +458,7 @@ class HybridPlan:
     embeddings : BatchesPlan
     repeats : bool
         Whether classes may have a common weight for the features that are these classes themselves.
-    counts: bool
+    counts : bool
         Whether counts of the pairs may be mixed in.
     """
 
