@@ -82,8 +82,7 @@ class SoftmaxClassifier(LabelClassifier):
     random_state : int, RandomState instance or None, default=None
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
-        Above 0: what is going to be trained, with the seconds and the size of the model that are predicted, then a
-        progress bar with the running loss, rows per second and the time left.
+        Above 0: the plan, with the predicted seconds and bytes, then a progress bar.
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.blending.calibration)`.
     n_models : int or "auto", default="auto"

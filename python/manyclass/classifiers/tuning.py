@@ -33,10 +33,9 @@ def tune_learning_rate(
     """Try step sizes on a part of the points, as Fagan & Iyengar (2018, section 4.1) do.
 
     Each of 10^k / s, k = -3, ..., 3, trains the estimator on the same points for its max_iter passes; s is the mean of
-    |x|^2 over them, of scaled features where the estimator scales them, plus 1 with an intercept, so that the grid does
-    not depend on the scale of X. The best one has the
-    smallest exact log-loss or, of a MarginClassifier, the fewest points whose best class is not their label. A best one
-    at an end of the grid is not believed: the grid goes on there.
+    |x|^2 over them, of scaled features where the estimator scales them, plus 1 with an intercept. The best one has the
+    smallest exact log-loss or, of a MarginClassifier, the fewest points whose best class is not their label. Where it
+    is at an end of the grid, the grid goes on there.
 
     Parameters
     ----------

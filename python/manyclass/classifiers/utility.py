@@ -56,12 +56,10 @@ class AugmentReduceClassifier(LinearClassifier):
         averaging, batch_size, share_classes, shuffle and parallel are used; "adaptive" is the paper's schedule, for
         "sgd" without ridge and averaging.
     local_step : {"natural", "monte_carlo"} or object of manyclass.solvers, default="natural"
-        How q moves at a visit. "natural": along the natural gradient with expectations by quadrature, by a share
-        (1 + t)^-0.9 at the t-th visit, though at least the share of the classes that a step sees (all of the way if it
-        sees all). For Gumbel noise q is known but for one number, which moves likewise. "monte_carlo": the paper's
-        Algorithm 2, a gradient step of size 0.01 (1 + t)^-0.9 on the location and the scale log(1 + e^gamma) from one
-        draw of q, the gradient of W from another; not for noise="gumbel". `Natural(family=..., n_nodes=...)` sets the
-        family of q and the nodes of its Gauss rule.
+        How q moves at a visit. "natural": along the natural gradient with expectations by quadrature; for Gumbel noise
+        q is known but for one number, which moves likewise. "monte_carlo": the paper's Algorithm 2, a gradient step on
+        the location and the scale log(1 + e^gamma) from one draw of q, the gradient of W from another; not for
+        noise="gumbel". `help(manyclass.solvers.Natural)` and `MonteCarlo` have the gains and the families of q.
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees; see `SoftmaxClassifier`. "auto" is "frequency_block", and distinct uniform
         classes with a posterior.
@@ -73,7 +71,7 @@ class AugmentReduceClassifier(LinearClassifier):
         `batch_size` points (None: 16) share n_negatives distinct uniform classes, or all. Predictions then average
         probabilities over draws of the scores, `coef_` holds the means and `elbo_curve_` has the divergence from the
         prior in it. Takes the memory of W three times more. `solvers.Gaussian(bound="one_vs_each")` is Bayesian
-        one-vs-each: the posterior by the bound of Titsias (2016), for noise "gumbel".
+        one-vs-each (Titsias 2016).
     alpha : float, default=0.0
         L2 penalty: the objective is the mean of -bound + alpha/2 ||W||^2, which is a Gaussian prior of precision
         n_samples alpha; intercepts are not penalised. A step shrinks the rows that it touches.
@@ -92,7 +90,7 @@ class AugmentReduceClassifier(LinearClassifier):
     random_state : int, RandomState instance or None, default=None
         Seed of the visiting order, the class order and the draws.
     verbose : int, default=0
-        Above 0: a progress bar with the running loss, rows per second and the time left.
+        Above 0: a progress bar.
     calibration : {"temperature"} or None, default=None
         Divide utilities by a temperature found on held-out rows (a tenth); see `SoftmaxClassifier`.
     n_models : int, default=1
@@ -108,9 +106,8 @@ class AugmentReduceClassifier(LinearClassifier):
     intercept_ : ndarray of shape (n_classes,), float32
     coef_var_ : ndarray of shape (n_classes, n_features), float32, posterior variances, with posterior="gaussian"
     elbo_curve_ : ndarray of shape (n_iter,), float64
-        Mean over each pass of the bound in nats per point, at the weights of the visit and q after its local step, from
-        the selected classes (which q has just moved towards: an optimistic estimate unless all are selected). `elbo`
-        gives the exact value.
+        Mean bound of each pass in nats per point, from the selected classes, which q has just moved towards: optimistic
+        unless all are selected. `elbo` gives the exact value.
     loss_curve_ : ndarray of shape (n_iter,), float64, minus `elbo_curve_`
     n_iter_ : int, passes completed
     n_features_in_ : int, number of features
