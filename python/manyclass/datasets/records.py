@@ -83,11 +83,14 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
             X, Y = read_cached(source, layout, source.path + CACHE_SUFFIX) if cache else read_xmc(source, layout)
         one_based = form == "xmc" and layout.zero_based is False
         return Records(X, Y, np.arange(Y.shape[1]), one_based, source.name, form)
-    files = open_files(form, [source], layout)
-    blocks = list(files.blocks(ROWS))
+    blocks: list[tuple[Any, Any]]
+    if form == "svmlight":
+        svmlight, blocks = SvmlightFiles.read(source, layout)
+        one_based = not svmlight.layout.zero_based
+    else:
+        blocks, one_based = list(open_files(form, [source], layout).blocks(ROWS)), False
     rows = joined_rows([X for X, _ in blocks])
     Y, names, notes = _columns([labels for _, labels in blocks])
-    one_based = isinstance(files, SvmlightFiles) and not files.layout.zero_based
     return Records(rows, Y, names, one_based, source.name, form, notes=notes)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,11 +39,16 @@ class SvmlightFiles:
     n_labels = n_rows = None  # neither is known before all rows are read
 
     @classmethod
-    def of(cls, inputs: Sequence[Input], layout: Layout) -> SvmlightFiles:
-        """Find the number of features and where they begin by reading all rows, unless the layout tells both."""
+    def of(
+        cls, inputs: Sequence[Input], layout: Layout, numbered: Iterable[tuple[sp.csr_array, Words]] | None = None
+    ) -> SvmlightFiles:
+        """Find the number of features and where they begin by all rows, unless the layout tells both.
+
+        `numbered` are these rows where they have been read already.
+        """
         if layout.n_features is not None and layout.zero_based is not None:
             return cls(inputs, layout)
-        numbered = cls(inputs, layout)._numbered()
+        numbered = cls(inputs, layout)._numbered() if numbered is None else numbered
         ends = [(int(X.indices.min(initial=MOST)), int(X.indices.max(initial=-1))) for X, _ in numbered]
         if not ends:
             raise ValueError(f"{inputs[0].name}: the file has no rows")
@@ -53,6 +58,13 @@ class SvmlightFiles:
         if highest + zero_based > n_features:
             raise ValueError(f"{inputs[0].name}: feature {highest} is outside [{1 - zero_based}, {highest})")
         return cls(inputs, replace(layout, zero_based=zero_based, n_features=n_features))
+
+    @classmethod
+    def read(cls, source: Input, layout: Layout) -> tuple[SvmlightFiles, list[tuple[sp.csr_array, Words]]]:
+        """Read all rows of an input once; return the input with its layout, and blocks of its rows."""
+        numbered = list(cls([source], layout)._numbered())
+        files = cls.of([source], layout, numbered)
+        return files, [(_shifted(X, files.layout, source.name), words) for X, words in numbered]
 
     @property
     def n_features(self) -> int:
