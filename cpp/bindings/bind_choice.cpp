@@ -363,7 +363,7 @@ void bind_descent(Module& m) {
           },
           rows, problem, visits)
       .def("end_pass", &DrawnDescent::end_pass)
-      .def("settle", [](DrawnDescent& self) { return array_of(self.average_passes()); })
+      .def("average_passes", [](DrawnDescent& self) { return array_of(self.average_passes()); })
       .def("variance_of_weights", &DrawnDescent::variance_of_weights, rows, "one"_a, "other"_a, visits)
       .def(
           "difference",

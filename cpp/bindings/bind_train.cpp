@@ -283,12 +283,12 @@ void bind_train(Module& m) {
       "multiply_by_ways",
       [](std::span<float> matrix, std::span<const Offset> indptr, std::span<const Index> indices,
          std::span<const double> curvatures, std::span<const double> rates, double coupling, double least,
-         double moved_least, std::span<const float> n_moved, bool settled) {
+         double moved_least, std::span<const float> n_moved, bool inverse) {
         const Ways ways{{indptr, indices, curvatures}, rates, coupling, least, moved_least, n_moved};
-        released([&] { multiply_by_ways(matrix, ways, settled); });
+        released([&] { multiply_by_ways(matrix, ways, inverse); });
       },
       "matrix"_a, py::kw_only(), "indptr"_a, "indices"_a, "curvatures"_a, "rates"_a, "coupling"_a, "least"_a,
-      "moved_least"_a, "n_moved"_a, "settled"_a);
+      "moved_least"_a, "n_moved"_a, "inverse"_a);
   m.def("coupling_of", coupling_of, "n_shards"_a, "together"_a, "furthest"_a);
   m.def(
       "add_changes",

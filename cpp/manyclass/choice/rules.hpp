@@ -223,13 +223,13 @@ class NoisyChoice {
     while (at(low).slope < 0) low *= 2;
     while (at(high).slope > 0) high *= 2;
     double mode = 0.5 * (low + high), width = 1;
-    for (bool settled = false; !settled;) {
+    for (bool is_near = false; !is_near;) {
       const At here = at(mode);
       (here.slope > 0 ? low : high) = mode;
       width = 1 / std::sqrt(std::max(-here.curvature, 1e-12));
       double next = mode + here.slope * width * width;
       if (!(next > low && next < high)) next = 0.5 * (low + high);
-      settled = std::fabs(next - mode) < 0.05 * width || !(high - low > 1e-9 * (1 + std::fabs(mode)));
+      is_near = std::fabs(next - mode) < 0.05 * width || !(high - low > 1e-9 * (1 + std::fabs(mode)));
       mode = next;
     }
     const double spacing = std::min(width, Noise::widest) / finer;

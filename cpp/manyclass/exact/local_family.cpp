@@ -88,7 +88,7 @@ template <class L>
 LocationScale best_member(L, std::span<const double> d, std::span<const double> counts, const Rule& rule,
                           LocationScale q) {
   constexpr int most_steps = 200;
-  constexpr double settled = 1e-9;
+  constexpr double tolerance = 1e-9;
   const Moments v(rule);
   for (int step = 0; step < most_steps; ++step) {
     double slope = 0, narrowing = 0;
@@ -100,7 +100,7 @@ LocationScale best_member(L, std::span<const double> d, std::span<const double> 
     }
     const double s = 1 / std::sqrt(0.5 / (q.s * q.s) + 0.5 * narrowing / q.s);
     const double move = (q.s - s) * v.mean + L::move(slope, s * s * v.variance);
-    const bool done = std::fabs(move) < settled && std::fabs(s - q.s) < settled;
+    const bool done = std::fabs(move) < tolerance && std::fabs(s - q.s) < tolerance;
     q = {q.mu + move, s};
     if (done) break;
   }

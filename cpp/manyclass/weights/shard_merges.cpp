@@ -14,14 +14,14 @@ void refuse_unless(bool fits) {
   if (!fits) throw std::invalid_argument("the changes of shards do not fit the weights");
 }
 
-double counted(double a, bool settled) {
+double counted(double a, bool inverse) {
   const double gone = -std::expm1(-a);
-  return settled ? gone / a : a / gone;
+  return inverse ? gone / a : a / gone;
 }
 
 }  // namespace
 
-void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool settled) {
+void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool inverse) {
   const std::size_t n_rows = ways.rates.size();
   const Curvatures& h = ways.curvatures;
   if (matrix.empty()) return;
@@ -37,7 +37,7 @@ void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool settled) {
         h.indices, [&](Index column) { return column >= 0 && static_cast<std::size_t>(column) < width; }));
   }
   // Most weights of sparse rows have no curvature: these two stand for them.
-  const double still = counted(ways.least, settled), moved = counted(ways.least + ways.moved_least, settled);
+  const double still = counted(ways.least, inverse), moved = counted(ways.least + ways.moved_least, inverse);
   std::vector<double> way(width);
   for (std::size_t r = 0; r < n_rows; ++r) {
     const std::span<float> row = matrix.subspan(r * width, width);
@@ -55,7 +55,7 @@ void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool settled) {
       const double n = ways.n_moved.empty() ? 1 : static_cast<double>(ways.n_moved[r * width + c]);
       const bool is_known = way[c] == 0 && (n == 0 || n == 1);
       const double factor =
-          is_known ? (n == 0 ? still : moved) : counted(ways.least + ways.moved_least * n + way[c], settled);
+          is_known ? (n == 0 ? still : moved) : counted(ways.least + ways.moved_least * n + way[c], inverse);
       row[c] = static_cast<float>(static_cast<double>(row[c]) * factor);
     }
   }

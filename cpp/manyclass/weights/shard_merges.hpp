@@ -28,9 +28,9 @@ struct Ways {
   std::span<const float> n_moved;  // how many shards moved each weight; none: whether it is not 0
 };
 
-// Multiplies each number by a / (1 - e^-a), or by (1 - e^-a) / a where `settled`. Throws std::invalid_argument where
+// Multiplies each number by a / (1 - e^-a), or by (1 - e^-a) / a where `inverse`. Throws std::invalid_argument where
 // sizes do not fit.
-void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool settled);
+void multiply_by_ways(std::span<float> matrix, const Ways& ways, bool inverse);
 
 // Adds a share of each row of `change` to the row of `total` that it is of, and, where n_moved is not empty, to the
 // numbers of those that have moved: the share for each number that is not 0.

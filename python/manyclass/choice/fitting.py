@@ -482,7 +482,7 @@ def fit_drawn(
             descent.step(ids, draws.problem(rows, epoch), visits)
         losses.append(descent.end_pass())
         watch(losses[-1])
-    spread = descent.settle()
+    spread = descent.average_passes()
     row_variance = _row_variance(descent, draws, first_rows, T, 10 * (n_passes + 9) + FIRST_VISITS, visits)
     errors = np.sqrt(spread + row_variance / n)
     return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))

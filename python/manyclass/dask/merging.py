@@ -118,7 +118,7 @@ def multiply_by_ways(
         least=least,
         moved_least=moved_least,
         n_moved=NO_FLOATS if n_moved is None else n_moved,
-        settled=inverse,
+        inverse=inverse,
     )
 
 
