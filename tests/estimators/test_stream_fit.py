@@ -228,7 +228,7 @@ def test_u_is_kept_from_pass_to_pass_by_the_row(rows):
     assert np.abs(forgetful.coef_ - whole.coef_).max() > 100 * atol
 
 
-def test_auto_settles_on_the_first_part_and_averages(rows):
+def test_auto_learns_from_the_first_part_and_averages(rows):
     X, y = rows
     big = sp.vstack([X] * 4, format="csr")
     labels = np.tile(y, 4)
@@ -243,7 +243,7 @@ def test_auto_settles_on_the_first_part_and_averages(rows):
     assert not np.array_equal(last.coef_, model.coef_)
 
 
-def test_a_margin_settles_on_the_first_part(rows):
+def test_a_margin_learns_from_the_first_part(rows):
     X, y = rows
     grown = [(n**2 * some, labels) for n, (some, labels) in enumerate(parts_of(X, y), start=1)]
     model = MarginClassifier(random_state=0, max_iter=3).fit(grown)
