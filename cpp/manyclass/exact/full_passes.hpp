@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "manyclass/core/parallel.hpp"
@@ -63,6 +65,14 @@ class KeptRows {
   std::size_t n_points_, chunk_;
 };
 
+// Some points, which dense layouts turn to doubles.
+template <class Layout>
+typename Layout::Points points_of(const typename Layout::Data& x, std::size_t begin, std::size_t size, Isa isa) {
+  std::optional<typename Layout::Points> points;
+  run_with(isa, [&] { points.emplace(x, begin, size); });
+  return *std::move(points);
+}
+
 // Scores of the points, `width` of these classes at a time; those of a point follow the ones before in z.
 template <class Layout>
 void score(const DoubleModel<Layout>& model, const typename Layout::Points& points, ClassRange classes, Index width,
@@ -103,7 +113,7 @@ void for_each_row(const Data& x, const DoubleModel<Layout>& model, int n_threads
     const Strip strip = strip_of(n, n_strips, s);
     for (std::size_t begin = strip.begin; begin < strip.end; begin += bite) {
       const std::size_t count = std::min(bite, strip.end - begin);
-      score(model, typename Layout::Points(x, begin, count), {0, model.n_classes}, chunk, isa, z);
+      score(model, points_of<Layout>(x, begin, count, isa), {0, model.n_classes}, chunk, isa, z);
       for (std::size_t i = 0; i < count; ++i) fold(s, begin + i, z.subspan(i * width, width));
     }
   });
@@ -143,7 +153,7 @@ void for_each_outer_product(const Data& x, Index n_classes, int n_threads, Isa i
     std::vector<double> room(Layout::together * width);
     const Strip strip = strip_of(n, n_strips, item % n_strips);
     for (std::size_t begin = strip.begin; begin < strip.end; begin += Layout::together) {
-      const typename Layout::Points points(x, begin, std::min(Layout::together, strip.end - begin));
+      const auto points = points_of<Layout>(x, begin, std::min(Layout::together, strip.end - begin), isa);
       poll(points.size * width * line_floats);
       add<Layout>(points, coefficients(points, classes, std::span(room).first(points.size * width)), isa, part.outer,
                   part.sum);
