@@ -443,7 +443,7 @@ class ClassifierHistory(History):
 def state_of(model: Any) -> dict[str, Any]:
     """What a model is, without how it came to be, which files tell in part, and kept rows, which they leave out."""
     state = model._fitted
-    found = {one.name: getattr(state, one.name) for one in fields(state) if one.name not in ("told", "calls")}
+    found = {one.name: getattr(state, one.name) for one in fields(state) if one.name not in ("fit_report", "calls")}
     if state.squares is not None and not state.squares.saved():
         found["squares"] = None  # sums of nothing
     return found

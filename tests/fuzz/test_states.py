@@ -38,7 +38,7 @@ PLANTED = {
         lambda model, X: np.exp(model.predict_log_proba(X)) * 1.001,
         "Not equal to tolerance",
     ),
-    "a check that is gone": ("classifiers.base.check_flag", lambda name, value: None, "was taken"),
+    "a check that is gone": ("fitting.planner.check_flag", lambda name, value: None, "was taken"),
 }
 
 

@@ -252,11 +252,11 @@ def test_a_look_is_the_exact_loss_and_stops_what_is_no_number(seed):
     found = probe(40, 5)
     z = rng.normal(size=(40, 5)).astype(np.float32)
     losses = logsumexp(z.astype(float), axis=1) - z[np.arange(40), found.labels.ids]
-    state = SimpleNamespace(log_losses=lambda x, labels: losses)
+    state = SimpleNamespace(losses_and_ranks=lambda x, labels: (losses, None))
     assert not found.look(state, 3)
     assert found.core.looks == {3: (pytest.approx(losses.mean()), pytest.approx(losses.std() / np.sqrt(40)))}
     for loss, stops in ((50.0, False), (np.nan, True), (np.inf, True)):
-        state.log_losses = lambda x, labels, loss=loss: np.full(40, loss)
+        state.losses_and_ranks = lambda x, labels, loss=loss: (np.full(40, loss), None)
         assert found.look(state, 4) == stops
 
 
