@@ -12,12 +12,19 @@ import pytest
 from additions import ADDITIONS, IDLE, add
 from test_clang import for_python, package_of
 from test_cpp import ROOT, Build
+from testing_core import pieces
 
 import manyclass
 
 CONTRIBUTING = (ROOT / ".github/CONTRIBUTING.md").read_text(encoding="utf-8")
 # Files of the suite that a part goes through: what its facts say, its twin, its parameters, whole fits.
-SUITE = ("registry", "objectives", "select", "double_sum", "label_steps", "settings", "names", "fields", "parts")
+SUITE = (
+    *(
+        f"core/test_{name}.py"
+        for name in ("registry", "objectives", "selections", "double_sum", "label_steps", "fields")
+    ),
+    *(f"estimators/test_{name}.py" for name in ("settings", "names", "parts")),
+)
 FITS = ("estimators/test_effects_of_parameters.py", "core/test_epoch.py", "core/test_determinism.py")
 ADDED = "sharp_softmax or log_average or stride or Stride or scent"
 
@@ -32,7 +39,10 @@ def row_of(kind):
 def copy_of_tests(folder):
     """The tests alone, so that a package of any core can be held to them."""
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
+    for name in ("pyproject.toml", "CMakeLists.txt"):
+        shutil.copy(ROOT / name, folder)
+    (folder / ".build/testing").mkdir(parents=True)
+    shutil.copy(str(pieces.__file__), folder / ".build/testing")  # newer than all sources: it is not built anew
     return folder
 
 
@@ -73,7 +83,6 @@ def trial(tmp_path_factory):
     tree = tmp_path_factory.mktemp("tree")
     for part in ("cpp", "python/manyclass"):
         shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    shutil.copy(ROOT / "CMakeLists.txt", tree)
     copy_of_tests(tree)
     for addition in (*ADDITIONS.values(), IDLE):
         add(addition, tree)
@@ -86,8 +95,7 @@ def trial(tmp_path_factory):
 @pytest.mark.long
 def test_the_suite_passes_with_parts_of_each_kind(trial):
     tree, package = trial
-    files = [f"test_{name}.py" for name in SUITE]
-    for done in (suite(tree, package, *files, "-k", "not idle"), suite(tree, package, *FITS, "-k", ADDED)):
+    for done in (suite(tree, package, *SUITE, "-k", "not idle"), suite(tree, package, *FITS, "-k", ADDED)):
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr
 
 
