@@ -28,7 +28,7 @@ struct FeatureMajor {
   using Data = CsrView;
   static constexpr Index narrow = 16;  // fewest classes that are worth a pass over the points: a cache line of floats
 
-  static constexpr std::size_t together = 16;  // points that are added at once
+  static constexpr std::size_t together = 64;  // points that are added at once: by 16 L-BFGS takes 1.05 times as long
 
   std::span<const Weight> weights;
   std::size_t stride;  // weights in a row
