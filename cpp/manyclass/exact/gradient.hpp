@@ -14,7 +14,7 @@ namespace manyclass {
 // with mean 1, or empty.
 //
 // Takes one pass for the losses and one for the gradient. Where `room` has K numbers for each point or for some of
-// them, what the first pass finds is left there for the second, so many points at a time: 2 nnz(X) K multiplications.
+// them, what the first pass finds is left there for the second, some points at a time: 2 nnz(X) K multiplications.
 // Where it is empty each scores all classes: 3 nnz(X) K. Throws std::invalid_argument for an unknown loss.
 template <class Data, class Layout>
 double loss_and_gradient(const std::string& loss, const Data& x, std::span<const Index> labels,

@@ -182,7 +182,7 @@ class Figures:
     QUICK: float = 4.0
     FEWEST_TO_TRY: int = 1000
     MOST_TO_TRY: int = 20_000
-    # Models are compared on two draws of so many rows, since each has few held-out rows, whose losses are averaged
+    # Models are compared on two draws of these sizes, since each has few held-out rows, whose losses are averaged
     # together. They are not carried on to more rows, for differences have no steady trend: that of embeddings on
     # toys-next is 0.22 and -0.04, and 0.12 with all rows.
     SIZES: tuple[int, int] = (2500, 10_000)

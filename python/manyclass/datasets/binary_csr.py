@@ -142,7 +142,7 @@ def _check_shapes(shapes: Shapes) -> None:
 
 
 def _check_entries(file: TensorFile, key: str, n_rows: int) -> None:
-    """Raise ValueError for arrays whose types or sizes are not those of a matrix of so many rows."""
+    """Raise ValueError for arrays whose types or sizes do not fit a matrix with that number of rows."""
     entries = [file.entries[f"{key}.{part}"] for part in _PARTS]
     for part, (dtype, _, _) in zip(_PARTS, entries, strict=True):
         if dtype.name not in (DTYPES if part == "data" else ("int32", "int64")):

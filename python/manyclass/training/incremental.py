@@ -187,7 +187,7 @@ class Before:
 
     @classmethod
     def of(cls, state: State | None, classes: NDArray[Any], n_points: int, call: Call) -> Before:
-        """What a state is for a call of so many points of these classes; None: there is no model."""
+        """What a state is for a call with this number of points of these classes; None: there is no model."""
         goes_on = call.fit_pass is None or (state is not None and state.history.n_fit > 0)
         if state is None:
             return cls(None, np.zeros(0, dtype=np.intp), np.zeros(len(classes)), goes_on=goes_on)

@@ -61,7 +61,7 @@ class Memory:
     squares : ndarray
         Running squares of the gradients (schedule="adaptive").
     intercept_squares : ndarray
-        Those of the intercepts.
+        Running squares of the gradients of the intercepts.
     gradients : ndarray
         The sum of a batch's gradients, where there are batches.
     intercept_gradients : ndarray

@@ -118,7 +118,7 @@ class History:
 
     @classmethod
     def of_fit(cls, n_points: int, scaling: FeatureScaling | None = None, n_labels: float = 0.0) -> History:
-        """That of a model after a fit of so many rows."""
+        """Return the history of a model after a fit to this number of rows."""
         return cls(n_points, n_points, float(n_points), scaling, n_labels)
 
     def faded(self, factor: float) -> History:
@@ -126,7 +126,7 @@ class History:
         return replace(self, n_counting=self.n_counting * factor)
 
     def gone_on(self, n_points: int, scaling: FeatureScaling | None, n_labels: float) -> History:
-        """That after a call with so many rows; the number of labels is kept from the first training."""
+        """Return the history after a call with more rows; the number of labels is kept from the first training."""
         return replace(
             self,
             n_points=self.n_points + n_points,
@@ -211,7 +211,7 @@ class Points:
         )
 
     def spread(self, most: int) -> Points:
-        """Return at most so many of the points, from the first to the last: files may be sorted."""
+        """Return points up to a number of them, from the first to the last: files may be sorted."""
         n = len(self.labels)
         return self.some(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 

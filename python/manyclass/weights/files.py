@@ -137,11 +137,11 @@ class _Reader:
     Attributes
     ----------
     kind : str
-        That of the weights.
+        Kind of the weights.
     described : mapping of str to object
         What the description says of them.
     fields : dict
-        Those of `Weights` that were read.
+        Fields of `Weights` that were read.
     scales : dict of str to ndarray
         Of compressed weights, by field.
     """

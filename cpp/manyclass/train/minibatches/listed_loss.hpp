@@ -10,7 +10,7 @@
 namespace manyclass {
 
 // The loss that a step of size eta takes: an implicit margin step is the gradient of a smoother one. The proximal step
-// of a loss times a weight is one of so many times the size.
+// of a loss times a weight is that of the loss with the step size times the weight.
 LabelLoss loss_of_step(const SourceSettings& settings, double eta, const LabelPoint& point);
 
 // The step of the double sum: the answer to scores z of classes with weights alpha, of which those with alpha 0 do not
