@@ -16,7 +16,7 @@ from conftest import digits
 from manyclass import SoftmaxClassifier, tune_learning_rate
 from manyclass.choosing.costs import embedded_cost, embeds, visit_cost
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.papers.data import load_problem
 
 # Rows are enough for a second or two a pass.

@@ -20,7 +20,7 @@ import pytest
 from planned import with_figures
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.papers.data import load_problem
 
 RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"
@@ -31,7 +31,7 @@ LINEAR = (
     "bibtex", "delicious", "20news", "toys-next", "eurlex57k", "omniglot", "mnist", "panlex", "yelp-next", "yso-en",
 )  # fmt: skip
 
-# The model, the figure of `manyclass.choosing.figures` that the rules read, or the parameter, and its values; the first
+# The model, the figure of `manyclass.figures` that the rules read, or the parameter, and its values; the first
 # is today's. Rules name as their source the constants that decided them.
 CONSTANTS = {
     "first move of pairs": ("hybrid", "FIRST_MOVE", (7.2, 2.4, 21.6)),

@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 from manyclass import SoftmaxClassifier, solvers
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.dask import DaskSoftmaxClassifier
 from manyclass.dask.blocks import log_sums_at_zero, turn
 from manyclass.dask.costs import Job, by_rows, by_rows_and_classes, sampled_visit

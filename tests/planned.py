@@ -6,10 +6,10 @@ import numpy as np
 
 from manyclass import models
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import softmax_batches_plan
-from manyclass.choosing.questions import Chosen
-from manyclass.choosing.rules import Choice
+from manyclass.choosing.recipes import Choice, recipes
+from manyclass.choosing.settings import Chosen
+from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.softmax_planner import plan_full_passes
 from manyclass.fitting.trials import plan_points
 from manyclass.parts import Parameters
@@ -52,14 +52,14 @@ def by_full_passes(model, x, labels, n_classes):
 
 def by_batches(model, x, n_classes, *, embeds=False):
     """The plan of minibatches; `embeds`: embeddings are what the size of W asks for."""
-    answers = {"model": models.Embedding()} if embeds else None
+    taken = next(recipe for recipe in recipes() if recipe.name == "embeddings alone") if embeds else None
     chosen = model.check_parameters() if embeds else chosen_of(model)
     facts = Facts.of(x, n_classes, several=not embeds)
-    return softmax_batches_plan(Choice(Parameters.of(model), chosen, facts, answers=answers, by_steps=True))
+    return softmax_batches_plan(Choice(Parameters.of(model), chosen, facts, by_steps=True, taken=taken))
 
 
 def question(model, facts, **given):
-    """What the rules are asked for an estimator and data of such facts."""
+    """What is chosen for an estimator and data of such facts."""
     return Choice(Parameters.of(model), model.check_parameters(), facts, **given)
 
 

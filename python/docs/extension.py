@@ -29,7 +29,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import manyclass
 from manyclass import plot, registry
-from manyclass.choosing import rules
+from manyclass.choosing import recipes
 from manyclass.cli.parser import build_parser
 from manyclass.papers import EXPERIMENTS
 
@@ -216,14 +216,14 @@ class Parts(SphinxDirective):
         )
 
 
-class Rules(SphinxDirective):
-    """``.. rules::`` lists what "auto" stands for."""
+class Recipes(SphinxDirective):
+    """``.. recipes::`` lists what "auto" stands for."""
 
     def run(self) -> list[nodes.Node]:
-        """Ask the table that choices are made by."""
-        rows = [[f"``{name}``", *(cell or "-" for cell in line)] for name, *line in rules.table()]
+        """Ask the list."""
+        rows = [[cell.replace("*", r"\*") or "-" for cell in line] for line in recipes.table()]
         return self.parse_text_to_nodes(
-            table(["parameter", "case", "value", "trial", "source"], rows, "12 32 26 10 20")
+            table(["recipe", "taken for", "model and steps", "step size", "on rows held out"], rows, "12 30 32 16 10")
         )
 
 
@@ -343,7 +343,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("measured", FromFrontPage)
     app.add_directive("parts", Parts)
     app.add_directive("experiments", Experiments)
-    app.add_directive("rules", Rules)
+    app.add_directive("recipes", Recipes)
     app.add_directive("command-help", CommandHelp)
     app.add_directive("drawn", DrawnPicture)
     app.add_html_math_renderer(

@@ -13,9 +13,9 @@ from test_plans_of_points import BASE as PLAN
 from manyclass import SoftmaxClassifier
 from manyclass.choosing.costs import Trials
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES
 from manyclass.classifiers.base import planner_of
 from manyclass.classifiers.tuning import tune_learning_rate
+from manyclass.figures import FIGURES
 from manyclass.fitting import grid, trials
 from manyclass.fitting.grid import search_grid
 from manyclass.fitting.softmax_planner import SoftmaxPlanner

@@ -19,8 +19,8 @@ from manyclass import (
 )
 from manyclass.checks import seed_from
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES
 from manyclass.choosing.plans import MARGIN_BUDGET
+from manyclass.figures import FIGURES
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule
 

@@ -10,7 +10,7 @@ from planned import by_full_passes, by_points
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.registry import names, parts
 from manyclass.training.plan import FORMULATIONS, FullBatchPlan, PointsPlan, Schedule, carry_of
 

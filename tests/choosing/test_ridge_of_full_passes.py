@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from manyclass.choosing.costs import Trials
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.fitting.softmax_planner import cross_validated_ridge, folds
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch

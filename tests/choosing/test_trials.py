@@ -15,7 +15,7 @@ from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.choosing import costs
 from manyclass.choosing.costs import COLUMNS, Report
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.fitting import trials
 from manyclass.fitting.trials import Sample, walk, whole_classes
 
@@ -109,20 +109,6 @@ def test_rows_that_nothing_can_be_held_out_of_are_no_sample(labels):
 # The walk
 
 
-def test_closed_forms_of_a_sample_are_told_by_their_losses(seed):
-    rng = np.random.default_rng(seed)
-    y = np.append(np.repeat(np.arange(6), 2), rng.integers(0, 6, 300)).astype(np.int32)
-    X = sp.csr_array((rng.random((len(y), 24)) < 0.1 + 0.5 * (np.arange(24) // 4 == y[:, np.newaxis])).astype("f"))
-    sample = Sample.of(X, y, None, np.arange(len(y)), np.random.RandomState(seed))
-    forms = sample.closed_forms()
-    losses = {name: sample.loss_of(form, 1) for name, form in forms.items()}
-    shares = np.bincount(sample.labels) / len(sample.labels)
-    assert losses["prior"] == pytest.approx(-np.log(shares[sample.labels_out]).mean(), rel=1e-5)
-    assert losses["naive Bayes"] < 0.7 * losses["prior"]  # seven of ten words of a row are its class's
-    dense = Sample.of(X.toarray(), y, None, np.arange(len(y)), np.random.RandomState(seed))
-    assert list(dense.closed_forms()) == ["prior"]
-
-
 def test_a_walk_goes_on_while_the_best_is_at_an_end_and_it_may():
     def tried(best, furthest=(-6, 6), steps=99, **losses):
         asked = []
@@ -212,10 +198,10 @@ def test_hogwild_is_for_the_fit_alone(problem):
 def test_what_is_set_is_not_tried(problem):
     X, y = problem
     assert quick(learning_rate=0.5).fit(X, y).auto_report_ == []
-    assert quick(solver="auto", learning_rate=0.5, alpha=0.0).fit(X, y).auto_report_ == []
-    ridges = quick(solver="auto", learning_rate=0.5).fit(X, y).auto_report_
+    assert quick(solver="auto", model="linear", learning_rate=0.5, alpha=0.0).fit(X, y).auto_report_ == []
+    ridges = quick(solver="auto", model="linear", learning_rate=0.5).fit(X, y).auto_report_
     assert {line["parameter"] for line in ridges} == {"alpha"}
-    rates = quick(solver="auto", alpha=0.0).fit(X, y).auto_report_
+    rates = quick(solver="auto", model="linear", alpha=0.0).fit(X, y).auto_report_
     assert {line["parameter"] for line in rates} == {"learning_rate"}
     # Steps that have sizes of their own, and scores that are no logarithms of probabilities.
     assert quick(solver=solvers.CSS(schedule="adaptive")).fit(X, y).auto_report_ == []
@@ -262,7 +248,7 @@ def test_a_limit_of_seconds_is_for_the_fit_alone_and_few_rows_are_not_tried(prob
 @pytest.mark.parametrize("quick_seconds", [0.0, 0.004, 0.1])
 def test_trials_keep_to_their_predicted_seconds(quick_seconds, problem):
     X, y = sp.vstack([problem[0]] * 4, format="csr"), np.tile(problem[1], 4)
-    model = quick(solver="auto", n_negatives=32, max_iter=12)
+    model = quick(solver="auto", model="linear", n_negatives=32, max_iter=12)
     model = with_figures(model, QUICK=quick_seconds, FEWEST_TO_TRY=200).fit(X, y)
     shape = Facts.of(sp.csr_array(X), K)
     most = max(quick_seconds, 0.3 * 1e-6 * costs.visit_cost(shape, 32) * 6000 * 12)

@@ -18,7 +18,7 @@ from test_label_training import ROUNDING_OF_A_VISIT, D, K, N, some_problem
 
 from manyclass import SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.registry import names, parts
 from manyclass.training.plan import DoubleSum
 

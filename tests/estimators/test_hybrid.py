@@ -13,8 +13,8 @@ import manyclass
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.blending import blend
 from manyclass.checks import seed_from
-from manyclass.choosing.figures import FIGURES
 from manyclass.datasets import l2_normalize
+from manyclass.figures import FIGURES
 from manyclass.training import hybrid as training
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights

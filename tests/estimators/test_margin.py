@@ -23,7 +23,7 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.search import class_index
 
 N, D, K = 60, 9, 12

@@ -16,8 +16,8 @@ from sklearn.utils import murmurhash3_32
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES
 from manyclass.datasets import Stream
+from manyclass.figures import FIGURES
 from manyclass.fitting import memory
 from manyclass.fitting.memory import bytes_from, fitted_in
 from manyclass.weights.hashing import FeatureHash

@@ -10,7 +10,7 @@ from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.fitting import fit as partial_fit
 from manyclass.training.incremental import Call
 

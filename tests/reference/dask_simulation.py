@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.rules import Choice
+from manyclass.choosing.recipes import Choice
 from manyclass.dask.blocks import finished_block, joined_blocks, turn
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import couplings, size_of

@@ -6,7 +6,7 @@ from sklearn.covariance import ledoit_wolf
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.training.start import begin_at_closed_form
 
 

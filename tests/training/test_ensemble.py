@@ -13,7 +13,7 @@ import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
 from manyclass.blending.blend import ScoredRows, loss_without_counts_of, mean_log_loss
 from manyclass.choosing import costs
-from manyclass.choosing.figures import FIGURES
+from manyclass.figures import FIGURES
 from manyclass.fitting import runs
 from manyclass.training import hybrid as training
 from manyclass.training.plan import Labels

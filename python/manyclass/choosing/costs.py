@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import Figures
+from manyclass.figures import Figures
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
 from manyclass.weights.arrays import LINE, padded
 

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
-from manyclass.choosing.figures import FIGURES, Figures
+from manyclass.figures import FIGURES, Figures
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Matrix
 

@@ -9,17 +9,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sklearn.base import clone
+
 from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing.costs import Planned
-from manyclass.choosing.figures import FIGURES
-from manyclass.choosing.questions import Taking, linear_model, refuse_dim, refuse_grid, take_early_stopping, told
-from manyclass.choosing.rules import FALLS, HIDDEN, HIDDEN_FIT, Choice, begins_at_discriminant, ranks
+from manyclass.choosing.recipes import MARGIN, OPEN, Choice, is_hidden_layer
+from manyclass.choosing.settings import is_open, linear_model, refuse_dim, refuse_grid, take_early_stopping
+from manyclass.figures import FIGURES
 from manyclass.models import MODELS
-from manyclass.parts import Given, Part
+from manyclass.parts import Given, Parameters, Part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, check_found, search_name
-from manyclass.solvers import LABEL_SOLVERS, SOLVERS
+from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.pairs import OFFSET, ROUNDING
 from manyclass.training.plan import (
     AnyPlan,
@@ -55,9 +57,64 @@ MARGIN_BUDGET = 64
 SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
 
 
+# Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
+# same: scikit-learn's checks and grids set it wherever there is one.
+BESIDE_PLANS = ("class_weight", "n_models", "warm_start", "n_iter_no_change")
+
+
+class Taking(Given):
+    """Parameters that are taken, as `Given`; those left open are answered by a choice, and kept in `opened`."""
+
+    def __init__(self, owner: Part | Parameters, choice: Choice, prefix: str = "") -> None:
+        super().__init__(owner, prefix)
+        self._choice = choice
+        self.opened: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, choice: Choice, *beside: str) -> Taking:
+        """Return the parameters of an estimator but its parts, and others of which somebody else takes care."""
+        taking = cls(choice.parameters, choice)
+        taking.pass_over("solver", "sampler", "model", *BESIDE_PLANS, *beside)
+        return taking
+
+    def pass_over(self, *names: str) -> None:
+        """Mark parameters as taken."""
+        self._taken.update(names)
+
+    def take(self, name: str, otherwise: Any = None) -> Any:
+        """Return the value of a parameter, set or by the recipe; see `Given`."""
+        if otherwise is not None or name not in OPEN or not self.is_auto(name):
+            return super().take(name, otherwise)
+        self._taken.add(name)
+        value = self._choice[name]
+        if self.has(name):
+            self.opened[name] = value
+        return value
+
+    def take_sampler(self) -> Part:
+        """Return the sampler, set or by the recipe."""
+        sampler: Part = self._choice["sampler"]
+        if self._choice.is_open("sampler"):
+            self.opened["sampler"] = sampler
+        return sampler
+
+
+def resolved_values(choice: Choice, taking: Taking, solver_numbers: Given, model: Part | None = None) -> dict[str, Any]:
+    """Return what parameters that were left open became, for `set_params`; the solver has its own filled in."""
+    parameters, values = choice.parameters, dict(taking.opened)
+    # What "auto" is for the scaling of a linear model that was named is told by the model.
+    scaling = "auto" if isinstance(parameters.get("model"), str) else getattr(parameters.get("model"), "scaling", "")
+    if model is not None and (is_open(parameters["model"]) or (model.name == "linear" and scaling == "auto")):
+        values["model"] = model
+    opened = solver_numbers.opened if isinstance(solver_numbers, Taking) else {}
+    if is_open(parameters["solver"]) or opened:
+        values["solver"] = clone(choice["solver"]).set_params(**opened)
+    return values
+
+
 def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
-    """Return a plan with what parameters that were left open became in it, and by which rules."""
-    return Planned(plan, params, {name: rule.line() for name, rule in choice.used.items()})
+    """Return a plan with what parameters that were left open became in it, and the recipe."""
+    return Planned(plan, params, {"recipe": f"{choice.recipe.name} ({choice.recipe.case})"})
 
 
 # Fields that several plans have
@@ -85,15 +142,12 @@ def _pass_fields(
     }
 
 
-def _ridge(choice: Choice, taking: Taking, refused: str = "") -> float:
-    """Return the ridge of steps of minibatches or on pairs, unless it is `refused`; open, of a hidden layer alone."""
-    if HIDDEN_FIT.holds(choice) and not refused:
-        return float(taking.take("alpha"))
-    taking.pass_over("alpha")
-    alpha = 0 if choice.is_open("alpha") else choice.asked("alpha")
-    if alpha and refused:
-        raise ValueError(f"alpha is {alpha!r}, which has no effect {refused}; leave it 'auto'")
-    return float(alpha)
+def _ridge(choice: Choice, taking: Taking) -> float:
+    """Return the ridge of steps of minibatches or on pairs; raises ValueError where a search has none."""
+    alpha = float(taking.take("alpha"))
+    if alpha and choice["sampler"].name == "search":
+        raise ValueError(f"alpha is {alpha!r}, which has no effect with sampler='search'; leave it 'auto'")
+    return alpha
 
 
 def _schedule(choice: Choice, solver_numbers: Given, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
@@ -192,13 +246,13 @@ def points_plan(choice: Choice) -> Planned:
     plan = PointsPlan(
         **fields,
         **_pass_fields(choice, taking, solver_numbers, rate, u_rate),
-        by_curvature=FALLS.holds(choice),
-        discriminant=begins_at_discriminant.holds(choice),
+        by_curvature=choice.falls,
+        discriminant=choice.begins_at_discriminant,
     )
     solver_numbers.refuse_rest("here")
     sampler = fields["sampler"]
     taking.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
-    return planned(choice, plan, told(choice, taking, solver_numbers, linear_model(choice.chosen)))
+    return planned(choice, plan, resolved_values(choice, taking, solver_numbers, linear_model(choice.chosen)))
 
 
 def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFamily | None) -> PointsPlan:
@@ -218,7 +272,7 @@ def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFam
         **fields,
         **_pass_fields(choice, taking, solver_numbers, rate, rate),
         utility=utility,
-        by_curvature=FALLS.holds(choice),
+        by_curvature=choice.falls,
     )
     solver_numbers.refuse_rest("with augment and reduce")
     taking.refuse_rest("here")
@@ -266,7 +320,7 @@ def full_plan(choice: Choice) -> Planned:
     if getattr(model, "name", model) not in ("auto", "linear"):
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
     taking.refuse_rest("with solver='lbfgs'")
-    return planned(choice, plan, told(choice, taking, Given(choice["solver"]), linear_model(choice.chosen)))
+    return planned(choice, plan, resolved_values(choice, taking, Given(choice["solver"]), linear_model(choice.chosen)))
 
 
 # By minibatches
@@ -280,9 +334,7 @@ def softmax_batches_plan(choice: Choice) -> Planned:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
     refuse_grid(taking)
     take_early_stopping(taking)
-    alpha = _ridge(
-        choice, taking, "with sampler='search'" if (sampler := taking.take_sampler()).name == "search" else ""
-    )
+    alpha, sampler = _ridge(choice, taking), taking.take_sampler()
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
@@ -305,13 +357,14 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     taking.refuse_rest(where)
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
-    return planned(choice, replace(plan, finds_scale=scaled, alpha=alpha), told_batches(choice, taking, solver_numbers))
+    plan = replace(plan, finds_scale=scaled, alpha=alpha)
+    return planned(choice, plan, resolved_of_batches(choice, taking, solver_numbers))
 
 
-def told_batches(choice: Choice, taking: Taking, solver_numbers: Taking) -> dict[str, Any]:
+def resolved_of_batches(choice: Choice, taking: Taking, solver_numbers: Taking) -> dict[str, Any]:
     """Return what parameters that were left open became in a training by minibatches."""
     model = choice["model"] if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
-    return told(choice, taking, solver_numbers, model)
+    return resolved_values(choice, taking, solver_numbers, model)
 
 
 def batches_plan(
@@ -331,7 +384,7 @@ def batches_plan(
     n_negatives = int(taking.take("n_negatives") if draws_classes else choice["n_negatives"])
     unbiased, adagrad = _steps_of_batches(solver_numbers, solver.name, loss)
     rate = float(taking.take("learning_rate"))
-    length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and HIDDEN.holds(choice) else 1.0
+    length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and is_hidden_layer(choice) else 1.0
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
@@ -455,24 +508,21 @@ def pairs_plan(choice: Choice) -> Planned:
     return planned(choice, plan, params)
 
 
+# The parameters of a blend that are those of its embeddings.
+BESIDE_PAIRS = ("alpha", "dim", "n_negatives", "sampler")
+
+
 def hybrid_plan(choice: Choice) -> Planned:
-    """Return the plan for model="hybrid"; the embeddings have the estimator's parameters that pairs do not use."""
-    plan, params = _pairs(choice, Taking.of(choice, "dim", "n_negatives"), "with model='hybrid'")
-    model = choice["model"]
-    beside = Choice(
-        choice.parameters.changed(learning_rate="auto", max_iter="auto", random_state=0),
-        replace(choice.chosen, solver=SOLVERS["adagrad"](), model=MODELS["embedding"](activation=model.activation)),
-        choice.facts,
-        beside_pairs=True,
-    )
-    margin = ranks(beside)
-    loss = "margin" if margin else "cross_entropy" if choice.facts.n_labels == 1 else REDUCTIONS["decoupled"]
-    taking, draws = Taking.of(beside), SAMPLERS["uniform" if margin else "frequency"]()
-    embeddings, _ = batches_plan(beside, taking, loss, FIGURES.SMOOTHING if margin else 0.0, draws)
-    chosen_beside = {name: value for name, value in taking.opened.items() if name in ("dim", "n_negatives", "sampler")}
-    whole = HybridPlan(plan, replace(embeddings, seed=plan.seed), model.repeats == "learn", model.counts == "learn")
-    choice.used |= {name: beside.used[name] for name in chosen_beside}
-    return planned(choice, whole, {**params, **chosen_beside})
+    """Return the plan of a blend; the embeddings have the estimator's parameters that pairs do not use."""
+    plan, params = _pairs(choice, Taking.of(choice, *BESIDE_PAIRS), "with model='hybrid'")
+    model, beside = choice["model"], choice.beside()
+    taking, reduction = Taking.of(beside), beside["reduction"]
+    smoothing, draws = (FIGURES.SMOOTHING, "uniform") if reduction == MARGIN else (0.0, "frequency")
+    alpha = _ridge(beside, taking)
+    embeddings, _ = batches_plan(beside, taking, BATCH_REDUCTIONS[reduction], smoothing, SAMPLERS[draws]())
+    params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS}
+    embeddings = replace(embeddings, seed=plan.seed, alpha=alpha)
+    return planned(choice, HybridPlan(plan, embeddings, model.repeats == "learn", model.counts == "learn"), params)
 
 
 def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:
@@ -480,7 +530,7 @@ def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[
     solver, model = choice["solver"], choice["model"]
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
-    alpha = _ridge(choice, taking, f"{where}: two models would share it" if "hybrid" in where else "")
+    alpha = 0.0 if model.name == "hybrid" else _ridge(choice, taking)
     take_early_stopping(taking)
     refuse_grid(taking)
     solver_numbers, model_numbers = Taking(solver, choice, "adagrad: "), Given(model)
@@ -505,7 +555,7 @@ def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[
     )
     solver_numbers.refuse_rest(where)
     taking.refuse_rest(where)
-    return with_rate_of_pairs(plan, rate), told(choice, taking, solver_numbers, model)
+    return with_rate_of_pairs(plan, rate), resolved_values(choice, taking, solver_numbers, model)
 
 
 # The rate of the intercepts of pairs, which start at the log of the classes' frequencies, over that of the weights.

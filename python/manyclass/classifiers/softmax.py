@@ -45,7 +45,7 @@ class SoftmaxClassifier(LabelClassifier):
 
     Minimises the mean log-loss :math:`\frac1N \sum_i \log(1 + \sum_{k \ne y_i} e^{x_i \cdot (w_k - w_{y_i})})`, rows
     weighted by `sample_weight`, and a ridge on W, over W and intercepts; `help(manyclass.solvers)` tells how (Fagan &
-    Iyengar 2018), `help(manyclass.choosing.rules)` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
+    Iyengar 2018), `help(manyclass.choosing.recipes)` what "auto" is: of several labels P, `manyclass.models.Hybrid`.
     In minibatches it is the cross-entropy :math:`\sum_{k \in P} [\log \sum_j e^{z_j} - z_k]` (Yen et al. 2018, eq. 2).
 
     Parameters

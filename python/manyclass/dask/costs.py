@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from manyclass.choosing.costs import visit_cost
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES
 from manyclass.dask.stored_blocks import pieces_of
+from manyclass.figures import FIGURES
 
 BYTES = 4  # a weight has so many
 # What the scheduler needs for a task, measured by bench/bench_scale.py on a machine that did nothing else.

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.questions import linear_model
-from manyclass.choosing.rules import Choice, steps_by_batches
+from manyclass.choosing.recipes import Choice, steps_by_batches
+from manyclass.choosing.settings import linear_model
 from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -399,8 +399,7 @@ class Loaded:
 
     def _trains_by_batches(self) -> bool:
         chosen = self.planner.check()
-        named = [part.name for part in (chosen.solver, chosen.sampler, chosen.model) if part is not None]
-        by_batches = not self.planner.trains_log_odds or steps_by_batches(named, self.several)
+        by_batches = not self.planner.trains_log_odds or steps_by_batches(chosen.names, self.several)
         if by_batches and self._stops_early:
             raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
         return by_batches

@@ -91,8 +91,8 @@ from manyclass import _core
 from manyclass.checks import check_number, outer_level, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import Figures
 from manyclass.datasets.stream import Stream
+from manyclass.figures import Figures
 from manyclass.fitting.memory import bytes_from
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import PlannedCall, Planner, check_features, is_composed, with_report_of

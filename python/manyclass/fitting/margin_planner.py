@@ -11,9 +11,9 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import batches_plan, planned, told_batches
-from manyclass.choosing.questions import Chosen, Taking, part_of, take_early_stopping
-from manyclass.choosing.rules import Choice
+from manyclass.choosing.plans import Taking, batches_plan, planned, resolved_of_batches
+from manyclass.choosing.recipes import Choice
+from manyclass.choosing.settings import Chosen, part_of, take_early_stopping
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, with_report_of
 from manyclass.models import MODELS
@@ -100,4 +100,4 @@ class MarginPlanner(Planner):
             )
         plan, solver_numbers = batches_plan(choice, taking, parameters["loss"], smoothing, SAMPLERS["uniform"]())
         taking.refuse_rest("here")
-        return planned(choice, plan, told_batches(choice, taking, solver_numbers))
+        return planned(choice, plan, resolved_of_batches(choice, taking, solver_numbers))

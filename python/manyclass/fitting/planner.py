@@ -16,8 +16,8 @@ from manyclass.blending.calibration import CALIBRATIONS, Calibration
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES, Figures
-from manyclass.choosing.questions import is_open
+from manyclass.choosing.settings import is_open
+from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Caller, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
@@ -266,10 +266,11 @@ def resolved(parameters: Parameters, state: State) -> Parameters:
 
 def report_of(planned: Planned, trained: FitReport = FitReport()) -> FitReport:  # noqa: B008 - frozen
     """Return how a plan came to be beside what `trained` says; a step size that it took instead of it counts."""
+    params = {**planned.params, **trained.params}
     return replace(
         trained,
-        params={**planned.params, **trained.params},
-        rules=planned.rules,
+        params=params,
+        rules={**planned.rules, **{name: " ".join(repr(value).split()) for name, value in params.items()}},
         alpha_path=planned.alpha_path,
         rates=planned.rates,
         report=planned.trials.report,

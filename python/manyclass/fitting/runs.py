@@ -15,7 +15,7 @@ from manyclass.blending.blend import ScoredRows, loss_without_counts_of
 from manyclass.blending.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import n_threads_from, outer_level
-from manyclass.choosing.figures import FIGURES, Figures
+from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.planner import FRACTION, Beginning, Planner, is_composed, leaves_runs_open
 from manyclass.parts import Parameters, part_name
 from manyclass.training.core_training import Shared, Watch

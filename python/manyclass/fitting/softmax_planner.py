@@ -17,27 +17,17 @@ from manyclass import _core
 from manyclass.checks import as_csr
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned, Trials
-from manyclass.choosing.facts import Facts
-from manyclass.choosing.figures import FIGURES, Figures
-from manyclass.choosing.plans import (
-    full_plan,
-    points_plan,
-)
-from manyclass.choosing.questions import Chosen, linear_model, part_of
-from manyclass.choosing.rules import Choice, training
+from manyclass.choosing.facts import Facts, Lengths
+from manyclass.choosing.plans import full_plan, points_plan
+from manyclass.choosing.recipes import MARGIN, Choice
+from manyclass.choosing.settings import Chosen, linear_model, part_of
+from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, warm_start_of, with_report_of
 from manyclass.fitting.points import scaled_for_call
-from manyclass.fitting.rivals import plan_of_winner
-from manyclass.fitting.trials import (
-    as_linear,
-    as_met,
-    plan_points,
-    plan_with_one_model,
-    quietly,
-)
+from manyclass.fitting.trials import as_met, plan_points, plan_with_one_model, quietly
 from manyclass.labels import positions_of
 from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part
@@ -103,10 +93,9 @@ class SoftmaxPlanner(Planner):
             started=beginning.start is not None,
             most_bytes=watch.max_bytes,
         )
-        tries = choice.tries("model")
-        if tries or training(choice) == "points":
-            return _fit_linear(self, choice, points, watch, beginning, rival=tries)
-        pairs = choice["model"].name in ("pairs", "hybrid")
+        if choice.recipe.trains == "points":
+            return _fit_linear(self, choice, points, watch, beginning)
+        pairs = choice.recipe.trains == "pairs"
         where = f"model={choice['model'].name!r}" if pairs else "several labels or embeddings"
         if beginning.start is not None:
             raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
@@ -132,15 +121,16 @@ class SoftmaxPlanner(Planner):
         name = kind
         if state is not None and kind == "minibatches":
             name = "embedding" if state.weights.embeddings.size else "linear"
-        # An older file does not say what its model was.
-        answers = None if state is None else {"model": MODELS[name]()}
         falls, parts = call.may_fall(self.parameters), resolved.check()
-        choice = Choice(resolved.parameters, parts, facts, answers=answers, timed=True, by_steps=True, goes_on=falls)
+        if state is not None and parts.model is None:  # an older file does not say what its model was
+            parts = replace(parts, model=MODELS[name]())
+        choice = Choice(resolved.parameters, parts, facts, timed=True, by_steps=True, goes_on=falls)
         return PlannedCall(plan_with_one_model(choice, points), points)
 
     def _kind(self, choice: Choice, state: State | None) -> str:
         """Which training goes on, or of a first call, which one parameters and labels ask for."""
-        wanted = choice["model"].name if training(choice) == "pairs" else training(choice)
+        trains = choice.recipe.trains
+        wanted = choice["model"].name if trains == "pairs" else trains
         if state is None:
             return wanted
         kinds = {"hybrid": "hybrid", "pairs": "pairs", "phi": "minibatches"}
@@ -206,59 +196,55 @@ def _train(
 
 def _n_runs(choice: Choice, planned: Planned, state: State, points: Points, watch: Watch) -> int:
     """What n_models="auto" stands for."""
-    weights, facts, other = state.weights, choice.facts, planned.plan
-    if isinstance(other, HybridPlan) and watch.shared is not None and watch.shared.pairs is not None:
-        other = other.embeddings  # pairs are those of the first run
+    weights, facts, plan = state.weights, choice.facts, planned.plan
+    if choice.recipe.most_runs == 1 or not weights.embeddings.size:
+        return 1
+    if isinstance(plan, HybridPlan) and watch.shared is not None and watch.shared.pairs is not None:
+        plan = plan.embeddings  # pairs are those of the first run
     elif weights.kind == "hybrid":
         rows_of = np.bincount(as_csr(points.x).indices, minlength=facts.n_features)
         facts = replace(facts, met=float(rows_of @ np.diff(weights.indptr)) / max(1, facts.n_samples))
-    decided = choice.changed(answers={"model": planned.params.get("model")}, n_models="auto")
-    decided.first_run = (costs.fit_cost(facts, other), weights.embeddings.nbytes)
-    return int(decided["n_models"])
+    predicted, ranks = (costs.fit_cost(facts, plan), weights.embeddings.nbytes), choice["reduction"] == MARGIN
+    return costs.n_runs(*predicted, choice.figures, choice.most_bytes, ranks=ranks)
 
 
-def _fit_linear(
-    planner: Planner, choice: Choice, points: Points, watch: Watch, beginning: Beginning, *, rival: bool
-) -> State:
-    """Fit a linear model of one label a row; with `rival` another, if trials say that it predicts better."""
-    parameters = choice.parameters
-    heads = _heads(beginning.candidates, parameters["sampler"], choice.chosen.sampler, points)
+def _fit_linear(planner: Planner, choice: Choice, points: Points, watch: Watch, beginning: Beginning) -> State:
+    """Fit a linear model of one label a row, or of several by full passes."""
+    parameters, chosen = choice.parameters, choice.chosen
+    heads = _heads(beginning.candidates, parameters["sampler"], chosen.sampler, points)
     scaling = None
-    if linear_model(choice.chosen).get_params()["scaling"] == "standard":
+    if linear_model(chosen).get_params()["scaling"] == "standard":
         scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
-    x = points.x if scaling is None else scaling.apply(points.x)
-    linear = as_linear(choice, None if scaling is None else x)
-    planned = _plan_linear(planner, linear, replace(points, x=x), ridge=not rival)
-    if rival:
-        is_linear, planned = plan_of_winner(planner, choice, linear, points, x, planned)
-        if not is_linear:
-            return _train(choice, planned, points, watch)
+    scaled = points if scaling is None else replace(points, x=scaling.apply(points.x))
+    if scaling is not None:
+        choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(scaled.x)))
+    planned = _plan_linear(planner, choice, scaled)
     first = replace(first_of(parameters, points, beginning), start=beginning.start, heads=heads)
     if first.evaluated is not None and scaling is not None:
         evaluated, its_labels = first.evaluated
         first = replace(first, evaluated=(scaling.apply(evaluated), its_labels))
-    return _train(linear, planned, replace(points, x=x), watch, first, scaling)
+    return _train(choice, planned, scaled, watch, first, scaling)
 
 
-def _plan_linear(planner: Planner, linear: Choice, scaled: Points, *, ridge: bool) -> Planned:
+def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
     """Return the plan of a linear model: of full passes, of one label or several, or of steps."""
     if scaled.several:
-        if (loss := linear["solver"].get_params()["loss"]) != "softmax":
+        if (loss := choice["solver"].get_params()["loss"]) != "softmax":
             raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
-        if linear.parameters["early_stopping"]:
+        if choice.parameters["early_stopping"]:
             raise ValueError(
                 "early_stopping is True, which solver='lbfgs' has for one label a row alone; with several labels set "
                 "it to False"
             )
-        return full_plan(linear)
+        return full_plan(choice)
     data = (scaled.x, scaled.labels.ids, scaled.weights)
-    if linear["solver"].name == "lbfgs":
-        return plan_full_passes(linear, *data)
-    rates, parameters = None, linear.parameters
+    if choice["solver"].name == "lbfgs":
+        return plan_full_passes(choice, *data)
+    rates, parameters = None, choice.parameters
     if parameters["learning_rate"] == "grid":
-        changed = planner.changed(**points_plan(linear).params, class_weight=None)
+        changed = planner.changed(**points_plan(choice).params, class_weight=None)
         rates = try_grid(changed, *data, random_state=parameters["random_state"])
-    return plan_points(linear, *data, rates, ridge=ridge)
+    return plan_points(choice, *data, rates)
 
 
 def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part | None, points: Points) -> Ids | None:

@@ -64,10 +64,10 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.checks import is_texts
-from manyclass.choosing.figures import FIGURES
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
+from manyclass.figures import FIGURES
 from manyclass.fitting.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name

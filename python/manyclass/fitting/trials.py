@@ -4,10 +4,7 @@ A step size is tried on *whole classes*, all rows of some randomly drawn ones. A
 than it will have in the fit, and its weights want larger steps: on nine sets of first labels a pick on random rows
 costs up to 0.43 nats of test log-loss, one on whole classes 0.05 (bench/decisions.md).
 
-Which model, where several may serve, is found by short fits of each to whole classes, too. 10,000 random rows of
-yelp-next say that a linear model is ahead by 0.14 nats, where embeddings win by 0.8 with all rows; as many rows of
-whole classes say 0.4 for them. The ridge of full passes is found by cross-validation: the few fits are exact, so that
-only the ridge differs.
+The ridge of full passes is found by cross-validation: the few fits are exact, so that only the ridge differs.
 """
 
 from __future__ import annotations
@@ -25,12 +22,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.blending.blend import ScoredRows, best_scales, decoupled_loss
-from manyclass.checks import csr_parts, lazy_property
+from manyclass.blending.blend import ScoredRows, decoupled_loss
+from manyclass.checks import lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned, Trials
 from manyclass.choosing.facts import Facts, Lengths, weights_met
-from manyclass.choosing.figures import FIGURES, Figures
 from manyclass.choosing.plans import (
     hybrid_plan,
     pairs_plan,
@@ -38,16 +34,16 @@ from manyclass.choosing.plans import (
     softmax_batches_plan,
     with_rate_of_pairs,
 )
-from manyclass.choosing.rules import Choice
-from manyclass.models import MODELS
+from manyclass.choosing.recipes import Choice
+from manyclass.figures import FIGURES, Figures
 from manyclass.training.core_training import Watch
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, PointsPlan, Schedule
+from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, PointsPlan, Schedule
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
-from manyclass.training.state import Features, Points
-from manyclass.training.weighting import normalized, shares_of_classes, some_of
+from manyclass.training.state import Points
+from manyclass.training.weighting import normalized, some_of
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -88,12 +84,6 @@ class Sample:
     def n_classes(self) -> int:
         """How many they are."""
         return len(self.classes)
-
-    def points(self, classes: NDArray[Any]) -> Points:
-        """Return the rows to train on as the points of a fit, their classes being called by these names."""
-        n_rows, n_features = self.x.shape
-        data = (self.x, Labels.single(self.labels), classes, Features(n_features, None))
-        return Points(*data, weights=self.weights, n_given=n_rows)
 
     @classmethod
     def of(
@@ -145,27 +135,6 @@ class Sample:
         if isinstance(self.x, sp.csr_array):
             return None
         return begin_at_closed_form(self.x, self.labels, self.n_classes, self.weights, 0, 1)
-
-    def closed_forms(self) -> dict[str, Weights]:
-        """Return what needs no training: the shares of classes and, of sparse rows, naive Bayes.
-
-        That has the scales that are best on the rows held out themselves, which favours it.
-        """
-        shares = shares_of_classes(self.labels, self.n_classes, len(self.labels), self.weights)
-        no_pairs = np.zeros(self.x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        prior = Weights.on_pairs(*no_pairs, np.log(shares).astype(np.float32))
-        if not isinstance(self.x, sp.csr_array):
-            return {"prior": prior}
-        label_lists = (np.arange(len(self.labels) + 1), self.labels)
-        indptr, classes = _core.support(csr_parts(self.x), self.x.shape[1], *label_lists, self.n_classes, 1)
-        pairs = Weights.on_pairs(indptr, classes, None, np.zeros(self.n_classes, np.float32))
-        held_out = ScoredRows(self.x_out, Labels.single(self.labels_out), 1, self.weights_out)
-        naive_bayes = replace(pairs, values=pairs.closed_forms(self.x, *label_lists, self.weights)[0])
-        pairs_scale, prior_scale = best_scales(naive_bayes, prior, held_out)
-        scaled = replace(
-            naive_bayes, values=naive_bayes.values * np.float32(pairs_scale), bias=prior.bias * np.float32(prior_scale)
-        )
-        return {"prior": prior, "naive Bayes": scaled}
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
         """Predict the seconds of `loss`, with the `facts` of all the data."""
@@ -439,8 +408,6 @@ def plan_points(
     labels: Ids,
     weights: Doubles | None = None,
     rates: LearningRates | None = None,
-    *,
-    ridge: bool = True,
 ) -> Planned:
     """The plan of a linear model of one label a row, by steps.
 
@@ -454,15 +421,12 @@ def plan_points(
         The weights of the points, with mean 1, those of classes included.
     rates : LearningRates or None
         Of a grid of step sizes, the best of which is taken.
-    ridge : bool
-        Whether ridges may be tried.
     """
     if rates is not None:
-        choice = choice.changed(learning_rate=rates.best, answers={"model": choice["model"]})
+        choice = replace(choice.changed(learning_rate=rates.best), taken=choice.recipe)
     planned, facts = points_plan(choice), choice.facts
     plan = _points(planned)
-    if ridge:  # no other model is tried beside it
-        costs.check_memory(facts, plan, choice.most_bytes)
+    costs.check_memory(facts, plan, choice.most_bytes)
     budget = 0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan), facts.figures)
     planned = replace(planned, trials=Trials(budget, bool(plan.verbose)))
     if choice.tries("learning_rate"):
@@ -470,7 +434,7 @@ def plan_points(
     if rates is not None:
         params = {**planned.params, "learning_rate": rates.best}
         planned = replace(planned, params=params, rates=rates.table)
-    return with_ridge(planned, choice, x, labels, weights) if ridge and tries_ridges(planned, choice) else planned
+    return _with_ridge(planned, choice, x, labels, weights)
 
 
 def _with_rate(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
@@ -492,17 +456,11 @@ def _with_rate(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights
     return replace(planned, plan=plan, params=params)
 
 
-def tries_ridges(planned: Planned, choice: Choice) -> bool:
-    """Whether the ridge of a linear model that is planned is to be found by trials, which must fit into the budget."""
-    plan = planned.plan
-    if not isinstance(plan, PointsPlan) or plan.discriminant or not choice.tries("alpha"):
-        return False
-    return costs.tries_ridges(plan, choice.facts, planned.trials.left)
-
-
-def with_ridge(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
-    """Return the plan with the best of some ridges."""
+def _with_ridge(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
+    """Return the plan with the best of some ridges, where trials of them fit into what is left of the budget."""
     plan, facts = _points(planned), choice.facts
+    if plan.discriminant or not choice.tries("alpha") or not costs.tries_ridges(plan, facts, planned.trials.left):
+        return planned
     data = (x, labels, facts, choice.parameters["random_state"], weights)
     alpha, path = best_ridge(planned.trials, plan, *data)
     params = {**planned.params, "alpha": alpha}
@@ -514,11 +472,8 @@ def _points(planned: Planned) -> PointsPlan:
     return planned.plan
 
 
-def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> Planned:
-    """The plan of weights on pairs, alone or beside embeddings.
-
-    What is left of the budget of `trials`, which were made before, is for these; None: none were.
-    """
+def plan_pairs(choice: Choice, points: Points) -> Planned:
+    """The plan of weights on pairs, alone or beside embeddings."""
     planned = hybrid_plan(choice) if choice["model"].name == "hybrid" else pairs_plan(choice)
     whole = planned.plan
     pairs = whole.pairs if isinstance(whole, HybridPlan) else whole
@@ -526,8 +481,7 @@ def plan_pairs(choice: Choice, points: Points, trials: Trials | None = None) -> 
     if choice.timed or not choice.tries("learning_rate"):
         return planned
     facts = replace(choice.facts, met=_met(points, pairs.min_count, pairs.few_classes))
-    if trials is None:
-        trials = Trials(costs.budget(costs.fit_cost(facts, whole), facts.figures), bool(pairs.verbose))
+    trials = Trials(costs.budget(costs.fit_cost(facts, whole), facts.figures), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     plan = replace(whole, pairs=pairs) if isinstance(whole, HybridPlan) else pairs
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
@@ -552,12 +506,6 @@ def plan_with_one_model(choice: Choice, points: Points) -> Planned:
     if choice["model"].name in ("pairs", "hybrid"):
         return plan_pairs(choice, points)
     return softmax_batches_plan(choice)
-
-
-def as_linear(choice: Choice, scaled: Matrix | None) -> Choice:
-    """Return the same choice for a linear model, of rows that are scaled where there are such."""
-    facts = choice.facts if scaled is None else replace(choice.facts, measured=Lengths.of(scaled))
-    return choice.changed(facts=facts, answers={"model": MODELS["linear"]()})
 
 
 @dataclass(frozen=True)

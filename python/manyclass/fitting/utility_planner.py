@@ -13,8 +13,8 @@ from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import utility_plan
-from manyclass.choosing.questions import Chosen, part_of
-from manyclass.choosing.rules import Choice
+from manyclass.choosing.recipes import Choice
+from manyclass.choosing.settings import Chosen, part_of
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, is_composed, warm_start_of
 from manyclass.fitting.points import scaled_for_call

@@ -1,7 +1,7 @@
-"""The numbers behind "auto": each is named once here, with the measurement that it came from.
+"""The numbers that were tuned: each is named once here, with the measurement that it came from.
 
-The rules (`choosing/rules.py`), the predictions of costs (`choosing/costs.py`) and the trials read those that the facts
-of the data bring; `bench/bench_leave_one_out.py` varies them one by one.
+The recipes (`choosing/recipes.py`), the predictions of costs (`choosing/costs.py`) and the trials read those that the
+facts of the data bring; `bench/bench_leave_one_out.py` halves and doubles them one by one.
 """
 
 from __future__ import annotations
