@@ -110,7 +110,7 @@ def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(passes, "DELAY", 0)
     monkeypatch.setattr("manyclass.cli.messages.SILENCE", 0)
     data = write_data(tmp_path / "d", 1200)
-    run("fit", data, "--output", tmp_path / "m")
+    run("fit", data, "--output", tmp_path / "m", "--model", "linear")
     run("evaluate", tmp_path / "m", data)
     run("predict", tmp_path / "m", data, "--output", tmp_path / "p")
     run("info", data)

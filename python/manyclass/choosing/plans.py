@@ -14,7 +14,7 @@ from sklearn.base import clone
 from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing.costs import Planned
-from manyclass.choosing.recipes import MARGIN, OPEN, Choice, is_hidden_layer
+from manyclass.choosing.recipes import MARGIN, OPEN, Choice, is_hidden_layer, words_of
 from manyclass.choosing.settings import is_open, linear_model, refuse_dim, refuse_grid, take_early_stopping
 from manyclass.figures import FIGURES
 from manyclass.models import MODELS
@@ -114,7 +114,7 @@ def resolved_values(choice: Choice, taking: Taking, solver_numbers: Given, model
 
 def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
     """Return a plan with what parameters that were left open became in it, and the recipe."""
-    return Planned(plan, params, {"recipe": f"{choice.recipe.name} ({choice.recipe.case})"})
+    return Planned(plan, params, {"recipe": f"{choice.recipe.name} ({words_of(choice.recipe.holds)})"})
 
 
 # Fields that several plans have

@@ -38,8 +38,9 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
 
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
@@ -55,78 +56,60 @@ from manyclass.training.plan import MINIBATCH_POINTS
 
 PARTS: dict[str, Mapping[str, type[Part]]] = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
 MARGIN = "margin"
+# Where a recipe has parameters whose names are not those of its fields.
+FIELDS: dict[str, tuple[str, int | None]] = {"learning_rate": ("rate", None)}
+FIELDS |= {"sampler": ("classes", 0), "n_negatives": ("classes", 1), "max_iter": ("passes", 0), "decay": ("passes", 1)}
 
 
 @dataclass(frozen=True)
-class Formula:
-    """A field that depends on the data or on other fields, in words and as a function of the choice."""
-
-    says: str
-    value: Callable[[Choice], Any]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What is trained where nothing is set: fields are values, names of parts or formulas.
+    """What is trained where nothing is set: values, names of parts, or functions of the choice with words for a text.
 
     Attributes
     ----------
     name : str
-    case : str
-        When it is taken, in words.
     holds : callable
         Whether it is taken, by the choice.
-    trains : {"points", "minibatches", "pairs"}
+    trains : {"points", "minibatches", "margin", "pairs"}
         Which loop makes its steps.
-    model : str or Formula
-    solver : str or Formula
-    reduction : str or Formula
+    rate : float or callable
+        The step size.
+    classes : tuple of str and int
+        The sampler, and how many classes it draws.
+    passes : tuple of int and float, or callable
+        How many, and what each multiplies the step size by.
+    model : str or callable
+    solver : str
+    reduction : str or callable
         How the labels of a row share a loss.
-    formulation : str or Formula
-        What rows carry.
-    sampler : str or Formula
-    n_negatives : int or Formula
-    dim : int or Formula
+    dim : int or callable
         Columns of embeddings.
-    max_iter : int or Formula
-    decay : float or Formula
-        What a pass multiplies the step size by.
-    learning_rate : float or Formula
-    u_learning_rate : float or Formula
-    averaging : str or Formula
-    alpha : float or Formula
+    alpha : float or callable
+        The ridge.
+    averaging : str or callable
     most_runs : int
         How many runs are averaged at most.
     tried : tuple of str
-        The fields that trials on rows held out may better.
+        What trials on rows held out may better.
     beside : tuple of Recipe
         The models that are trained beside this one in a blend.
     """
 
     name: str
-    case: str
     holds: Callable[[Choice], bool]
     trains: str
+    rate: Any
+    classes: Any
+    passes: Any
     model: Any = "linear"
-    solver: Any = "adagrad"
+    solver: str = "adagrad"
     reduction: Any = "pick_all"
-    formulation: Any = "proposed"
-    sampler: Any = "all"
-    n_negatives: Any
-    dim: Any
-    max_iter: Any
-    decay: Any
-    learning_rate: Any
-    u_learning_rate: Any
-    averaging: Any = "none"
+    dim: Any = FIGURES.EMBEDDED_DIM
     alpha: Any = 0.0
+    averaging: Any = "none"
     most_runs: int = 1
     tried: tuple[str, ...] = ()
     beside: tuple[Recipe, ...] = ()
-
-
-# What a parameter, or one of a solver, may leave to a recipe.
-OPEN = tuple(field.name for field in fields(Recipe))[4:-3]
 
 
 @dataclass(frozen=True)
@@ -167,16 +150,14 @@ class Choice:
     goes_on: bool = False
     taken: Recipe | None = None
 
-    names: ClassVar[tuple[str, ...]] = OPEN
-
     @lazy_property
     def recipe(self) -> Recipe:
         """Return the first recipe of the list whose case holds."""
         return self.taken or next(recipe for recipe in recipes(self.figures) if recipe.holds(self))
 
     def changed(self, **values: Any) -> Self:
-        """Return it with other parameters, by the recipe that their values pick."""
-        return replace(self, parameters=self.parameters.changed(**values))
+        """Return it with other parameters, by the same recipe."""
+        return replace(self, parameters=self.parameters.changed(**values), taken=self.recipe)
 
     @property
     def figures(self) -> Figures:
@@ -199,9 +180,13 @@ class Choice:
         setting = self.asked(name)
         if not is_open(setting):
             return setting
-        value = getattr(self.recipe, name)
-        value = value.value(self) if isinstance(value, Formula) else value
+        field, place = FIELDS.get(name, (name, None))
+        value = self._value(COMMON[name] if name in COMMON else getattr(self.recipe, field))
+        value = value if place is None else self._value(value[place])
         return PARTS[name][value]() if name in PARTS and isinstance(value, str) else value
+
+    def _value(self, value: Any) -> Any:
+        return value(self) if callable(value) else value
 
     def tries(self, name: str) -> bool:
         """Whether a trial may better a field, of steps only where the log-loss tells which are better."""
@@ -227,9 +212,9 @@ class Choice:
 
     def beside(self) -> Choice:
         """Return the choice of the embeddings of a blend."""
-        model = MODELS["embedding"](activation=self["model"].activation)
-        parameters = self.parameters.changed(learning_rate="auto", max_iter="auto", random_state=0)
         [recipe] = self.recipe.beside
+        parameters = self.parameters.changed(learning_rate="auto", max_iter="auto", random_state=0)
+        model = MODELS["embedding"](activation=self["model"].activation)
         chosen = replace(self.chosen, solver=SOLVERS[recipe.solver](), model=model)
         return replace(self, parameters=parameters, chosen=chosen, taken=recipe)
 
@@ -237,128 +222,199 @@ class Choice:
 # Cases
 
 
-def steps_by_batches(named: Collection[str], several: bool) -> bool:
+def steps_by_batches(names: Collection[str], several: bool) -> bool:
     """Whether several labels, or one of the parts with these names, ask for steps of several points together."""
-    return several or not {"embedding", "search", "adagrad"}.isdisjoint(named)
-
-
-def _has(**parts: str) -> Callable[[Choice], bool]:
-    """Whether parts of these names are set."""
-    return lambda c: all(getattr(getattr(c.chosen, part), "name", None) == name for part, name in parts.items())
+    return several or not {"embedding", "search", "adagrad"}.isdisjoint(names)
 
 
 def _is_free(c: Choice) -> bool:
-    """Whether nothing is set that only a recipe of one model has."""
+    """Whether nothing is set that only recipes of one model have."""
     of_linear = c.candidates or c.started or c.parameters["learning_rate"] == "grid"
     of_sampler = not {"search", "head_tail"}.isdisjoint(c.chosen.names)
     return c.chosen.solver is None and c.chosen.model is None and not (of_linear or of_sampler)
 
 
-def pairs_fit(c: Choice) -> bool:
-    """Whether a row meets few enough weights on pairs, which max_memory has room for."""
-    least = c.facts.least_count
-    return least is not None and costs.pairs_bytes(c.facts, least, c.facts.few_classes) <= c.most_bytes
-
-
 def _is_large(c: Choice) -> bool:
-    """Whether rows are enough to hold some out, or W too large for them."""
-    return c.facts.n_samples >= c.figures.FEWEST_TO_TRY or costs.embeds(c.facts) or c.facts.bytes > c.most_bytes
+    """Whether rows are enough to hold some out, or W too large for them or for max_memory."""
+    return c.facts.n_samples >= c.figures.FEWEST_TO_TRY or _is_wide(c)
+
+
+def _is_wide(c: Choice) -> bool:
+    return costs.embeds(c.facts) or c.facts.bytes > c.most_bytes
+
+
+def _model(c: Choice) -> str:
+    return "" if c.chosen.model is None else c.chosen.model.name
+
+
+def _solver(c: Choice) -> str:
+    return "" if c.chosen.solver is None else c.chosen.solver.name
+
+
+def of_utilities(c: Choice) -> bool:
+    """AugmentReduceClassifier"""
+    return c.parameters.kind == "AugmentReduceClassifier"
+
+
+def of_margins(c: Choice) -> bool:
+    """MarginClassifier"""
+    return c.parameters.kind == "MarginClassifier"
+
+
+def of_wide_margins(c: Choice) -> bool:
+    """MarginClassifier by 'adagrad', model and sampler open, more than {MOST_SCORED:,} classes, and a W that is too
+    large for the data
+    """
+    is_free = of_margins(c) and c.is_open("model") and c.is_open("sampler") and _solver(c) == "adagrad"
+    return is_free and not c.by_steps and c.facts.n_classes > c.figures.MOST_SCORED and costs.embeds(c.facts)
+
+
+def pairs_alone(c: Choice) -> bool:
+    """model='pairs'"""
+    return _model(c) == "pairs"
 
 
 def blends(c: Choice) -> bool:
-    """Whether weights on pairs and embeddings are trained beside each other."""
-    facts, f = c.facts, c.figures
+    """model='hybrid'; sparse rows of one label, from {FEWEST_TO_TRY:,} on, or fewer whose W is too large; rows of
+    several labels; if they meet at most {MOST_MET:,} weights on pairs, which max_memory has room for
+    """
+    facts, f, least = c.facts, c.figures, c.facts.least_count
     if not _is_free(c):
-        return _has(model="hybrid")(c)
+        return _model(c) == "hybrid"
+    if least is None or costs.pairs_bytes(facts, least, facts.few_classes) > c.most_bytes:
+        return False
     if not facts.several:
-        return facts.sparse and not c.by_steps and _is_large(c) and pairs_fit(c)
+        return facts.sparse and not c.by_steps and _is_large(c)
     # Pairs of many rows alone, and rows held out for their scales, cost what they give beside margins.
-    many = not facts.sparse or facts.n_labels > f.MANY_LABELS
-    return pairs_fit(c) and (many or (facts.least_count or 0) <= f.FEW_ROWS_OF_A_PAIR)
+    return not facts.sparse or facts.n_labels > f.MANY_LABELS or least <= f.FEW_ROWS_OF_A_PAIR
+
+
+def blends_next(c: Choice) -> bool:
+    """the same of one label, where each class is the name of a column"""
+    return c.facts.of_columns and not c.facts.several and blends(c)
+
+
+def blends_ranked(c: Choice) -> bool:
+    """the same of more than one and up to {MANY_LABELS:g} labels a row in the mean"""
+    return 1 < c.facts.n_labels <= c.figures.MANY_LABELS and blends(c)
 
 
 def embeds(c: Choice) -> bool:
-    """Whether embeddings alone are trained: pairs do not fit."""
-    if not (_is_free(c) and c.facts.sparse):
-        return False
-    too_many = c.facts.least_count is None or costs.embeds(c.facts) or c.facts.bytes > c.most_bytes
-    return c.facts.several or (not c.by_steps and _is_large(c) and too_many)
+    """sparse rows that would meet too many weights on pairs"""
+    too_many = c.facts.least_count is None or _is_wide(c)
+    one_label = not c.by_steps and _is_large(c) and too_many
+    return _is_free(c) and c.facts.sparse and (c.facts.several or one_label)
 
 
-def _ranks(c: Choice) -> bool:
-    """Whether rows have few labels, but more than one, which margins rank."""
-    return 1 < c.facts.n_labels <= c.figures.MANY_LABELS
-
-
-def _ranks_alone(c: Choice) -> bool:
-    """Whether embeddings alone, or what is set, rank labels by margins."""
-    solver, few = c.chosen.solver, c.facts.n_labels <= c.figures.MANY_LABELS
-    by_hand = getattr(solver, "reduction", None) == MARGIN and solver is not None and solver.name not in LABEL_SOLVERS
-    return (embeds(c) and c.facts.several and few) or (by_hand and _by_batches(c))
-
-
-def _by_batches(c: Choice) -> bool:
-    """Whether what is set is trained by minibatches."""
-    # Full passes take several labels, too, but not in a call that goes on.
-    several = c.facts.several and (c.by_steps or "lbfgs" not in c.chosen.names)
-    return steps_by_batches(c.chosen.names, several)
+def embeds_ranked(c: Choice) -> bool:
+    """the same of up to {MANY_LABELS:g} labels a row; or a solver with reduction='margin'"""
+    if c.chosen.solver is None:
+        return c.facts.several and c.facts.n_labels <= c.figures.MANY_LABELS and embeds(c)
+    by_hand = getattr(c.chosen.solver, "reduction", "") == MARGIN and _solver(c) not in LABEL_SOLVERS
+    return by_hand and by_batches(c)
 
 
 def is_hidden_layer(c: Choice) -> bool:
-    """Whether embeddings that are cut at 0 are a hidden layer on dense rows of one label."""
+    """model='embedding' with activation='relu' on dense rows of one label"""
     dense = c.parameters.kind == "SoftmaxClassifier" and not (c.facts.sparse or c.facts.several)
-    return dense and c.chosen.model is not None and getattr(c.chosen.model, "activation", "") == "relu"
+    return dense and _model(c) == "embedding" and getattr(c.chosen.model, "activation", "") == "relu"
 
 
-def margins_embed(c: Choice) -> bool:
-    """Whether margins have embeddings: W is too large for the data, and nothing is set of model and sampler."""
-    is_free = c.parameters.kind == "MarginClassifier" and c.is_open("model") and c.is_open("sampler")
-    many = c.facts.n_classes > c.figures.MOST_SCORED
-    return is_free and not c.by_steps and _has(solver="adagrad")(c) and many and costs.embeds(c.facts)
+def by_batches(c: Choice) -> bool:
+    """all else of several labels, of embeddings, of solver='adagrad' and sampler='search'"""
+    # Full passes take several labels, too, but not in a call that goes on.
+    return steps_by_batches(c.chosen.names, c.facts.several and (c.by_steps or _solver(c) != "lbfgs"))
 
 
-def _is_quick(c: Choice) -> bool:
-    """Whether full passes are predicted to take few seconds, and nothing is set that only steps have."""
+def in_full(c: Choice) -> bool:
+    """solver='lbfgs'; or at most {MOST_FULL:g} seconds predicted, nothing being set that only steps have"""
     steps = c.by_steps or c.candidates or c.started or c.parameters["early_stopping"]
-    is_free = all(map(c.is_open, ("n_negatives", "learning_rate", "max_iter", "sampler", "solver")))
-    return not steps and is_free and costs.full_cost(c.facts) <= c.figures.MOST_FULL
+    names = ("n_negatives", "learning_rate", "max_iter", "sampler", "solver")
+    is_quick = not steps and all(map(c.is_open, names)) and costs.full_cost(c.facts) <= c.figures.MOST_FULL
+    return is_quick or _solver(c) == "lbfgs"
 
 
-def _is_sampled(c: Choice) -> bool:
-    """Whether a visit with all classes takes too long, or something is set of sampled ones."""
+def by_implicit(c: Choice) -> bool:
+    """solver='implicit', by which linear models go on in partial_fit"""
+    return _solver(c) == "implicit"
+
+
+def by_hand(c: Choice) -> bool:
+    """another solver that is set"""
+    return c.chosen.solver is not None
+
+
+def by_samples(c: Choice) -> bool:
+    """a visit of all classes is predicted to take more than {MOST_EXACT:g} microseconds; n_negatives, a sampler or
+    candidates are given
+    """
     of_samples = c.candidates or not c.is_open("n_negatives") or not c.is_open("sampler")
     return of_samples or costs.visit_cost(c.facts, None) > c.figures.MOST_EXACT
+
+
+def otherwise(c: Choice) -> bool:
+    """all else"""
+    return True
 
 
 # Values
 
 
-def _frequent(c: Choice) -> Part:
+def frequent(c: Choice) -> Part:
+    """'frequency_block' with power={POWER_SAMPLED:g}"""
     return SAMPLERS["frequency_block"](power=c.figures.POWER_SAMPLED)
 
 
-def _needed_sampler(c: Choice) -> str:
+def needed(c: Choice) -> str:
+    """'frequency_block', or what the solver needs"""
     flags = registered("solver")[c["solver"].name].flags
     return "all" if "all_classes" in flags else "uniform" if "batch" in flags else "frequency_block"
+
+
+def by_posterior(c: Choice) -> str:
+    """'frequency_block', of a posterior 'uniform'"""
+    return "frequency_block" if c["posterior"] == "point" else "uniform"
+
+
+def frequent_of_many(c: Choice) -> str:
+    """'all', 'frequency' of more than {MOST_SCORED:,} classes and of the double sum"""
+    name, few = c["solver"].name, c.facts.n_classes <= c.figures.MOST_SCORED
+    is_hidden = is_hidden_layer(c)
+    return "all" if name == "exact" or (few and (is_hidden or name not in LABEL_SOLVERS)) else "frequency"
+
+
+def frequent_of_one(c: Choice) -> str:
+    """'frequency', of several labels 'all' up to {MOST_SCORED:,} classes"""
+    return "all" if c.facts.several and c.facts.n_classes <= c.figures.MOST_SCORED else "frequency"
+
+
+def frequent_or_all(c: Choice) -> str:
+    """'frequency'"""
+    return "all" if c.facts.n_classes <= c["n_negatives"] else "frequency"
+
+
+def uniform_of_many(c: Choice) -> str:
+    """'all', 'uniform' of more than {MOST_SCORED:,} classes"""
+    most = c.figures.MOST_SCORED if c.is_open("n_negatives") else c["n_negatives"]
+    return "all" if c.facts.n_classes <= most else "uniform"
 
 
 def relative_rate(c: Choice) -> float:
     """The step size of a solver by points, times the mean of |x|^2."""
     solver, f = c["solver"], c.figures
-    if c.parameters.kind == "AugmentReduceClassifier":
+    if of_utilities(c):
         by_normal = solver.name == "sgd" and c.parameters["noise"] == "normal"
         return f.RATE_UTILITY_SGD_NORMAL if by_normal else 1.0
     if solver.name == "ove":
         return f.RELATIVE_RATE_OVE / c.facts.n_classes
     if solver.name == "minibatch_implicit":
         return float(min(solver.batch_size or MINIBATCH_POINTS, c.facts.n_samples))
-    if c.goes_on and solver.name in f.AS_EXACT_IN_STREAMS:
-        return 1.0
-    return f.RELATIVE_RATES.get(solver.name, 1.0)
+    exact_too = c.goes_on and solver.name in f.AS_EXACT_IN_STREAMS
+    return 1.0 if exact_too else f.RELATIVE_RATES.get(solver.name, 1.0)
 
 
-def _rate(c: Choice) -> float:
-    """The step size point by point."""
+def rate_of_points(c: Choice) -> float:
+    """a number of the solver, 1 to 6, over the mean of |x|²; in streams {RELATIVE_RATE_OF_STREAM:g} over its median"""
     if c.asked("schedule") == "adaptive":
         return c.figures.ADAPTIVE_RATE
     lengths, one = c.facts.lengths, bool(c["fit_intercept"])
@@ -367,387 +423,209 @@ def _rate(c: Choice) -> float:
     return relative_rate(c) / (lengths.mean_square + one)
 
 
-def _is_adagrad(c: Choice) -> bool:
+def is_adagrad(c: Choice) -> bool:
     """Whether steps of minibatches are Adagrad's, as are those of the double sum."""
     name = c["solver"].name
     return name == "adagrad" or (c.recipe.trains == "minibatches" and name in LABEL_SOLVERS and name != "implicit")
 
 
-def _rate_of_batches(c: Choice) -> float:
+def rate_of_batches(c: Choice) -> float:
+    """{ADAGRAD_RATE:g}, of a hidden layer {HIDDEN_RATE:g}, of linear models over the root mean square of |x|"""
     square = 1.0 if c["model"].name == "embedding" else c.facts.lengths.mean_square_of_values
-    if _is_adagrad(c):
+    if is_adagrad(c):
         return c.figures.HIDDEN_RATE if is_hidden_layer(c) else c.figures.ADAGRAD_RATE / square**0.5
     return 1 / (square + bool(c["fit_intercept"]))
 
 
-def _rate_of_pairs(c: Choice) -> float:
-    lengths = c.facts.lengths
+def rate_of_pairs(c: Choice) -> float:
+    """{FIRST_MOVE:g} over the mean sum of |x|; by margins {MARGIN_RATE_OF_PAIRS:g} over the root mean square of |x|"""
+    f, lengths = c.figures, c.facts.lengths
     if c["reduction"] == MARGIN:
-        return float(c.figures.MARGIN_RATE_OF_PAIRS / lengths.mean_square_of_values**0.5)
-    return c.figures.FIRST_MOVE / lengths.mean_length
+        return float(f.MARGIN_RATE_OF_PAIRS / lengths.mean_square_of_values**0.5)
+    return f.FIRST_MOVE / lengths.mean_length
 
 
-def _u_rate(c: Choice) -> float:
-    rates, by_hand = c.figures.U_RATES, c.recipe.trains == "points" and not c.is_open("solver")
+def u_rate(c: Choice) -> float:
+    """30 of 'implicit', .5 of 'bregman' and 'scent', else that of W"""
+    rates, is_set = c.figures.U_RATES, c.recipe.trains == "points" and not c.is_open("solver")
     if (name := c["solver"].name) in rates:
         return rates[name]
-    softmax = c.parameters.kind == "SoftmaxClassifier"
-    is_relative = by_hand and softmax and isinstance(c.asked("learning_rate"), str)
+    is_relative = is_set and not of_utilities(c) and isinstance(c.asked("learning_rate"), str)
     return relative_rate(c) if is_relative else float(c["learning_rate"])
 
 
-def _ridge(c: Choice) -> float:
+def ridge(c: Choice) -> float:
+    """{RIDGE:g} / n_samples of the mean of |x|²"""
     square = c.facts.lengths.mean_square
     return c.figures.RIDGE / c.facts.n_samples * square if square >= c.figures.LEAST_FOR_RIDGE else 0.0
 
 
-def _ridge_of_steps(c: Choice) -> float:
-    return _ridge(c) if c["solver"].name == "implicit" and c.is_open("learning_rate") else 0.0
+def ridge_of_open_steps(c: Choice) -> float:
+    """{RIDGE:g} / n_samples of the mean of |x|², if learning_rate is open"""
+    return ridge(c) if c.is_open("learning_rate") else 0.0
 
 
-def _prior(c: Choice) -> float:
+def prior(c: Choice) -> float:
+    """{PRIOR:g} / n_samples"""
     return c.figures.PRIOR / c.facts.n_samples
 
 
-def _carries(c: Choice) -> str:
+def prior_of_adagrad(c: Choice) -> float:
+    """{PRIOR:g} / n_samples"""
+    return prior(c) if is_adagrad(c) and not c.by_steps else 0.0
+
+
+def carried(c: Choice) -> str:
     """The log-normaliser, where the step of a rule does not divide by what is left of it."""
     name = c["solver"].name
-    carries = name in LABEL_SOLVERS and name not in ("implicit", "scent") and c["reduction"] != "decoupled"
-    return "raman" if carries else "proposed"
+    by_rule = c.recipe.trains == "minibatches" and name in LABEL_SOLVERS and name not in ("implicit", "scent")
+    return "raman" if by_rule and c["reduction"] != "decoupled" else "proposed"
 
 
-def _reduction_of_pairs(c: Choice) -> str:
+def averaging_of_small(c: Choice) -> str:
+    """'suffix' where max_memory has room for it"""
+    return "suffix" if c.facts.bytes <= min(c.figures.MOST_FOR_AVERAGE, c.most_bytes / 2) else "none"
+
+
+def decay_to_last(c: Choice) -> float:
+    """to {LAST_STEP:g} of the first step"""
+    return float(c.figures.LAST_STEP ** (1 / max(1, int(c["max_iter"]) - 1)))
+
+
+def decay_of_few(c: Choice) -> float:
+    """{DECAY_BY_HAND:g} if they are as many"""
+    return float(c.figures.DECAY_BY_HAND ** (c.figures.PASSES_BY_HAND / int(c["max_iter"])))
+
+
+def passes_of_batches(c: Choice) -> tuple[int, float]:
+    """{BATCHES_PASSES}, of embeddings by 'adagrad' {EMBEDDED_PASSES}"""
+    embedded = c["model"].name == "embedding" and c["solver"].name == "adagrad"
+    return c.figures.EMBEDDED_PASSES if embedded else c.figures.BATCHES_PASSES
+
+
+def passes_of_pairs(c: Choice) -> tuple[int, float]:
+    """{PAIRS_PASSES_OF_FEW} up to {FEW_ROWS:,} rows, then {PAIRS_PASSES}"""
+    f = c.figures
+    return f.PAIRS_PASSES_OF_FEW if c.facts.n_samples <= f.FEW_ROWS else f.PAIRS_PASSES
+
+
+def columns_of_few(c: Choice) -> int:
+    """{FEW_CLASSES} up to {FEW_CLASSES} classes, then {EMBEDDED_DIM}"""
+    return c.figures.FEW_CLASSES if c.facts.n_classes <= c.figures.FEW_CLASSES else c.figures.EMBEDDED_DIM
+
+
+def decoupled_of_several(c: Choice) -> str:
+    """'decoupled' of several labels"""
+    return "pick_all" if c.facts.n_labels == 1 else "decoupled"
+
+
+def margins_of_fits(c: Choice) -> str:
+    """'margin' in a fit to up to {MOST_ROWS_BY_MARGINS:,} rows"""
     in_fit = not c.by_steps and not c.facts.n_texts and c.facts.n_samples <= c.figures.MOST_ROWS_BY_MARGINS
     return MARGIN if in_fit else "decoupled"
 
 
-def _sampler_of_batches(c: Choice) -> str:
-    name, few = c["solver"].name, c.facts.n_classes <= c.figures.MOST_SCORED
-    return "all" if name == "exact" or (few and name not in LABEL_SOLVERS) else "frequency"
+def embedding_of_open(c: Choice) -> str:
+    """'embedding'"""
+    return "embedding" if c.is_open("solver") else "linear"
 
 
-def _passes(by_embeddings: tuple[int, float], others: tuple[int, float]) -> Callable[[Choice], tuple[int, float]]:
-    def of_choice(c: Choice) -> tuple[int, float]:
-        embeds_by_adagrad = c["model"].name == "embedding" and c["solver"].name == "adagrad"
-        return by_embeddings if embeds_by_adagrad else others
-
-    return of_choice
+def hybrid(c: Choice) -> Part:
+    """'hybrid'"""
+    return MODELS["hybrid"](min_count=c.facts.least_count or 1, few_classes=c.facts.few_classes)
 
 
-def _seen(few: str, many: str, most: int, draws: bool = True) -> Formula:
-    """Return the sampler of members of blends, of which n_negatives says how many classes are few."""
-
-    def sampler(c: Choice) -> str:
-        least = c["n_negatives"] if draws or not c.is_open("n_negatives") else most
-        return few if c.facts.n_classes <= least else many
-
-    return Formula(f"'{few}' up to {most:,} classes, then '{many}'", sampler)
+COMMON = {"u_learning_rate": u_rate, "formulation": carried}
+OPEN = ("model", "solver", "reduction", "dim", "alpha", "averaging", *FIELDS, *COMMON)
 
 
 # The list
 
 
-def _points(f: Figures) -> tuple[Recipe, ...]:
-    """Return the recipes of linear models of one label a row."""
-    ridge = Formula(rf"{f.RIDGE:g} / n_samples times the mean of \|x\|^2", _ridge)
-    prior = Formula(f"{f.PRIOR:g} / n_samples", _prior)
-    rate = Formula(
-        r"c over the mean of \|x\|^2, plus 1 with an intercept; c is 1, 6 of 'implicit', 0.1 of 'umax' and 'softplus', "
-        "0.01 of 'sgd', 4 / n_classes of 'ove', batch_size of 'minibatch_implicit'",
-        _rate,
+def _by_points(f: Figures) -> tuple[Recipe, ...]:
+    """Return the recipes of linear models of one label a row, and of utilities first."""
+    points = partial(Recipe, trains="points", rate=rate_of_points)
+    sampled = partial(points, solver="implicit", classes=(frequent, f.NEGATIVES_SAMPLED))
+    last, full = (f.PASSES_SAMPLED, decay_to_last), (f.MOST_ITERATIONS, f.DECAY_BY_HAND)
+    hand, few = (f.PASSES_BY_HAND, f.DECAY_BY_HAND), (f.PASSES_BY_HAND, decay_of_few)
+    drawn, whole, step = f.NEGATIVES_BY_HAND, ("all", f.NEGATIVES_BY_HAND), ("learning_rate",)
+    weak: dict[str, Any] = {"alpha": ridge, "averaging": averaging_of_small, "tried": (*step, "alpha")}
+    return (
+        points("utilities", of_utilities, solver="implicit", classes=(by_posterior, drawn), passes=hand),
+        points("full passes", in_full, solver="lbfgs", classes=whole, passes=full, alpha=prior, tried=("alpha",)),
+        sampled("a stream", by_implicit, passes=last, alpha=ridge_of_open_steps, tried=step),
+        points("steps by hand", by_hand, solver="implicit", classes=(needed, drawn), passes=hand, tried=step),
+        sampled("sampled steps", by_samples, passes=last, **weak),
+        points("exact steps", otherwise, solver="exact", classes=whole, passes=few, **weak),
     )
-    small = Formula(
-        f"'suffix' where W takes at most {f.MOST_FOR_AVERAGE >> 30} GB and half of max_memory",
-        lambda c: "suffix" if c.facts.bytes <= min(f.MOST_FOR_AVERAGE, c.most_bytes / 2) else "none",
-    )
-    by_frequency = Formula(f"'frequency_block' with power={f.POWER_SAMPLED:g}", _frequent)
-    u_rate = Formula("30 of 'implicit', 0.5 of 'bregman' and 'scent', else that of W", _u_rate)
-    exact = Recipe(
-        name="exact steps",
-        case="all else",
-        holds=lambda c: True,
-        trains="points",
-        solver="exact",
-        n_negatives=f.NEGATIVES_BY_HAND,
-        dim=f.EMBEDDED_DIM,
-        max_iter=f.PASSES_BY_HAND,
-        decay=Formula(
-            f"{f.DECAY_BY_HAND} of {f.PASSES_BY_HAND} passes",
-            lambda c: float(f.DECAY_BY_HAND ** (f.PASSES_BY_HAND / int(c["max_iter"]))),
-        ),
-        learning_rate=rate,
-        u_learning_rate=u_rate,
-        averaging=small,
-        alpha=ridge,
-        tried=("learning_rate", "alpha"),
-    )
-    sampled = replace(
-        exact,
-        name="sampled steps",
-        case=f"a visit of all classes is predicted to take more than {f.MOST_EXACT:g} microseconds, or n_negatives, a "
-        "sampler or candidates are given",
-        holds=_is_sampled,
-        solver="implicit",
-        sampler=by_frequency,
-        n_negatives=f.NEGATIVES_SAMPLED,
-        max_iter=f.PASSES_SAMPLED,
-        decay=Formula(
-            f"so that the last step is 1 / {1 / f.LAST_STEP:g} of the first",
-            lambda c: float(f.LAST_STEP ** (1 / max(1, int(c["max_iter"]) - 1))),
-        ),
-    )
-    stream = replace(
-        sampled,
-        name="a stream",
-        case="solver='implicit', which is also that of linear models in partial_fit",
-        holds=_has(solver="implicit"),
-        learning_rate=replace(
-            rate, says=r"6 over the mean of \|x\|^2; in partial_fit 30 over the median of \|x\|^2, from where it falls"
-        ),
-        averaging="none",
-        alpha=replace(ridge, value=_ridge_of_steps),
-        tried=("learning_rate",),
-    )
-    by_hand = replace(
-        exact,
-        name="steps by hand",
-        case="another solver is set",
-        holds=lambda c: c.chosen.solver is not None,
-        solver="implicit",
-        sampler=Formula("'frequency_block', or what the solver needs", _needed_sampler),
-        decay=f.DECAY_BY_HAND,
-        averaging="none",
-        alpha=0.0,
-        tried=("learning_rate",),
-    )
-    full = replace(
-        exact,
-        name="full passes",
-        case=f"they are predicted to take at most {f.MOST_FULL:g} seconds, trials of alpha included, and nothing is "
-        "set that only steps have; or solver='lbfgs'",
-        holds=lambda c: _is_quick(c) or _has(solver="lbfgs")(c),
-        solver="lbfgs",
-        max_iter=f.MOST_ITERATIONS,
-        decay=f.DECAY_BY_HAND,
-        alpha=prior,
-        averaging="none",
-        tried=("alpha",),
-    )
-    return full, stream, by_hand, sampled, exact
 
 
-def _batches(f: Figures) -> tuple[Recipe, ...]:
-    """Return the recipes of minibatches."""
-    passes = _passes(f.EMBEDDED_PASSES, f.BATCHES_PASSES)
-    by_hand = Recipe(
-        name="minibatches",
-        case="all else of several labels a row, of embeddings, sampler='search' or solver='adagrad'",
-        holds=_by_batches,
-        trains="minibatches",
-        formulation=Formula("'raman' of solvers of the double sum but 'implicit' and 'scent'", _carries),
-        sampler=Formula(f"'frequency' of the double sum and above {f.MOST_SCORED:,} classes", _sampler_of_batches),
-        n_negatives=f.NEGATIVES_BATCHES,
-        dim=f.EMBEDDED_DIM,
-        max_iter=Formula(f"{f.BATCHES_PASSES[0]}; embeddings {f.EMBEDDED_PASSES[0]}", lambda c: passes(c)[0]),
-        decay=Formula(f"{f.BATCHES_PASSES[1]}; embeddings {f.EMBEDDED_PASSES[1]}", lambda c: passes(c)[1]),
-        learning_rate=Formula(
-            r"Adagrad's, over the root of the mean of \|x\|^2; else 1 over that plus 1", _rate_of_batches
-        ),
-        u_learning_rate=Formula("30 of 'implicit', 0.5 of 'bregman' and 'scent', else that of W", _u_rate),
+def _by_batches(f: Figures) -> tuple[Recipe, ...]:
+    """Return the recipes of minibatches, margins first."""
+    batches = partial(Recipe, trains="minibatches", rate=rate_of_batches, dim=f.EMBEDDED_DIM)
+    margins = partial(batches, trains="margin", passes=f.BATCHES_PASSES)
+    frequent_classes, ranked = (frequent_of_many, f.NEGATIVES_BATCHES), (uniform_of_many, f.NEGATIVES_RANKING)
+    wide = partial(margins, model="embedding", dim=f.RANKING_DIM, classes=("uniform", f.NEGATIVES_RANKING))
+    alone = partial(batches, model="embedding", reduction=decoupled_of_several, passes=f.EMBEDDED_PASSES)
+    by_margins = partial(batches, model=embedding_of_open, reduction=MARGIN, most_runs=f.MOST_RUNS)
+    by_margins = partial(by_margins, dim=f.RANKING_ALONE_DIM, passes=f.RANKING_ALONE_PASSES)
+    hidden = partial(batches, dim=f.HIDDEN_DIM, passes=f.HIDDEN_PASSES, alpha=prior_of_adagrad)
+    return (
+        wide("margins of many classes", of_wide_margins),
+        margins("margins", of_margins, classes=("all", f.NEGATIVES_MARGIN)),
+        by_margins("embeddings by margins", embeds_ranked, classes=ranked),
+        alone("embeddings alone", embeds, rate=f.ADAGRAD_RATE, classes=(frequent_of_one, f.NEGATIVES_BATCHES)),
+        hidden("a hidden layer", is_hidden_layer, model="embedding", classes=frequent_classes),
+        batches("minibatches", by_batches, classes=frequent_classes, passes=passes_of_batches),
     )
-    hidden = replace(
-        by_hand,
-        name="a hidden layer",
-        case="model='embedding' with activation='relu' on dense rows of one label",
-        holds=lambda c: _has(model="embedding")(c) and is_hidden_layer(c),
-        model="embedding",
-        sampler=Formula(
-            f"'all' up to {f.MOST_SCORED:,} classes",
-            lambda c: "all" if c.facts.n_classes <= f.MOST_SCORED or c["solver"].name == "exact" else "frequency",
-        ),
-        dim=f.HIDDEN_DIM,
-        max_iter=f.HIDDEN_PASSES[0],
-        decay=f.HIDDEN_PASSES[1],
-        learning_rate=Formula(f"{f.HIDDEN_RATE:g}", _rate_of_batches),
-        alpha=Formula(f"{f.PRIOR:g} / n_samples", lambda c: _prior(c) if _is_adagrad(c) and not c.by_steps else 0.0),
-    )
-    alone = replace(
-        by_hand,
-        name="embeddings alone",
-        case="sparse rows that would meet too many weights on pairs",
-        holds=embeds,
-        model="embedding",
-        reduction=Formula("'decoupled' of several labels", lambda c: "decoupled" if c.facts.several else "pick_all"),
-        sampler=Formula(
-            f"'frequency'; of several labels 'all' up to {f.MOST_SCORED:,} classes",
-            lambda c: "all" if c.facts.several and c.facts.n_classes <= f.MOST_SCORED else "frequency",
-        ),
-        max_iter=f.EMBEDDED_PASSES[0],
-        decay=f.EMBEDDED_PASSES[1],
-        learning_rate=Formula(f"{f.ADAGRAD_RATE:g}", _rate_of_batches),
-    )
-    ranked = replace(
-        alone,
-        name="embeddings by margins",
-        case=f"the same with up to {f.MANY_LABELS:g} labels a row, or a solver with reduction='margin'",
-        holds=_ranks_alone,
-        model=Formula("'embedding'", lambda c: "embedding" if c.is_open("solver") else "linear"),
-        reduction=MARGIN,
-        sampler=_seen("all", "uniform", f.MOST_SCORED, draws=False),
-        n_negatives=f.NEGATIVES_RANKING,
-        dim=f.RANKING_ALONE_DIM,
-        max_iter=f.RANKING_ALONE_PASSES[0],
-        decay=f.RANKING_ALONE_PASSES[1],
-        most_runs=f.MOST_RUNS,
-    )
-    margins = replace(
-        by_hand,
-        name="margins",
-        case="MarginClassifier",
-        holds=lambda c: c.parameters.kind == "MarginClassifier",
-        trains="margin",
-        formulation="proposed",
-        sampler="all",
-        n_negatives=f.NEGATIVES_MARGIN,
-        max_iter=f.BATCHES_PASSES[0],
-        decay=f.BATCHES_PASSES[1],
-    )
-    many = replace(
-        margins,
-        name="margins of many classes",
-        case=f"MarginClassifier by 'adagrad', more than {f.MOST_SCORED:,} classes, and W would take more than "
-        f"{f.LEAST_TO_EMBED >> 20} MB and have more than {f.NUMBERS_A_VALUE} numbers for each one stored in X",
-        holds=margins_embed,
-        model="embedding",
-        sampler="uniform",
-        n_negatives=f.NEGATIVES_RANKING,
-        dim=f.RANKING_DIM,
-    )
-    return many, margins, ranked, alone, hidden, by_hand
 
 
-def _blends(f: Figures, alone: Recipe) -> tuple[Recipe, ...]:
-    """Return the recipes of weights on pairs, beside the embeddings of `alone`."""
-    few, many = f.PAIRS_PASSES_OF_FEW, f.PAIRS_PASSES
-    embeddings = replace(
-        alone,
-        name="embeddings of a blend",
-        reduction=Formula("'pick_all' of one label", lambda c: "pick_all" if c.facts.n_labels == 1 else "decoupled"),
-        sampler=_seen("all", "frequency", f.NEGATIVES_BATCHES),
-        dim=Formula(
-            f"{f.EMBEDDED_DIM}, {f.FEW_CLASSES} up to {f.FEW_CLASSES} classes",
-            lambda c: f.FEW_CLASSES if c.facts.n_classes <= f.FEW_CLASSES else f.EMBEDDED_DIM,
-        ),
+def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
+    """Return the recipes of weights on pairs, alone and in blends."""
+    beside = partial(Recipe, "embeddings of a blend", blends, "minibatches", f.ADAGRAD_RATE, model="embedding")
+    few = partial(beside, reduction=decoupled_of_several, dim=columns_of_few, passes=f.EMBEDDED_PASSES)
+    one, following = (few(classes=(frequent_or_all, drawn)) for drawn in (f.NEGATIVES_BATCHES, f.NEGATIVES_NEXT))
+    ranked = (uniform_of_many, f.NEGATIVES_RANKING)
+    by_margins = beside(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)
+    pairs = partial(Recipe, trains="pairs", rate=rate_of_pairs, classes=("all", f.NEGATIVES_BATCHES))
+    pairs = partial(pairs, passes=passes_of_pairs, reduction="decoupled", tried=("learning_rate",))
+    blend = partial(pairs, model=hybrid, most_runs=f.MOST_RUNS)
+    return (
+        pairs("pairs", pairs_alone, model="pairs"),
+        blend("next items", blends_next, beside=(following,)),
+        blend("several labels", blends_ranked, reduction=margins_of_fits, beside=(by_margins,)),
+        blend("a blend", blends, beside=(one,)),
     )
-    ranked = replace(
-        embeddings,
-        reduction=MARGIN,
-        sampler=_seen("all", "uniform", f.MOST_SCORED, draws=False),
-        n_negatives=f.NEGATIVES_RANKING,
-        dim=f.RANKING_DIM,
-        max_iter=f.RANKING_PASSES[0],
-        decay=f.RANKING_PASSES[1],
-    )
-    words = f"{few[0]} up to {f.FEW_ROWS:,} rows, then {many[0]}", f"{few[1]}, then {many[1]}"
-    max_iter, decay = (
-        Formula(says, lambda c, at=at: (few if c.facts.n_samples <= f.FEW_ROWS else many)[at])  # type: ignore[misc]
-        for at, says in enumerate(words)
-    )
-    pairs = replace(
-        alone,
-        name="pairs",
-        case="model='pairs'",
-        holds=_has(model="pairs"),
-        trains="pairs",
-        model="pairs",
-        reduction="decoupled",
-        formulation="proposed",
-        sampler="all",
-        max_iter=max_iter,
-        decay=decay,
-        learning_rate=Formula(rf"{f.FIRST_MOVE:g} over the mean of \|x\|_1", _rate_of_pairs),
-        tried=("learning_rate",),
-    )
-    blend = replace(
-        pairs,
-        name="a blend",
-        case=f"sparse rows of one label, from {f.FEWEST_TO_TRY:,} rows on or where W is too large for its rows, or of "
-        "several labels; or model='hybrid'",
-        holds=blends,
-        model=Formula(
-            "'hybrid'",
-            lambda c: MODELS["hybrid"](min_count=c.facts.least_count or 1, few_classes=c.facts.few_classes),
-        ),
-        most_runs=f.MOST_RUNS,
-        beside=(embeddings,),
-    )
-    next_items = replace(
-        blend,
-        name="next items",
-        case="the same where each class is the name of a column",
-        holds=lambda c: c.facts.of_columns and not c.facts.several and blends(c),
-        beside=(
-            replace(
-                embeddings,
-                sampler=_seen("all", "frequency", f.NEGATIVES_NEXT),
-                n_negatives=f.NEGATIVES_NEXT,
-            ),
-        ),
-    )
-    several = replace(
-        blend,
-        name="several labels",
-        case=f"the same where rows have 2 to {f.MANY_LABELS:g} labels in the mean",
-        holds=lambda c: blends(c) and _ranks(c),
-        reduction=Formula(
-            f"'margin' in a fit to up to {f.MOST_ROWS_BY_MARGINS:,} rows, else 'decoupled'", _reduction_of_pairs
-        ),
-        learning_rate=Formula(
-            rf"by margins {f.MARGIN_RATE_OF_PAIRS:g} over the root of the mean of \|x\|^2", _rate_of_pairs
-        ),
-        beside=(ranked,),
-    )
-    return next_items, several, blend, pairs
 
 
 def recipes(f: Figures = FIGURES) -> tuple[Recipe, ...]:
     """Return the list, in the order in which the first case that holds is taken."""
-    by_points = _points(f)
-    many, margins, *batches = _batches(f)
-    utilities = replace(
-        by_points[2],
-        name="utilities",
-        case="AugmentReduceClassifier",
-        holds=lambda c: c.parameters.kind == "AugmentReduceClassifier",
-        sampler=Formula(
-            "'frequency_block'; with a posterior 'uniform'",
-            lambda c: "frequency_block" if c["posterior"] == "point" else "uniform",
-        ),
-        tried=(),
-    )
-    return utilities, many, margins, *_blends(f, batches[1]), *batches, *by_points
+    utilities, *by_points = _by_points(f)
+    many, margins, *by_batches = _by_batches(f)
+    return utilities, many, margins, *_by_pairs(f), *by_batches, *by_points
 
 
 # In words
 
 
 def words_of(value: Any) -> str:
-    """Return a field in words."""
-    return value.says if isinstance(value, Formula) else repr(value)
-
-
-def _steps(recipe: Recipe) -> str:
-    seen = f", {recipe.n_negatives} classes" if recipe.sampler != "all" else ""
-    return f"{words_of(recipe.solver)}, sampler {words_of(recipe.sampler)}{seen}; passes {words_of(recipe.max_iter)}"
+    """Return a field in words: of a function its docstring, with the figures that it names."""
+    if isinstance(value, tuple):
+        return ", ".join(map(words_of, value))
+    if not callable(value):
+        return repr(value)
+    return " ".join((value.__doc__ or "").split()).format(**vars(FIGURES))
 
 
 def table() -> list[tuple[str, ...]]:
-    """Return the list in words: name, case, model and steps, step size, and what is learned on rows held out."""
+    """Return the list in words: name, case, model and steps, step size and passes, and what trials may better."""
     lines: list[tuple[str, ...]] = []
     for recipe in recipes():
-        model, *others = [f"{words_of(member.model)}: {_steps(member)}" for member in (recipe, *recipe.beside)]
-        rate = f"{words_of(recipe.learning_rate)}; decay {words_of(recipe.decay)}"
-        lines.append((recipe.name, recipe.case, "; beside ".join([model, *others]), rate, ", ".join(recipe.tried)))
+        members = (recipe, *recipe.beside)
+        models = [f"{words_of(m.model)} by {words_of(m.solver)}: {words_of(m.classes)}" for m in members]
+        steps = [f"{words_of(m.rate)}; {words_of(m.passes)}" for m in members]
+        tried = ", ".join(recipe.tried)
+        lines.append((recipe.name, words_of(recipe.holds), "; beside ".join(models), "; beside ".join(steps), tried))
     return lines
 
 
