@@ -112,6 +112,7 @@ struct LabelArrays {
   std::span<const Offset> labels_indptr;
   std::span<const Index> labels;
   std::span<float> embeddings, embedding_squares;
+  std::span<const float> centre;
   Matrix<float> classes;               // or rows of features, beside
   std::span<float> feature_intercept;  // these intercepts
   std::span<float> class_squares;
@@ -149,7 +150,7 @@ LabelWeights label_weights(const LabelArrays& a) {
 LabelProblem problem_of(const LabelArrays& a) {
   const LabelProblem problem{
       {data_view(a.x, a.n_features), vector_rows(a.embeddings, a.embedding_squares, a.classes.width(), "embeddings"),
-       static_cast<std::size_t>(a.n_hidden), a.intercept, a.relu},
+       a.centre, static_cast<std::size_t>(a.n_hidden), a.intercept, a.relu},
       {a.labels_indptr, a.labels},
       label_weights(a),
       a.sample_weight,
@@ -214,8 +215,8 @@ Fields<LabelArrays> label_arrays_fields() {
       .needs<&LabelArrays::x, &LabelArrays::labels_indptr, &LabelArrays::labels, &LabelArrays::embeddings,
              &LabelArrays::embedding_squares, &LabelArrays::classes, &LabelArrays::class_squares,
              &LabelArrays::n_features, &LabelArrays::n_hidden, &LabelArrays::intercept, &LabelArrays::relu>()
-      .takes<&LabelArrays::feature_intercept, &LabelArrays::sample_weight, &LabelArrays::local, &LabelArrays::counts,
-             &LabelArrays::embedding_ridge>();
+      .takes<&LabelArrays::centre, &LabelArrays::feature_intercept, &LabelArrays::sample_weight, &LabelArrays::local,
+             &LabelArrays::counts, &LabelArrays::embedding_ridge>();
 }
 
 Fields<Stretch> stretch_fields() {

@@ -32,7 +32,7 @@ AnyCodes codes_of(const Values& values, Scale scales) {
 
 struct WeightsCall {
   Values rows, values, embeddings;
-  Scale row_scales, value_scales, embedding_scales, intercept;
+  Scale row_scales, value_scales, embedding_scales, centre, intercept;
   bool by_feature = false, coded = false;
   std::span<const Offset> indptr;
   AnyIds classes;
@@ -48,7 +48,7 @@ Fields<WeightsCall> weights_fields() {
   Fields<Of> fields("Weights");
   fields.needs<&Of::rows, &Of::row_scales, &Of::by_feature, &Of::indptr, &Of::classes, &Of::values, &Of::value_scales,
                &Of::intercept, &Of::n_features, &Of::coded, &Of::mixture>();
-  fields.takes<&Of::embeddings, &Of::embedding_scales, &Of::features, &Of::block_numbers>();
+  fields.takes<&Of::embeddings, &Of::embedding_scales, &Of::centre, &Of::features, &Of::block_numbers>();
   Fields<Phi::Shape> shape("PhiShape");
   shape.takes<&Phi::Shape::n_hidden, &Phi::Shape::relu>().member_as<&Phi::Shape::intercept>("intercept_column", false);
   return fields.with<&Of::phi>(shape);
@@ -66,7 +66,8 @@ BoundWeights weights_of(const WeightsCall& call) {
   Phi::Shape shape = call.phi;
   shape.width = std::visit([](const auto& some) { return some.size(); }, call.rows) / call.intercept.size();
   if (shape.n_hidden == 0) shape.n_hidden = shape.width;
-  weights.phi.emplace(shape, n_features, codes_of(call.embeddings, call.embedding_scales), call.coded, call.features);
+  weights.phi.emplace(shape, n_features, codes_of(call.embeddings, call.embedding_scales), call.coded, call.features,
+                      call.centre);
   return weights;
 }
 

@@ -182,7 +182,7 @@ def test_scaling_the_features_scales_the_weights(steps, fit_intercept, seed):
     X, y = problem(seed, n=1200)
     # Powers of two change no rounding.
     factors = 2.0 ** np.random.default_rng(seed).integers(-10, 11, X.shape[1]).astype(np.float32)
-    parameters = {"fit_intercept": fit_intercept, "random_state": 0, **steps}
+    parameters = {"model": "linear", "fit_intercept": fit_intercept, "random_state": 0, **steps}
     one = SoftmaxClassifier(**parameters).fit(X, y)
     other = SoftmaxClassifier(**parameters).fit(factors * X, y)
     np.testing.assert_array_equal(factors * other.coef_, one.coef_)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from reference.flat import margin, softmax
-from reference.label_training import SCHEDULES, LabelTwin, starting_embeddings
+from reference.label_training import SCHEDULES, LabelTwin, centred, starting_embeddings
 from reference.problems import as_storage
 
 from manyclass import SphericalClusterIndex, _core
@@ -51,8 +51,10 @@ def model_of(loss, **given):
     return (softmax if loss == "cross_entropy" else margin)(**options_of(loss, **given))
 
 
-def twin_of(options, loss, X, lists, n_classes, twin=LabelTwin):
-    """The twin with the options of an estimator."""
+def twin_of(options, loss, X, lists, n_classes, twin=LabelTwin, *, storage="sparse"):
+    """The twin with the options of an estimator; a hidden layer of dense rows has them centred, and a bias."""
+    if storage == "dense" and options.get("activation") == "relu":
+        X = centred(X)
     known = {f.name for f in dataclasses.fields(twin)}
     given = {name: value for name, value in options.items() if name in known}
     seed, dim = seed_from(options["random_state"]), options.get("embedding_dim")
@@ -79,7 +81,9 @@ def largest_error(model, twin):
     """The largest difference of a weight, relative to the largest weight of its kind."""
     pairs = [(np.column_stack([model.coef_, model.intercept_]), np.column_stack([twin.coef, twin.intercept]))]
     if twin.embeddings is not None:
-        pairs.append((model.embedding_, twin.embeddings))
+        dim = twin.embeddings.shape[1]
+        np.testing.assert_array_equal(model.embedding_, model._weights.embeddings[: model.n_features_in_, :dim])
+        pairs.append((model._weights.embeddings[:, :dim], twin.embeddings))
     assert all(np.abs(expected).max() > 0.01 for _, expected in pairs)
     return max(np.abs(found - expected).max() / np.abs(expected).max() for found, expected in pairs)
 
@@ -89,7 +93,7 @@ def fitted_pair(loss, seed, *, multilabel=False, storage="dense", twin=LabelTwin
     options = options_of(loss, **parameters)
     # A callback looks on, so that steps that diverge are not tried again.
     model = model_of(loss, **parameters).fit(as_storage(X, storage), y, callback=lambda _: False)
-    return model, twin_of(options, loss, X, lists, n_classes, twin).train()
+    return model, twin_of(options, loss, X, lists, n_classes, twin, storage=storage).train()
 
 
 def assert_fit_equals_twin(loss, seed, **parameters):

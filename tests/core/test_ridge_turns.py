@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from reference import losses
+from reference.label_training import centred
 from reference.pairs import PairsTwin, support
 from reference.problems import as_storage
 from reference.ridge_turns import turns
@@ -55,8 +56,8 @@ def fitted_pair(seed, multilabel, storage, *, by_feature=False, **parameters):
     model = model_of("cross_entropy", **parameters).set_params(alpha=ALPHA).fit(as_storage(X, storage), y)
     options = options_of("cross_entropy", **parameters)
     if storage == "dense" and not multilabel and parameters.get("activation") == "relu":  # a hidden layer
-        options["length"] = np.sqrt(np.mean(np.sum(X.astype(np.float64) ** 2, axis=1)))
-    slow = twin_of(options, "cross_entropy", X, lists, K)
+        options["length"] = np.sqrt(np.mean(np.sum(centred(X) ** 2, axis=1)))
+    slow = twin_of(options, "cross_entropy", X, lists, K, storage=storage)
     slow.learning_rate = model.resolved_params_.get("learning_rate", slow.learning_rate)
     slow.alpha, slow.by_feature = ALPHA, by_feature
     return model, slow.train()

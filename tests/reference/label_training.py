@@ -239,6 +239,14 @@ def without(places: NDArray[np.intp], n: int) -> list[int]:
     return order[:n_left]
 
 
+def centred(X: Floats) -> Floats:
+    """Dense rows as a hidden layer has them: about their mean, and a feature of its bias, as long as they are."""
+    X = X.astype(np.float64)
+    mean = X.mean(axis=0)
+    length = np.sqrt(np.mean(np.sum((X - mean) ** 2, axis=1)))
+    return np.column_stack([X, np.zeros(len(X))]) - np.append(mean, -length).astype(np.float32)
+
+
 def starting_embeddings(seed: int, n_features: int, n_hidden: int) -> Floats:
     """Normal ones of expected length 1, as the estimators draw them."""
     drawn = np.random.default_rng(seed).standard_normal((n_features, n_hidden), dtype=np.float32)

@@ -31,8 +31,9 @@ void copy_features(const DenseRow& x, float* to) { std::copy(x.begin(), x.end(),
 
 }  // namespace
 
-Phi::Phi(const Shape& shape, Index n_features, const AnyCodes& embeddings, bool coded, std::span<const Index> features)
-    : shape_(shape), n_features_(n_features), features_(features) {
+Phi::Phi(const Shape& shape, Index n_features, const AnyCodes& embeddings, bool coded, std::span<const Index> features,
+         std::span<const float> centre)
+    : shape_(shape), n_features_(n_features), centre_(centre), features_(features) {
   const auto fits = [](bool holds) {
     if (!holds) throw std::invalid_argument("the embeddings do not fit the features or the rows of the classes");
   };
@@ -42,13 +43,15 @@ Phi::Phi(const Shape& shape, Index n_features, const AnyCodes& embeddings, bool 
     fits(shape.n_hidden == static_cast<std::size_t>(n_features));
     return;
   }
-  for (const Index j : features) fits(j >= 0 && j < n_features);
-  const std::size_t n_kept = features.empty() ? static_cast<std::size_t>(n_features) : features.size();
+  fits(centre.empty() || centre.size() == static_cast<std::size_t>(n_embeddings()));
+  for (const Index j : features) fits(j >= 0 && j < n_embeddings());
+  const std::size_t n_kept = features.empty() ? static_cast<std::size_t>(n_embeddings()) : features.size();
   if (coded) {
+    intercepts_of_codes_.assign(shape.n_hidden, 0);
     fits(size % n_kept == 0 && shape.width == shape.n_hidden && !shape.intercept);
-    no_intercepts_.assign(shape.n_hidden, 0);
-    coded_.emplace(embeddings, true, std::span<const Offset>(), AnyIds(), AnyCodes(), no_intercepts_,
+    coded_.emplace(embeddings, true, std::span<const Offset>(), AnyIds(), AnyCodes(), intercepts_of_codes_,
                    static_cast<Index>(n_kept), true, CountMixture());
+    std::ranges::transform(at_zero(), intercepts_of_codes_.begin(), [](double v) { return static_cast<float>(v); });
   } else {
     embeddings_ = std::get<Codes<float>>(embeddings).values;
     fits(size == n_kept * shape.width && features.empty());
@@ -67,10 +70,23 @@ double Phi::embedding(Index j, std::size_t h) const {
   return coded_->feature_weight(static_cast<Index>(kept - features_.begin()), static_cast<Index>(h));
 }
 
+std::vector<double> Phi::at_zero() const {
+  std::vector<double> sums(shape_.n_hidden);
+  for (std::size_t j = 0; j < centre_.size(); ++j) {
+    const auto m = static_cast<double>(centre_[j]);
+    const float* const e = coded_ ? nullptr : embeddings_.data() + j * shape_.width;
+    for (std::size_t h = 0; h < sums.size(); ++h) {
+      sums[h] -= m * (e == nullptr ? embedding(static_cast<Index>(j), h) : static_cast<double>(e[h]));
+    }
+  }
+  return sums;
+}
+
 std::vector<double> Phi::feature_weights(const Weights& weights, Index k, std::span<const Index> features,
                                          std::span<const double> values) const {
   const std::size_t n = features.size(), n_hidden = shape_.n_hidden;
   std::vector<double> row(shape_.width), found(n);
+  const std::vector<double> at_zero = this->at_zero();
   weights.class_row(k, row);
   for (const Index j : features) {
     if (j < 0 || j >= n_features_) throw std::invalid_argument("a feature is out of range");
@@ -78,12 +94,13 @@ std::vector<double> Phi::feature_weights(const Weights& weights, Index k, std::s
   const bool learnt = !embeddings_.empty() || coded_;
   for (std::size_t c = 0; c < n && !learnt; ++c) found[c] = row[static_cast<std::size_t>(features[c])];
   for (std::size_t h = 0; h < n_hidden && learnt; ++h) {
-    double sum = 0;
+    double sum = at_zero[h];
     for (std::size_t c = 0; c < values.size() && shape_.relu; ++c) sum += values[c] * embedding(features[c], h);
     if (shape_.relu && !values.empty() && !(sum > 0)) continue;
     for (std::size_t c = 0; c < n; ++c) {
       const double e = embedding(features[c], h);
-      found[c] += row[h] * (shape_.relu && values.empty() ? std::max(e, 0.0) : e);
+      const bool cut = shape_.relu && values.empty();
+      found[c] += row[h] * (cut ? std::max(at_zero[h] + e, 0.0) - std::max(at_zero[h], 0.0) : e);
     }
   }
   return found;
@@ -130,12 +147,17 @@ void Phi::write(const AnyData& x, int n_threads, Isa isa, std::span<float> out) 
   const auto* csr = std::get_if<CsrView>(&x);
   const bool learnt = !embeddings_.empty() || coded_;
   if (!coded_) std::ranges::fill(out, 0.0F);
+  const std::vector<double> at_zero = coded_ || centre_.empty() ? std::vector<double>() : this->at_zero();
+  for (std::size_t i = 0; i < n && !at_zero.empty(); ++i) {
+    for (std::size_t h = 0; h < shape_.n_hidden; ++h) out[i * shape_.width + h] = static_cast<float>(at_zero[h]);
+  }
   if (coded_) {
     if (csr == nullptr) throw std::invalid_argument("embeddings in fewer bits are those of sparse points");
     OwnedCsr some;
     CsrView kept = *csr;
+    kept.n_cols = n_embeddings();
     if (!features_.empty()) {
-      some = some_columns(*csr, features_);
+      some = some_columns(kept, features_);
       kept = {some.indptr, some.indices, some.data, static_cast<Index>(features_.size())};
     }
     coded_->scores(kept, {{}, n_threads, isa}, out);

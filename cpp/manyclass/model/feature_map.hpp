@@ -1,9 +1,11 @@
 // The feature map phi: a point's own features, or the sum of its features' embeddings, and how its gradient goes back.
 //
-//   phi(x) = (x, 1)   or   phi(x) = (sigma(sum_j x_j e_j), 1),    sigma(v) = v or max(v, 0),
+//   phi(x) = (x, 1)   or   phi(x) = (sigma(sum_j (x_j - m_j) e_j), 1),    sigma(v) = v or max(v, 0),
 //
 // where the 1 is there if the model has intercepts, and zeros behind it fill whole cache lines. These are the linear
-// classifier and the network with one hidden layer of Yen et al. 2018, sections 5.1 and 5.2.
+// classifier and the network with one hidden layer of Yen et al. 2018, sections 5.1 and 5.2. Where there is a centre m,
+// of dense points, it and the embeddings have one number and one row more than x has features: x is 0 there, and the
+// row a bias, whose value is -m_D.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +21,7 @@ namespace manyclass {
 struct FeatureMap {
   AnyData x;
   VectorRows embeddings;  // e_j in D rows; if empty, phi(x) = (x, 1)
+  std::span<const float> centre;  // m; empty: 0
   std::size_t n_hidden;   // columns of phi without the 1
   bool intercept;
   bool relu;
@@ -48,7 +51,7 @@ struct FeatureMap {
     for (std::size_t h = 0; h < n_hidden; ++h) gradient[h] = phi[h] > 0 ? gradient[h] : 0;
   }
 
-  // Calls f(j, x_ij) for every feature of a point that is not zero.
+  // Calls f(j, x_ij - m_j) for every feature of a point where it is not zero.
   template <class F>
   void for_each_feature(Index i, const F& f) const {
     if (const auto* sparse = std::get_if<CsrView>(&x)) {
@@ -57,8 +60,10 @@ struct FeatureMap {
     } else {
       const DenseRow row = std::get<DenseView>(x).row(i);
       for (std::size_t j = 0; j < row.size(); ++j) {
-        if (row[j] != 0) f(static_cast<Index>(j), row[j]);
+        const float value = centre.empty() ? row[j] : row[j] - centre[j];
+        if (value != 0) f(static_cast<Index>(j), value);
       }
+      if (!centre.empty()) f(static_cast<Index>(row.size()), -centre.back());
     }
   }
 };

@@ -384,7 +384,6 @@ def batches_plan(
     n_negatives = int(taking.take("n_negatives") if draws_classes else choice["n_negatives"])
     unbiased, adagrad = _steps_of_batches(solver_numbers, solver.name, loss)
     rate = float(taking.take("learning_rate"))
-    length = choice.facts.lengths.mean_square_of_values**0.5 if adagrad and is_hidden_layer(choice) else 1.0
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
@@ -395,11 +394,11 @@ def batches_plan(
         log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(solver_numbers.take("log_q", True))),
         dim=dim,
         relu=dim is not None and model.activation == "relu",
-        length=length,
+        unit_rows=adagrad and is_hidden_layer(choice),
         double_sum=_double_sum(solver.name, solver_numbers, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else solver_numbers.take("share_classes"),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, taking, solver_numbers, rate, rate * EMBEDDING_SHARE[loss] / length, by_batches=True),
+        **_pass_fields(choice, taking, solver_numbers, rate, rate * EMBEDDING_SHARE[loss], by_batches=True),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
     if loss in BATCH_REDUCTIONS.values() and not taking.has("loss"):

@@ -2,8 +2,9 @@
 
 Scores are sums over features, z_k = b_k + sum_j x_j w_kj: of a linear model w_kj is in W, of pairs it is their weight
 or 0, of a sum of embeddings it is w_k . e_j, and of a hybrid the sum of the last two. So x_j w_kj is exactly what
-feature j adds. After a "relu" the sum has only the places of the hidden layer in which the row is above 0, and the
-weight of a feature by itself is w_k . max(e_j, 0), the score of a row that has nothing else. What a mixture with counts
+feature j adds. After a "relu" the sum has only the places of the hidden layer in which the row is above 0, b_k what
+these have without any feature, and the weight of a feature by itself is what it adds to the score of a row of zeros, as
+w_k . max(e_j, 0) where the hidden layer has no bias. What a mixture with counts
 and repeats (`manyclass.models.Hybrid`) adds to a score is no sum over features, and is told beside them.
 """
 
@@ -108,10 +109,10 @@ def explanations(
         if rest is not None:
             added = added - values * weights_of(rest[i], columns, values)
             intercept = intercept - bias[rest[i]]
-        if state.weights.mixture.is_on:
+        if state.weights.mixture.is_on or len(state.weights.centre):
             scores = state.weights.scores(x[i : i + 1], n_threads)[0].astype(np.float64)
-            mixed = scores[label] - (0.0 if rest is None else scores[rest[i]])
-            counts = mixed - intercept - added.sum()
+            beyond = scores[label] - (0.0 if rest is None else scores[rest[i]]) - added.sum()
+            intercept, counts = (beyond, 0.0) if len(state.weights.centre) else (intercept, beyond - intercept)
         best = np.argsort(-np.abs(added), kind="stable")[:k]
         told_of_rows.append(
             Explanation(

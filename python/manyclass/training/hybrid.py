@@ -21,7 +21,7 @@ from manyclass.checks import as_csr, csr_parts
 from manyclass.labels import columns_of_classes
 from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
-from manyclass.training.minibatches import fit_batches, grow_rows, start_over_phi
+from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
 from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
@@ -313,7 +313,7 @@ def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
     if isinstance(plan, PairsPlan):
         pairs = start_pairs(plan, as_csr(points.x), points.labels, points.n_classes, normalized(points.weights))
         return pairs, Squares.of_pairs(pairs, plan.fit_intercept, plan.offset)
-    rows = start_over_phi(plan, points.n_classes, points.x.shape[1], sparse=isinstance(points.x, sp.csr_array))
+    rows = start_at_rows(plan, points.x, points.n_classes, points.weights)
     return rows, Squares.of_rows(rows, plan.adagrad)
 
 

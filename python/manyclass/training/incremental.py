@@ -378,7 +378,7 @@ def widened(state: State, X: Any, new_features: str, kind: str) -> State:
     return replace(
         state,
         weights=state.weights.widened(n),
-        squares=None if state.squares is None else state.squares.widened(n),
+        squares=None if state.squares is None else state.squares.widened(n_before, n),
         features=Features(n, None if before is None else names),  # names of some would say nothing of the others
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import BatchesPlan, Labels
 from manyclass.training.squares import EarlierModel, Squares
-from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
@@ -28,6 +29,7 @@ Index = SphericalClusterIndex | DecomposedIndex
 BATCH_POINTS = 32
 CLASSES_PER_BATCHED_POINT = 16
 BLOCKS = 8  # of columns, as Yen et al. 2018, section 5.1
+ALIKE = 1e-12  # of the mean square: rows whose squares about their mean are less differ by rounding
 SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chosen
 
 
@@ -53,8 +55,7 @@ def fit_batches(
     """
 
     def begin(by: BatchesPlan) -> BatchesTraining:
-        sparse = isinstance(x, sp.csr_array)
-        weights = start_over_phi(by, n_classes, x.shape[1], sparse=sparse) if earlier is None else earlier.weights  # 1
+        weights = start_at_rows(by, x, n_classes, sample_weight) if earlier is None else earlier.weights  # 1
         return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, earlier=earlier)
 
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
@@ -75,20 +76,45 @@ def by_features(plan: BatchesPlan, *, sparse: bool) -> bool:
     return sparse and plan.dim is None and plan.source in ("exact", "sampled")
 
 
-def start_over_phi(plan: BatchesPlan, n_classes: int, n_features: int, *, sparse: bool) -> Weights:
+def start_at_rows(plan: BatchesPlan, x: Matrix, n_classes: int, sample_weight: Doubles | None) -> Weights:
+    """Return what a training on rows begins with."""
+    if isinstance(x, sp.csr_array):
+        return start_over_phi(plan, n_classes, x.shape[1], sparse=True)
+    centre = _centre_of_rows(x, np.ones(len(x)) if sample_weight is None else sample_weight) if plan.relu else NO_FLOATS
+    return start_over_phi(plan, n_classes, x.shape[1], sparse=False, centre=centre)
+
+
+def _centre_of_rows(x: Floats, r: Doubles) -> Floats:
+    """Return the mean of dense rows, and of a bias the feature: it is as large as centred rows are long."""
+    mean: Doubles = np.einsum("i,ij->j", r, x) / r.sum()
+    square = float(np.einsum("i,ij,ij->", r, x, x)) / r.sum()
+    about_mean = square - float(mean @ mean)
+    if about_mean <= ALIKE * square:
+        about_mean = square or 1.0
+    return np.append(mean, -np.sqrt(about_mean)).astype(np.float32)
+
+
+def start_over_phi(
+    plan: BatchesPlan, n_classes: int, n_features: int, *, sparse: bool, centre: Floats = NO_FLOATS
+) -> Weights:
     """Return what a training begins with."""
     weights = Weights.start_over_phi(
         n_classes,
         n_features,
         by_feature=by_features(plan, sparse=sparse),
+        centre=centre,
         embedding_dim=plan.dim,
         intercept=plan.fit_intercept,
         relu=plan.relu,
         rng=np.random.default_rng(plan.seed),
     )
-    if plan.length != 1:
-        weights.embeddings[:] *= np.float32(1 / plan.length)
+    weights.embeddings[:] *= np.float32(1 / length_of_rows(plan, weights))
     return weights
+
+
+def length_of_rows(plan: BatchesPlan, weights: Weights) -> float:
+    """Return the length of centred rows with their bias, which a hidden layer has for its unit; 1 of other models."""
+    return float(-weights.centre[-1]) * 2**0.5 if plan.unit_rows and len(weights.centre) else 1.0
 
 
 def grow_rows(
@@ -127,6 +153,11 @@ class BatchesTraining(LabelTraining):
     ) -> None:
         if weights.by_minibatches:
             x = as_csr(x)
+        elif len(weights.centre) and isinstance(x, sp.csr_array):
+            x = x.toarray()
+        length = length_of_rows(plan, weights)
+        schedule = replace(plan.schedule, u_learning_rate=plan.schedule.u_learning_rate / length)
+        plan = replace(plan, schedule=schedule)
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
         self.plan = plan
         by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
@@ -147,6 +178,7 @@ class BatchesTraining(LabelTraining):
             labels_indptr=labels.indptr,
             labels=labels.ids,
             embeddings=weights.embeddings,
+            centre=weights.centre,
             embedding_squares=squares.embeddings,
             classes=weights.matrix,
             feature_intercept=weights.bias if weights.by_minibatches else NO_FLOATS,
@@ -158,7 +190,7 @@ class BatchesTraining(LabelTraining):
             sample_weight=sample_weight,
             local=self._local,
             counts=None if earlier is None else earlier.counts,
-            embedding_ridge=float(plan.length**2),  # as that of rows of unit length, whose embeddings are longer
+            embedding_ridge=length**2,  # as that of rows of unit length, whose embeddings are longer
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
 

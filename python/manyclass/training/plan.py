@@ -377,9 +377,8 @@ class BatchesPlan(Plan):
     dim : int or None
         The length of embeddings; None: a linear model.
     relu : bool
-    length : float
-        Root mean square of the rows' lengths: the first embeddings of a hidden layer are divided by it, and their ridge
-        is in units of its square.
+    unit_rows : bool
+        Whether the first embeddings of a hidden layer, their steps and their ridge are in units of the rows' lengths.
     alpha : float
         Ridge of W, and of the embeddings.
     finds_scale : bool
@@ -408,7 +407,7 @@ class BatchesPlan(Plan):
     warm_up: int = 1
     dim: int | None
     relu: bool = False
-    length: float = field(default=1.0, repr=False)  # as `posterior` in `PointsPlan`
+    unit_rows: bool = field(default=False, repr=False)  # as `posterior` in `PointsPlan`
     finds_scale: bool = field(default=False, repr=False)  # as `posterior` in `PointsPlan`
     alpha: float = field(default=0.0, repr=False)
 

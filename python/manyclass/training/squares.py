@@ -97,10 +97,11 @@ class Squares:
         n_classes, position = weights.n_classes, np.arange(weights.n_classes)
         return self.grown(n_classes, position, weights.new_pairs(n_classes, position, wider.indptr, wider.classes))
 
-    def widened(self, n_features: int) -> Squares:
+    def widened(self, n_before: int, n_features: int) -> Squares:
         """Return those of more features, 0 for new ones, which have no pairs yet."""
-        n_more = n_features - len(self.embeddings) if len(self.embeddings) else 0
-        embeddings = np.append(self.embeddings, np.zeros(n_more, dtype=np.float32))
+        embeddings = self.embeddings
+        if len(embeddings):  # of a hidden layer the last one is that of its bias
+            embeddings = np.insert(embeddings, n_before, np.zeros(n_features - n_before))
         if not len(self.features):
             return replace(self, embeddings=embeddings)
         zeros = np.zeros(n_features + 1 - len(self.features))

@@ -289,8 +289,10 @@ class StoredWeights:
         Rows: (n_features, n_classes rounded up to 16), or (n_classes, n_features), or over phi, as they were trained,
         (n_classes, width): w_k, then its intercept if there is an `intercept_column`, then zeros up to a whole line.
         Compressed ones are (n_classes, n_hidden). Never written to by a question; a read-only memory map will do.
-    embeddings : ndarray of shape (n_features, width) or (0, 0)
+    embeddings : ndarray of shape (n_features, width), (n_features + 1, width) or (0, 0)
         e_j, padded with zeros; none: phi(x) = x. Compressed: (n_kept, n_hidden rounded up to 16).
+    centre : ndarray of shape (n_features + 1,) or (0,), float32
+        m, which a hidden layer of dense rows takes from (x, 0): the last embedding is its bias, times -m_D. None: 0.
     features : ndarray of shape (n_kept,), int32, or None
         Which features have embeddings, sorted; None: all.
     indptr : ndarray of shape (n_features + 1,)
@@ -304,7 +306,7 @@ class StoredWeights:
     intercept_column : bool
         Whether phi is followed by a 1.
     relu : bool
-        Whether phi(x) = max(sum_j x_j e_j, 0).
+        Whether phi(x) = max(sum_j (x_j - m_j) e_j, 0).
     by_minibatches : bool
         Whether feature-major rows were trained by minibatches, as those over phi are, and training goes on so.
     scales : ndarray of shape (2,), float64
@@ -326,6 +328,7 @@ class StoredWeights:
     n_features: int
     matrix: NDArray[Any] = field(default_factory=lambda: NOTHING)
     embeddings: NDArray[Any] = field(default_factory=lambda: NOTHING)
+    centre: Floats = field(default_factory=lambda: NO_FLOATS)
     features: Ids | None = None
     indptr: NDArray[np.int64] = field(default_factory=lambda: NO_OFFSETS)
     classes: NDArray[Any] = field(default_factory=lambda: NO_IDS)
@@ -358,15 +361,24 @@ class StoredWeights:
 
     @classmethod
     def over_phi(
-        cls, rows: Floats, embeddings: Floats, n_hidden: int, *, intercept_column: bool, relu: bool, scale: float = 1.0
+        cls,
+        rows: Floats,
+        embeddings: Floats,
+        n_hidden: int,
+        *,
+        intercept_column: bool,
+        relu: bool,
+        scale: float = 1.0,
+        centre: Floats = NO_FLOATS,
     ) -> Self:
         """Return rows of classes over x or over a sum of embeddings; `scale` is that of their scores."""
         return cls(
             kind="phi",
             bias=np.zeros(len(rows), np.float32),
-            n_features=len(embeddings) or n_hidden,
+            n_features=len(centre[1:]) or len(embeddings) or n_hidden,
             matrix=rows,
             embeddings=embeddings,
+            centre=centre,
             n_hidden=n_hidden,
             intercept_column=intercept_column,
             relu=relu,
@@ -384,6 +396,7 @@ class StoredWeights:
         relu: bool,
         rng: np.random.Generator | None = None,
         by_feature: bool = False,
+        centre: Floats = NO_FLOATS,
     ) -> Self:
         """Return W = 0, as rows of features or of classes, the latter over normal embeddings of expected length 1."""
         if by_feature:
@@ -391,11 +404,12 @@ class StoredWeights:
         n_hidden = n_features if embedding_dim is None else embedding_dim
         width, embeddings = padded(n_hidden + intercept), NOTHING
         if embedding_dim is not None and rng is not None:
-            embeddings = aligned_zeros(n_features, width)
-            embeddings[:, :n_hidden] = rng.standard_normal((n_features, n_hidden), dtype=np.float32)
+            n_rows = len(centre) or n_features
+            embeddings = aligned_zeros(n_rows, width)
+            embeddings[:, :n_hidden] = rng.standard_normal((n_rows, n_hidden), dtype=np.float32)
             embeddings *= np.float32(1 / np.sqrt(n_hidden))
         rows = aligned_zeros(n_classes, width)
-        return cls.over_phi(rows, embeddings, n_hidden, intercept_column=intercept, relu=relu)
+        return cls.over_phi(rows, embeddings, n_hidden, intercept_column=intercept, relu=relu, centre=centre)
 
     @classmethod
     def on_pairs(
@@ -411,7 +425,8 @@ class StoredWeights:
     def beside(self, rows: Self) -> Self:
         """Return these, on pairs, and rows over phi, each on the scale of the sum of both."""
         fields = {
-            name: getattr(rows, name) for name in ("matrix", "embeddings", "n_hidden", "intercept_column", "relu")
+            name: getattr(rows, name)
+            for name in ("matrix", "embeddings", "centre", "n_hidden", "intercept_column", "relu")
         }
         return replace(self, kind="hybrid", scales=np.array([self.scales[0], rows.scales[1]]), **fields)
 
@@ -421,6 +436,7 @@ class StoredWeights:
         no_rows: dict[str, Any] = {
             "matrix": NOTHING,
             "embeddings": NOTHING,
+            "centre": NO_FLOATS,
             "n_hidden": 0,
             "intercept_column": False,
             "relu": False,
@@ -434,7 +450,7 @@ class StoredWeights:
             return self
         arrays = (self.matrix, self.embeddings, self.n_hidden)
         column, scale = self.intercept_column, float(self.scales[1])
-        return self.over_phi(*arrays, intercept_column=column, relu=self.relu, scale=scale)
+        return self.over_phi(*arrays, intercept_column=column, relu=self.relu, scale=scale, centre=self.centre)
 
     # What they are
 
@@ -485,8 +501,12 @@ class StoredWeights:
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
         arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values, self.counts)
-        scales = (self.codes or {}).values()
-        return self.bias.nbytes + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
+        scales = (self.centre, *(self.codes or {}).values())
+        return (
+            self.bias.nbytes
+            + self.centre.nbytes
+            + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
+        )
 
     def is_finite(self) -> bool:
         """Whether all numbers are."""
@@ -527,11 +547,11 @@ class StoredWeights:
     def embedding(self) -> Floats:
         """The embeddings, (n_features, n_hidden), float32, 0 for features without; a view, but of compressed ones."""
         if self.codes is None:
-            return self.embeddings[:, : self.n_hidden]
-        table = np.zeros((self.n_features, self.n_hidden), dtype=np.float32)
+            return self.embeddings[: self.n_features, : self.n_hidden]
+        table = np.zeros((len(self.centre) or self.n_features, self.n_hidden), dtype=np.float32)
         rows = slice(None) if self.features is None else self.features
         table[rows] = self._coded("embeddings").plain()[:, : self.n_hidden]
-        return table
+        return table[: self.n_features]
 
     @property
     def columns(self) -> Floats:

@@ -49,8 +49,9 @@ def coded_bytes(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> in
         total += 4 * (n * (len(weights.counts) > 0) + len(weights.totals) + len(weights.own))
         total += n * (id_type(weights.n_classes).itemsize + item) + 8 * (n_features + 1) + scale * n_features
     if weights.embeddings.size:
-        n = n_features if n_kept is None or weights.has_pairs else n_kept
-        total += n * (padded(weights.n_hidden) * item + scale + 4 * (n < n_features))
+        n_rows = len(weights.embeddings)
+        n = n_rows if n_kept is None or weights.has_pairs else n_kept
+        total += n * (padded(weights.n_hidden) * item + scale + 4 * (n < n_rows)) + weights.centre.nbytes
     if weights.by_feature:
         return total if as_pairs else total + n_features * (padded(weights.n_classes) * item + scale)
     return total + (weights.n_classes * (weights.n_hidden * item + scale) if weights.matrix.size else 0)

@@ -47,6 +47,8 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
             arrays[CODED[name]] = getattr(weights, name)
             if len(scales):
                 arrays[f"{CODED[name]}.scales"] = scales
+        if len(weights.centre):
+            arrays["centre"] = weights.centre
         if weights.features is not None:
             arrays[CODED["features"]] = weights.features
         if weights.has_pairs:
@@ -58,6 +60,8 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
         arrays |= {PLAIN["matrix"]: weights.matrix, "intercept": intercept}
     if weights.embeddings.size:
         arrays[PLAIN["embeddings"]] = weights.embeddings
+    if len(weights.centre):
+        arrays["centre"] = weights.centre
     if weights.has_pairs:
         arrays |= {PLAIN[name]: getattr(weights, name) for name in OF_PAIRS}
         arrays |= {"intercept": weights.bias, **_counts(weights)}
@@ -186,10 +190,13 @@ class _Reader:
         self.fields |= {"n_hidden": n_hidden, "intercept_column": column, "relu": bool(phi["relu"])}
         width = padded(n_hidden + column)
         if embeddings in self.file.entries:
-            n_kept = self.n_features
+            n_kept = n_rows = self.n_features + ("centre" in self.file.entries)
+            if n_rows > self.n_features:  # which version 0.2.0 does not write
+                name = checked(self.file, "centre", np.float32, (n_rows,))
+                self.fields["centre"] = finite(self.file, name, self.file.read(name))
             if self.names.get("features") in self.file.entries:
                 n_kept = self.file.entries[embeddings][1][0]
-                self.fields["features"] = _read_features(self.file, n_kept, self.n_features)
+                self.fields["features"] = _read_features(self.file, n_kept, n_rows)
             self.read("embeddings", (n_kept, width), n_kept)
         elif n_hidden != self.n_features:
             raise ValueError(

@@ -68,6 +68,7 @@ class Weights(StoredWeights):
             value_scales=values.scales,
             embeddings=embeddings.of_core(),
             embedding_scales=embeddings.scales,
+            centre=self.centre,
             features=self.features,
             intercept=self.bias,
             n_features=self.n_features,
@@ -252,9 +253,17 @@ class Weights(StoredWeights):
         rows[:, :h], rows[:, h:n_hidden] = our_root * self.class_rows, their_root * other.class_rows
         if self.intercept_column:
             rows[:, n_hidden] = ours * self.matrix[:, h] + theirs * other.matrix[:, other.n_hidden]
-        embeddings[:, :h] = our_root * self.embedding
-        embeddings[:, h:n_hidden] = their_root * other.embedding
+        embeddings[:, :h] = our_root * self.embeddings[:, :h]
+        embeddings[:, h:n_hidden] = their_root * other._of_centre(self.centre)[:, : other.n_hidden]
         return replace(joined, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
+
+    def _of_centre(self, centre: Floats) -> Floats:
+        """Return embeddings that make phi from another centre, if there is one: the bias has what is between both."""
+        if not len(centre):
+            return self.embeddings
+        embeddings = self.embeddings.copy()
+        embeddings[-1] = (self.centre - np.append(centre[:-1], 0)) @ self.embeddings / centre[-1]
+        return embeddings
 
     def _mean_on_pairs(self, other: Weights, ours: np.float32, theirs: np.float32) -> Weights:
         """These, with the mean of both on the pairs of both, and of counts and repeats, which either may not have."""
@@ -393,8 +402,12 @@ class Weights(StoredWeights):
         if len(self.own):
             more["own"] = np.append(self.own, np.full(n_features - self.n_features, -1, np.int32))
         if self.embeddings.size:
-            more["embeddings"] = aligned_zeros(n_features, self.embeddings.shape[1])
-            more["embeddings"][: self.n_features] = self.embeddings
+            n_biases = len(self.embeddings) - self.n_features
+            more["embeddings"] = aligned_zeros(n_features + n_biases, self.embeddings.shape[1])
+            more["embeddings"][: self.n_features] = self.embeddings[: self.n_features]
+            if n_biases:
+                more["embeddings"][-1] = self.embeddings[-1]
+                more["centre"] = np.insert(self.centre, self.n_features, np.zeros(n_features - self.n_features))
         elif self.matrix.size:
             more |= {"n_hidden": n_features, "bias": self.bias.copy()}
             if self.by_feature:

@@ -73,11 +73,14 @@ std::unique_ptr<ClassSource> class_source(const SourceChoice& choice, const Labe
 
 void check(const LabelProblem& problem) {
   const FeatureMap& map = problem.map;
-  const auto n = static_cast<std::size_t>(n_cols(map.x));
+  const auto n = static_cast<std::size_t>(n_cols(map.x)) + (map.centre.empty() ? 0 : 1);
   const std::size_t n_features = map.learns() ? map.embeddings.size() : map.n_hidden;
   const bool by_feature = problem.classes.by_feature();
   if (map.n_hidden < 1 || (!by_feature && map.n_columns() > problem.classes.width()) || n_features != n) {
     throw std::invalid_argument("the features, the embeddings and the classes do not fit each other");
+  }
+  if (!map.centre.empty() && (map.centre.size() != n || !std::holds_alternative<DenseView>(map.x))) {
+    throw std::invalid_argument("a centre has one number more than dense points have features");
   }
   if (by_feature && (map.learns() || !std::holds_alternative<CsrView>(map.x))) {
     throw std::invalid_argument("rows of features need sparse points and no embeddings");
