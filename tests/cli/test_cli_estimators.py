@@ -316,7 +316,7 @@ def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
     code = "import sys; from manyclass.training import passes; passes.DELAY = 0; from manyclass.cli import main; "
     code += "sys.exit(main(sys.argv[1:]))"
     # Passes that are predicted to take half a second a trial: no more than for which trials are made.
-    argv = ("fit", data, "--output", tmp_path / "m", "--max-iter", 20, "--learning-rate", 0.1)
+    argv = ("fit", data, "--output", tmp_path / "m", "--model", "linear", "--max-iter", 20, "--learning-rate", 0.1)
     with start(*argv, python=("-c", code)) as process:
         seen = ""
         while "choosing alpha" not in seen:

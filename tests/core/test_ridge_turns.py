@@ -222,7 +222,7 @@ def test_embeddings_end_where_the_ridged_objective_is_flat(seed):
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"model": "hybrid"}, "alpha is 0.1, which has no effect with model='hybrid'"),
+        ({"model": "hybrid", "sampler": "search"}, "alpha is 0.1, which has no effect with sampler='search'"),
         ({"sampler": "search", "model": "embedding"}, "alpha is 0.1, which has no effect with sampler='search'"),
         ({"model": "pairs", "alpha": -1.0}, "alpha is -1.0; it must be finite, at least 0"),
     ],

@@ -332,7 +332,7 @@ def test_the_command_line_counts_as_evaluate_does(tmp_path, capsys, problem):
         (lambda: SoftmaxClassifier(model="embedding", solver="ove"), "solver is 'ove'; with several labels, embedd"),
         (lambda: SoftmaxClassifier(model="pairs", validation_fraction=0.2), "validation_fraction is 0.2, which has"),
         (lambda: SoftmaxClassifier(model="embedding", sampler="head_tail"), "sampler is 'head_tail', which needs a"),
-        (lambda: SoftmaxClassifier(model="hybrid", alpha=0.1), "alpha is 0.1, which has no effect"),
+        (lambda: SoftmaxClassifier(model="hybrid", sampler="search", alpha=0.1), "alpha is 0.1, which has no effect"),
         (lambda: MarginClassifier(loss="bogus"), "loss is 'bogus'; it must be one of 'margin', 'triplet'"),
         (lambda: MarginClassifier(loss="triplet", smoothing=3.0), "smoothing is 3.0, which has no effect"),
         (lambda: MarginClassifier(dim=7), "dim is 7, which has no effect"),

@@ -70,7 +70,7 @@ EMBEDDED = {"model": "embedding", "dim": 4}
         (MarginClassifier(solver=solvers.Implicit(root="bisection")), "implicit: root is 'bisection', which has no"),
         (MarginClassifier(solver="implicit", loss="triplet"), "solver='implicit' needs loss='margin' and no"),
         (MarginClassifier(solver="implicit", **EMBEDDED), "solver='implicit' needs loss='margin' and no embeddings"),
-        (SoftmaxClassifier(model="hybrid", alpha=1.0), "alpha is 1.0, which has no effect with"),
+        (SoftmaxClassifier(model="hybrid", sampler="search", alpha=1.0), "alpha is 1.0, which has no effect with"),
         (SoftmaxClassifier(**EMBEDDED, learning_rate="grid"), "learning_rate is 'grid', which needs a linear model"),
         (SoftmaxClassifier(sampler="search", solver="bregman"), "solver is 'bregman'; with several labels"),
         (SoftmaxClassifier(sampler="search", solver="umax"), "sampler is 'search'; solver 'umax' needs one"),

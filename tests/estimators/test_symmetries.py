@@ -95,7 +95,7 @@ def test_resolved_parameters_of_wide_data_train_the_same_embeddings(seed):
     X, y = problem(seed)
     x = sp.csr_array(X)
     model = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8)
-    model = with_figures(model, LEAST_TO_EMBED=0, NUMBERS_A_VALUE=0).fit(x, y)
+    model = with_figures(model, LEAST_TO_EMBED=0, NUMBERS_A_VALUE=0, MOST_MET=-1.0, MOST_MET_OF_MANY=-1.0).fit(x, y)
     assert model.resolved_params_["model"].name == "embedding"
     again = SoftmaxClassifier(random_state=seed, max_iter=2, dim=8, **model.resolved_params_).fit(x, y)
     np.testing.assert_array_equal(again.embedding_, model.embedding_)
