@@ -51,7 +51,7 @@ class SoftmaxClassifier(LabelClassifier):
     Parameters
     ----------
     solver : str or object of manyclass.solvers, default="auto"
-        How a step is made; "auto": "lbfgs" for few data, else "exact" or "implicit"; several labels: "adagrad".
+        How a step is made; "auto": "adagrad" of sparse rows and several labels; "lbfgs", "exact" or "implicit" else.
     sampler : str or object of manyclass.samplers, default="auto"
         Which wrong classes a step sees; "auto": "frequency_block"; in minibatches "all" or "frequency".
     n_negatives : int or "auto", default="auto"
