@@ -35,7 +35,7 @@ WIDEST = 64  # letters of text in arrays of fixed width, which take 4 bytes a le
 ONE_LABEL = "this takes one label a row; SoftmaxClassifier and MarginClassifier take several: their "
 
 
-def check_targets(y: Any, *, several: bool = True) -> None:
+def check_targets(y: Any, *, several: bool = True, name: str = "y") -> None:
     """Raise ValueError for a y that NumPy would misread or refuse without a word on the remedy.
 
     Parameters
@@ -44,6 +44,8 @@ def check_targets(y: Any, *, several: bool = True) -> None:
         What a caller gave; None and sparse matrices are left to the checks that follow.
     several : bool, default=True
         Whether several labels a row are taken, for the message.
+    name : str, default="y"
+        What messages call it.
 
     Raises
     ------
@@ -53,15 +55,15 @@ def check_targets(y: Any, *, several: bool = True) -> None:
     if y is None or sp.issparse(y):
         return
     if isinstance(y, list | tuple):
-        _check_items(y, several)
+        _check_items(y, several, name)
         return
     array = y if isinstance(y, np.ma.MaskedArray) else np.asarray(y)
     if array.dtype == object:
-        _check_items(array.tolist(), several)
+        _check_items(array.tolist(), several, name)
     elif array.ndim == 1:
         missing = np.flatnonzero(_is_missing(array))
         if len(missing):
-            raise ValueError(_missing(int(missing[0]), array[missing[0]]))
+            raise ValueError(_missing(int(missing[0]), array[missing[0]], name))
 
 
 def _is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
@@ -72,23 +74,24 @@ def _is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
     return missing
 
 
-def _check_items(items: Sequence[Any], several: bool) -> None:
+def _check_items(items: Sequence[Any], several: bool, name: str) -> None:
     """See `check_targets`; the types are looked at first, which takes 30 ns a label, and the labels if they say so."""
     kinds = set(map(type, items))
     if any(_is_container(kind) for kind in kinds):
-        _check_lists(items, several)
+        _check_lists(items, several, name)
         return
     if any(kind.__name__ in _MISSING or not issubclass(kind, str | bytes | int) for kind in kinds):
         for row, label in enumerate(items):
             if type(label).__name__ in _MISSING or bool(label != label):
-                raise ValueError(_missing(row, label))
+                raise ValueError(_missing(row, label, name))
     groups: dict[str, int] = {}
     for kind in kinds:
         groups.setdefault(_group(kind), next(row for row, label in enumerate(items) if type(label) is kind))
     if len(groups) > 1:
-        pair = " and ".join(f"y[{row}] is {items[row]!r}, {group}" for group, row in sorted(groups.items())[:2])
+        pair = " and ".join(f"{name}[{row}] is {items[row]!r}, {group}" for group, row in sorted(groups.items())[:2])
         raise ValueError(
-            f"{pair}; labels must be of one kind, as they are sorted: y = [str(label) for label in y] makes them text"
+            f"{pair}; labels must be of one kind, as they are sorted: {name} = [str(label) for label in {name}] makes "
+            "them text"
         )
 
 
@@ -97,7 +100,7 @@ def _is_container(kind: type) -> bool:
     return issubclass(kind, list | tuple | set | frozenset | np.ndarray | sp.sparray | sp.spmatrix)
 
 
-def _check_lists(items: Sequence[Any], several: bool) -> None:
+def _check_lists(items: Sequence[Any], several: bool, name: str) -> None:
     """Raise ValueError unless lists are the rows of a matrix of numbers, or hold one label each."""
     row = next(row for row, item in enumerate(items) if _is_container(type(item)))
     try:
@@ -107,7 +110,7 @@ def _check_lists(items: Sequence[Any], several: bool) -> None:
     if array.ndim > 2 or (array.ndim == 2 and (array.dtype.kind in "biufc" or array.shape[1] == 1)):
         return
     remedy = BINARIZER if several else ONE_LABEL + BINARIZER
-    raise ValueError(f"y[{row}] is {_shortened(items[row])}, a {type(items[row]).__name__} of labels; {remedy}")
+    raise ValueError(f"{name}[{row}] is {_shortened(items[row])}, a {type(items[row]).__name__} of labels; {remedy}")
 
 
 def _shortened(item: Any) -> str:
@@ -125,7 +128,9 @@ def _group(kind: type) -> str:
     return f"a {kind.__name__}"
 
 
-def _missing(row: int, label: Any) -> str:
+def _missing(row: int, label: Any, name: str) -> str:
+    if name != "y":
+        return f"{name}[{row}] is {label}; each row must have one: a row by itself has a label that no other one has"
     return (
         f"y[{row}] is {label}: row {row} has no label. Input y contains NaN or None; leave such rows out: "
         "keep = ~pandas.isna(y); fit(X[keep], y[keep])"

@@ -118,6 +118,9 @@ def has_probabilities(model: object) -> bool:
     return hasattr(model, "predict_proba")
 
 
+TrainingRows = tuple[Any, Any, Any, Any]  # X, y, sample_weight and groups
+
+
 class Encoder(Protocol):
     """What makes rows of raw inputs: a `TextVectorizer` of texts, a `SequenceEncoder` of histories of items."""
 
@@ -138,8 +141,8 @@ class Encoder(Protocol):
     def transform(self, X: Any) -> sp.csr_array:
         """Return rows of raw inputs."""
 
-    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
-        """Return rows, labels and weights to train on; `first`: after a fit to them."""
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, *, first: bool) -> TrainingRows:
+        """Return rows, labels, weights and groups to train on; `first`: after a fit to them."""
 
 
 ClassText = Mapping[Any, str] | tuple[ArrayLike, Data]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
+from manyclass.training.rows_out import GroupIds, draw_rows_out
 from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
@@ -84,21 +85,19 @@ class ScoredRows(NamedTuple):
         return self._replace(x=self.x[rows], labels=self.labels.of(rows), weights=weights)
 
 
-def rows_held_out(n_rows: int, seed: int, most: int = MOST_HELD_OUT) -> NDArray[np.bool_]:
-    """Draw which rows are left out of training."""
-    is_out = np.zeros(n_rows, dtype=bool)
-    if n_rows >= FEWEST_ROWS:
-        n_held = min(most, int(SHARE_HELD_OUT * n_rows))
-        is_out[np.random.default_rng(seed).choice(n_rows, n_held, replace=False)] = True
-    return is_out
+def rows_held_out(
+    n_rows: int, seed: int, most: int = MOST_HELD_OUT, groups: GroupIds | None = None
+) -> NDArray[np.bool_]:
+    """Draw which rows, or groups of them, are left out of training."""
+    if n_rows < FEWEST_ROWS:
+        return np.zeros(n_rows, dtype=bool)
+    return draw_rows_out(min(most, int(SHARE_HELD_OUT * n_rows)), n_rows, np.random.default_rng(seed), groups)
 
 
-def rows_that_tell(n_rows: int, seed: int, most: int) -> NDArray[np.bool_]:
+def rows_that_tell(n_rows: int, seed: int, most: int, groups: GroupIds | None = None) -> NDArray[np.bool_]:
     """Draw which rows of the first call of a stream tell its scales before they are trained on."""
-    is_telling = np.zeros(n_rows, dtype=bool)
     n_telling = min(most, max(int(SHARE_HELD_OUT * n_rows), min(TOLD_FIRST, int(MOST_OF_FIRST * n_rows))))
-    is_telling[np.random.default_rng(seed).choice(n_rows, n_telling, replace=False)] = True
-    return is_telling
+    return draw_rows_out(n_telling, n_rows, np.random.default_rng(seed), groups)
 
 
 def some_that_tell(rows: NDArray[np.intp]) -> NDArray[np.intp]:

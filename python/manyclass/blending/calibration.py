@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_number, csr_parts
 from manyclass.training.plan import Labels
+from manyclass.training.rows_out import GroupIds, draw_rows_out
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
@@ -117,15 +118,17 @@ def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:
     return max(1, min(round(fraction * n_samples), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes)))
 
 
-def rows_to_hold_out(labels: Labels, n_rows: int, random: np.random.RandomState) -> NDArray[np.bool_]:
-    """Draw rows so that of every label at least one row stays for training.
+def rows_to_hold_out(
+    labels: Labels, n_rows: int, random: np.random.RandomState, groups: GroupIds | None = None
+) -> NDArray[np.bool_]:
+    """Draw rows, or groups of them, so that of every label at least one row stays for training.
 
     Raises
     ------
     ValueError
         If there is no such row.
     """
-    is_out = labels.spare(n_rows, random)
+    is_out = draw_rows_out(n_rows, len(labels), random, groups, labels)
     if not is_out.any():
         raise ValueError(
             "calibration holds out rows all of whose labels other rows have, too, and there is none; leave it None"

@@ -15,6 +15,7 @@ from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core
 from manyclass.labels import as_labels, check_kind, find_positions, join_labels, sorted_classes, written
+from manyclass.protocols import TrainingRows
 
 Ids = NDArray[np.int32]
 Decay = float | Literal["auto"]
@@ -246,37 +247,38 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             return len(X) > 0 and not isinstance(X[0], str | bytes) and np.ndim(X[0]) == 1
         return np.ndim(X) == 1 and len(X) > 0 and np.ndim(next(iter(X))) == 1  # of objects
 
-    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
-        """Return what training sees of sequences: rows, labels and weights; without y, labels are the next items.
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, *, first: bool) -> TrainingRows:
+        """Return what training sees of sequences: rows, labels, weights, groups; without y, labels are the next items.
 
         Of the first ones, columns are learnt, else new items of `y=None` get columns behind the others. The weight of
-        a sequence is that of each of its rows then.
+        a sequence is that of each of its rows then, and so is its group: where none are given, its user, or itself.
 
         Parameters
         ----------
         X : list of lists of items
         y : array-like or None
         sample_weight : array-like or None
+        groups : array-like or None
         first : bool
             Whether a fit begins, and no training goes on.
         """
         if first:
             self.fit(X)
         if y is not None:
-            return self.transform(X), y, sample_weight
+            return self.transform(X), y, sample_weight, groups
         if not first:
             self.partial_fit(X)
         rows = self.next_items(X)
         if not len(rows.y):
             raise ValueError(f"none of {len(X)} sequences has an item that comes after another; there are no labels")
-        if sample_weight is not None:
-            weights = np.asarray(sample_weight)
-            if weights.shape != (len(X),):
-                raise ValueError(
-                    f"sample_weight has shape {weights.shape}; it must have one for each of {len(X)} sequences"
-                )
-            sample_weight = weights[rows.sequence]
-        return rows.X, self.items_[rows.y], sample_weight
+        groups = getattr(X, "users", np.arange(len(X))) if groups is None else groups
+        beside = {"sample_weight": sample_weight, "groups": groups}
+        for name, of_sequences in beside.items():
+            array = None if of_sequences is None else as_labels(of_sequences)
+            if array is not None and array.shape != (len(X),):
+                raise ValueError(f"{name} has shape {array.shape}; it must have one for each of {len(X)} sequences")
+            beside[name] = None if array is None else array[rows.sequence]
+        return rows.X, self.items_[rows.y], beside["sample_weight"], beside["groups"]
 
     @classmethod
     def restored(cls, parameters: dict[str, Any], items: NDArray[Any], decay: float) -> Self:

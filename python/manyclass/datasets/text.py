@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_flag, check_number, is_texts, outer_level
+from manyclass.protocols import TrainingRows
 
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
 _WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
@@ -282,18 +283,19 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         """
         return is_texts(X)
 
-    def training_rows(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> tuple[Any, Any, Any]:
-        """Return what training sees of texts, their labels and weights; of the first ones, terms are learnt.
+    def training_rows(self, X: Any, y: Any, sample_weight: Any, groups: Any, *, first: bool) -> TrainingRows:
+        """Return what training sees of texts, their labels, weights and groups; of the first ones, terms are learnt.
 
         Parameters
         ----------
         X : list of str
         y : object
         sample_weight : array-like or None
+        groups : array-like or None
         first : bool
             Whether a fit begins, and no training goes on.
         """
-        return self.fit_transform(X) if first else self.transform(X), y, sample_weight
+        return self.fit_transform(X) if first else self.transform(X), y, sample_weight, groups
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Return the term of each column.

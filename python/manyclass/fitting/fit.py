@@ -96,7 +96,15 @@ from manyclass.figures import Figures
 from manyclass.fitting.memory import bytes_from
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import PlannedCall, Planner, check_features, is_composed, with_report_of
-from manyclass.fitting.points import Known, encoded, encoded_again, encoded_with_classes, is_indicator, points_of
+from manyclass.fitting.points import (
+    Known,
+    encoded,
+    encoded_again,
+    encoded_with_classes,
+    grouped,
+    is_indicator,
+    points_of,
+)
 from manyclass.fitting.runs import fit_runs, parameters_of_fit, refit
 from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
 from manyclass.labels import as_labels, check_targets, find_positions, sorted_classes
@@ -139,6 +147,7 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
         refuse(
             FOR_ARRAYS,
             sample_weight=sample_weight,
+            groups=options.groups,
             **beside,
             callback=options.callback,
             checkpoint=options.checkpoint,
@@ -174,11 +183,16 @@ def _points_of_fit(
         if state is not None or options.checkpoint is not None:
             name = "warm_start is True" if state is not None else "checkpoint is given"
             raise ValueError(f"{name}, which cannot be with class_text; leave out one of them")
-        data, encoder, n_texts = encoded_with_classes(data, options.vectorizer, options.class_text)
+        training_rows, encoder, n_texts = encoded_with_classes(
+            (*data, options.groups), options.vectorizer, options.class_text
+        )
     else:
-        data, encoder = encoded(data, options.vectorizer, None if state is None else state.encoder)
+        before = None if state is None else state.encoder
+        training_rows, encoder = encoded((*data, options.groups), options.vectorizer, before)
+    X, y, sample_weight, groups = training_rows
     weights = planner.parameters["class_weight"]
-    points = points_of(planner.caller, *data, weights, several=planner.several, encoder=encoder)
+    points = points_of(planner.caller, X, y, sample_weight, weights, several=planner.several, encoder=encoder)
+    points = grouped(points, groups, points.n_given - n_texts, by_user=options.groups is None)
     if n_texts:  # but for those of classes whose weight is 0
         rows = np.arange(points.n_given) if points.rows is None else points.rows
         points = replace(points, n_texts=int(np.sum(rows >= points.n_given - n_texts)))
@@ -378,9 +392,10 @@ def go_on(
         state.weights.refuse_compressed("partial_fit")
     check_can_go_on(planner.parameters)
     if state is None and call.fit_pass is not None:
-        (X, y, sample_weight), encoder = encoded(data, vectorizer, None)
+        (X, y, sample_weight, groups), encoder = encoded((*data, None), vectorizer, None)
     else:
-        (X, y, sample_weight), encoder = encoded_again(data, None if state is None else state.encoder)
+        before = None if state is None else state.encoder
+        (X, y, sample_weight, groups), encoder = encoded_again((*data, None), before)
     if state is not None:
         if planner.several:
             check_same_kind(state, y)
@@ -391,6 +406,7 @@ def go_on(
     points = points_of(
         planner.caller, X, y, sample_weight, weights, several=planner.several, known=known, encoder=encoder
     )
+    points = grouped(points, groups, points.n_given, by_user=True)
     check_columns(points, classes)
     return replace(_after_call(planner, state, points, call), encoder=encoder)
 

@@ -18,6 +18,7 @@ from manyclass.weights.tensor_file import PathLike
 class SharedOptions(TypedDict, total=False):
     """The arguments of `fit` that all classifiers have; see `FitOptions`."""
 
+    groups: ArrayLike | None
     vectorizer: Encoder | None
     classes: ArrayLike | None
     max_memory: int | str | None
@@ -34,6 +35,8 @@ class FitOptions:
 
     Attributes
     ----------
+    groups : array-like of shape (n_samples,), or None
+        The group of each row.
     vectorizer : Encoder or None
         What makes rows of raw inputs.
     classes : array-like or None
@@ -62,6 +65,7 @@ class FitOptions:
         First intercepts.
     """
 
+    groups: ArrayLike | None = None
     vectorizer: Encoder | None = None
     classes: ArrayLike | None = None
     max_memory: int | str | None = None
@@ -78,6 +82,9 @@ class FitOptions:
 
 
 SHARED = """
+        groups : array-like of shape (n_samples,), default=None
+            The group of each row, such as its person or typeface, by any labels: wherever rows are held out, to find
+            scales, a temperature, a ridge or when to stop, whole groups are. None: histories of one user are a group.
         vectorizer : Encoder, default=None
             What makes rows of texts or of lists of items; the model keeps it.
         classes : array-like, default=None

@@ -293,7 +293,7 @@ def first_of(parameters: Parameters, points: Points, beginning: Beginning) -> Fi
     if not parameters["early_stopping"]:
         return First()
     random = fork(parameters["random_state"])
-    out = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random)
+    out = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random, points.groups)
     out[len(out) - points.n_texts :] = False
     return First(held_out=out, n_iter_no_change=patience)
 

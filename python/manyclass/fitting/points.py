@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
+from manyclass.blending.blend import ROWS_OF_LONG
 from manyclass.checks import canonical_csr, is_texts, outer_level, unconverted_rows, validated_data
 from manyclass.datasets.text import TextVectorizer
 from manyclass.labels import (
@@ -26,8 +27,9 @@ from manyclass.labels import (
     positions_of,
     sorted_classes,
 )
-from manyclass.protocols import ClassText, Encoder
+from manyclass.protocols import ClassText, Encoder, TrainingRows
 from manyclass.training.plan import Labels
+from manyclass.training.rows_out import can_hold_out_groups
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
     ClassWeight,
@@ -96,15 +98,13 @@ def as_numbers(X: Any, encoder: Encoder | None) -> Any:
     return X
 
 
-def encoded(
-    data: tuple[Any, Any, Any], encoder: Any, before: Encoder | None
-) -> tuple[tuple[Any, Any, Any], Encoder | None]:
-    """Return what a fit is to see of X, y and weights, and the fitted encoder that makes rows of raw inputs, or None.
+def encoded(data: TrainingRows, encoder: Any, before: Encoder | None) -> tuple[TrainingRows, Encoder | None]:
+    """Return what a fit is to see of its data, and the fitted encoder that makes rows of raw inputs, or None.
 
     Parameters
     ----------
     data : tuple
-        What `fit` was given: X, y and sample_weight. X may be rows that a fitted `SequenceEncoder` has made.
+        What `fit` was given: X, y, sample_weight and groups. X may be rows that a fitted `SequenceEncoder` has made.
     encoder : Encoder or None
         How raw inputs are to become rows; None: texts by `TextVectorizer()`.
     before : Encoder or None
@@ -136,8 +136,8 @@ def encoded(
 
 
 def encoded_with_classes(
-    data: tuple[Any, Any, Any], encoder: Encoder | None, class_text: ClassText
-) -> tuple[tuple[Any, Any, Any], Encoder | None, int]:
+    data: TrainingRows, encoder: Encoder | None, class_text: ClassText
+) -> tuple[TrainingRows, Encoder | None, int]:
     """Return what `encoded` does, the texts of classes being the last rows, and how many these are.
 
     Where X is rows, class_text is a pair of labels and rows.
@@ -147,7 +147,7 @@ def encoded_with_classes(
     ValueError or TypeError
         If class_text is neither, or not of the kind of X.
     """
-    X, y, sample_weight = data
+    X, y, sample_weight, groups = data
     fitted_encoder = encoder
     if isinstance(class_text, Mapping):
         for label, text in class_text.items():
@@ -159,14 +159,14 @@ def encoded_with_classes(
                 "a pair of labels and rows"
             )
         labels: Any = [*class_text]
-        (X, _, _), fitted_encoder = encoded(([*X, *class_text.values()], None, None), encoder, None)
+        (X, *_), fitted_encoder = encoded(([*X, *class_text.values()], None, None, None), encoder, None)
     elif not isinstance(class_text, tuple) or len(class_text) != 2 or is_texts(X):
         kind = "a mapping of labels to texts" if is_texts(X) else "a pair of labels and rows, as X is no list of str"
         raise TypeError(f"class_text is a {type(class_text).__name__}; it must be {kind}")
     else:
         rows: Any
         labels, rows = class_text
-        (X, y, sample_weight), fitted_encoder = encoded(data, encoder, None)
+        (X, y, sample_weight, groups), fitted_encoder = encoded(data, encoder, None)
         if np.shape(rows) != (np.shape(labels)[0], np.shape(X)[1]):
             raise ValueError(
                 f"class_text has {np.shape(labels)[0]} labels and rows of shape {np.shape(rows)}; X has "
@@ -180,7 +180,7 @@ def encoded_with_classes(
     if sample_weight is not None:
         weights = np.asarray(sample_weight, dtype=np.float64)
         sample_weight = np.append(weights, np.full(n_texts, weights.mean()))
-    return (X, _with_labels(y, labels), sample_weight), fitted_encoder, n_texts
+    return (X, _with_labels(y, labels), sample_weight, groups), fitted_encoder, n_texts
 
 
 def _with_labels(y: Any, labels: Any) -> Any:
@@ -207,8 +207,8 @@ def _with_labels(y: Any, labels: Any) -> Any:
     return sp.csr_array(sp.vstack(parts)) if sp.issparse(y) else np.vstack([y, more.toarray()])
 
 
-def encoded_again(data: tuple[Any, Any, Any], encoder: Encoder | None) -> tuple[tuple[Any, Any, Any], Encoder | None]:
-    """Return what a training that goes on sees of X, y and weights, and the encoder, which may have columns more."""
+def encoded_again(data: TrainingRows, encoder: Encoder | None) -> tuple[TrainingRows, Encoder | None]:
+    """Return what a training that goes on sees of its data, and the encoder, which may have columns more."""
     if encoder is None or not encoder.takes(data[0]):
         return (as_numbers(data[0], encoder), *data[1:]), encoder
     wider = copy(encoder)
@@ -344,6 +344,47 @@ def points_of(
         n_given=n_given,
         hashing=hashing,
         column_labels=features.names if encoder is None else encoder.column_labels,
+    )
+
+
+def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Points:
+    """Return points with the numbers of their groups; those behind n_rows, texts of classes, have one each.
+
+    Parameters
+    ----------
+    points : Points
+    groups : array-like of shape (n_rows,), or None
+        Labels of any kind.
+    n_rows : int
+    by_user : bool
+        Whether groups are the users of histories, which nobody has given. They are left out if of no use, or long:
+        a visit of a shop is over when rows are predicted, what a customer ever took goes on, and its rows tell more.
+
+    Raises
+    ------
+    ValueError
+        If there is not a group for each row, one is missing, or none can be held out.
+    """
+    if groups is None:
+        return points
+    check_targets(groups, several=False, name="groups")
+    labels = as_labels(groups)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"groups has shape {labels.shape}, and X has {n_rows} rows; it must be ({n_rows},)")
+    ids = sorted_classes(labels, name="groups")[1].astype(np.int64)
+    with_texts = np.append(ids, n_rows + np.arange(points.n_given - n_rows))
+    counting_rows = np.arange(n_rows) if points.rows is None else points.rows[points.rows < n_rows]
+    ids_of_rows, labels_of_rows = ids[counting_rows], points.labels.of(np.arange(len(counting_rows)))
+    can_hold_out = can_hold_out_groups(labels_of_rows, ids_of_rows)
+    if can_hold_out and not (by_user and len(ids_of_rows) >= ROWS_OF_LONG * len(np.unique(ids_of_rows))):
+        return replace(points, groups=taken(with_texts, points.rows))
+    if by_user:
+        return points
+    is_one = len(set(ids_of_rows)) == 1
+    fault = f"one group, {labels[counting_rows[0]]!r}" if is_one else "no two groups that have a class in common"
+    raise ValueError(
+        f"groups has {fault}; whole groups are held out, so that there must be two with a class of both: give others, "
+        "or leave it None, which holds any rows out"
     )
 
 

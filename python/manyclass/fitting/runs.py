@@ -52,6 +52,7 @@ def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **be
         "y": np.concatenate([points.labels.indptr, points.labels.ids]),
         "classes": points.classes,
         "sample_weight": points.weights,
+        **({} if points.groups is None else {"groups": points.groups}),
         "limit of seconds": bool(np.isfinite(watch.max_seconds)),  # with one, "auto" tries less
         **{name: None if argument is None else np.asarray(argument) for name, argument in beside.items()},
     }
@@ -116,7 +117,7 @@ def _rows_out(parameters: Parameters, points: Points, most: int | None = None) -
     """Draw which rows calibration holds out, at most `most`."""
     n_out = n_held_out(len(points.labels), points.n_classes, parameters.get("validation_fraction", FRACTION))
     n_out = n_out if most is None else min(n_out, most)
-    return rows_to_hold_out(points.labels, n_out, fork(parameters["random_state"]))
+    return rows_to_hold_out(points.labels, n_out, fork(parameters["random_state"]), points.groups)
 
 
 def _calibration(parameters: Parameters, state: State, rows_out: Points) -> Calibration:

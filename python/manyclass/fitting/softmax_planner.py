@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manyclass import _core
 from manyclass.checks import as_csr
@@ -38,6 +38,7 @@ from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.incremental import Call, refuse_starts
 from manyclass.training.passes import fork, progress_bar
 from manyclass.training.plan import FullBatchPlan, HybridPlan
+from manyclass.training.rows_out import GroupIds, draw_folds
 from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
@@ -239,7 +240,7 @@ def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
         return full_plan(choice)
     data = (scaled.x, scaled.labels.ids, scaled.weights)
     if choice["solver"].name == "lbfgs":
-        return plan_full_passes(choice, *data)
+        return plan_full_passes(choice, *data, scaled.groups)
     rates, parameters = None, choice.parameters
     if parameters["learning_rate"] == "grid":
         changed = planner.changed(**points_plan(choice).params, class_weight=None)
@@ -273,11 +274,6 @@ def refuse_candidates(candidates: ArrayLike | None) -> None:
 LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
 
 
-def folds(labels: Ids, n_folds: int, random: np.random.RandomState) -> NDArray[np.intp]:
-    """Draw which fold a point is held out in, (n_samples,), each class in turn; -1 for the only point of its class."""
-    return _core.folds_of(labels, random.permutation(len(labels)), n_folds)
-
-
 def cross_validated_ridge(
     trials: Trials,
     plan: FullBatchPlan,
@@ -287,6 +283,7 @@ def cross_validated_ridge(
     random_state: Any,
     weights: Doubles | None = None,
     figures: Figures = FIGURES,
+    groups: GroupIds | None = None,
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
 
@@ -295,7 +292,7 @@ def cross_validated_ridge(
     the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
     and it is 1 / N. `weights` of points, with mean 1, are those of their losses; N is the number of points.
     """
-    fold = folds(labels, figures.FOLDS, fork(random_state))
+    fold = draw_folds(labels, figures.FOLDS, fork(random_state), groups)
     parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(figures.FOLDS)]
     parts = [(trained, out) for trained, out in parts if len(out)]
     data = [(x[trained], labels[trained], x[out], labels[out], some_of(weights, trained)) for trained, out in parts]
@@ -337,13 +334,16 @@ def cross_validated_ridge(
     return chosen, tried
 
 
-def plan_full_passes(choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None = None) -> Planned:
+def plan_full_passes(
+    choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None = None, groups: GroupIds | None = None
+) -> Planned:
     """The plan of L-BFGS on x, which is scaled where features are; the ridge by cross-validation."""
     planned, facts = full_plan(choice), choice.facts
     assert isinstance(planned.plan, FullBatchPlan)
     if choice.timed or not choice.tries("alpha"):
         return planned
     trials, seed = Trials(facts.figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
-    alpha, path = cross_validated_ridge(trials, planned.plan, x, labels, facts.n_classes, seed, weights, facts.figures)
+    data = (x, labels, facts.n_classes, seed, weights, facts.figures, groups)
+    alpha, path = cross_validated_ridge(trials, planned.plan, *data)
     plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)

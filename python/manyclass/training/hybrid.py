@@ -25,6 +25,7 @@ from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
 from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
+from manyclass.training.rows_out import GroupIds
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_labels, taken
@@ -54,10 +55,10 @@ class _Terms:
         """Whether the scores are a sum."""
         return len(self.plans) > 1
 
-    def held_out(self, n_rows: int) -> NDArray[np.bool_]:
+    def held_out(self, n_rows: int, groups: GroupIds | None) -> NDArray[np.bool_]:
         """Return which rows are left out of training; none where there is no scale to find."""
         most = self.most_held_out
-        return blend.rows_held_out(n_rows, self.seed, most) if most else np.zeros(n_rows, bool)
+        return blend.rows_held_out(n_rows, self.seed, most, groups) if most else np.zeros(n_rows, bool)
 
     @property
     def by_margins(self) -> bool:
@@ -168,8 +169,10 @@ def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
 def _hold_out(plan: Plan, terms: _Terms, points: Points, watch: Watch) -> _Split:
     """Step 1 of `fit_terms`; runs of one mean hold the same rows out, and texts of classes are always trained on."""
     labels = points.labels
-    drawn = np.append(terms.held_out(len(labels) - points.n_texts), np.zeros(points.n_texts, dtype=bool))
-    class_features = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and not points.several else None
+    drawn = terms.held_out(len(labels) - points.n_texts, points.groups)
+    drawn = np.append(drawn, np.zeros(points.n_texts, dtype=bool))
+    by_prefixes = not points.several and points.groups is None
+    class_features = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and by_prefixes else None
     next_features = None if class_features is None else class_features[labels.ids]
     is_out = (watch.shared or Shared()).rows(lambda: blend.with_their_sequences(points.x, next_features, drawn))
     out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
@@ -274,7 +277,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
         raise ValueError(
             f"prune is {first_plan.prune!r}; a stream has no end at which to prune: begin with fit, or set it to 0"
         )
-    tell = blend.rows_that_tell(len(points.labels), terms.seed, terms.most_held_out)
+    tell = blend.rows_that_tell(len(points.labels), terms.seed, terms.most_held_out, points.groups)
     first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
     weights, squares = _beside([_started(plan_of_term, first) for plan_of_term in terms.plans])
     if isinstance(first_plan, BatchesPlan):

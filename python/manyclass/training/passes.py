@@ -23,6 +23,7 @@ from tqdm.std import tqdm as terminal_bar
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.training.plan import Labels
+from manyclass.training.rows_out import GroupIds, draw_rows_out
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Position, Resumable, Saved
 from manyclass.weights.weights import Weights
@@ -414,7 +415,9 @@ def warn_user(message: str) -> None:
 UNUSED_SCALE = np.zeros(0, dtype=np.float32)
 
 
-def held_out(labels: Ids | Labels, fraction: float, random: np.random.RandomState) -> NDArray[np.bool_]:
+def held_out(
+    labels: Ids | Labels, fraction: float, random: np.random.RandomState, groups: GroupIds | None = None
+) -> NDArray[np.bool_]:
     """Draw which points validate: a share of all, but of every class at least one point stays for training.
 
     Parameters
@@ -424,6 +427,8 @@ def held_out(labels: Ids | Labels, fraction: float, random: np.random.RandomStat
     fraction : float
         The share of all points, in ]0, 1[. Fewer are held out where too few classes have two points.
     random : RandomState
+    groups : ndarray of shape (n_samples,), int64, or None
+        Whose points are held out together.
 
     Returns
     -------
@@ -435,7 +440,7 @@ def held_out(labels: Ids | Labels, fraction: float, random: np.random.RandomStat
         If no class has two points.
     """
     lists = labels if isinstance(labels, Labels) else Labels.single(labels)
-    is_out = lists.spare(max(1, round(fraction * len(labels))), random)
+    is_out = draw_rows_out(max(1, round(fraction * len(labels))), len(labels), random, groups, lists)
     if not is_out.any():
         raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
     return is_out

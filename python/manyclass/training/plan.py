@@ -63,10 +63,6 @@ class Labels:
         unknown[known.ids] = False
         return np.asarray(np.add.reduceat(unknown[self.ids], self.indptr[:-1]) == 0)
 
-    def spare(self, n_points: int, random: np.random.RandomState) -> NDArray[np.bool_]:
-        """Draw at most n_points points to hold out, so that every label keeps a point that is not drawn."""
-        return _core.spare_points(self.indptr, self.ids, random.permutation(len(self)), n_points)
-
 
 @dataclass
 class Schedule:

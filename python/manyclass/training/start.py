@@ -24,6 +24,7 @@ from manyclass import _core
 from manyclass.blending.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, best_scales
 from manyclass.training.passes import held_out
 from manyclass.training.plan import Labels
+from manyclass.training.rows_out import GroupIds
 from manyclass.training.weighting import shares_of_classes, some_of
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights, naive_bayes
@@ -181,7 +182,13 @@ LEAST_VARIANCE = 1e-6  # in units of the mean one
 
 
 def begin_at_closed_form(
-    x: Matrix, labels: Ids, n_classes: int, weights: Doubles | None, seed: int, n_threads: int
+    x: Matrix,
+    labels: Ids,
+    n_classes: int,
+    weights: Doubles | None,
+    seed: int,
+    n_threads: int,
+    groups: GroupIds | None = None,
 ) -> Start | None:
     """Return the weights and intercepts, on the scales that are best for rows left out; None where that is nothing.
 
@@ -193,13 +200,15 @@ def begin_at_closed_form(
     weights : ndarray of shape (n_samples,), float64, of mean 1, or None
     seed : int
     n_threads : int
+    groups : ndarray of shape (n_samples,), int64, or None
+        Whose rows are left out together.
     """
     random = np.random.RandomState(seed % 2**32)
     share = SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else SHARE_HELD_OUT
     n_held = min(MOST_HELD_OUT, int(share * len(labels)), max(1, CELLS // n_classes))
     if n_held == 0 or np.bincount(labels).max() < 2:
         return None
-    is_out = held_out(labels, n_held / len(labels), random)
+    is_out = held_out(labels, n_held / len(labels), random, groups)
     rows, out = np.flatnonzero(~is_out), np.flatnonzero(is_out)
     r = some_of(weights, rows)
     without_held_out = _closed_form(x[rows], labels[rows], n_classes, r, random)

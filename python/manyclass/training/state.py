@@ -20,8 +20,9 @@ from manyclass.blending.calibration import Calibration
 from manyclass.checks import as_csr, check_number, core_data
 from manyclass.labels import find_positions
 from manyclass.training.plan import Labels
+from manyclass.training.rows_out import GroupIds, join_groups
 from manyclass.training.squares import Squares
-from manyclass.training.weighting import mean_of, normalized, some_of
+from manyclass.training.weighting import mean_of, normalized, some_of, taken
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling, Weights
@@ -165,6 +166,8 @@ class Points:
         Labels or names of classes that columns may be.
     n_texts : int
         How many points, the last ones, are texts of classes, which tell no scales.
+    groups : ndarray of shape (n_samples,), int64, or None
+        The number of each point's group: points of one group are held out together.
     """
 
     x: Matrix
@@ -180,6 +183,7 @@ class Points:
     hashing: FeatureHash | None = None
     column_labels: NDArray[Any] | None = None
     n_texts: int = 0
+    groups: GroupIds | None = None
 
     @property
     def n_classes(self) -> int:
@@ -208,6 +212,7 @@ class Points:
             weights=some_of(self.weights, rows),
             rows=rows if self.rows is None else self.rows[rows],
             n_texts=int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0,
+            groups=taken(self.groups, rows),
         )
 
     def spread(self, most: int) -> Points:
@@ -234,6 +239,7 @@ class Points:
             weights=weights,
             rows=None,
             n_given=len(n_labels),
+            groups=join_groups([part.groups for part in parts]),
         )
 
     @property

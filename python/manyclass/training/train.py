@@ -33,10 +33,11 @@ from manyclass.training.passes import LabelValidation, Validation, warn_user
 from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
+from manyclass.training.rows_out import GroupIds
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
 from manyclass.training.state import FitReport, Points, Starts, State
-from manyclass.training.weighting import one_a_label, some_of
+from manyclass.training.weighting import one_a_label, some_of, taken
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -162,7 +163,7 @@ def _begin_linear(
     points: Points, plan: PointsPlan | FullBatchPlan, watch: Watch, first: First, scaling: FeatureScaling | None
 ) -> State:
     """A linear model of one label a row, maybe stopped early; or by L-BFGS one of several."""
-    x, labels, r, n_labels = points.x, points.labels.ids, points.weights, 1.0
+    x, labels, r, n_labels, groups = points.x, points.labels.ids, points.weights, 1.0, points.groups
     if points.several:
         x, labels, r, n_labels = one_a_label(x, points.labels, r)
     callback, heads = watch.callback, first.heads
@@ -175,10 +176,10 @@ def _begin_linear(
     elif first.held_out is not None:
         out, rows = np.flatnonzero(first.held_out), np.flatnonzero(~first.held_out)
         validation = Validation(first.n_iter_no_change, x[out], labels[out], plan.n_threads, some_of(r, out))
-        x, labels, r = x[rows], labels[rows], some_of(r, rows)
+        x, labels, r, groups = x[rows], labels[rows], some_of(r, rows), taken(groups, rows)
         heads = None if heads is None else heads[rows]
     watch = replace(watch, validation=validation)
-    start = _first_weights(plan, first.start, scaling, x, labels, points.n_classes, r)
+    start = _first_weights(plan, first.start, scaling, x, labels, points.n_classes, r, groups)
     if isinstance(plan, FullBatchPlan):
         weights = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
         trained = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, weights, r, n_labels))
@@ -198,6 +199,7 @@ def _first_weights(
     labels: Ids,
     n_classes: int,
     r: Doubles | None,
+    groups: GroupIds | None,
 ) -> Start | None:
     """Return the first weights, of scaled features: those of a user, or in closed form; None: 0."""
     if isinstance(start, Start):
@@ -210,7 +212,7 @@ def _first_weights(
     if start != CLOSED_FORM and not by_discriminant:
         return None
     seed = plan.seed if isinstance(plan, PointsPlan) else 0
-    in_closed_form = begin_at_closed_form(x, labels, n_classes, r, seed, plan.n_threads)
+    in_closed_form = begin_at_closed_form(x, labels, n_classes, r, seed, plan.n_threads, groups)
     if start == CLOSED_FORM and in_closed_form is None:
         raise ValueError(
             f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two, whose rows differ if they are "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -167,9 +167,12 @@ def counting(weights: Doubles | None) -> NDArray[np.int64] | None:
     return None if counts.all() else np.flatnonzero(counts)
 
 
-def taken(weights: Doubles | None, rows: NDArray[np.int64] | None) -> Doubles | None:
-    """Return the weights of some points; `rows` None: of all."""
-    return weights if weights is None or rows is None else weights[rows]
+Numbers = TypeVar("Numbers", bound=NDArray[Any])
+
+
+def taken(numbers: Numbers | None, rows: NDArray[np.int64] | None) -> Numbers | None:
+    """Return the weights, or other numbers, of some points; `rows` None: of all."""
+    return numbers if numbers is None or rows is None else cast(Numbers, numbers[rows])
 
 
 def weights_left(weights: Doubles | None, rows: NDArray[Any], which_do: str) -> Doubles | None:
