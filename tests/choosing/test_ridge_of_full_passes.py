@@ -6,11 +6,11 @@ from sklearn.linear_model import LogisticRegression
 
 from manyclass.choosing.costs import Trials
 from manyclass.figures import FIGURES
-from manyclass.fitting.softmax_planner import cross_validated_ridge, folds
+from manyclass.fitting.softmax_planner import cross_validated_ridge
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import fork
-from manyclass.training.plan import FullBatchPlan
+from manyclass.training.plan import FullBatchPlan, draw_folds
 
 PLAN = FullBatchPlan(
     loss="softmax", alpha=1e-3, tol=1e-6, max_iter=1000, fit_intercept=True, n_threads=1, verbose=0
@@ -27,7 +27,7 @@ def problem(seed, n=150, n_features=6, signal=1.0):
 
 def test_folds_are_even_in_each_class_and_leave_it_a_point(seed):
     labels = np.random.default_rng(seed).permutation(np.repeat([0, 1, 2, 3], [23, 10, 2, 1])).astype(np.int32)
-    found = folds(labels, 5, fork(seed))
+    found = draw_folds(labels, 5, fork(seed))
     assert found[labels == 3].tolist() == [-1]
     for label in range(3):
         counts = np.bincount(found[labels == label], minlength=5)
@@ -38,7 +38,7 @@ def test_folds_are_even_in_each_class_and_leave_it_a_point(seed):
 def test_losses_are_those_of_scikit_learns_optima_on_the_same_folds(seed):
     X, y = problem(seed)
     _, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 3, seed)
-    fold = folds(y, FIGURES.FOLDS, fork(seed))
+    fold = draw_folds(y, FIGURES.FOLDS, fork(seed))
     for ridge in FIGURES.PRIORS[: len(tried)]:
         losses = []
         for part in range(FIGURES.FOLDS):

@@ -329,9 +329,9 @@ def test_the_trial_is_on_whole_classes(problem, monkeypatch):
     seen = []
     made = Sample.of
 
-    def spy(x, labels, weights, rows, random):
+    def spy(x, labels, weights, rows, random, groups):
         seen.append(rows)
-        return made(x, labels, weights, rows, random)
+        return made(x, labels, weights, rows, random, groups)
 
     monkeypatch.setattr(trials.Sample, "of", spy)
     with_figures(quick(), MOST_TO_TRY=1400).fit(X, y)

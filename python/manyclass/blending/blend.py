@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
-from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
-from manyclass.training.rows_out import GroupIds, draw_rows_out
+from manyclass.training.plan import BatchesPlan, GroupIds, Labels, PairsPlan, draw_rows_out
 from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 

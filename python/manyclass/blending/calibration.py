@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number, csr_parts
-from manyclass.training.plan import Labels
-from manyclass.training.rows_out import GroupIds, draw_rows_out
+from manyclass.training.plan import GroupIds, Labels, draw_rows_out
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 

@@ -23,8 +23,9 @@ from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, walk
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.training.core_training import Watch, summarize
 from manyclass.training.passes import fork, held_out, warn_user
+from manyclass.training.plan import GroupIds
 from manyclass.training.state import State
-from manyclass.training.weighting import checked_weights, weights_left
+from manyclass.training.weighting import checked_weights, taken, weights_left
 from manyclass.weights.arrays import Doubles, Matrix
 from manyclass.weights.weights import FeatureScaling
 
@@ -57,6 +58,7 @@ def try_grid(
     min_points: int = 10_000,
     criterion: str = "validation",
     random_state: Any = 0,
+    groups: GroupIds | None = None,
 ) -> LearningRates:
     """Try step sizes on a part of the rows; see `manyclass.tune_learning_rate`.
 
@@ -73,10 +75,12 @@ def try_grid(
     min_points : int
     criterion : {"validation", "training"}
     random_state : int, RandomState instance or None
+    groups : ndarray of shape (n_samples,), int64, or None
+        Whose rows are held out together.
     """
     if weights is not None and not weights.all():
         counting = np.flatnonzero(weights)
-        x, y, weights = x[counting], y[counting], weights[counting]
+        x, y, weights, groups = x[counting], y[counting], weights[counting], taken(groups, counting)
     n = x.shape[0]
     rows = np.sort(fork(random_state).permutation(n)[: min(n, max(int(min_points), round(fraction * n), 2))])
     x, y, r = x[rows], y[rows], None if weights is None else weights[rows]
@@ -85,7 +89,8 @@ def try_grid(
         labels = (
             first_label(y) if isinstance(y, sp.csr_array) else y
         )  # of several labels the first one stands for the row
-        judged = held_out(sorted_classes(labels)[1].astype(np.int32), VALIDATION, fork(random_state))
+        ids = sorted_classes(labels)[1].astype(np.int32)
+        judged = held_out(ids, VALIDATION, fork(random_state), taken(groups, rows))
         trained = ~judged
     to_fit, to_judge = ((x[part], y[part], None if r is None else r[part]) for part in (trained, judged))
     scale = _mean_square(planner, x, r, several=bool(sp.issparse(y)))

@@ -28,8 +28,7 @@ from manyclass.labels import (
     sorted_classes,
 )
 from manyclass.protocols import ClassText, Encoder, TrainingRows
-from manyclass.training.plan import Labels
-from manyclass.training.rows_out import can_hold_out_groups
+from manyclass.training.plan import Labels, can_hold_out_groups
 from manyclass.training.state import Features, Points, State
 from manyclass.training.weighting import (
     ClassWeight,

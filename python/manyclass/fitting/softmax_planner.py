@@ -37,8 +37,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.incremental import Call, refuse_starts
 from manyclass.training.passes import fork, progress_bar
-from manyclass.training.plan import FullBatchPlan, HybridPlan
-from manyclass.training.rows_out import GroupIds, draw_folds
+from manyclass.training.plan import FullBatchPlan, GroupIds, HybridPlan, draw_folds
 from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
@@ -238,14 +237,14 @@ def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
                 "it to False"
             )
         return full_plan(choice)
-    data = (scaled.x, scaled.labels.ids, scaled.weights)
+    data, groups = (scaled.x, scaled.labels.ids, scaled.weights), scaled.groups
     if choice["solver"].name == "lbfgs":
-        return plan_full_passes(choice, *data, scaled.groups)
+        return plan_full_passes(choice, *data, groups)
     rates, parameters = None, choice.parameters
     if parameters["learning_rate"] == "grid":
         changed = planner.changed(**points_plan(choice).params, class_weight=None)
-        rates = try_grid(changed, *data, random_state=parameters["random_state"])
-    return plan_points(choice, *data, rates)
+        rates = try_grid(changed, *data, random_state=parameters["random_state"], groups=groups)
+    return plan_points(choice, *data, rates, groups)
 
 
 def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part | None, points: Points) -> Ids | None:
@@ -303,11 +302,10 @@ def cross_validated_ridge(
     losses: dict[float, Doubles] = {}
     if not data:
         return prior, tried
-    n_trials = len(figures.PRIORS) * len(data)
     size = (len(labels), n_classes, plan.max_iter)
     predicted = costs.full_cost(Facts.sized(x, n_classes)) / len(figures.PRIORS)
-    bar = progress_bar(n_trials, unit="trial", shown=bool(plan.verbose), heading="choosing alpha")
-    with closing(bar):
+    n_trials, shown = len(figures.PRIORS) * len(data), bool(plan.verbose)
+    with closing(progress_bar(n_trials, unit="trial", shown=shown, heading="choosing alpha")) as bar:
         for ridge in figures.PRIORS:
             begin, fold_losses = time.process_time(), []
             for fold_number, (x_kept, y_kept, x_out, y_out, weights_of_trained) in enumerate(data):

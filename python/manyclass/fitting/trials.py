@@ -39,11 +39,11 @@ from manyclass.figures import FIGURES, Figures
 from manyclass.training.core_training import Watch
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import AnyPlan, HybridPlan, PairsPlan, PointsPlan, Schedule
+from manyclass.training.plan import AnyPlan, GroupIds, HybridPlan, PairsPlan, PointsPlan, Schedule, draw_rows_out
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
 from manyclass.training.state import Points
-from manyclass.training.weighting import normalized, some_of
+from manyclass.training.weighting import normalized, some_of, taken
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -93,14 +93,14 @@ class Sample:
         weights: Doubles | None,
         rows: NDArray[np.intp],
         random: np.random.RandomState,
-        share: float = VALIDATION,
+        groups: GroupIds | None = None,
     ) -> Sample | None:
-        """Hold out a share of some rows; None where they are of one class, or no class has two of them."""
+        """Hold out some of the rows, or groups; None where they are of one class, or no class has two of them."""
         classes, positions = np.unique(labels[rows], return_inverse=True)
         numbered: Ids = positions.astype(np.int32)
         if len(classes) < 2 or len(classes) == len(rows):
             return None
-        out_of_training = held_out(numbered, share, random)
+        out_of_training = held_out(numbered, VALIDATION, random, taken(groups, rows))
         trained, out = rows[~out_of_training], rows[out_of_training]
         return cls(
             x[trained],
@@ -217,6 +217,7 @@ def best_rate(
     facts: Facts,
     random_state: Any,
     weights: Doubles | None,
+    groups: GroupIds | None = None,
     *,
     u_follows: bool,
     passes_open: bool = False,
@@ -235,7 +236,7 @@ def best_rate(
     if n_rows < figures.FEWEST_TO_TRY:
         return untried
     random = fork(random_state)
-    sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random, figures), random)
+    sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random, figures), random, groups)
     if sample is None:
         return untried
     short = _short_plan(plan, figures)
@@ -294,9 +295,10 @@ def best_ridge(
     facts: Facts,
     random_state: Any,
     weights: Doubles | None,
+    groups: GroupIds | None = None,
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
-    sample = Sample.of(x, labels, weights, np.arange(len(labels)), fork(random_state))
+    sample = Sample.of(x, labels, weights, np.arange(len(labels)), fork(random_state), groups)
     tried: dict[float, float] = {}
     if sample is None:
         return plan.alpha, tried
@@ -329,7 +331,10 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
         return plan
     order = fork(random_state).permutation(facts.n_samples)[:n_rows]
     n_out = int(figures.SHARE_OF_PAIRS * n_rows)
-    out, trained = points.some(np.sort(order[:n_out])), points.some(np.sort(order[n_out:]))
+    is_out = np.arange(n_rows) < n_out
+    if points.groups is not None:
+        is_out = draw_rows_out(n_out, n_rows, fork(random_state), points.groups[order])
+    out, trained = points.some(np.sort(order[is_out])), points.some(np.sort(order[~is_out]))
     out = out.some(np.flatnonzero(out.labels.known_from(trained.labels)))
     if len(out.labels) < figures.FEWEST_KNOWN:
         return plan
@@ -408,6 +413,7 @@ def plan_points(
     labels: Ids,
     weights: Doubles | None = None,
     rates: LearningRates | None = None,
+    groups: GroupIds | None = None,
 ) -> Planned:
     """The plan of a linear model of one label a row, by steps.
 
@@ -421,6 +427,8 @@ def plan_points(
         The weights of the points, with mean 1, those of classes included.
     rates : LearningRates or None
         Of a grid of step sizes, the best of which is taken.
+    groups : ndarray of shape (n_samples,), int64, or None
+        Whose rows trials hold out together.
     """
     if rates is not None:
         choice = replace(choice.changed(learning_rate=rates.best), taken=choice.recipe)
@@ -428,22 +436,24 @@ def plan_points(
     plan = _points(planned)
     costs.check_memory(facts, plan, choice.most_bytes)
     budget = 0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan), facts.figures)
-    planned = replace(planned, trials=Trials(budget, bool(plan.verbose)))
+    planned, data = replace(planned, trials=Trials(budget, bool(plan.verbose))), (x, labels, weights, groups)
     if choice.tries("learning_rate"):
-        planned = _with_rate(planned, choice, x, labels, weights)
+        planned = _with_rate(planned, choice, *data)
     if rates is not None:
         params = {**planned.params, "learning_rate": rates.best}
         planned = replace(planned, params=params, rates=rates.table)
-    return _with_ridge(planned, choice, x, labels, weights)
+    return _with_ridge(planned, choice, *data)
 
 
-def _with_rate(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
+def _with_rate(
+    planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None, groups: GroupIds | None
+) -> Planned:
     """Return the plan with the step size that trials find."""
     solver = choice["solver"]
     u_rate = getattr(solver, "u_learning_rate", "tied")
     follows = u_rate == "tied" or (u_rate == "auto" and solver.name not in choice.figures.U_RATES)
     passes_open = choice.is_open("max_iter")
-    data = (x, labels, choice.facts, choice.parameters["random_state"], weights)
+    data = (x, labels, choice.facts, choice.parameters["random_state"], weights, groups)
     plan = best_rate(planned.trials, _points(planned), *data, u_follows=follows, passes_open=passes_open)
     params = {**planned.params, "learning_rate": plan.schedule.learning_rate}
     if plan.discriminant:
@@ -456,12 +466,14 @@ def _with_rate(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights
     return replace(planned, plan=plan, params=params)
 
 
-def _with_ridge(planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None) -> Planned:
+def _with_ridge(
+    planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None, groups: GroupIds | None
+) -> Planned:
     """Return the plan with the best of some ridges, where trials of them fit into what is left of the budget."""
     plan, facts = _points(planned), choice.facts
     if plan.discriminant or not choice.tries("alpha") or not costs.tries_ridges(plan, facts, planned.trials.left):
         return planned
-    data = (x, labels, facts, choice.parameters["random_state"], weights)
+    data = (x, labels, facts, choice.parameters["random_state"], weights, groups)
     alpha, path = best_ridge(planned.trials, plan, *data)
     params = {**planned.params, "alpha": alpha}
     return replace(planned, plan=replace(plan, alpha=alpha), params=params, alpha_path=path)

@@ -24,8 +24,7 @@ from manyclass.training.incremental import Before, Call, passes_of_call, set_new
 from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
 from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
-from manyclass.training.rows_out import GroupIds
+from manyclass.training.plan import BatchesPlan, GroupIds, HybridPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized, shares_of_labels, taken

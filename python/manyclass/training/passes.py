@@ -22,8 +22,7 @@ from tqdm.std import tqdm as terminal_bar
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.training.plan import Labels
-from manyclass.training.rows_out import GroupIds, draw_rows_out
+from manyclass.training.plan import GroupIds, Labels, draw_rows_out
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Position, Resumable, Saved
 from manyclass.weights.weights import Weights

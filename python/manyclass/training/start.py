@@ -23,8 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.blending.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, best_scales
 from manyclass.training.passes import held_out
-from manyclass.training.plan import Labels
-from manyclass.training.rows_out import GroupIds
+from manyclass.training.plan import GroupIds, Labels
 from manyclass.training.weighting import shares_of_classes, some_of
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights, naive_bayes

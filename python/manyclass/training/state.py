@@ -19,8 +19,7 @@ from manyclass import _core
 from manyclass.blending.calibration import Calibration
 from manyclass.checks import as_csr, check_number, core_data
 from manyclass.labels import find_positions
-from manyclass.training.plan import Labels
-from manyclass.training.rows_out import GroupIds, join_groups
+from manyclass.training.plan import GroupIds, Labels, join_groups
 from manyclass.training.squares import Squares
 from manyclass.training.weighting import mean_of, normalized, some_of, taken
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix

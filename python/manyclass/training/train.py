@@ -30,10 +30,9 @@ from manyclass.training.incremental import (
     step_that_remembers,
 )
 from manyclass.training.passes import LabelValidation, Validation, warn_user
-from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, GroupIds, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
-from manyclass.training.rows_out import GroupIds
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
 from manyclass.training.state import FitReport, Points, Starts, State
