@@ -95,8 +95,8 @@ class Hybrid(Model):
     """Scores are those of `Pairs` and of `Embedding`, added; in probability, counts and repeats are mixed in.
 
     1. Weights on pairs are trained, then embeddings: solver, learning_rate and max_iter of the estimator are those of
-       the weights; alpha, dim, sampler and n_negatives those of the embeddings. Up to 8 labels a row in the mean are learnt by
-       margins, more by the decoupled softmax. A callback of `fit` sees the part in training.
+       the weights; alpha, dim, sampler and n_negatives those of the embeddings. Up to 8 labels a row in the mean are
+       learnt by margins, more by the decoupled softmax. A callback of `fit` sees the part in training.
     2. Up to 1,000 rows, at most a twentieth, are left out, and tell the scales of the two: those of least decoupled
        log-loss or, of margins, the pair of six that ranks best. Several labels then get a temperature.
     3. Weights on pairs of sparse rows, but for margins, get a multiple of naive Bayes, log(n_jk n / (n_j n_k)), n_jk
