@@ -1,25 +1,20 @@
 """What trials choose: ridges, learning rates and numbers of probes, with trials whose outcomes are told."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from planned import question
 from sklearn.linear_model import LogisticRegression
-from test_plans_of_points import BASE as PLAN
 
 from manyclass import SoftmaxClassifier
-from manyclass.choosing.costs import Trials
 from manyclass.choosing.facts import Facts
 from manyclass.classifiers.base import planner_of
 from manyclass.classifiers.tuning import tune_learning_rate
-from manyclass.figures import FIGURES
-from manyclass.fitting import grid, trials
+from manyclass.fitting import grid
 from manyclass.fitting.grid import search_grid
 from manyclass.fitting.softmax_planner import SoftmaxPlanner
-from manyclass.fitting.trials import best_ridge
 from manyclass.search.class_index import ClassIndex, recall_error
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
@@ -27,53 +22,6 @@ from manyclass.training.points import HeadSearch
 from manyclass.weights.weights import Weights
 
 # Ridges
-
-
-@pytest.mark.parametrize(
-    ("losses", "best", "n_tried"),
-    [
-        ([3.0, 2.0, 1.0, 0.5, 0.25], 4, 5),
-        ([1.0, 1.1, 0.5, 0.5, 0.5], 0, 2),  # past the valley
-        ([1.0, 1.01, 0.5, 0.6, 0.1], 2, 4),  # 1 % more is not past it
-        ([1.0, 1.01, 1.015, 0.5, 0.5], 0, 3),  # but twice in a row is
-        ([1.0, 1.0, 1.0, 1.0, 1.0], 0, 5),  # of equals the smallest
-        ([math.inf, 2.0, 1.0, 3.0, 0.0], 2, 4),  # one that diverged tells nothing
-        ([math.nan, 2.0, 2.0, 1.0, 1.0], 3, 5),
-        ([5.0, math.inf, 4.0, 4.0, 4.0], 2, 5),
-    ],
-    ids=str,
-)
-def test_the_ridge_is_the_best_before_the_losses_rise(losses, best, n_tried, monkeypatch, seed):
-    plans = []
-
-    def fit_points(plan, x, labels, n_classes, watch, start, weights):
-        assert start is weights is None
-        assert len(x) == len(labels) == 90  # a tenth is held out
-        plans.append(plan)
-        told = np.array([losses[len(plans) - 1]])
-        return SimpleNamespace(log_losses=lambda x, y, n: (told, None)), [0.0] * plan.max_iter
-
-    monkeypatch.setattr(trials, "fit_points", fit_points)
-    X, y = np.full((100, 4), 1.5, dtype=np.float32), (np.arange(100) % 5).astype(np.int32)
-    alpha, tried = best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)
-    unit = 9.0  # the mean of |x|^2
-    assert [plan.alpha for plan in plans] == [ridge * unit for ridge in FIGURES.RIDGES[:n_tried]]
-    assert alpha == FIGURES.RIDGES[best] * unit
-    assert list(tried) == [plan.alpha for plan in plans]
-    assert list(tried.values()) == [loss if math.isfinite(loss) else math.inf for loss in losses[:n_tried]]
-
-
-def test_a_ridge_whose_training_ended_early_is_none(monkeypatch, seed):
-    n_passes = iter([PLAN.max_iter, PLAN.max_iter - 1, *[PLAN.max_iter] * 3])
-    told = iter([2.0, 0.5, 1.0, 1.5, 1.5])
-
-    def fit_points(plan, *_, **__):
-        loss = next(told)
-        return SimpleNamespace(log_losses=lambda *_: (np.array([loss]), None)), [0.0] * next(n_passes)
-
-    monkeypatch.setattr(trials, "fit_points", fit_points)
-    X, y = np.ones((50, 1), dtype=np.float32), (np.arange(50) % 5).astype(np.int32)
-    assert best_ridge(Trials(np.inf), PLAN, X, y, Facts.of(X, 5), seed, None)[0] == FIGURES.RIDGES[2]
 
 
 @pytest.mark.parametrize("solver", ["exact", "implicit"])

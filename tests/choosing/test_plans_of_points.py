@@ -257,17 +257,6 @@ def test_what_was_open_is_told_and_what_was_given_is_not():
     assert set(exact.params) == {"solver", "model", "alpha", "learning_rate", "max_iter"}
 
 
-def test_ridges_are_tried_only_without_a_clock_and_where_alpha_and_solver_are_open():
-    few = replace(FIGURES, FEWEST_TO_TRY=N)
-    planned = planned_points(solver="auto", figures=few)
-    assert planned.alpha_path
-    assert planned.plan.alpha == planned.params["alpha"] == min(planned.alpha_path, key=planned.alpha_path.get)
-    for parameters in ({"alpha": 0.0}, {"solver": "exact"}, {"timed": True}):
-        assert planned_points(**{"solver": "auto", "figures": few} | parameters).alpha_path == {}
-    few = replace(few, QUICK=0.0)  # and five trials take more than a third of a fit
-    assert planned_points(solver="auto", figures=few).alpha_path == {}
-
-
 # What is refused.
 
 REFUSED = [

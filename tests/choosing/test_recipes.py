@@ -213,7 +213,6 @@ def test_what_is_picked_for_linear_models_of_known_sets(name):
     drawn = None if solver == "exact" else choice["n_negatives"]
     assert (solver, choice["max_iter"], drawn, choice["learning_rate"]) == expected
     assert choice["averaging"] == "suffix"
-    assert choice.tries("alpha")
     assert choice.tries("learning_rate")
 
 

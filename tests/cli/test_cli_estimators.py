@@ -312,11 +312,11 @@ def test_models_saved_in_python_are_read(tmp_path, data, capsys, name):
 
 
 def test_ctrl_c_while_alpha_is_chosen_says_that_there_is_no_model(tmp_path):
-    data = write_data(tmp_path / "d", n_rows=40_000)
+    data = write_data(tmp_path / "d", n_rows=20_000)
     code = "import sys; from manyclass.training import passes; passes.DELAY = 0; from manyclass.cli import main; "
     code += "sys.exit(main(sys.argv[1:]))"
-    # Passes that are predicted to take half a second a trial: no more than for which trials are made.
-    argv = ("fit", data, "--output", tmp_path / "m", "--model", "linear", "--max-iter", 20, "--learning-rate", 0.1)
+    # Full passes, which are predicted to take three seconds.
+    argv = ("fit", data, "--output", tmp_path / "m", "--model", "linear")
     with start(*argv, python=("-c", code)) as process:
         seen = ""
         while "choosing alpha" not in seen:

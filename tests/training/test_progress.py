@@ -94,16 +94,11 @@ def test_trials_of_the_ridge_are_told(capsys, monkeypatch, seed):
     rng = np.random.default_rng(seed)
     y = rng.integers(4, size=1200)
     X = np.eye(4)[y] + rng.normal(size=(1200, 4))
-    model = SoftmaxClassifier(max_iter=5, random_state=0, verbose=1).fit(X, y)
-    assert len(model.alpha_path_) > 1
-    err = capsys.readouterr().err
-    for trial in range(1, len(model.alpha_path_) + 1):
-        assert f"choosing alpha, trial {trial} of at most 5: " in err
     model = SoftmaxClassifier(random_state=0, verbose=1).fit(X, y)  # by full passes
     assert len(model.alpha_path_) > 1
     told = capsys.readouterr().err
     assert re.search(rf"^choosing alpha: {len(model.alpha_path_) * 5} of \d+ trial, ", told, re.MULTILINE)
-    assert "\r" not in err + told
+    assert "\r" not in told
 
 
 def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):

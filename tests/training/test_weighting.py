@@ -202,15 +202,10 @@ def test_early_stopping_looks_at_the_weighted_loss(problem):
     np.testing.assert_allclose(model.validation_curve_, expected, rtol=1e-6)
 
 
-def test_ridges_and_rates_are_compared_by_the_weighted_loss(seed, monkeypatch):
+def test_rates_are_compared_by_the_weighted_loss(seed):
     X, y = planted(np.random.default_rng(seed), 1200, 4, 5)
     weights = np.where(y == 0, 20.0, 1.0)
-    model = SoftmaxClassifier(max_iter=2, random_state=0).fit(X, y, weights)
-    assert len(model.alpha_path_) > 1
     # With a weight of nearly all on class 0, the log-loss of points held out is that of a class which is nearly sure.
-    assert min(model.alpha_path_.values()) < min(
-        SoftmaxClassifier(max_iter=2, random_state=0).fit(X, y).alpha_path_.values()
-    )
     grid = SoftmaxClassifier(solver="exact", learning_rate="grid", max_iter=2, random_state=0)
     tables = [clone(grid).fit(X, y, w).learning_rate_table_ for w in (weights, None)]
     assert min(tables[0].values()) < min(tables[1].values())

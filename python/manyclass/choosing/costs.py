@@ -271,13 +271,6 @@ def rows_to_try(seconds: float, facts: Facts, plan: PointsPlan) -> int:
     return int(min(facts.n_samples, figures.MOST_TO_TRY, seconds / (figures.RATES * figures.TRIAL_PASSES * visit)))
 
 
-def tries_ridges(plan: PointsPlan, facts: Facts, seconds: float) -> bool:
-    """Whether the ridge is chosen on held-out points in the `left` predicted seconds."""
-    return (
-        facts.n_samples >= facts.figures.FEWEST_TO_TRY and len(facts.figures.RIDGES) * fit_cost(facts, plan) <= seconds
-    )
-
-
 COLUMNS = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
 
 

@@ -21,9 +21,6 @@ learning_rate, point by point
 learning_rate of weights on pairs
     On 4,000 random rows at most a third or less of it, while the decoupled loss of held-out rows falls: that is the
     log_loss of the report then, summed over the labels of a row. None by margins.
-alpha, point by point
-    The best of 0, 3e-6, 1e-5, 3e-5 and 1e-4, in units of the mean of \|x_i\|^2, on a tenth of the points, where the
-    budget of the trials is enough for five fits; none after two that rise in a row, or one that rises by 2 %.
 alpha of full passes
     The best of 1000, 100, ..., 0.01, over n_samples, by 5-fold cross-validation, if it is better than 1 / n_samples by
     more than the standard error.
@@ -549,7 +546,7 @@ def _by_points(f: Figures) -> tuple[Recipe, ...]:
     last, full = (f.PASSES_SAMPLED, decay_to_last), (f.MOST_ITERATIONS, f.DECAY_BY_HAND)
     hand, few = (f.PASSES_BY_HAND, f.DECAY_BY_HAND), (f.PASSES_BY_HAND, decay_of_few)
     drawn, whole, step = f.NEGATIVES_BY_HAND, ("all", f.NEGATIVES_BY_HAND), ("learning_rate",)
-    weak: dict[str, Any] = {"alpha": ridge, "averaging": averaging_of_small, "tried": (*step, "alpha")}
+    weak: dict[str, Any] = {"alpha": ridge, "averaging": averaging_of_small, "tried": step}
     return (
         points("utilities", of_utilities, solver="implicit", classes=(by_posterior, drawn), passes=hand),
         points("full passes", in_full, solver="lbfgs", classes=whole, passes=full, alpha=prior, tried=("alpha",)),

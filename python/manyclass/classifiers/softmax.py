@@ -61,8 +61,8 @@ class SoftmaxClassifier(LabelClassifier):
     dim : int or "auto", default="auto"
         Length of the embeddings; "auto" is 64 to 384, of each run.
     alpha : float or "auto", default="auto"
-        L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows, with solver="auto",
-        a linear model and one label a row, else 0. With embeddings it is on them and on the rows of classes.
+        L2 penalty alpha/2 ||W||^2 on the weights of scaled features; "auto": by held-out rows of full passes, weak or
+        0 else. With embeddings, those of a hybrid included, it is on them and on the rows of classes.
     learning_rate : float, "auto" or "grid", default="auto"
         Step size on the gradient of the *mean* loss, > 0; "grid": the best power of ten on a tenth of the points.
     max_iter : int or "auto", default="auto"

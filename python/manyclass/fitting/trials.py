@@ -26,7 +26,7 @@ from manyclass.blending.blend import ScoredRows, decoupled_loss
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned, Trials
-from manyclass.choosing.facts import Facts, Lengths, weights_met
+from manyclass.choosing.facts import Facts, weights_met
 from manyclass.choosing.plans import (
     hybrid_plan,
     pairs_plan,
@@ -112,14 +112,10 @@ class Sample:
             classes,
         )
 
-    def loss(self, plan: PointsPlan, heading: str = "") -> float:
-        """Train by a plan and return the log-loss on the rows held out, in nats; infinite where training diverged.
-
-        `heading` stands before the progress that a plan with `verbose` shows.
-        """
-        watch, start = Watch(heading=heading), self.discriminant if plan.discriminant else None
-        data = (self.x, self.labels, self.n_classes)
-        train = partial(fit_points, plan, *data, watch, start=start, weights=self.weights)
+    def loss(self, plan: PointsPlan) -> float:
+        """Train by a plan and return the log-loss on the rows held out, in nats; infinite where training diverged."""
+        start, data = self.discriminant if plan.discriminant else None, (self.x, self.labels, self.n_classes)
+        train = partial(fit_points, plan, *data, Watch(), start=start, weights=self.weights)
         model, curve, *_ = quietly(train)
         return self.loss_of(model, plan.n_threads) if len(curve) == plan.max_iter else math.inf
 
@@ -287,37 +283,6 @@ def _best_start(
     return plan, from_start
 
 
-def best_ridge(
-    trials: Trials,
-    plan: PointsPlan,
-    x: Matrix,
-    labels: Ids,
-    facts: Facts,
-    random_state: Any,
-    weights: Doubles | None,
-    groups: GroupIds | None = None,
-) -> tuple[float, dict[float, float]]:
-    """Return the ridge of smallest log-loss on points held out, and the log-losses of all that were tried."""
-    sample = Sample.of(x, labels, weights, np.arange(len(labels)), fork(random_state), groups)
-    tried: dict[float, float] = {}
-    if sample is None:
-        return plan.alpha, tried
-    unit, ridges = Lengths.of(x).mean_square, facts.figures.RIDGES
-    cost, size = sample.cost(plan, facts), (len(sample.labels), sample.n_classes, plan.max_iter)
-    for number, ridge in enumerate(ridges, 1):
-        trial = replace(plan, alpha=ridge * unit)
-        train = partial(sample.loss, trial, f"choosing alpha, trial {number} of at most {len(ridges)}")
-        tried[trial.alpha] = trials.make("alpha", trial.alpha, train, predicted=cost, size=size)
-        # Past the valley, which has one bottom, larger ones are not tried: one is far above it, or two rise in a row.
-        losses = list(tried.values())
-        rises = len(losses) > 2 and losses[-3] < losses[-2] < losses[-1] < math.inf
-        if rises or facts.figures.PAST_THE_VALLEY * min(losses) < losses[-1] < math.inf:
-            break
-    best = min(tried, key=lambda alpha: tried[alpha])
-    trials.choose("alpha", best)
-    return best, tried
-
-
 def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: Facts, random_state: Any) -> PairsPlan:
     """Return the plan with the step size of the least decoupled loss on rows held out of a short training.
 
@@ -442,7 +407,7 @@ def plan_points(
     if rates is not None:
         params = {**planned.params, "learning_rate": rates.best}
         planned = replace(planned, params=params, rates=rates.table)
-    return _with_ridge(planned, choice, *data)
+    return planned
 
 
 def _with_rate(
@@ -464,19 +429,6 @@ def _with_rate(
     if u_rate == "auto":
         params["solver"].set_params(u_learning_rate=plan.schedule.u_learning_rate)
     return replace(planned, plan=plan, params=params)
-
-
-def _with_ridge(
-    planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None, groups: GroupIds | None
-) -> Planned:
-    """Return the plan with the best of some ridges, where trials of them fit into what is left of the budget."""
-    plan, facts = _points(planned), choice.facts
-    if plan.discriminant or not choice.tries("alpha") or not costs.tries_ridges(plan, facts, planned.trials.left):
-        return planned
-    data = (x, labels, facts, choice.parameters["random_state"], weights, groups)
-    alpha, path = best_ridge(planned.trials, plan, *data)
-    params = {**planned.params, "alpha": alpha}
-    return replace(planned, plan=replace(plan, alpha=alpha), params=params, alpha_path=path)
 
 
 def _points(planned: Planned) -> PointsPlan:
