@@ -10,10 +10,10 @@ from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.recipes import Choice, recipes
 from manyclass.choosing.settings import Chosen
 from manyclass.figures import FIGURES, Figures
-from manyclass.fitting.softmax_planner import plan_full_passes
-from manyclass.fitting.trials import plan_points
+from manyclass.fitting.trials import plan_full_passes, plan_points
 from manyclass.parts import Parameters
 from manyclass.training.plan import Labels
+from manyclass.training.state import Features, Points
 
 
 def with_figures(model, **values):
@@ -37,17 +37,24 @@ def chosen_of(model):
     return replace(chosen, model=chosen.model or models.Linear()) if isinstance(chosen, Chosen) else chosen
 
 
+def points_of_arrays(x, labels, n_classes, weights=None):
+    """The points of a fit to rows of one label, whose classes are numbers."""
+    data = (x, Labels.single(labels), np.arange(n_classes), Features(x.shape[1], None))
+    return Points(*data, weights=weights, n_given=len(labels))
+
+
 def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, weights=None, figures=FIGURES):
     """The plan of a linear model of one label a row, point by point."""
     given = {"timed": timed, "candidates": candidates, "by_steps": True}
     chosen = model.check_parameters()
     facts = Facts.of(x, n_classes, figures=figures)
-    return plan_points(Choice(Parameters.of(model), chosen, facts, **given), x, labels, weights)
+    choice = Choice(Parameters.of(model), chosen, facts, **given)
+    return plan_points(choice, points_of_arrays(x, labels, n_classes, weights))
 
 
 def by_full_passes(model, x, labels, n_classes):
     choice = Choice(Parameters.of(model), model.check_parameters(), Facts.of(x, n_classes))
-    return plan_full_passes(choice, x, labels)
+    return plan_full_passes(choice, points_of_arrays(x, labels, n_classes))
 
 
 def by_batches(model, x, n_classes, *, embeds=False):

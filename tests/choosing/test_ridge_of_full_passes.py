@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from planned import points_of_arrays
 from sklearn.linear_model import LogisticRegression
 
 from manyclass.choosing.costs import Trials
 from manyclass.figures import FIGURES
-from manyclass.fitting.softmax_planner import cross_validated_ridge
+from manyclass.fitting.trials import cross_validated_ridge
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.passes import fork
@@ -37,7 +38,7 @@ def test_folds_are_even_in_each_class_and_leave_it_a_point(seed):
 
 def test_losses_are_those_of_scikit_learns_optima_on_the_same_folds(seed):
     X, y = problem(seed)
-    _, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 3, seed)
+    _, tried = cross_validated_ridge(Trials(np.inf), PLAN, points_of_arrays(X, y, 3), seed)
     fold = draw_folds(y, FIGURES.FOLDS, fork(seed))
     for ridge in FIGURES.PRIORS[: len(tried)]:
         losses = []
@@ -58,20 +59,21 @@ def noise(seed):
 
 def test_a_ridge_is_taken_that_is_clearly_better_than_1_over_n(seed):
     X, y = noise(seed)
-    alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
+    alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, points_of_arrays(X, y, 2), seed)
     assert alpha == min(tried, key=tried.get) > FIGURES.PRIOR / 100
 
 
 def test_a_ridge_that_is_better_by_chance_is_not_taken(seed, monkeypatch):
     X, y = noise(seed)
     monkeypatch.setattr("manyclass._core.mean_and_error", lambda *_: (0.1, 1e3))
-    alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, X, y, 2, seed)
+    alpha, tried = cross_validated_ridge(Trials(np.inf), PLAN, points_of_arrays(X, y, 2), seed)
     assert alpha == FIGURES.PRIOR / 100 != min(tried, key=tried.get)
 
 
 def test_nothing_is_tried_where_nothing_can_be_held_out():
     X = np.eye(4, dtype=np.float32)
-    assert cross_validated_ridge(Trials(np.inf), PLAN, X, np.arange(4, dtype=np.int32), 4, 0) == (FIGURES.PRIOR / 4, {})
+    points = points_of_arrays(X, np.arange(4, dtype=np.int32), 4)
+    assert cross_validated_ridge(Trials(np.inf), PLAN, points, 0) == (FIGURES.PRIOR / 4, {})
 
 
 def test_a_fit_from_its_own_optimum_is_done_at_once(seed):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import by_points, with_figures
+from planned import by_points, points_of_arrays, with_figures
 from sklearn.base import clone
 
 import manyclass
@@ -93,17 +93,21 @@ def test_a_sample_keeps_rows_labels_and_weights_together(seed):
     x = np.arange(60, dtype=np.float32).reshape(30, 2)
     labels = np.repeat([7, 3, 5], 10).astype(np.int32)
     weights = np.arange(1.0, 31.0)
-    found = Sample.of(x, labels, weights, np.arange(5, 30), np.random.RandomState(seed))
-    rows = [(part[:, 0] / 2).astype(int) for part in (found.x, found.x_out)]
+    points = points_of_arrays(x, labels, 9, weights)
+    sample = Sample.of(points, np.arange(5, 30), np.random.RandomState(seed))
+    parts = (sample.trained, sample.out)
+    rows = [(part.x[:, 0] / 2).astype(int) for part in parts]
     assert sorted(np.concatenate(rows)) == list(range(5, 30))
-    for at, named, w in zip(rows, (found.labels, found.labels_out), (found.weights, found.weights_out), strict=True):
-        np.testing.assert_array_equal(np.array([3, 5, 7])[named], labels[at])
-        np.testing.assert_allclose(w, weights[at] / weights[at].mean(), rtol=1e-12)
+    for at, part in zip(rows, parts, strict=True):
+        np.testing.assert_array_equal(part.classes, [3, 5, 7])
+        np.testing.assert_array_equal(part.classes[part.labels.ids], labels[at])
+        np.testing.assert_allclose(part.weights, weights[at] / weights[at].mean(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("labels", [np.zeros(20), np.arange(20)], ids=["one_class", "as_many_classes_as_rows"])
 def test_rows_that_nothing_can_be_held_out_of_are_no_sample(labels):
-    assert Sample.of(np.ones((20, 1)), labels.astype(np.int32), None, np.arange(20), np.random.RandomState(0)) is None
+    points = points_of_arrays(np.ones((20, 1)), labels.astype(np.int32), 20)
+    assert Sample.of(points, np.arange(20), np.random.RandomState(0)) is None
 
 
 # The walk
@@ -328,9 +332,9 @@ def test_the_trial_is_on_whole_classes(problem, monkeypatch):
     seen = []
     made = Sample.of
 
-    def spy(x, labels, weights, rows, random, groups):
+    def spy(points, rows, random):
         seen.append(rows)
-        return made(x, labels, weights, rows, random, groups)
+        return made(points, rows, random)
 
     monkeypatch.setattr(trials.Sample, "of", spy)
     with_figures(quick(), MOST_TO_TRY=1400).fit(X, y)

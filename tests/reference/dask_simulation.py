@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+from planned import points_of_arrays
 
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.recipes import Choice
@@ -19,7 +20,7 @@ from manyclass.parts import Parameters
 def plan_of(local, X, labels, n_classes):
     """The plan of an estimator of one machine, point by point, for rows that are not scaled."""
     choice = Choice(Parameters.of(local), local.check_parameters(), Facts.of(X, n_classes), by_steps=True)
-    return plan_points(choice, X, labels).plan
+    return plan_points(choice, points_of_arrays(X, labels, n_classes)).plan
 
 
 def simulate(plan, whole, shards, n_merges=1, held=(), n_iter_no_change=0):

@@ -317,7 +317,7 @@ def plan_rows(
         scaling = FeatureScaling.of(x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
         x = scaling.apply(x)
     choice = Choice(parameters, replace(chosen, model=model), Facts.of(x, points.n_classes), by_steps=True)
-    planned = plan_points(choice, x, points.labels.ids, points.weights)
+    planned = plan_points(choice, replace(points, x=x))
     points_plan: Any = planned.plan
     if parameters.is_auto("alpha") and not planned.alpha_path and x.shape[0] < n_rows_of_all:
         alpha = points_plan.alpha * x.shape[0] / n_rows_of_all

@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import time
-from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass import _core
 from manyclass.checks import as_csr
 from manyclass.choosing import costs
-from manyclass.choosing.costs import Planned, Trials
+from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts, Lengths
-from manyclass.choosing.plans import full_plan, points_plan
+from manyclass.choosing.plans import points_plan
 from manyclass.choosing.recipes import MARGIN, Choice
 from manyclass.choosing.settings import Chosen, linear_model, part_of
-from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, warm_start_of, with_report_of
 from manyclass.fitting.points import scaled_for_call
-from manyclass.fitting.trials import as_met, plan_points, plan_with_one_model, quietly
+from manyclass.fitting.trials import as_met, plan_batches_or_pairs, plan_full_passes, plan_points
 from manyclass.labels import positions_of
 from manyclass.models import MODELS
 from manyclass.parts import Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch
-from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.incremental import Call, refuse_starts
-from manyclass.training.passes import fork, progress_bar
-from manyclass.training.plan import FullBatchPlan, GroupIds, HybridPlan, draw_folds
+from manyclass.training.plan import HybridPlan
 from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
-from manyclass.training.weighting import some_of
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
-from manyclass.weights.weights import FeatureScaling, Weights
+from manyclass.weights.arrays import Ids
+from manyclass.weights.weights import FeatureScaling
 
 
 class SoftmaxPlanner(Planner):
@@ -101,7 +92,7 @@ class SoftmaxPlanner(Planner):
             raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
         refuse_candidates(beginning.candidates)
         first = first_of(self.parameters, points, beginning)
-        return _train(choice, plan_with_one_model(choice, points), points, watch, first)
+        return _train(choice, plan_batches_or_pairs(choice, points), points, watch, first)
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
@@ -125,7 +116,7 @@ class SoftmaxPlanner(Planner):
         if state is not None and parts.model is None:  # an older file does not say what its model was
             parts = replace(parts, model=MODELS[name]())
         choice = Choice(resolved.parameters, parts, facts, timed=True, by_steps=True, goes_on=falls)
-        return PlannedCall(plan_with_one_model(choice, points), points)
+        return PlannedCall(plan_batches_or_pairs(choice, points), points)
 
     def _kind(self, choice: Choice, state: State | None) -> str:
         """Which training goes on, or of a first call, which one parameters and labels ask for."""
@@ -163,7 +154,7 @@ class SoftmaxPlanner(Planner):
         if scaled.x is not points.x:
             facts = Facts.of(scaled.x, scaled.n_classes, figures=facts.figures)
         choice = Choice(parameters, chosen, facts, timed=not begins_fit, by_steps=True, goes_on=falls)
-        planned = plan_points(choice, scaled.x, scaled.labels.ids)
+        planned = plan_points(choice, scaled)
         if open_alpha:
             planned = replace(planned, params={**planned.params, "alpha": 0.0})
         return PlannedCall(planned, scaled, scaling)
@@ -236,15 +227,13 @@ def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
                 "early_stopping is True, which solver='lbfgs' has for one label a row alone; with several labels set "
                 "it to False"
             )
-        return full_plan(choice)
-    data, groups = (scaled.x, scaled.labels.ids, scaled.weights), scaled.groups
     if choice["solver"].name == "lbfgs":
-        return plan_full_passes(choice, *data, groups)
+        return plan_full_passes(choice, scaled)
     rates, parameters = None, choice.parameters
     if parameters["learning_rate"] == "grid":
-        changed = planner.changed(**points_plan(choice).params, class_weight=None)
-        rates = try_grid(changed, *data, random_state=parameters["random_state"], groups=groups)
-    return plan_points(choice, *data, rates, groups)
+        changed, data = planner.changed(**points_plan(choice).params, class_weight=None), (scaled.x, scaled.labels.ids)
+        rates = try_grid(changed, *data, scaled.weights, random_state=parameters["random_state"], groups=scaled.groups)
+    return plan_points(choice, scaled, rates)
 
 
 def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part | None, points: Points) -> Ids | None:
@@ -268,80 +257,3 @@ def refuse_candidates(candidates: ArrayLike | None) -> None:
     """Raise ValueError for candidates where there are no heads."""
     if candidates is not None:
         raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
-
-
-LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
-
-
-def cross_validated_ridge(
-    trials: Trials,
-    plan: FullBatchPlan,
-    x: Matrix,
-    labels: Ids,
-    n_classes: int,
-    random_state: Any,
-    weights: Doubles | None = None,
-    figures: Figures = FIGURES,
-    groups: GroupIds | None = None,
-) -> tuple[float, dict[float, float]]:
-    """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
-
-    Ridges are tried from the strongest on, each from the weights of the one before, to 1 / N and until the valley is
-    passed. The best one must be better than 1 / N by more than the standard error of the difference, else it is 1 / N:
-    the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
-    and it is 1 / N. `weights` of points, with mean 1, are those of their losses; N is the number of points.
-    """
-    fold = draw_folds(labels, figures.FOLDS, fork(random_state), groups)
-    parts = [(np.flatnonzero(fold != part), np.flatnonzero(fold == part)) for part in range(figures.FOLDS)]
-    parts = [(trained, out) for trained, out in parts if len(out)]
-    data = [(x[trained], labels[trained], x[out], labels[out], some_of(weights, trained)) for trained, out in parts]
-    r = None if weights is None or not parts else weights[np.concatenate([out for _, out in parts])]
-    starts: list[Weights | None] = [None] * len(data)
-    prior = figures.PRIOR / len(labels)
-    tried: dict[float, float] = {}
-    losses: dict[float, Doubles] = {}
-    if not data:
-        return prior, tried
-    size = (len(labels), n_classes, plan.max_iter)
-    predicted = costs.full_cost(Facts.sized(x, n_classes)) / len(figures.PRIORS)
-    n_trials, shown = len(figures.PRIORS) * len(data), bool(plan.verbose)
-    with closing(progress_bar(n_trials, unit="trial", shown=shown, heading="choosing alpha")) as bar:
-        for ridge in figures.PRIORS:
-            begin, fold_losses = time.process_time(), []
-            for fold_number, (x_kept, y_kept, x_out, y_out, weights_of_trained) in enumerate(data):
-                trial = replace(plan, alpha=ridge / len(y_kept), tol=max(plan.tol, LOOSE), verbose=0)
-                fit = partial(
-                    fit_full_batch, trial, x_kept, y_kept, n_classes, Watch(), starts[fold_number], weights_of_trained
-                )
-                starts[fold_number], _ = model, _ = quietly(fit)
-                fold_losses.append(model.log_losses(x_out, y_out, plan.n_threads)[0])
-                bar.update()
-            alpha = ridge / len(labels)
-            losses[alpha] = np.concatenate(fold_losses)
-            loss = float(np.average(losses[alpha], weights=r))
-            tried[alpha] = loss if math.isfinite(loss) else math.inf
-            seconds = time.process_time() - begin
-            trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
-            if alpha <= prior and figures.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
-                break
-    best = min(tried, key=lambda alpha: tried[alpha])
-    gain = losses[prior] - losses[best]
-    mean, error = _core.mean_and_error(gain, NO_DOUBLES if r is None else r)
-    chosen = best if mean > error else prior
-    trials.choose("alpha", chosen)
-    return chosen, tried
-
-
-def plan_full_passes(
-    choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None = None, groups: GroupIds | None = None
-) -> Planned:
-    """The plan of L-BFGS on x, which is scaled where features are; the ridge by cross-validation."""
-    planned, facts = full_plan(choice), choice.facts
-    assert isinstance(planned.plan, FullBatchPlan)
-    if choice.timed or not choice.tries("alpha"):
-        return planned
-    trials, seed = Trials(facts.figures.MOST_FULL, bool(planned.plan.verbose)), choice.parameters["random_state"]
-    data = (x, labels, facts.n_classes, seed, weights, facts.figures, groups)
-    alpha, path = cross_validated_ridge(trials, planned.plan, *data)
-    plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
-    return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)

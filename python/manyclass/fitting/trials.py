@@ -10,8 +10,10 @@ The ridge of full passes is found by cross-validation: the few fits are exact, s
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -28,6 +30,7 @@ from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned, Trials
 from manyclass.choosing.facts import Facts, weights_met
 from manyclass.choosing.plans import (
+    full_plan,
     hybrid_plan,
     pairs_plan,
     points_plan,
@@ -37,14 +40,25 @@ from manyclass.choosing.plans import (
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES, Figures
 from manyclass.training.core_training import Watch
+from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.pairs import fit_pairs
-from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import AnyPlan, GroupIds, HybridPlan, PairsPlan, PointsPlan, Schedule, draw_rows_out
+from manyclass.training.passes import fork, held_out, progress_bar
+from manyclass.training.plan import (
+    AnyPlan,
+    FullBatchPlan,
+    HybridPlan,
+    Labels,
+    PairsPlan,
+    PointsPlan,
+    Schedule,
+    draw_folds,
+    draw_rows_out,
+)
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
 from manyclass.training.state import Points
-from manyclass.training.weighting import normalized, some_of, taken
-from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.training.weighting import normalized
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.weights import Weights
 
 VALIDATION = 0.1  # share of the points on which ridges and rates are compared
@@ -67,76 +81,50 @@ def whole_classes(
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a trial, to train on and held out, their classes numbered anew, and the weights of each part.
+    """Rows of a trial, to train on and held out, their classes numbered anew."""
 
-    `classes` are the numbers that they have otherwise.
-    """
-
-    x: Matrix
-    labels: Ids
-    weights: Doubles | None
-    x_out: Matrix
-    labels_out: Ids
-    weights_out: Doubles | None
-    classes: Ids
-
-    @property
-    def n_classes(self) -> int:
-        """How many they are."""
-        return len(self.classes)
+    trained: Points
+    out: Points
 
     @classmethod
-    def of(
-        cls,
-        x: Matrix,
-        labels: Ids,
-        weights: Doubles | None,
-        rows: NDArray[np.intp],
-        random: np.random.RandomState,
-        groups: GroupIds | None = None,
-    ) -> Sample | None:
+    def of(cls, points: Points, rows: NDArray[np.intp], random: np.random.RandomState) -> Sample | None:
         """Hold out some of the rows, or groups; None where they are of one class, or no class has two of them."""
-        classes, positions = np.unique(labels[rows], return_inverse=True)
-        numbered: Ids = positions.astype(np.int32)
+        sample = points.some(rows)
+        classes, positions = np.unique(sample.labels.ids, return_inverse=True)
         if len(classes) < 2 or len(classes) == len(rows):
             return None
-        out_of_training = held_out(numbered, VALIDATION, random, taken(groups, rows))
-        trained, out = rows[~out_of_training], rows[out_of_training]
-        return cls(
-            x[trained],
-            numbered[~out_of_training],
-            some_of(weights, trained),
-            x[out],
-            numbered[out_of_training],
-            some_of(weights, out),
-            classes,
-        )
+        labels = Labels.single(positions.astype(np.int32))
+        sample = replace(sample, labels=labels, classes=points.classes[classes])
+        is_out = held_out(labels.ids, VALIDATION, random, sample.groups)
+        return cls(sample.some(np.flatnonzero(~is_out)), sample.some(np.flatnonzero(is_out)))
 
     def loss(self, plan: PointsPlan) -> float:
         """Train by a plan and return the log-loss on the rows held out, in nats; infinite where training diverged."""
-        start, data = self.discriminant if plan.discriminant else None, (self.x, self.labels, self.n_classes)
-        train = partial(fit_points, plan, *data, Watch(), start=start, weights=self.weights)
-        model, curve, *_ = quietly(train)
+        trained, start = self.trained, self.discriminant if plan.discriminant else None
+        data = (trained.x, trained.labels.ids, trained.n_classes, Watch())
+        model, curve, *_ = quietly(partial(fit_points, plan, *data, start=start, weights=trained.weights))
         return self.loss_of(model, plan.n_threads) if len(curve) == plan.max_iter else math.inf
 
     def loss_of(self, model: Weights, n_threads: int) -> float:
         """Return the log-loss of a model on the rows held out, in nats; infinite where it is no number."""
-        losses, _ = model.log_losses(self.x_out, self.labels_out, n_threads)
-        loss = float(np.average(losses, weights=self.weights_out))
+        losses, _ = model.log_losses(self.out.x, self.out.labels.ids, n_threads)
+        loss = float(np.average(losses, weights=self.out.weights))
         return loss if math.isfinite(loss) else math.inf
 
     @lazy_property
     def discriminant(self) -> Start | None:
         """The weights of linear discriminant analysis, of dense rows that are trained on."""
-        if isinstance(self.x, sp.csr_array):
+        trained = self.trained
+        if isinstance(trained.x, sp.csr_array):
             return None
-        return begin_at_closed_form(self.x, self.labels, self.n_classes, self.weights, 0, 1)
+        return begin_at_closed_form(trained.x, trained.labels.ids, trained.n_classes, trained.weights, 0, 1)
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
         """Predict the seconds of `loss`, with the `facts` of all the data."""
-        here = replace(facts, n_samples=len(self.labels), n_classes=self.n_classes)
-        visits = costs.visit_cost(here, costs.n_drawn(plan)) * len(self.labels) * plan.max_iter
-        return 1e-6 * (visits + costs.visit_cost(here, None) * len(self.labels_out))
+        n_rows = len(self.trained.labels)
+        facts = replace(facts, n_samples=n_rows, n_classes=self.trained.n_classes)
+        visits = costs.visit_cost(facts, costs.n_drawn(plan)) * n_rows * plan.max_iter
+        return 1e-6 * (visits + costs.visit_cost(facts, None) * len(self.out.labels))
 
 
 # Step sizes
@@ -205,19 +193,7 @@ class RateSearch:
         return least, good, slice(since, len(self.trials.report))
 
 
-def best_rate(
-    trials: Trials,
-    plan: PointsPlan,
-    x: Matrix,
-    labels: Ids,
-    facts: Facts,
-    random_state: Any,
-    weights: Doubles | None,
-    groups: GroupIds | None = None,
-    *,
-    u_follows: bool,
-    passes_open: bool = False,
-) -> PointsPlan:
+def best_rate(trials: Trials, plan: PointsPlan, points: Points, choice: Choice) -> PointsPlan:
     """Return the plan with the step size that two passes over whole classes make the best one.
 
     It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
@@ -225,27 +201,33 @@ def best_rate(
     A plan that may begin at the discriminant does so, without a ridge, where that makes the trials clearly better. If
     they hardly better the discriminant itself, the fit makes no more passes than they do, where these are open.
     """
-    figures = facts.figures
+    facts, figures = choice.facts, choice.figures
     # Where there are two starts to try, each has a half of the budget.
     n_rows = costs.rows_to_try(trials.left / (1 + plan.discriminant), facts, plan)
     untried = replace(plan, discriminant=False)
     if n_rows < figures.FEWEST_TO_TRY:
         return untried
-    random = fork(random_state)
-    sample = Sample.of(x, labels, weights, whole_classes(labels, n_rows, random, figures), random, groups)
+    random = fork(choice.parameters["random_state"])
+    sample = Sample.of(points, whole_classes(points.labels.ids, n_rows, random, figures), random)
     if sample is None:
         return untried
     short = _short_plan(plan, figures)
-    size = (len(sample.labels), sample.n_classes, short.max_iter)
-    search = RateSearch(trials, sample, u_follows, sample.cost(short, facts), size, figures)
-    plan, (least, good, lines) = _best_start(search, plan, short, passes_open=passes_open)
+    size = (len(sample.trained.labels), sample.trained.n_classes, short.max_iter)
+    search = RateSearch(trials, sample, u_follows(choice), sample.cost(short, facts), size, figures)
+    plan, (least, good, lines) = _best_start(search, plan, short, passes_open=choice.is_open("max_iter"))
     if not math.isfinite(least):
         return plan
     chosen = (search.plan(short, exponent).schedule.learning_rate for exponent in good)
     trials.choose("learning_rate", *chosen, lines=lines)
     best = float(figures.RATE_RATIO ** ((min(good) + max(good)) / 2))
     sum_of_steps = _core.sum_of_steps(plan.schedule.name, plan.schedule.decay, plan.max_iter)
-    return with_rate(plan, best * min(1.0, figures.SUM_OF_STEPS / sum_of_steps), u_follows=u_follows)
+    return with_rate(plan, best * min(1.0, figures.SUM_OF_STEPS / sum_of_steps), u_follows=search.u_follows)
+
+
+def u_follows(choice: Choice) -> bool:
+    """Whether the step size of u is tied to that of W, or becomes so where it is open."""
+    u_rate = getattr(choice["solver"], "u_learning_rate", "tied")
+    return bool(u_rate == "tied" or (u_rate == "auto" and choice["solver"].name not in choice.figures.U_RATES))
 
 
 def _short_plan(plan: PointsPlan, figures: Figures) -> PointsPlan:
@@ -334,6 +316,57 @@ def _held_out_loss(plan: PairsPlan, trained: Points, out: Points, n_classes: int
     return loss if math.isfinite(loss) else math.inf
 
 
+# The ridge of full passes
+
+LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
+
+
+def cross_validated_ridge(
+    trials: Trials, plan: FullBatchPlan, points: Points, random_state: Any, figures: Figures = FIGURES
+) -> tuple[float, dict[float, float]]:
+    """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
+
+    Ridges are tried from the strongest on, each from the weights of the one before, to 1 / N and until the valley is
+    passed. The best one must be better than 1 / N by more than the standard error of the difference, else it is 1 / N:
+    the few points of a small set favour other ridges by chance. Where no class has two points nothing can be held out,
+    and it is 1 / N.
+    """
+    labels, n_classes = points.labels.ids, points.n_classes
+    fold = draw_folds(labels, figures.FOLDS, fork(random_state), points.groups)
+    folds = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in range(figures.FOLDS)]
+    data = [(points.some(trained), points.some(out)) for trained, out in folds if len(out)]
+    prior = figures.PRIOR / len(labels)
+    if not data:
+        return prior, {}
+    r = None if points.weights is None else points.weights[np.concatenate([out for _, out in folds])]
+    starts: list[Weights | None] = [None] * len(data)
+    tried, losses = dict[float, float](), dict[float, Doubles]()
+    size = (len(labels), n_classes, plan.max_iter)
+    predicted = costs.full_cost(Facts.sized(points.x, n_classes)) / len(figures.PRIORS)
+    n_trials, shown = len(figures.PRIORS) * len(data), bool(plan.verbose)
+    with closing(progress_bar(n_trials, unit="trial", shown=shown, heading="choosing alpha")) as bar:
+        for ridge in figures.PRIORS:
+            begin, fold_losses, alpha = time.process_time(), [], ridge / len(labels)
+            for number, (kept, out) in enumerate(data):
+                trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, LOOSE), verbose=0)
+                fold_data = (kept.x, kept.labels.ids, n_classes, Watch(), starts[number], kept.weights)
+                starts[number], _ = model, _ = quietly(partial(fit_full_batch, trial, *fold_data))
+                fold_losses.append(model.log_losses(out.x, out.labels.ids, plan.n_threads)[0])
+                bar.update()
+            losses[alpha] = np.concatenate(fold_losses)
+            loss = float(np.average(losses[alpha], weights=r))
+            tried[alpha] = loss if math.isfinite(loss) else math.inf
+            seconds = time.process_time() - begin
+            trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
+            if alpha <= prior and figures.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
+                break
+    best = min(tried, key=lambda alpha: tried[alpha])
+    mean, error = _core.mean_and_error(losses[prior] - losses[best], NO_DOUBLES if r is None else r)
+    chosen = best if mean > error else prior
+    trials.choose("alpha", chosen)
+    return chosen, tried
+
+
 # How trials are made
 
 
@@ -372,79 +405,51 @@ def quietly(train: Callable[[], T]) -> T:
     return result
 
 
-def plan_points(
-    choice: Choice,
-    x: Matrix,
-    labels: Ids,
-    weights: Doubles | None = None,
-    rates: LearningRates | None = None,
-    groups: GroupIds | None = None,
-) -> Planned:
+# Plans, with what trials find
+
+
+def plan_points(choice: Choice, points: Points, rates: LearningRates | None = None) -> Planned:
     """The plan of a linear model of one label a row, by steps.
 
     Parameters
     ----------
     choice : Choice
-    x : csr_array or ndarray of shape (n_samples, n_features)
+    points : Points
         Scaled where features are, as the choice's facts are.
-    labels : ndarray of shape (n_samples,), int32
-    weights : ndarray of shape (n_samples,), float64, or None
-        The weights of the points, with mean 1, those of classes included.
     rates : LearningRates or None
         Of a grid of step sizes, the best of which is taken.
-    groups : ndarray of shape (n_samples,), int64, or None
-        Whose rows trials hold out together.
     """
     if rates is not None:
-        choice = replace(choice.changed(learning_rate=rates.best), taken=choice.recipe)
+        choice = choice.changed(learning_rate=rates.best)
     planned, facts = points_plan(choice), choice.facts
-    plan = _points(planned)
+    plan = planned.plan
+    assert isinstance(plan, PointsPlan)
     costs.check_memory(facts, plan, choice.most_bytes)
-    budget = 0.0 if choice.timed else costs.budget(costs.fit_cost(facts, plan), facts.figures)
-    planned, data = replace(planned, trials=Trials(budget, bool(plan.verbose))), (x, labels, weights, groups)
-    if choice.tries("learning_rate"):
-        planned = _with_rate(planned, choice, *data)
     if rates is not None:
-        params = {**planned.params, "learning_rate": rates.best}
-        planned = replace(planned, params=params, rates=rates.table)
-    return planned
-
-
-def _with_rate(
-    planned: Planned, choice: Choice, x: Matrix, labels: Ids, weights: Doubles | None, groups: GroupIds | None
-) -> Planned:
-    """Return the plan with the step size that trials find."""
-    solver = choice["solver"]
-    u_rate = getattr(solver, "u_learning_rate", "tied")
-    follows = u_rate == "tied" or (u_rate == "auto" and solver.name not in choice.figures.U_RATES)
-    passes_open = choice.is_open("max_iter")
-    data = (x, labels, choice.facts, choice.parameters["random_state"], weights, groups)
-    plan = best_rate(planned.trials, _points(planned), *data, u_follows=follows, passes_open=passes_open)
+        return replace(planned, params={**planned.params, "learning_rate": rates.best}, rates=rates.table)
+    if choice.timed or not choice.tries("learning_rate"):
+        return planned
+    trials = Trials(costs.budget(costs.fit_cost(facts, plan), facts.figures), bool(plan.verbose))
+    plan = best_rate(trials, plan, points, choice)
     params = {**planned.params, "learning_rate": plan.schedule.learning_rate}
     if plan.discriminant:
         params["alpha"] = plan.alpha
-    if passes_open and plan.discriminant:
+    if plan.discriminant and choice.is_open("max_iter"):
         params["max_iter"] = plan.max_iter
         params["solver"].set_params(decay=plan.schedule.decay)
-    if u_rate == "auto":
+    if getattr(choice["solver"], "u_learning_rate", "tied") == "auto":
         params["solver"].set_params(u_learning_rate=plan.schedule.u_learning_rate)
-    return replace(planned, plan=plan, params=params)
-
-
-def _points(planned: Planned) -> PointsPlan:
-    assert isinstance(planned.plan, PointsPlan)
-    return planned.plan
+    return replace(planned, plan=plan, params=params, trials=trials)
 
 
 def plan_pairs(choice: Choice, points: Points) -> Planned:
-    """The plan of weights on pairs, alone or beside embeddings."""
+    """The plan of weights on pairs, alone or in a blend."""
     planned = hybrid_plan(choice) if choice["model"].name == "hybrid" else pairs_plan(choice)
-    whole = planned.plan
+    whole, facts = planned.plan, as_met(choice.facts, planned.plan, points)
     pairs = whole.pairs if isinstance(whole, HybridPlan) else whole
     assert isinstance(pairs, PairsPlan)
     if choice.timed or not choice.tries("learning_rate"):
         return planned
-    facts = replace(choice.facts, met=_met(points, pairs.min_count, pairs.few_classes))
     trials = Trials(costs.budget(costs.fit_cost(facts, whole), facts.figures), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     plan = replace(whole, pairs=pairs) if isinstance(whole, HybridPlan) else pairs
@@ -452,24 +457,30 @@ def plan_pairs(choice: Choice, points: Points) -> Planned:
     return replace(planned, plan=plan, params=params, trials=trials)
 
 
-def _met(points: Points, min_count: int, few_classes: int) -> float:
-    """Return how many weights a row meets where a pair has one by these settings."""
-    return weights_met(points.x, points.labels, points.n_classes, (min_count,), few_classes)[min_count]
-
-
 def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
     """Return the facts with what rows meet of the weights on pairs that a plan trains, which its cost depends on."""
     pairs = plan.pairs if isinstance(plan, HybridPlan) else plan
     if not isinstance(pairs, PairsPlan):
         return facts
-    return replace(facts, met=_met(points, pairs.min_count, pairs.few_classes))
+    data, least = (points.x, points.labels, points.n_classes), pairs.min_count
+    return replace(facts, met=weights_met(*data, (least,), pairs.few_classes)[least])
 
 
-def plan_with_one_model(choice: Choice, points: Points) -> Planned:
+def plan_full_passes(choice: Choice, points: Points) -> Planned:
+    """The plan of L-BFGS on points, which are scaled where features are; the ridge by cross-validation."""
+    planned, figures = full_plan(choice), choice.figures
+    assert isinstance(planned.plan, FullBatchPlan)
+    if points.several or choice.timed or not choice.tries("alpha"):
+        return planned
+    trials = Trials(figures.MOST_FULL, bool(planned.plan.verbose))
+    alpha, path = cross_validated_ridge(trials, planned.plan, points, choice.parameters["random_state"], figures)
+    plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
+    return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
+
+
+def plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
     """The plan of a model that is no linear one of one label a row."""
-    if choice["model"].name in ("pairs", "hybrid"):
-        return plan_pairs(choice, points)
-    return softmax_batches_plan(choice)
+    return plan_pairs(choice, points) if choice.recipe.trains == "pairs" else softmax_batches_plan(choice)
 
 
 @dataclass(frozen=True)
