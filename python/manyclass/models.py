@@ -89,20 +89,27 @@ _REPEATS = Setting(
 _COUNTS = Setting(
     "counts", "learn", "Whether counts of what came with a row's features count.", choices=("learn", "ignore")
 )
+_MARGINS = Setting("margins", "learn", "Whether a linear model by margins is a member.", choices=("learn", "ignore"))
+_LINEAR = Setting("linear", "learn", "Whether a linear model is a member.", choices=("learn", "ignore"))
 
 
 class Hybrid(Model):
-    """Scores are those of `Pairs` and of `Embedding`, added; in probability, counts and repeats are mixed in.
+    """Scores are a sum of those of members, each trained alone; in probability, counts and repeats are mixed in.
 
-    1. Weights on pairs are trained, then embeddings: solver, learning_rate and max_iter of the estimator are those of
-       the weights; alpha, dim, sampler and n_negatives those of the embeddings. Up to 8 labels a row in the mean are
-       learnt by margins, more by the decoupled softmax. A callback of `fit` sees the part in training.
-    2. Up to 1,000 rows, at most a twentieth, are left out, and tell the scales of the two: those of least decoupled
-       log-loss or, of margins, the pair of six that ranks best. Several labels then get a temperature.
-    3. Weights on pairs of sparse rows, but for margins, get a multiple of naive Bayes, log(n_jk n / (n_j n_k)), n_jk
-       being how many rows have feature j and class k. Where most rows left out have a class without other rows, all
-       pairs get it, and multiples of n_jk / (n_jk + 2 n_k / m), m being the mean of n_k, and of the logarithms of the
-       classes' shares may come beside. Each has to gain 2 nats on the rows left out.
+    1. Up to 1,000 rows, at most a twentieth, are held out. On the others each member is trained in full: weights on
+       pairs; up to three runs of embeddings, by unbiased steps on drawn classes (SCENT), whose cost does not grow with
+       their number; a linear model by margins, where W of all classes takes at most 256 MB; and one by exact steps,
+       where a visit of all classes takes at most 8 microseconds. A run of embeddings has a ridge of 1 / N where the
+       rows held out want the scores of the first one smaller. solver, learning_rate and max_iter of the estimator are
+       those of the weights on pairs, dim, sampler and n_negatives those of the embeddings. A callback of `fit` sees the
+       member in training.
+    2. Scores are added, z = sum_m a_m z_m: the shares a_m >= 0 have the least log-loss on the rows held out, a convex
+       problem. A member of share 0 is dropped; `auto_report_` has a line for each. Beside them stand naive Bayes,
+       log(n_jk n / (n_j n_k)), n_jk being how many rows have feature j and class k, and where most rows held out have a
+       class without other rows n_jk / (n_jk + 2 n_k / m), m being the mean of n_k, and logarithms of the classes'
+       shares.
+    3. Up to 8 labels a row in the mean are learnt by margins instead, on pairs and by embeddings, and the shares are
+       the pair of six that ranks best; more by the decoupled softmax. Several labels then get a temperature.
     4. Counts are mixed in: p_k = (1 - l m) softmax_k + l q_k, q_k = sum_j a_j C_jk / (C_j + s), m = sum_k q_k. C_jk is
        how many rows had feature j and class k, C_j how many labels the rows of feature j had, a_j = |x_j| / sum |x_j|,
        s one of 0.3, 1, 3, ..., 300. `partial_fit` counts on.
@@ -129,10 +136,14 @@ class Hybrid(Model):
         Whether to look for a share of repeats.
     counts : {"learn", "ignore"}, default="learn"
         Whether to look for a share of counts, and for closed forms.
+    margins : {"learn", "ignore"}, default="learn"
+        Whether a linear model by margins is a member, of one label a row; with `prune` it is none.
+    linear : {"learn", "ignore"}, default="learn"
+        Whether a linear model by exact steps is a member, of one label a row; with `prune` it is none.
     """
 
     name = "hybrid"
-    settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE, _ACTIVATION, _REPEATS, _COUNTS)
+    settings = (_MIN_COUNT, _FEW_CLASSES, _PRUNE, _ACTIVATION, _REPEATS, _COUNTS, _MARGINS, _LINEAR)
 
 
 MODELS: dict[str, type[Part]] = {kind.name: kind for kind in (Linear, Embedding, Pairs, Hybrid)}

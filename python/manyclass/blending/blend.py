@@ -32,9 +32,10 @@ LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
 # quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
 MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
 # Logarithms of the classes' shares are added to scores up to this number of times, either way (Menon et al., ICLR 2021,
-# Long-tail learning via logit adjustment), where that gains GAIN nats of the rows held out together: by chance alone
-# one number gains more in a case of twenty. It is for rare classes: esco-titles, of ten rows a class, loses .013 nats.
-MOST_OF_SHARES, GAIN = 3.0, 2.0
+# Long-tail learning via logit adjustment). It is for rare classes: esco-titles, of ten rows a class, loses .013 nats.
+MOST_OF_SHARES = 3.0
+# Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
+OVERCONFIDENT = 0.95
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
@@ -177,81 +178,45 @@ class Scales:
         return first, second
 
 
+def fewer_rows(held_out: ScoredRows, n_classes: int, n_terms: int) -> ScoredRows:
+    """Return as many of the rows as there is memory for the scores of some terms."""
+    n_rows = held_out.x.shape[0]
+    n = min(n_rows, max(FEWEST_ROWS, 3 * CELLS // (n_terms * n_classes)))
+    return held_out.some(np.linspace(0, n_rows - 1, n).astype(np.intp)) if n < n_rows else held_out
+
+
+def best_shares(
+    terms: list[Floats], rows: ScoredRows, start: Doubles, low: list[float], high: list[float]
+) -> tuple[Doubles, float]:
+    """Return the factors within their bounds of the scores of some terms whose sum has the least loss, and the loss.
+
+    That is the decoupled log-loss: the labels of a row do not compete in it, so that it is about what ranks them above
+    the other classes. Of one label it is the log-loss.
+    """
+    bounds: dict[str, Any] = {"start": start.tolist(), "low": low, "high": high}
+    shares, loss = _core.best_scales(**_as_core(terms, rows), loss=DECOUPLED, **bounds)
+    return np.array(shares), loss
+
+
 def best_scales(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
-    """The factors of the scores of two models whose sum has the least decoupled loss; of one label it is the log-loss.
-
-    The labels of a row do not compete in it, so that it is about what ranks them above the other classes.
-    """
-    return _best_scales(_scaled_rows((first, second), held_out))[0]
-
-
-def best_scales_beside(
-    log_shares: Floats | None, forms: tuple[Weights, ...], first: Weights, second: Weights, held_out: ScoredRows
-) -> tuple[tuple[float, float], float, Doubles]:
-    """The factors that `best_scales` finds, and those of what is added to the scores: shares and closed forms.
-
-    These are the logarithms of the classes' shares, (n_classes,), and the scores of some weights, of which each is
-    taken where the rows gain more than GAIN nats by it, beside those before. Training makes more steps for frequent
-    classes, so that where most classes have one row these have too large scores; and of few rows counts know more than
-    steps have learnt.
-    """
-    rows = _scaled_rows((first, second, *forms), held_out)
-    (first_factor, second_factor), loss = _best_scales(rows | {"terms": rows["terms"][:2]})
-    n, terms, best = len(rows["weights"]), rows["terms"][:2], [first_factor, second_factor]
-    low, high = [0.0, 0.0], [np.inf, np.inf]
-    shares = [] if log_shares is None else [(np.tile(log_shares, (n, 1)), -MOST_OF_SHARES, MOST_OF_SHARES)]
-    chosen_terms = list[int]()
-    for number, (term, least, most) in enumerate([*shares, *((form, 0.0, np.inf) for form in rows["terms"][2:])]):
-        bounds = {"low": [*low, least], "high": [*high, most]}
-        more = rows | {"terms": [*terms, term]} | bounds
-        factors_with_term, loss_with_term = _core.best_scales(**more, loss=DECOUPLED, start=[*best, 0.0])
-        if (loss - loss_with_term) * n > GAIN:
-            terms, best, loss = more["terms"], list(factors_with_term), loss_with_term
-            low, high = bounds["low"], bounds["high"]
-            chosen_terms.append(number)
-    factors = np.zeros(len(shares) + len(forms))
-    factors[chosen_terms] = best[2:]
-    return (best[0], best[1]), float(factors[: len(shares)].sum()), factors[len(shares) :]
+    """Return the factors of the scores of two models whose sum has the least decoupled log-loss."""
+    rows = fewer_rows(held_out, first.n_classes, 3)
+    terms = [model.scores(rows.x, rows.n_threads) for model in (first, second)]
+    (a, b), _ = best_shares(terms, rows, np.full(2, 0.5), [0.0, 0.0], [np.inf, np.inf])
+    return float(a), float(b)
 
 
-def _best_scales(rows: dict[str, Any]) -> tuple[tuple[float, float], float]:
-    """Return the factors of two terms, and their loss."""
-    (first, second), loss = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
-    return (first, second), loss
+def best_factor_of(scores: Floats, rows: ScoredRows, loss: str) -> tuple[float, float]:
+    """Return the factor, more than 0, of the scores of rows that gives them the least loss, and the loss."""
+    (factor,), least = _core.best_scales(**_as_core([scores], rows), loss=loss, start=[1.0], low=[LEAST_FACTOR])
+    return factor, least
 
 
-def join(
-    weights: Weights, held_out: ScoredRows, forms: Floats, shares: Doubles | None, *, by_margins: bool = False
-) -> Doubles:
-    """Multiply the weights of both parts, in place, by the scales that are best on rows that they were not trained on.
-
-    What the shares of the classes, if they are given, and closed `forms` of the weights on pairs, (n_forms, n_pairs),
-    add to the scores goes into intercepts and weights on pairs. Returned are the factors of the closed forms.
-
-    Scales that rank several labels leave a factor of the sum open: the temperature that makes its softmax the most
-    probable.
-    """
-    form_factors, pairs, rows = np.zeros(len(forms)), weights.pairs_alone, weights.rows_alone
-    if by_margins:
-        weights.multiply_parts(best_scales_of_margins(pairs, rows, held_out))
-    else:
-        log_shares = None if shares is None else np.log(shares).astype(np.float32)
-        weights_of_forms = tuple(replace(pairs, values=form, bias=np.zeros_like(pairs.bias)) for form in forms)
-        scales, share_factor, form_factors = best_scales_beside(log_shares, weights_of_forms, pairs, rows, held_out)
-        weights.multiply_parts(scales)
-        if log_shares is not None:
-            weights.bias[:] += np.float32(share_factor) * log_shares
-        if form_factors.any():
-            weights.values[:] += form_factors.astype(np.float32) @ forms
-            # What training goes on from has the scale that is best for pairs alone.
-            rows_alone = _scaled_rows((pairs,), held_out)
-            (alone,), _ = _core.best_scales(**rows_alone, loss=DECOUPLED, start=[1.0], low=[LEAST_FACTOR])
-            weights.scales[0] = 1 / alone
-    if len(held_out.labels.ids) > len(held_out.labels):
-        temperature = best_factor(weights, held_out)
-        weights.multiply_scores(temperature)
-        form_factors *= temperature
-    return form_factors
+def _as_core(terms: list[Floats], rows: ScoredRows) -> dict[str, Any]:
+    """The scores of rows by some terms, with the rows' labels, as the core takes them."""
+    _, labels, n_threads, r = rows
+    weights = np.ones(len(labels)) if r is None else r
+    return {"terms": terms, "indptr": labels.indptr, "ids": labels.ids, "weights": weights, "n_threads": n_threads}
 
 
 def best_scales_of_margins(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
@@ -315,8 +280,8 @@ def best_factor(model: Weights, held_out: ScoredRows) -> float:
 
     For rows of several labels it is the mean of their losses, all classes competing, which is what `evaluate` tells.
     """
-    rows = _scaled_rows((model,), held_out)
-    return _core.best_scales(**rows, loss=MEAN_LOG_LOSS, start=[1.0], low=[LEAST_FACTOR])[0][0]
+    rows = fewer_rows(held_out, model.n_classes, 3)
+    return best_factor_of(model.scores(rows.x, rows.n_threads), rows, MEAN_LOG_LOSS)[0]
 
 
 def decoupled_loss(model: Weights, held_out: ScoredRows) -> float:
@@ -333,18 +298,6 @@ def log_loss_of_shares(shares: Doubles, labels: Labels, sample_weight: Doubles |
 def mean_log_loss(model: Weights, held_out: ScoredRows) -> float:
     """The mean over rows of the mean log-loss of their labels, in nats."""
     return _loss(MEAN_LOG_LOSS, model, held_out)
-
-
-def loss_without_counts_of(weights: Weights, held_out: ScoredRows) -> float:
-    """The mean log-loss of some rows that were held out, in nats, without what all of them have added to the counts.
-
-    What they have added to the weights on pairs is to be taken off before.
-    """
-    if len(weights.counts):
-        x, labels, _, r = held_out
-        fewer = -np.ones(len(labels)) if r is None else -r / r.mean()
-        weights = weights.counted(as_csr(x), labels.indptr, labels.ids, fewer)
-    return mean_log_loss(weights, held_out.some(some_that_tell(np.arange(len(held_out.labels)))))
 
 
 def held_out_loss(plan: PairsPlan | BatchesPlan, model: Weights, held_out: ScoredRows, *, is_scaled: bool) -> float:
@@ -370,12 +323,8 @@ def _loss(name: str, model: Weights, held_out: ScoredRows) -> float:
 
 def _scaled_rows(models: tuple[Weights, ...], held_out: ScoredRows) -> dict[str, Any]:
     """The scores by each model of as many rows as there is memory for, with their labels, as the core takes them."""
-    n_rows = held_out.x.shape[0]
-    n = min(n_rows, max(FEWEST_ROWS, CELLS // models[0].n_classes))
-    x, labels, n_threads, r = held_out.some(np.linspace(0, n_rows - 1, n).astype(np.int64))  # files may be sorted
-    terms = [model.scores(x, n_threads) for model in models]
-    weights = np.ones(n) if r is None else r
-    return {"terms": terms, "indptr": labels.indptr, "ids": labels.ids, "weights": weights, "n_threads": n_threads}
+    rows = fewer_rows(held_out, models[0].n_classes, 3)  # files may be sorted
+    return _as_core([model.scores(rows.x, rows.n_threads) for model in models], rows)
 
 
 def label_mixtures(weights: Weights, classes: Ids, held_out: ScoredRows) -> _core.LabelMixtures:

@@ -62,7 +62,7 @@ def embedded_cost(n_drawn: int, width: int) -> float:
 
     Three products of each drawn row with each point, of the speed of a processor's vectors.
     """
-    return 1.0 + n_drawn * (0.006 + 1.0e-4 * width)
+    return 1.0 + n_drawn * (0.003 + 4.0e-5 * width)
 
 
 def ranked_cost(n_seen: int, width: int) -> float:
@@ -100,7 +100,7 @@ def full_cost(facts: Facts) -> float:
 def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     """Predict the seconds of one thread that a training takes."""
     if isinstance(plan, HybridPlan):
-        return fit_cost(facts, plan.pairs) + fit_cost(facts, plan.embeddings)
+        return sum(fit_cost(facts, member) for member in plan.members)
     if isinstance(plan, FullBatchPlan):
         return full_cost(facts)
     if isinstance(plan, PairsPlan):
@@ -120,7 +120,7 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
 def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     """Predict the bytes of a model and of what its training keeps beside it; of pairs the most that there can be."""
     if isinstance(plan, HybridPlan):
-        return model_bytes(facts, plan.pairs) + model_bytes(facts, plan.embeddings)
+        return sum(model_bytes(facts, member) for member in plan.members)
     if isinstance(plan, PairsPlan):
         return pairs_bytes(facts, plan.min_count, plan.few_classes)
     if isinstance(plan, BatchesPlan):
@@ -156,7 +156,7 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
             "manyclass.datasets.Stream, whose features max_memory hashes"
         )
     # What is predicted of pairs is the most that there can be: they may take far less.
-    rows = plan.embeddings if isinstance(plan, HybridPlan) else plan
+    rows = plan.embeddings[0] if isinstance(plan, HybridPlan) else plan
     if most_bytes < math.inf or isinstance(rows, PairsPlan):
         return
     if (least := model_bytes(facts, rows)) > FITS_ANYWHERE and least > (
@@ -212,8 +212,10 @@ def in_words(facts: Facts, plan: AnyPlan) -> str:
     """Say what is going to be trained, for how long and how large the model will be, as predicted."""
     seconds, megabytes = fit_cost(facts, plan), model_bytes(facts, plan) / 1e6
     if isinstance(plan, HybridPlan):
-        what = f"weights on pairs in {plan.max_iter} passes, then embeddings of {plan.embeddings.dim} in "
-        passes = f"{what}{plan.embeddings.max_iter}"
+        (embeddings, *_), runs = plan.embeddings, len(plan.embeddings)
+        pairs = f"weights on pairs in {plan.max_iter} passes, " if plan.pairs else ""
+        more = "".join(f", a model of {name}" for name, _ in plan.more)
+        passes = f"{pairs}{runs} embeddings of {embeddings.dim}{more} in {embeddings.max_iter}"
     elif isinstance(plan, FullBatchPlan):
         passes = f"a linear model by L-BFGS in at most {plan.max_iter}"
     elif isinstance(plan, PairsPlan):
@@ -243,7 +245,12 @@ def embeds(facts: Facts) -> bool:
 
 def is_small(facts: Facts) -> bool:
     """Whether exact steps or full passes are affordable; embeddings alone lose there, and take longer."""
-    return visit_cost(facts, None) <= facts.figures.MOST_EXACT or full_cost(facts) <= facts.figures.MOST_FULL
+    return is_quick_exactly(facts) or full_cost(facts) <= facts.figures.MOST_FULL
+
+
+def is_quick_exactly(facts: Facts) -> bool:
+    """Whether a visit of all classes is affordable."""
+    return visit_cost(facts, None) <= facts.figures.MOST_EXACT
 
 
 def n_runs(
@@ -271,7 +278,8 @@ def rows_to_try(seconds: float, facts: Facts, plan: PointsPlan) -> int:
     return int(min(facts.n_samples, figures.MOST_TO_TRY, seconds / (figures.RATES * figures.TRIAL_PASSES * visit)))
 
 
-COLUMNS = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
+MEASURED = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
+COLUMNS = (*MEASURED, "share")
 
 
 class Report(list[dict[str, Any]]):
@@ -300,7 +308,7 @@ class Report(list[dict[str, Any]]):
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return "*" if value else ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -345,7 +353,7 @@ class Trials:
         """Add a trial that was made to the report; see `make`."""
         self.spent += predicted
         values = (parameter, value, loss, *size, predicted, seconds, False)
-        self.report.append(dict(zip(COLUMNS, values, strict=True)))
+        self.report.append(dict(zip(MEASURED, values, strict=True)))
         if self.verbose:
             rows, classes, passes = size
             line = f"trying {parameter}={_cell(value)}: log-loss {loss:.4f} on rows held out"

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
+from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.recipes import MARGIN, OPEN, Choice, is_hidden_layer, words_of
 from manyclass.choosing.settings import is_open, linear_model, refuse_dim, refuse_grid, take_early_stopping
@@ -358,7 +359,11 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
     plan = replace(plan, finds_scale=scaled, alpha=alpha)
-    return planned(choice, plan, resolved_of_batches(choice, taking, solver_numbers))
+    params = resolved_of_batches(choice, taking, solver_numbers)
+    if not margin or plan.dim is None or choice.by_steps:
+        return planned(choice, plan, params)
+    runs = embedding_runs(choice, plan)
+    return planned(choice, HybridPlan(None, runs), {**params, **runs_taken(choice, runs)})
 
 
 def resolved_of_batches(choice: Choice, taking: Taking, solver_numbers: Taking) -> dict[str, Any]:
@@ -517,11 +522,92 @@ def hybrid_plan(choice: Choice) -> Planned:
     model, beside = choice["model"], choice.beside()
     taking, reduction = Taking.of(beside), beside["reduction"]
     smoothing, draws = (FIGURES.SMOOTHING, "uniform") if reduction == MARGIN else (0.0, "frequency")
+    is_unbiased = beside["solver"].name in LABEL_SOLVERS
+    loss = REDUCTIONS["pick_all"] if is_unbiased else BATCH_REDUCTIONS[reduction]
     alpha = _ridge(beside, taking)
-    embeddings, _ = batches_plan(beside, taking, BATCH_REDUCTIONS[reduction], smoothing, SAMPLERS[draws]())
+    embeddings, _ = batches_plan(beside, taking, loss, smoothing, SAMPLERS[draws]())
     params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS}
-    embeddings = replace(embeddings, seed=plan.seed, alpha=alpha)
-    return planned(choice, HybridPlan(plan, embeddings, model.repeats == "learn", model.counts == "learn"), params)
+    runs = embedding_runs(choice, replace(embeddings, seed=plan.seed, alpha=alpha))
+    finds_ridge = is_unbiased and choice.is_open("alpha")
+    whole = HybridPlan(
+        plan,
+        runs,
+        ridge=choice.figures.PRIOR / choice.facts.n_samples if finds_ridge else None,
+        repeats=model.repeats == "learn",
+        counts=model.counts == "learn",
+    )
+    if not choice.facts.several and plan.prune == 0:
+        whole = _with_linear_members(choice, whole, model)
+    return planned(choice, whole, params | runs_taken(choice, runs))
+
+
+def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
+    """Return the runs of embeddings that are trained, as many as are asked for or predicted to be quick enough."""
+    facts, n = choice.facts, choice.parameters["n_models"]
+    if choice.is_open("n_models"):
+        seconds, size = costs.fit_cost(facts, embeddings), 4 * facts.n_features * (embeddings.dim or 0)
+        ranks = embeddings.loss == MARGIN
+        n = 1 if choice.timed else costs.n_runs(seconds, size, facts.figures, choice.most_bytes, ranks=ranks)
+    return tuple(replace(embeddings, seed=embeddings.seed + number) for number in range(int(n)))
+
+
+def runs_taken(choice: Choice, runs: tuple[BatchesPlan, ...]) -> dict[str, Any]:
+    """Return what n_models became, which says that the plan makes all runs."""
+    return {"n_models": len(runs)} if choice.is_open("n_models") or len(runs) > 1 else {}
+
+
+def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> HybridPlan:
+    """Return the plan with a linear model by margins and one by exact steps, where they are quick and small enough."""
+    facts, pairs, figures = choice.facts, plan.pairs, choice.figures
+    assert pairs is not None
+    room = min(figures.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
+    if model.margins == "learn" and facts.n_classes <= figures.MOST_SCORED and facts.bytes <= room:
+        plan = replace(plan, margins=_margins(choice, pairs))
+        room -= facts.bytes
+    if model.linear == "learn" and costs.is_quick_exactly(facts) and facts.bytes <= room:
+        plan = replace(plan, linear=_linear(choice, pairs))
+    return plan
+
+
+def _margins(choice: Choice, pairs: PairsPlan) -> BatchesPlan:
+    """Return the plan of a linear model by margins, of all classes."""
+    figures = choice.figures
+    passes, decay = figures.MARGINS_PASSES
+    rate = figures.ADAGRAD_RATE / choice.facts.lengths.mean_square_of_values**0.5
+    return BatchesPlan(
+        loss=MARGIN,
+        smoothing=1.0,
+        source="exact",
+        sampler="uniform",
+        n_negatives=choice.facts.n_classes,
+        log_q=False,
+        budget=1,
+        dim=None,
+        schedule=Schedule("exponential", rate, rate, decay),
+        max_iter=passes,
+        **_run_of(pairs),
+    )
+
+
+def _linear(choice: Choice, pairs: PairsPlan) -> PointsPlan:
+    """Return the plan of a linear model by exact steps, relative to the lengths of rows."""
+    figures = choice.figures
+    return PointsPlan(
+        solver="exact",
+        sampler="all",
+        n_negatives=choice.facts.n_classes,
+        averaging="suffix",
+        alpha=figures.RIDGE / choice.facts.n_samples,
+        schedule=Schedule("exponential", 1.0, 1.0, figures.DECAY_BY_HAND),
+        max_iter=figures.PASSES_BY_HAND,
+        **_run_of(pairs),
+    )
+
+
+def _run_of(pairs: PairsPlan) -> dict[str, Any]:
+    """Return the fields that members share with the weights on pairs."""
+    names = ("shuffle", "fit_intercept", "seed", "n_threads", "verbose")
+    return {"batch_size": None, "share_classes": None} | {name: getattr(pairs, name) for name in names}
 
 
 def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:

@@ -211,8 +211,10 @@ class Choice:
         """Return the choice of the embeddings of a blend."""
         [recipe] = self.recipe.beside
         parameters = self.parameters.changed(learning_rate="auto", max_iter="auto", random_state=0)
-        model = MODELS["embedding"](activation=self["model"].activation)
-        chosen = replace(self.chosen, solver=SOLVERS[recipe.solver](), model=model)
+        model, solver = MODELS["embedding"](activation=self["model"].activation), SOLVERS[recipe.solver]()
+        if recipe.solver in LABEL_SOLVERS and self.asked("sampler") != "auto" and self["sampler"].name == "search":
+            solver = SOLVERS["adagrad"]()  # a search leaves classes out
+        chosen = replace(self.chosen, solver=solver, model=model)
         return replace(self, parameters=parameters, chosen=chosen, taken=recipe)
 
 
@@ -580,7 +582,7 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
 def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     """Return the recipes of weights on pairs, alone and in blends."""
     beside = partial(Recipe, "embeddings of a blend", blends, "minibatches", f.ADAGRAD_RATE, model="embedding")
-    few = partial(beside, reduction=decoupled_of_several, dim=columns_of_few, passes=f.EMBEDDED_PASSES)
+    few = partial(beside, reduction=decoupled_of_several, dim=columns_of_few, passes=f.EMBEDDED_PASSES, solver="scent")
     one, following = (few(classes=(frequent_or_all, drawn)) for drawn in (f.NEGATIVES_BATCHES, f.NEGATIVES_NEXT))
     ranked = (uniform_of_many, f.NEGATIVES_RANKING)
     by_margins = beside(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)

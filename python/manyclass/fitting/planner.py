@@ -14,7 +14,7 @@ from manyclass import _core
 from manyclass.blending.blend import ScoredRows, mean_log_loss
 from manyclass.blending.calibration import CALIBRATIONS, Calibration
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
-from manyclass.choosing.costs import Planned
+from manyclass.choosing.costs import Planned, Report
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.settings import is_open
 from manyclass.figures import FIGURES, Figures
@@ -250,8 +250,8 @@ def is_composed(parameters: Parameters) -> bool:
 def resolved(parameters: Parameters, state: State) -> Parameters:
     """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
     values, closed = state.fit_report.params, {}
-    if (n_models := values.get("n_models", 1)) > 1:  # their mean is one model, with the columns of all
-        values = {**values, "n_models": 1, "dim": n_models * values.get("dim", parameters["dim"])}
+    if values.get("n_models", 1) > 1:  # their sum is one model, with the columns of all
+        values = {**values, "n_models": 1, "dim": state.weights.n_hidden}
         parameters = parameters.changed(dim="auto")
     for name, value in values.items():
         parameter = parameters[name]
@@ -273,7 +273,7 @@ def report_of(planned: Planned, trained: FitReport = FitReport()) -> FitReport: 
         rules={**planned.rules, **{name: " ".join(repr(value).split()) for name, value in params.items()}},
         alpha_path=planned.alpha_path,
         rates=planned.rates,
-        report=planned.trials.report,
+        report=Report([*planned.trials.report, *trained.report]),
     )
 
 

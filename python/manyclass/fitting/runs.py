@@ -11,18 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.blending.blend import ScoredRows, loss_without_counts_of
 from manyclass.blending.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import n_threads_from, outer_level
-from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.planner import FRACTION, Beginning, Planner, is_composed, leaves_runs_open
 from manyclass.parts import Parameters, part_name
-from manyclass.training.core_training import Shared, Watch
+from manyclass.training.core_training import Watch
 from manyclass.training.passes import fork, warn_user, was_interrupted
 from manyclass.training.state import History, Points, State
 from manyclass.weights.arrays import Doubles
-from manyclass.weights.weights import Weights
 
 # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
 # rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
@@ -79,7 +76,7 @@ def fit_runs(
     points : Points
     watch : Watch
         The runs share the limit of seconds in equal parts; a callback that stops a run, or Ctrl-C, ends the fit with
-        the runs so far. n_models="auto" adds none with a limit of seconds, or where the first one was ended.
+        the runs so far.
     beginning : Beginning
         A run that begins at the model of the last fit is the only one.
 
@@ -92,14 +89,8 @@ def fit_runs(
     if points.n_texts:
         return _fit_with_texts(planner, points, watch, beginning)
     parameters = planner.parameters
-    many = len(points.labels) >= planner.figures.ROWS_TO_SHARE
-    if many and not points.several and not parameters.get("early_stopping", False):
-        watch = replace(watch, shared=Shared())
     if not is_composed(parameters):
-        state = planner.run(points, watch, beginning)
-        if beginning.state is None and leaves_runs_open(parameters):
-            state = _Runs(planner, watch, beginning, 1).added_to(state, points)
-        return state, points
+        return planner.run(points, watch, beginning), points
     if parameters["calibration"] is None:
         return _Runs(planner, watch, beginning, 1).mean(points), points
     out = _rows_out(parameters, points)
@@ -218,12 +209,11 @@ class _Runs:
     def __init__(self, planner: Planner, watch: Watch, beginning: Beginning, n_rounds: int) -> None:
         self._planner, self._watch, self._beginning = planner, watch, beginning
         parameters = self._parameters = planner.parameters
-        self._open = leaves_runs_open(parameters)
-        self._n_models = 1 if self._open else parameters["n_models"]
+        self._n_models = 1 if leaves_runs_open(parameters) else parameters["n_models"]
         self._begin, self._n_left = time.perf_counter(), n_rounds * self._n_models
         self.n_threads, self.ended = n_threads_from(parameters["n_jobs"]), False
-        most = max(self._n_models, planner.figures.MOST_RUNS) - 1
-        self._seeds = fork(parameters["random_state"]).randint(0, np.iinfo(np.int32).max, size=most).tolist()
+        most = np.iinfo(np.int32).max
+        self._seeds = fork(parameters["random_state"]).randint(0, most, size=self._n_models - 1).tolist()
 
     def mean(self, points: Points, before: State | None = None) -> State:
         """Return a state whose scores are the mean of those of the runs; the first one in all else.
@@ -231,67 +221,33 @@ class _Runs:
         What the first run has chosen is not chosen again, nor what `before`, the mean of other runs, has: T is that of
         these choices.
         """
-        if self._watch.shared is not None:
-            self._watch = replace(self._watch, shared=Shared())  # by other points
         first = self._run(0, {} if before is None else before.fit_report.params, points, self._n_models)
         if before is not None:
             was = before.fit_report
             choices = {"params": was.params, "rules": was.rules, "report": was.report}
             first = first.with_report(**choices, alpha_path=was.alpha_path, rates=was.rates)
-        return self.added_to(first, points)
-
-    def added_to(self, first: State, points: Points) -> State:
-        """Make the runs that are still to be made, and return the mean in the place of the first one."""
-        chosen = first.fit_report.params
-        n_models = self._runs_after(first) if self._open else self._n_models
-        weights, curves, losses = first.weights, [first.curve], list[float]()
-        for n in range(1, n_models):
-            if self.ended or (n > 1 and self._open and _gains_little(losses, n, self._planner.figures)):
+        chosen, weights, curves = first.fit_report.params, first.weights, [first.curve]
+        n_others = 0 if "n_models" in chosen else self._n_models - 1  # a plan may have made all runs
+        for n in range(1, 1 + n_others):
+            if self.ended:
                 break
-            losses += self._loss(weights, points, 1) if n == 1 and n_models > 2 else []
             if n == 1:
-                self._check_seeds_matter(chosen, n_models)
+                self._check_seeds_matter(chosen, self._n_models)
             try:
-                other = self._run(n, chosen, points, n_models)
+                other = self._run(n, chosen, points, self._n_models)
             except KeyboardInterrupt:
                 warn_user("training was interrupted; the model is the mean of the runs so far")
                 break
             weights = weights.add_to_mean(other.weights, n)
             curves.append(other.curve)
-            losses += self._loss(weights, points, n + 1) if losses and n + 1 < n_models else []
         if len(curves) == 1:
             return first
-        state = replace(first, weights=weights, curve=_mean_curve(curves))
-        if not self._open:
-            return _final(state, points)
-        squares = first.squares
-        if squares is not None and weights.has_pairs:
-            squares = squares.of_more_pairs(first.weights, weights)
-        return replace(state, squares=squares).with_report(params={**chosen, "n_models": len(curves)})
-
-    def _loss(self, weights: Weights, points: Points, n_runs: int) -> list[float]:
-        """The log-loss of a mean of runs on the rows that all have left out, in nats; nothing where there are none."""
-        shared = self._watch.shared
-        if not self._open or shared is None or shared.pairs is None or shared.held_out is None:
-            return []
-        if not shared.held_out.any():
-            return []
-        out = points.some(np.flatnonzero(shared.held_out))
-        if shared.added_by_held_out:
-            weights = replace(weights, values=weights.values - sum(shared.added_by_held_out) / np.float32(n_runs))
-        return [loss_without_counts_of(weights, ScoredRows(out.x, out.labels, self.n_threads, out.weights))]
-
-    def _runs_after(self, first: State) -> int:
-        """What n_models="auto" stands for."""
-        report, parameters = first.fit_report, self._parameters
-        ended = len(first.curve) < report.params.get("max_iter", parameters["max_iter"])
-        if ended or np.isfinite(self._watch.max_seconds) or not parameters.is_auto("dim"):
-            return 1
-        return int(report.params.get("n_models", report.n_runs))
+        return _final(replace(first, weights=weights, curve=_mean_curve(curves)), points)
 
     def _run(self, number: int, chosen: Mapping[str, Any], points: Points, n_models: int) -> State:
         seed = self._seeds[number - 1] if number else self._parameters["random_state"]
-        planner = self._planner.changed(**{**chosen, "n_models": 1, "calibration": None, "random_state": seed})
+        alone = {"calibration": None, "random_state": seed, **({"n_models": 1} if number else {})}
+        planner = self._planner.changed(**{**chosen, **alone})
         if "validation_fraction" in planner.parameters and not planner.parameters["early_stopping"]:
             planner = planner.changed(validation_fraction=FRACTION)  # that of calibration has no effect on a run
         passed = time.perf_counter() - self._begin
@@ -319,15 +275,6 @@ class _Runs:
                 f"n_models is {n_models}, which has no effect with solver='lbfgs', whose optimum does not depend on "
                 'the seed ("auto" takes it for few data); leave it 1, or name another solver'
             )
-
-
-def _gains_little(losses: list[float], n: int, figures: Figures = FIGURES) -> bool:
-    """Whether another run after n ones is worth little, by the losses of the first one and of the mean of two.
-
-    The variance of runs adds V / n to the loss of the mean of n: the second one gains V / 2, and run n + 1
-    V / n - V / (n + 1).
-    """
-    return len(losses) > 1 and 2 * (losses[0] - losses[1]) / (n * (n + 1)) < figures.LEAST_GAIN_OF_RUN
 
 
 def _mean_curve(curves: list[Doubles]) -> Doubles:

@@ -9,12 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manyclass.checks import as_csr
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts, Lengths
 from manyclass.choosing.plans import points_plan
-from manyclass.choosing.recipes import MARGIN, Choice
+from manyclass.choosing.recipes import Choice
 from manyclass.choosing.settings import Chosen, linear_model, part_of
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
@@ -29,7 +28,6 @@ from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, refuse_starts
-from manyclass.training.plan import HybridPlan
 from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
@@ -181,22 +179,7 @@ def _train(
         if costs.fit_cost(facts, planned.plan) >= facts.figures.TOLD_BEFORE:
             print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
-    n_runs = _n_runs(choice, planned, state, points, watch)
-    return with_report_of(planned, state).with_report(n_runs=n_runs)
-
-
-def _n_runs(choice: Choice, planned: Planned, state: State, points: Points, watch: Watch) -> int:
-    """What n_models="auto" stands for."""
-    weights, facts, plan = state.weights, choice.facts, planned.plan
-    if choice.recipe.most_runs == 1 or not weights.embeddings.size:
-        return 1
-    if isinstance(plan, HybridPlan) and watch.shared is not None and watch.shared.pairs is not None:
-        plan = plan.embeddings  # pairs are those of the first run
-    elif weights.kind == "hybrid":
-        rows_of = np.bincount(as_csr(points.x).indices, minlength=facts.n_features)
-        facts = replace(facts, met=float(rows_of @ np.diff(weights.indptr)) / max(1, facts.n_samples))
-    predicted, ranks = (costs.fit_cost(facts, plan), weights.embeddings.nbytes), choice["reduction"] == MARGIN
-    return costs.n_runs(*predicted, choice.figures, choice.most_bytes, ranks=ranks)
+    return with_report_of(planned, state)
 
 
 def _fit_linear(planner: Planner, choice: Choice, points: Points, watch: Watch, beginning: Beginning) -> State:

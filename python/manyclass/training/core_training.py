@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending.blend import ScoredRows, held_out_loss
@@ -121,34 +120,6 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
     }
 
 
-@dataclass
-class Shared:
-    """What the runs of a mean share, found by the first one: of a sum of weights on pairs and embeddings.
-
-    A mean of pairs hardly gains, as their loss is convex, so that the other runs train embeddings alone. The same rows
-    are left out of all runs, and tell what a mean of some of them is worth.
-
-    Attributes
-    ----------
-    held_out : ndarray of shape (n_samples,), bool, or None
-        Rows that are left out of training; None: not yet drawn.
-    pairs : Trained or None
-        The weights on pairs, as they were trained, without the scale that they have in the sum.
-    added_by_held_out : list of ndarray of shape (n_pairs,), float32
-        What the rows left out have added to the weights on pairs of each run in the end, by closed forms.
-    """
-
-    held_out: NDArray[np.bool_] | None = None
-    pairs: Trained | None = None
-    added_by_held_out: list[Floats] = field(default_factory=list)
-
-    def rows(self, draw: Callable[[], NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """Return the rows that are left out, drawn by the first run."""
-        if self.held_out is None:
-            self.held_out = draw()
-        return self.held_out
-
-
 @dataclass(frozen=True)
 class Watch:
     """The user's callback, limits of seconds and of a model's bytes, points held out.
@@ -156,7 +127,6 @@ class Watch:
     Linear models of one label a row look at held-out points by `validation`, all others by `label_validation`.
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
-    `shared` is what runs of one mean have in common; None: nothing.
     """
 
     callback: Callback | None = None
@@ -167,7 +137,6 @@ class Watch:
     heading: str = ""
     checkpoints: Checkpoints | None = None
     may_retry: bool = False
-    shared: Shared | None = None
 
     @classmethod
     def of(
@@ -491,17 +460,15 @@ class Trained(NamedTuple):
         The step size that the model was trained by, where it is not that of the plan.
     squares : Squares
         Adagrad's sums; empty where there are none.
+    members : sequence of mapping
+        A line of the report for each member of a sum.
     """
 
     weights: Weights
     curve: list[float]
     rate: float | None = None
     squares: Squares = Squares()
-
-    def copied(self) -> Trained:
-        """Return the same, of weights on pairs that may be scaled in place."""
-        weights = replace(self.weights, values=self.weights.values.copy(), bias=self.weights.bias.copy())
-        return Trained(weights, self.curve, self.rate, self.squares)
+    members: Sequence[Mapping[str, Any]] = ()
 
 
 def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tuple[T, float | None]:

@@ -1,7 +1,7 @@
-"""Training of weights on pairs, of rows over phi, and of both beside each other, one after the other.
+"""Streams of weights on pairs, of rows over phi, and of both beside each other: how calls go on, and what is mixed in.
 
-Rows that are left out of training tell the scales that join the two terms of a sum, or the one scale that makes
-probabilities of scores that margins have trained.
+Rows of a call that it has not yet been trained on tell the scales that join the two terms of a sum, or the one scale
+that makes probabilities of scores that margins have trained.
 """
 
 from __future__ import annotations
@@ -11,28 +11,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN, Scales, ScoredRows
-from manyclass.checks import as_csr, csr_parts
+from manyclass.checks import as_csr
 from manyclass.labels import columns_of_classes
-from manyclass.training.core_training import Callback, Shared, Trained, TrainingState, Watch
+from manyclass.training.core_training import Trained, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
 from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
-from manyclass.training.passes import warn_user
-from manyclass.training.plan import BatchesPlan, GroupIds, HybridPlan, Labels, PairsPlan
+from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.state import Points, Starts
-from manyclass.training.weighting import normalized, shares_of_labels, taken
-from manyclass.weights.arrays import UNMIXED, Doubles, Floats, Ids, Matrix, Mixture
+from manyclass.training.weighting import normalized
+from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Mixture
 from manyclass.weights.weights import Weights
 
-FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
-NO_FORMS = np.zeros((0, 0), dtype=np.float32)
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
 
 Term = PairsPlan | BatchesPlan
@@ -47,22 +43,15 @@ class _Terms:
 
     @classmethod
     def of(cls, plan: Plan) -> _Terms:
-        return cls((plan.pairs, plan.embeddings) if isinstance(plan, HybridPlan) else (plan,))
+        if not isinstance(plan, HybridPlan):
+            return cls((plan,))
+        assert plan.pairs is not None
+        return cls((plan.pairs, plan.embeddings[0]))
 
     @property
     def both(self) -> bool:
         """Whether the scores are a sum."""
         return len(self.plans) > 1
-
-    def held_out(self, n_rows: int, groups: GroupIds | None) -> NDArray[np.bool_]:
-        """Return which rows are left out of training; none where there is no scale to find."""
-        most = self.most_held_out
-        return blend.rows_held_out(n_rows, self.seed, most, groups) if most else np.zeros(n_rows, bool)
-
-    @property
-    def by_margins(self) -> bool:
-        """Whether all are trained by margins."""
-        return all(plan.loss == MARGIN for plan in self.plans)
 
     @property
     def seed(self) -> int:
@@ -99,150 +88,6 @@ def _alone(plan: Term, weights: Weights) -> Weights:
     return weights.pairs_alone if isinstance(plan, PairsPlan) else weights.rows_alone
 
 
-@dataclass(frozen=True)
-class _Split:
-    """Rows left out of a training, which tell scales, and what is trained on.
-
-    Attributes
-    ----------
-    trained : ndarray of int
-        Rows that are trained on.
-    held_out : ndarray of int
-        Rows that are not.
-    known : ndarray of int
-        The rows held out that have classes of other rows only.
-    telling : ndarray of int
-        As many of these as tell a few numbers.
-    x : csr_array or ndarray
-        The rows that are trained on.
-    labels : Labels
-        Their labels.
-    weights : ndarray or None
-        Their weights.
-    scored : ScoredRows
-        The rows that tell.
-    """
-
-    trained: NDArray[np.intp]
-    held_out: NDArray[np.intp]
-    known: NDArray[np.intp]
-    telling: NDArray[np.intp]
-    x: Matrix
-    labels: Labels
-    weights: Doubles | None
-    scored: ScoredRows
-
-    def shares(self, n_classes: int) -> Doubles:
-        """Return the shares of the classes among rows that are trained on."""
-        return shares_of_labels(self.labels, n_classes, self.weights)
-
-
-def fit_terms(plan: Plan, points: Points, watch: Watch) -> Trained:
-    """Train on points that have labels, but for those that tell the scales; the curve is that of pairs, if any.
-
-    1. Rows that tell the scales of scores are held out.
-    2. Weights on pairs are trained, then rows over phi beside them; or one of them alone.
-    3. Counts of rows give closed forms of weights on pairs.
-    4. Each term, closed forms and, where classes are rare, the logarithms of their shares get the factors that are best
-       on the rows held out.
-    5. Counts and repeats are mixed in, in probability, where the rows held out are more probable by it.
-    6. The rows held out are counted, too.
-
-    Where the training of pairs ends before its last pass, by Ctrl-C, a callback or the clock, that of the rows beside
-    them is left out, they add 0, and steps 3 to 6 are not made.
-    """
-    terms = _Terms.of(plan)
-    split = _hold_out(plan, terms, points, watch)  # 1
-    ranked = split.scored if terms.by_margins and len(split.held_out) else None
-    arguments = (split.x, split.labels, points.n_classes, split.weights, watch)
-    trained, complete = _train(terms, *arguments, ranked=ranked)  # 2
-    if not len(split.held_out) or not (complete if terms.both else trained.curve):
-        return trained
-    if isinstance(plan, HybridPlan):
-        return _join_terms(plan, terms, points, split, trained, watch)
-    trained.weights.multiply_scores(blend.best_factor(trained.weights, split.scored))  # 4
-    _warn_if_no_better_than_shares(trained.weights, split)
-    return trained
-
-
-def _hold_out(plan: Plan, terms: _Terms, points: Points, watch: Watch) -> _Split:
-    """Step 1 of `fit_terms`; runs of one mean hold the same rows out, and texts of classes are always trained on."""
-    labels = points.labels
-    drawn = terms.held_out(len(labels) - points.n_texts, points.groups)
-    drawn = np.append(drawn, np.zeros(points.n_texts, dtype=bool))
-    by_prefixes = not points.several and points.groups is None
-    class_features = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and by_prefixes else None
-    next_features = None if class_features is None else class_features[labels.ids]
-    is_out = (watch.shared or Shared()).rows(lambda: blend.with_their_sequences(points.x, next_features, drawn))
-    out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
-    known = _of_known_classes(out, labels, rows) if len(out) else out
-    telling = blend.some_that_tell(known)
-    return _Split(
-        rows,
-        out,
-        known,
-        telling,
-        x=points.x[rows] if len(out) else points.x,
-        labels=labels.of(rows),
-        weights=taken(points.weights, rows),
-        scored=ScoredRows(points.x, labels, plan.n_threads, points.weights).some(telling),
-    )
-
-
-def _join_terms(
-    plan: HybridPlan, terms: _Terms, points: Points, split: _Split, trained: Trained, watch: Watch
-) -> Trained:
-    """Steps 3 to 6 of `fit_terms`."""
-    weights, squares, by_margins = trained.weights, trained.squares, terms.by_margins
-    # Where most classes have more rows, rows held out may gain by the shares and others lose.
-    are_rare = plan.pairs.fit_intercept and 2 * len(split.known) < len(split.held_out) and not by_margins
-    by_counts = plan.counts and isinstance(points.x, sp.csr_array) and not by_margins
-    if are_rare and by_counts and plan.pairs.prune == 0:
-        weights = _with_all_pairs(weights, points)
-        squares = squares.of_more_pairs(trained.weights, weights)
-    forms = _closed_forms(weights, split.x, split.labels, split.weights, are_rare) if by_counts else NO_FORMS  # 3
-    shares = split.shares(points.n_classes) if are_rare else None
-    factors = blend.join(weights, split.scored, forms, shares, by_margins=by_margins)  # 4
-    joined = _mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))  # 5
-    if points.several and joined.mixture.is_on and blend.ranks_worse(joined, weights, split.scored):
-        joined = blend.in_order_of(weights, joined, split.scored)
-    joined = _counted(joined, points.some(split.held_out), joined.mixture)  # 6
-    _warn_if_no_better_than_shares(joined, split)
-    if by_counts and factors.any():
-        more = _closed_forms(joined, points.x, points.labels, points.weights, are_rare) - forms
-        added = factors.astype(np.float32) @ more
-        joined.values[:] += added
-        if watch.shared is not None:
-            watch.shared.added_by_held_out.append(added)
-    return Trained(joined, trained.curve, trained.rate, squares)
-
-
-def _warn_if_no_better_than_shares(weights: Weights, split: _Split) -> None:
-    """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
-    labels, sample_weight = split.scored.labels, split.scored.weights
-    if len(labels) < FEWEST_TO_WARN:
-        return
-    by_shares = blend.log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
-    loss = blend.mean_log_loss(weights, split.scored)
-    if loss < by_shares:
-        return
-    warn_user(
-        f"the model has learnt no more than how frequent the classes are: on {len(labels)} rows left out of training "
-        f"its log-loss is {loss:.4g} nats, that of the classes' shares {by_shares:.4g}. Rows may be too few for their "
-        "classes, or features may say nothing of them; model='linear' with a ridge (alpha) shrinks to these shares"
-    )
-
-
-def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return which rows held out have labels of other rows only; all of them, where that leaves too few.
-
-    A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
-    of the rows that are to be predicted, all have classes that the model has learnt.
-    """
-    known = out[labels.of(out).known_from(labels.of(rows))]
-    return known if len(known) >= blend.FEWEST_ROWS else out
-
-
 def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: Watch) -> Trained:
     """Train on, or begin a stream.
 
@@ -261,7 +106,7 @@ def go_on_terms(plan: Plan, points: Points, before: Before, call: Call, watch: W
         mixture = _learn_mixture(terms, weights, scales, mixture, known, before, plan.n_threads)
     curve = _train_on(terms, points, points, weights, squares, before, watch, scales)
     weights.multiply_parts(scales)
-    weights = replace(weights, mixture=mixture) if before.counted else _counted(weights, points, mixture)
+    weights = replace(weights, mixture=mixture) if before.counted else counted(weights, points, mixture)
     if len(weights.own) and isinstance(plan, HybridPlan):
         class_features = features_of_classes(plan, points)
         if class_features is not None:
@@ -278,7 +123,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
         )
     tell = blend.rows_that_tell(len(points.labels), terms.seed, terms.most_held_out, points.groups)
     first, rest = (points.some(np.flatnonzero(which)) for which in (~tell, tell)) if tell.any() else (points, None)
-    weights, squares = _beside([_started(plan_of_term, first) for plan_of_term in terms.plans])
+    weights, squares = beside([_started(plan_of_term, first) for plan_of_term in terms.plans])
     if isinstance(first_plan, BatchesPlan):
         set_new_rows(weights, points.classes, before.position, call.new_classes)
     curve = _train_on(terms, first, points, weights, squares, before, watch)
@@ -288,7 +133,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
     weights.multiply_parts(scales)
     if rest is None:
         return Trained(weights, curve, squares=squares)
-    weights = _mixed(plan, weights, points, first, rest, least=True)
+    weights = mixed(plan, weights, points, first, rest, least=True)
     there = np.arange(points.n_classes)
     after = replace(
         before, weights=weights, position=there, squares=squares, n_visits=before.n_visits + len(first.labels)
@@ -297,7 +142,7 @@ def _begin_stream(plan: Plan, terms: _Terms, points: Points, before: Before, cal
     mixture = after.weights.mixture if after.weights is not None else UNMIXED
     more = _train_on(terms, rest, points, weights, squares, after, watch, scales)
     weights.multiply_parts(scales)
-    weights = _counted(weights, rest, mixture)
+    weights = counted(weights, rest, mixture)
     share = len(rest.labels) / len(points.labels)
     curve = [(1 - share) * a + share * b for a, b in zip(curve, more, strict=False)]
     return Trained(weights, curve, squares=squares)
@@ -319,7 +164,7 @@ def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
     return rows, Squares.of_rows(rows, plan.adagrad)
 
 
-def _beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
+def beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
     """Return one term, or both as a sum."""
     if len(terms) == 1:
         return terms[0]
@@ -342,84 +187,26 @@ def _train_on(
     in_use = _Terms(tuple(plan for plan in terms.plans if scales[isinstance(plan, BatchesPlan)] != 0))
     if not in_use.plans:
         return []
-    x = as_csr(trained_points.x) if terms.both else trained_points.x
-    return _train(in_use, x, trained_points.labels, points.n_classes, trained_points.weights, watch, earlier, squares)[
-        0
-    ].curve
+    return _train(in_use, trained_points, watch, earlier, squares)
 
 
-def _train(
-    terms: _Terms,
-    x: Matrix,
-    labels: Labels,
-    n_classes: int,
-    r: Doubles | None,
-    watch: Watch,
-    earlier: EarlierModel | None = None,
-    squares: Squares | None = None,
-    ranked: ScoredRows | None = None,
-) -> tuple[Trained, bool]:
-    """Train each term, and say whether the first one made all of its passes; else those of the second one are none.
-
-    After its first pass the second one ends where it ranks rows held out, if they are given, worse beside the first.
-    """
-    begin, complete, parts, shared = time.perf_counter(), True, list[Trained](), watch.shared or Shared()
-    for plan, heading in zip(terms.plans, ("pairs", "embeddings"), strict=False):
-        own_watch = _watch_of_term(watch, heading, begin, parts, ranked) if terms.both else watch
-        own_model = earlier and earlier.with_weights(_alone(plan, earlier.weights))
-        arguments = (x, labels, n_classes, own_watch, r, own_model, squares)
-        if isinstance(plan, BatchesPlan):
-            parts.append(fit_batches(plan if complete else replace(plan, max_iter=0), *arguments))
-        else:
-            parts.append(fit_pairs(plan, *arguments) if shared.pairs is None else shared.pairs.copied())
-        if len(parts) == 1:
-            validation = own_watch.label_validation
-            complete = len(parts[0].curve) == plan.max_iter or (validation is not None and validation.is_over)
-            shared.pairs = parts[0].copied() if terms.both and complete and watch.shared is not None else None
-    weights, sums = _beside([(part.weights, part.squares) for part in parts])
-    return Trained(weights, parts[0].curve, parts[0].rate, sums), complete
-
-
-def _watch_of_term(watch: Watch, heading: str, begin: float, parts: list[Trained], ranked: ScoredRows | None) -> Watch:
-    """Return what looks on while one of two terms is trained, after the `parts` before: in what time is left."""
-    validation, callback = watch.label_validation, watch.callback
-    if validation is not None:
-        validation = validation.anew(is_scaled=True) if parts else validation
-        validation.is_scaled = True
-    if parts and ranked is not None:
-        callback = _unless_it_spoils(parts[0].weights, ranked, callback)
-    seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
-    return replace(watch, heading=heading, max_seconds=seconds_left, label_validation=validation, callback=callback)
-
-
-def _unless_it_spoils(first: Weights, rows: ScoredRows, callback: Callback | None) -> Callback:
-    """Return a callback that does what another one does, and ends training after a pass that spoils ranks."""
-
-    def after_pass(state: TrainingState) -> bool:
-        ends = callback is not None and bool(callback(state))
-        return ends or (state.n_iter == 1 and blend.spoils_ranks(first, state.weights, rows))
-
-    return after_pass
+def _train(terms: _Terms, points: Points, watch: Watch, earlier: EarlierModel, squares: Squares) -> list[float]:
+    """Train each term on from an earlier model, in place; return the curve of the first one."""
+    begin, curves = time.perf_counter(), list[list[float]]()
+    x = as_csr(points.x) if terms.both else points.x
+    for plan in terms.plans:
+        seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
+        own_watch = replace(watch, max_seconds=seconds_left) if terms.both else watch
+        own_model = earlier.with_weights(_alone(plan, earlier.weights))
+        data = (x, points.labels, earlier.weights.n_classes, own_watch, points.weights, own_model, squares)
+        fit: Any = fit_batches if isinstance(plan, BatchesPlan) else fit_pairs
+        curves.append(fit(plan, *data).curve)
+        if len(curves[-1]) < plan.max_iter:
+            break
+    return curves[0]
 
 
 # The scales
-
-
-def _closed_forms(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, are_rare: bool) -> Floats:
-    """Return the closed forms of weights on pairs that may be added: counts that saturate where classes are rare."""
-    forms = weights.closed_forms(as_csr(x), labels.indptr, labels.ids, r)
-    return forms if are_rare else forms[:1]
-
-
-def _with_all_pairs(weights: Weights, points: Points) -> Weights:
-    """Return a copy that has all pairs of points, of one row as well, those that it has not got with a weight of 0.
-
-    Without those of frequent features counts lose two points of accuracy on codes of diagnoses (bench/decisions.md).
-    """
-    labels, everywhere = points.labels, np.arange(points.n_classes)
-    x = (csr_parts(as_csr(points.x)), points.x.shape[1])
-    pairs = _core.support(*x, labels.indptr, labels.ids, points.n_classes, 1)
-    return weights.grown(points.n_classes, everywhere, weights.new_pairs(points.n_classes, everywhere, *pairs))
 
 
 def _learn_scales(
@@ -450,7 +237,7 @@ def _to_own_scale(weights: Weights) -> tuple[float, float]:
 # The mixture
 
 
-def _counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
+def counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
     """Return weights that have counts, if any, with those of more points, and this mixture."""
     if len(weights.counts):
         x, labels = as_csr(points.x), points.labels
@@ -458,7 +245,7 @@ def _counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
     return replace(weights, mixture=mixture)
 
 
-def _mixed(
+def mixed(
     plan: Plan, weights: Weights, points: Points, trained_points: Points, telling: Points, *, least: bool = False
 ) -> Weights:
     """Return weights with counts and repeats mixed in, if points that they were not trained on say so.
@@ -467,17 +254,17 @@ def _mixed(
     """
     if not isinstance(plan, HybridPlan):
         return weights
-    counted = weights
+    with_counts = weights
     if plan.counts:
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        counted = _counted(nothing, trained_points, Mixture(shrinkage=blend.SHRINKAGE, counts_own=True))
+        with_counts = counted(nothing, trained_points, Mixture(shrinkage=blend.SHRINKAGE, counts_own=True))
     class_features = features_of_classes(plan, points)
-    mixed = blend.best_mixture(counted, class_features, _scored(telling, plan.n_threads))
-    if mixed is None:
-        mixed = counted if least else weights
+    best = blend.best_mixture(with_counts, class_features, _scored(telling, plan.n_threads))
+    if best is None:
+        best = with_counts if least else weights
     if least and plan.counts:
-        mixed = replace(mixed, mixture=replace(mixed.mixture, share=max(blend.LEAST_OF_STREAM, mixed.mixture.share)))
-    return mixed
+        best = replace(best, mixture=replace(best.mixture, share=max(blend.LEAST_OF_STREAM, best.mixture.share)))
+    return best
 
 
 def _learn_mixture(
@@ -525,7 +312,7 @@ def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[W
         else:
             grown = rows_of_call(plan, before, points.classes, counts, call.new_classes)
         grown_terms.append((grown[0].writable(), grown[1]))
-    weights, squares = _beside(grown_terms)
+    weights, squares = beside(grown_terms)
     has_scale = terms.both or isinstance(terms.plans[0], BatchesPlan) or _finds_scale(terms.plans[0])
     scales = _to_own_scale(weights) if has_scale else (1.0, 1.0)
     if isinstance(terms.plans[0], PairsPlan):

@@ -554,32 +554,67 @@ class PairsPlan(Plan):
 
 @dataclass(frozen=True)
 class HybridPlan:
-    """Training of weights on pairs, then of embeddings beside them.
+    """Training of members whose scores are added, with shares that rows held out tell.
 
     Attributes
     ----------
-    pairs : PairsPlan
-    embeddings : BatchesPlan
+    pairs : PairsPlan or None
+        Weights on pairs, the first member; None: embeddings alone.
+    embeddings : tuple of BatchesPlan
+        Runs of embeddings, of several seeds.
+    margins : BatchesPlan or None
+        A linear model by margins.
+    linear : PointsPlan or None
+        A linear model by exact steps; its step size is over the mean of |x|^2 + 1, its ridge times that of |x|^2.
+    ridge : float or None
+        The ridge that a run of embeddings has where the rows held out say that the first one is too sure of itself;
+        None: all have that of their plans.
     repeats : bool
         Whether classes may have a common weight for the features that are these classes themselves.
     counts : bool
         Whether counts of the pairs may be mixed in.
     """
 
-    pairs: PairsPlan
-    embeddings: BatchesPlan
+    pairs: PairsPlan | None
+    embeddings: tuple[BatchesPlan, ...]
+    margins: BatchesPlan | None = None
+    linear: PointsPlan | None = None
+    ridge: float | None = None
     repeats: bool = True
     counts: bool = True
 
     @property
+    def more(self) -> tuple[tuple[str, BatchesPlan | PointsPlan], ...]:
+        """The members behind pairs and embeddings, by name."""
+        members = {"margins": self.margins, "linear": self.linear}
+        return tuple((name, plan) for name, plan in members.items() if plan is not None)
+
+    @property
+    def members(self) -> tuple[PairsPlan | BatchesPlan | PointsPlan, ...]:
+        """All, in the order of their training."""
+        pairs = () if self.pairs is None else (self.pairs,)
+        return (*pairs, *self.embeddings, *(plan for _, plan in self.more))
+
+    @property
+    def by_margins(self) -> bool:
+        """Whether all rank several labels by margins."""
+        first = self.embeddings[0] if self.pairs is None else self.pairs
+        return first.loss == self.embeddings[0].loss == "margin"
+
+    @property
+    def seed(self) -> int:
+        """The seed of the first member."""
+        return self.embeddings[0].seed if self.pairs is None else self.pairs.seed
+
+    @property
     def n_threads(self) -> int:
-        """Both parts are trained by as many threads."""
-        return self.pairs.n_threads
+        """All members are trained by as many threads."""
+        return self.embeddings[0].n_threads
 
     @property
     def max_iter(self) -> int:
-        """The curve has the losses of the passes of the weights on pairs."""
-        return self.pairs.max_iter
+        """The curve has the losses of the passes of the first member."""
+        return self.embeddings[0].max_iter if self.pairs is None else self.pairs.max_iter
 
 
 @dataclass(frozen=True, kw_only=True)

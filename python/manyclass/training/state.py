@@ -277,8 +277,6 @@ class FitReport:
         The log-losses on held-out points after each pass, of early stopping.
     best_iter : int
         The pass, from 1, whose weights were kept.
-    n_runs : int
-        What n_models="auto" stands for.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -288,7 +286,6 @@ class FitReport:
     rates: Mapping[float, float] = field(default_factory=dict)
     validation_curve: Doubles = field(default_factory=lambda: np.zeros(0))
     best_iter: int = 0
-    n_runs: int = 1
 
 
 @dataclass(frozen=True)

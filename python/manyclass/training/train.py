@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.training.core_training import CoreTraining, Trained, Watch
 from manyclass.training.full_batch import fit_full_batch
-from manyclass.training.hybrid import fit_terms, go_on_terms
+from manyclass.training.hybrid import go_on_terms
 from manyclass.training.incremental import (
     Before,
     Call,
@@ -29,6 +29,7 @@ from manyclass.training.incremental import (
     shrink,
     step_that_remembers,
 )
+from manyclass.training.members import fit_members
 from manyclass.training.passes import LabelValidation, Validation, warn_user
 from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, GroupIds, PointsPlan
 from manyclass.training.points import fit_points
@@ -143,7 +144,7 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
     elif first.held_out is not None:
         out, trained_points = (points.some(np.flatnonzero(rows)) for rows in (first.held_out, ~first.held_out))
         validation = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
-    trained = fit_terms(plan, trained_points, replace(watch, label_validation=validation))
+    trained = fit_members(plan, trained_points, replace(watch, label_validation=validation))
     return _first_state(points, trained, validation, squares=trained.squares)
 
 
@@ -152,7 +153,7 @@ def _first_state(
 ) -> State:
     """Return the state after a training that began, which reports a step size taken instead of its plan's."""
     rate_taken = {} if trained.rate is None else {"learning_rate": trained.rate}
-    report = FitReport(rate_taken, best_iter=len(trained.curve))
+    report = FitReport(rate_taken, report=[dict(line) for line in trained.members], best_iter=len(trained.curve))
     if validation is not None:
         report = replace(report, validation_curve=np.array(validation.curve), best_iter=validation.best_iter)
     return State.of_fit(points, trained.weights, trained.curve, fit_report=report, **fields)

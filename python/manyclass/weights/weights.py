@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -246,16 +246,28 @@ class Weights(StoredWeights):
             joined.matrix[:] *= ours
             joined.matrix[:] += theirs * other.matrix
             return joined
-        h, n_hidden = self.n_hidden, self.n_hidden + other.n_hidden
-        width = padded(n_hidden + self.intercept_column)
-        rows, embeddings = aligned_zeros(self.n_classes, width), aligned_zeros(len(self.embeddings), width)
-        our_root, their_root = np.sqrt(ours), np.sqrt(theirs)
-        rows[:, :h], rows[:, h:n_hidden] = our_root * self.class_rows, their_root * other.class_rows
-        if self.intercept_column:
-            rows[:, n_hidden] = ours * self.matrix[:, h] + theirs * other.matrix[:, other.n_hidden]
-        embeddings[:, :h] = our_root * self.embeddings[:, :h]
-        embeddings[:, h:n_hidden] = their_root * other._of_centre(self.centre)[:, : other.n_hidden]
-        return replace(joined, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
+        rows = self.sum_over_phi([self.rows_alone, other.rows_alone], np.array([ours, theirs], dtype=np.float64))
+        return replace(joined, matrix=rows.matrix, embeddings=rows.embeddings, n_hidden=rows.n_hidden)
+
+    @classmethod
+    def sum_over_phi(cls, parts: Sequence[Weights], factors: Doubles) -> Weights:
+        """Return rows over phi whose scores are the sum of those of some with embeddings, times their factors.
+
+        Phi is that of all, one behind the other, and has the root of each factor, so that a step of training that goes
+        on moves scores as one of each would.
+        """
+        first, n_hidden = parts[0], sum(part.n_hidden for part in parts)
+        width = padded(n_hidden + first.intercept_column)
+        rows, embeddings = aligned_zeros(first.n_classes, width), aligned_zeros(len(first.embeddings), width)
+        begin = 0
+        for part, factor in zip(parts, factors, strict=True):
+            columns, root = slice(begin, begin + part.n_hidden), np.float32(factor**0.5)
+            rows[:, columns] = root * part.class_rows
+            embeddings[:, columns] = root * part._of_centre(first.centre)[:, : part.n_hidden]
+            if first.intercept_column:
+                rows[:, n_hidden] += np.float32(factor) * part.matrix[:, part.n_hidden]
+            begin += part.n_hidden
+        return replace(first, matrix=rows, embeddings=embeddings, n_hidden=n_hidden)
 
     def _of_centre(self, centre: Floats) -> Floats:
         """Return embeddings that make phi from another centre, if there is one: the bias has what is between both."""

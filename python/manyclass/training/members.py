@@ -1,0 +1,484 @@
+"""Members of a fit: each is trained in full on the rows but those held out, whose labels tell the shares of all.
+
+The members of a sum of scores are weights on pairs, embeddings, margins and a linear model; closed forms of counts, and
+where classes are rare the logarithms of the classes' shares, stand beside them. Their scores are added,
+
+    z = sum_m a_m z_m,    a = argmin over a >= 0 of the mean log-loss of the rows held out,
+
+a convex problem of as many numbers as there are members. Those of share 0 are dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from manyclass import _core
+from manyclass.blending import blend
+from manyclass.blending.blend import MARGIN, ScoredRows
+from manyclass.checks import as_csr, csr_parts, row_norms_sq
+from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
+from manyclass.training.hybrid import beside, counted, features_of_classes, mixed
+from manyclass.training.minibatches import fit_batches
+from manyclass.training.pairs import fit_pairs
+from manyclass.training.passes import warn_user
+from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan
+from manyclass.training.points import fit_points
+from manyclass.training.squares import Squares
+from manyclass.training.state import Points
+from manyclass.training.weighting import shares_of_labels, taken
+from manyclass.weights.arrays import Doubles, Floats, Matrix
+from manyclass.weights.weights import FeatureScaling, Weights
+
+FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
+NO_FORMS = np.zeros((0, 0), dtype=np.float32)
+
+MemberPlan = PairsPlan | BatchesPlan | PointsPlan
+
+
+class Member(NamedTuple):
+    """A member that was trained.
+
+    Attributes
+    ----------
+    name : str
+    trained : Trained
+    seconds : float
+        Of the processor, for its training.
+    passes : int
+    scores : ndarray of shape (n_scored, n_classes) or (0, 0), float32
+        Of the rows held out, times the factor.
+    factor : float
+        That of its scores which is best for it alone.
+    loss : float
+        The mean loss of these rows by it alone, times the factor, in nats.
+    """
+
+    name: str
+    trained: Trained
+    seconds: float
+    passes: int
+    scores: Floats
+    factor: float = 1.0
+    loss: float = math.nan
+
+    @property
+    def weights(self) -> Weights:
+        """Its weights, as they were trained."""
+        return self.trained.weights
+
+    def line(self, n_rows: int, share: float) -> dict[str, Any]:
+        """Return its line of the report of a fit."""
+        values = {"parameter": "member", "value": self.name, "log_loss": self.loss, "rows": n_rows}
+        sizes = {"classes": self.weights.n_classes, "passes": self.passes, "seconds": self.seconds}
+        return {**values, **sizes, "chosen": share > 0, "share": share}
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows held out of a training, which tell shares, and what is trained on.
+
+    Attributes
+    ----------
+    trained : ndarray of int
+        Rows that are trained on.
+    held_out : ndarray of int
+        Rows that are not.
+    known : ndarray of int
+        The rows held out that have classes of other rows only.
+    telling : ndarray of int
+        As many of these as tell a few numbers.
+    x : csr_array or ndarray
+        The rows that are trained on.
+    labels : Labels
+        Their labels.
+    weights : ndarray or None
+        Their weights.
+    scored : ScoredRows
+        The rows that tell.
+    """
+
+    trained: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    known: NDArray[np.intp]
+    telling: NDArray[np.intp]
+    x: Matrix
+    labels: Labels
+    weights: Doubles | None
+    scored: ScoredRows
+
+    @classmethod
+    def of(cls, plan: PairsPlan | BatchesPlan | HybridPlan, points: Points) -> Split:
+        """Draw the rows that are held out; texts of classes are always trained on."""
+        labels, most = points.labels, _most_held_out(plan)
+        n_rows = len(labels) - points.n_texts
+        drawn = blend.rows_held_out(n_rows, plan.seed, most, points.groups) if most else np.zeros(n_rows, dtype=bool)
+        drawn = np.append(drawn, np.zeros(points.n_texts, dtype=bool))
+        by_prefixes = isinstance(plan, HybridPlan) and not points.several and points.groups is None
+        class_features = features_of_classes(plan, points) if by_prefixes else None
+        next_features = None if class_features is None else class_features[labels.ids]
+        is_out = blend.with_their_sequences(points.x, next_features, drawn)
+        out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
+        known = _of_known_classes(out, labels, rows) if len(out) else out
+        telling = blend.some_that_tell(known)
+        x = points.x[rows] if len(out) else points.x
+        scored = ScoredRows(points.x, labels, plan.n_threads, points.weights).some(telling)
+        return cls(rows, out, known, telling, x, labels.of(rows), taken(points.weights, rows), scored)
+
+    def shares(self, n_classes: int) -> Doubles:
+        """Return the shares of the classes among rows that are trained on."""
+        return shares_of_labels(self.labels, n_classes, self.weights)
+
+
+def _most_held_out(plan: PairsPlan | BatchesPlan | HybridPlan) -> int:
+    """Return how many rows are held out at most: for several numbers, for one, or for none."""
+    if isinstance(plan, HybridPlan):
+        return blend.MOST_HELD_OUT if plan.pairs is not None else blend.MOST_HELD_OUT_FOR_ONE
+    finds_scale = plan.finds_scale if isinstance(plan, BatchesPlan) else plan.loss == MARGIN
+    return blend.MOST_HELD_OUT_FOR_ONE if finds_scale else 0
+
+
+def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return which rows held out have labels of other rows only; all of them, where that leaves too few.
+
+    A class of few rows often loses all of them. What its row says of the scales is that no class should be sure; but
+    of the rows that are to be predicted, all have classes that the model has learnt.
+    """
+    known = out[labels.of(out).known_from(labels.of(rows))]
+    return known if len(known) >= blend.FEWEST_ROWS else out
+
+
+def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watch: Watch) -> Trained:
+    """Train on points that have labels, but for those that tell shares; the curve is that of the first member.
+
+    1. Rows are held out.
+    2. Each member is trained, in the order of the plan. A run of embeddings whose scores the rows held out want smaller
+       is followed by one with a ridge.
+    3. Counts of rows give closed forms of weights on pairs.
+    4. Shares of members, closed forms and, where classes are rare, the logarithms of the classes' shares are the best
+       for the rows held out.
+    5. Counts and repeats are mixed in, in probability, where the rows held out are more probable by it.
+    6. The rows held out are counted, too.
+
+    Where the training of the first member ends before its last pass, by Ctrl-C, a callback or the clock, the others are
+    left out, and steps 3 to 6 are not made; where that of another one does, those after it.
+    """
+    split = Split.of(plan, points)  # 1
+    members, complete = _Training(plan, split, points.n_classes, watch).members()  # 2
+    first = members[0].trained
+    if not isinstance(plan, HybridPlan):
+        if len(split.held_out) and first.curve:
+            first.weights.multiply_scores(members[0].factor)
+            _warn_if_no_better_than_shares(first.weights, split)
+        return first
+    if not len(split.held_out) or not complete:
+        return _plain_sum(members)
+    joined = _joined(plan, points, split, members)
+    _warn_if_no_better_than_shares(joined.weights, split)
+    return joined
+
+
+class _Training:
+    """The training of the members of a plan, one after the other.
+
+    Parameters
+    ----------
+    plan : PairsPlan, BatchesPlan or HybridPlan
+    split : Split
+    n_classes : int
+    watch : Watch
+        Its limit of seconds is for all members together.
+    """
+
+    def __init__(self, plan: PairsPlan | BatchesPlan | HybridPlan, split: Split, n_classes: int, watch: Watch) -> None:
+        self._plan, self._split, self._n_classes, self._watch = plan, split, n_classes, watch
+        self._begin, self._members = time.perf_counter(), list[Member]()
+        self._loss = blend.DECOUPLED if isinstance(plan, HybridPlan) and not plan.by_margins else blend.MEAN_LOG_LOSS
+        n_terms = len(plan.members) + 4 if isinstance(plan, HybridPlan) else 1
+        self._scored = blend.fewer_rows(split.scored, n_classes, n_terms)
+
+    def members(self) -> tuple[list[Member], bool]:
+        """Train, and say whether the first member made all of its passes; else the second one makes none."""
+        if not isinstance(self._plan, HybridPlan):
+            self._add("", self._plan)
+            return self._members, True
+        plan, complete = self._plan, True
+        if plan.pairs is not None:
+            complete = self._add("pairs", plan.pairs)
+        complete = self._add_embeddings(plan, complete) and complete
+        if complete and len(self._split.held_out):
+            _ = all(self._add(name, member) for name, member in plan.more)
+        return self._members, complete or plan.pairs is None
+
+    def _add_embeddings(self, plan: HybridPlan, complete: bool) -> bool:
+        """Train the runs of embeddings, each with the ridge that those before it tell."""
+        ridge = plan.embeddings[0].alpha
+        for number, embeddings in enumerate(plan.embeddings):
+            name = f"embeddings {number + 1}" if len(plan.embeddings) > 1 else "embeddings"
+            embeddings = replace(embeddings, alpha=ridge, max_iter=embeddings.max_iter if complete else 0)
+            complete = self._add(name, embeddings) and complete
+            if not complete:
+                return number > 0
+            if plan.ridge is not None and len(self._split.held_out):
+                ridge = self._next_ridge(number + 1, plan.ridge)
+        return True
+
+    def _next_ridge(self, n_runs: int, ridge: float) -> float:
+        """Return the ridge of the next run: 0, or what is tried where rows held out want smaller scores."""
+        runs = self._members[-n_runs:]
+        if runs[0].factor > blend.OVERCONFIDENT:
+            return 0.0
+        return ridge if n_runs == 1 or runs[1].loss < runs[0].loss else 0.0
+
+    def _add(self, name: str, plan: MemberPlan) -> bool:
+        """Train a member; return whether it has made all of its passes."""
+        begin, watch = time.process_time(), self._watch_of(name)
+        trained = self._trained(plan, watch)
+        seconds = time.process_time() - begin
+        member = Member(name, trained, seconds, len(trained.curve), NO_FORMS)
+        if len(self._split.held_out) and trained.curve:
+            scores = trained.weights.scores(self._scored.x, self._scored.n_threads)
+            factor, loss = blend.best_factor_of(scores, self._scored, self._loss)
+            scores *= np.float32(factor)
+            member = member._replace(scores=scores, factor=factor, loss=loss)
+        self._members.append(member)
+        validation = watch.label_validation
+        is_over = isinstance(plan, PointsPlan) or (validation is not None and validation.is_over)
+        return is_over or len(trained.curve) == plan.max_iter
+
+    def _trained(self, plan: MemberPlan, watch: Watch) -> Trained:
+        split = self._split
+        data = (split.x, split.labels, self._n_classes, watch, split.weights)
+        if isinstance(plan, PairsPlan):
+            return fit_pairs(plan, *data)
+        if isinstance(plan, BatchesPlan):
+            return fit_batches(plan, *data)
+        return _fit_linear(plan, split, self._n_classes, watch)
+
+    def _watch_of(self, name: str) -> Watch:
+        """Return what looks on while a member is trained, in what time is left."""
+        watch, plan = self._watch, self._plan
+        if not isinstance(plan, HybridPlan):
+            return watch
+        validation, callback = watch.label_validation, watch.callback
+        if validation is not None:
+            validation = validation.anew(is_scaled=True) if self._members else validation
+            validation.is_scaled = True
+        if len(self._members) == 1 and plan.pairs is not None and plan.by_margins and len(self._split.held_out):
+            callback = _unless_it_spoils(self._members[0].weights, self._split.scored, callback)
+        seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
+        return replace(watch, heading=name, max_seconds=seconds_left, label_validation=validation, callback=callback)
+
+
+def _unless_it_spoils(first: Weights, rows: ScoredRows, callback: Callback | None) -> Callable[[TrainingState], bool]:
+    """Return a callback that does what another one does, and ends training after a pass that spoils ranks."""
+
+    def after_pass(state: TrainingState) -> bool:
+        ends = callback is not None and bool(callback(state))
+        return ends or (state.n_iter == 1 and blend.spoils_ranks(first, state.weights, rows))
+
+    return after_pass
+
+
+def _fit_linear(plan: PointsPlan, split: Split, n_classes: int, watch: Watch) -> Trained:
+    """Train a linear model on scaled features."""
+    scaling = FeatureScaling.of(split.x, centre=False, weights=split.weights)
+    x = scaling.apply(split.x)
+    square = float(row_norms_sq(x).mean(dtype=np.float64))
+    rate = plan.schedule.learning_rate / (square + 1)
+    plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate), alpha=plan.alpha * square)
+    watch = replace(watch, label_validation=None)
+    trained = fit_points(plan, x, split.labels.ids, n_classes, watch, weights=split.weights)
+    scaling.fold(trained.weights)
+    return trained
+
+
+# The sum
+
+
+def _plain_sum(members: list[Member]) -> Trained:
+    """Return the sum of pairs and embeddings where no rows tell shares: the mean of the runs of embeddings."""
+    first, rows = members[0].trained, [member for member in members if member.weights.embeddings.size]
+    embeddings = Weights.sum_over_phi([member.weights for member in rows], np.full(len(rows), 1 / len(rows)))
+    if first.weights.embeddings.size:
+        return Trained(embeddings, first.curve, first.rate, first.squares)
+    weights, squares = beside([(first.weights, first.squares), (embeddings, rows[0].trained.squares)])
+    return Trained(weights, first.curve, first.rate, squares)
+
+
+def _joined(plan: HybridPlan, points: Points, split: Split, members: list[Member]) -> Trained:
+    """Steps 3 to 6 of `fit_members`."""
+    if plan.by_margins:
+        trained = _plain_sum(members)
+        if plan.pairs is None:
+            trained.weights.multiply_scores(blend.best_factor(trained.weights, split.scored))
+            return trained
+        trained.weights.multiply_parts(
+            blend.best_scales_of_margins(trained.weights.pairs_alone, trained.weights.rows_alone, split.scored)
+        )
+        trained.weights.multiply_scores(blend.best_factor(trained.weights, split.scored))
+        return trained._replace(weights=_with_mixture(plan, trained.weights, points, split))
+    # Where most classes have more rows, rows held out may gain by the shares and others lose.
+    are_rare = plan.pairs is not None and plan.pairs.fit_intercept and 2 * len(split.known) < len(split.held_out)
+    by_counts = plan.counts and isinstance(points.x, sp.csr_array)
+    sum_of_members = _Sum(plan, points, split, members, are_rare=are_rare)
+    if by_counts:
+        sum_of_members.add_closed_forms()  # 3
+    sum_of_members.find_shares()  # 4
+    weights, squares = sum_of_members.weights()
+    weights = _with_mixture(plan, weights, points, split)  # 5, 6
+    if by_counts:
+        sum_of_members.count_rows_held_out(weights)
+    first = members[0].trained
+    return Trained(weights, first.curve, first.rate, squares, sum_of_members.lines())
+
+
+class _Sum:
+    """A sum of members whose shares are to be found.
+
+    Parameters
+    ----------
+    plan : HybridPlan
+    points : Points
+    split : Split
+    members : list of Member
+        Weights on pairs, if any, are the first one.
+    are_rare : bool
+        Whether most classes have one row.
+    """
+
+    def __init__(
+        self, plan: HybridPlan, points: Points, split: Split, members: list[Member], *, are_rare: bool
+    ) -> None:
+        self._points, self._split, self._members, self._are_rare = points, split, members, are_rare
+        self._rows = blend.fewer_rows(split.scored, points.n_classes, len(plan.members) + 4)
+        self._pairs, self._squares = members[0].weights, members[0].trained.squares
+        if are_rare and plan.counts and plan.pairs is not None and plan.pairs.prune == 0:
+            self._pairs = _with_all_pairs(self._pairs, points)
+            self._squares = self._squares.of_more_pairs(members[0].weights, self._pairs)
+        self._forms, self._form_scores = NO_FORMS, list[Floats]()
+        self._shares = np.ones(len(members))
+        self._form_shares, self._share_of_frequencies = np.zeros(0), 0.0
+
+    def add_closed_forms(self) -> None:
+        """Make closed forms of counts members, too."""
+        split = self._split
+        self._forms = _closed_forms(self._pairs, split.x, split.labels, split.weights, self._are_rare)
+        for form in self._forms:
+            alone = replace(self._pairs, values=form, bias=np.zeros_like(self._pairs.bias))
+            self._form_scores.append(alone.scores(self._rows.x, self._rows.n_threads))
+
+    def find_shares(self) -> None:
+        """Find the shares of all, of members in units of their best factors."""
+        terms = [member.scores for member in self._members] + self._form_scores
+        n_members, n_forms = len(self._members), len(self._form_scores)
+        low, high = [0.0] * len(terms), [np.inf] * len(terms)
+        if self._are_rare:
+            terms.append(np.tile(self._log_frequencies(), (len(self._rows.labels), 1)))
+            low.append(-blend.MOST_OF_SHARES)
+            high.append(blend.MOST_OF_SHARES)
+        start = np.zeros(len(terms))
+        start[:n_members] = 1 / n_members
+        shares, _ = blend.best_shares(terms, self._rows, start, low, high)
+        self._shares, self._form_shares = shares[:n_members], shares[n_members : n_members + n_forms]
+        self._share_of_frequencies = float(shares[-1]) if self._are_rare else 0.0
+
+    def _log_frequencies(self) -> Floats:
+        frequencies: Floats = np.log(self._split.shares(self._points.n_classes)).astype(np.float32)
+        return frequencies
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return a line of each member, for the report."""
+        n_rows = len(self._split.labels)
+        return [member.line(n_rows, float(s)) for member, s in zip(self._members, self._shares, strict=True)]
+
+    def weights(self) -> tuple[Weights, Squares]:
+        """Return the sum, and the squares of the first member of each kind."""
+        factors = [share * member.factor for share, member in zip(self._shares, self._members, strict=True)]
+        pairs, rows = self._pairs, list[tuple[Member, float]]()
+        values, bias = np.float32(factors[0]) * pairs.values, np.float32(factors[0]) * pairs.bias
+        if self._form_shares.any():
+            values += self._form_shares.astype(np.float32) @ self._forms
+        if self._are_rare:
+            bias += np.float32(self._share_of_frequencies) * self._log_frequencies()
+        pairs, others = replace(pairs, values=values, bias=bias), list(zip(self._members[1:], factors[1:], strict=True))
+        for member, factor in others:
+            if member.weights.embeddings.size:
+                rows.append((member, factor))
+            elif factor > 0:
+                pairs = pairs.plus_pairs(sp.csr_array(member.weights.coef * np.float32(factor)))
+                pairs.bias[:] += np.float32(factor) * member.weights.intercept
+        squares = self._squares.of_more_pairs(self._pairs, pairs)
+        rows = [(member, factor) for member, factor in rows if factor > 0] or rows[:1]
+        phi = Weights.sum_over_phi([member.weights for member, _ in rows], np.array([factor for _, factor in rows]))
+        weights, squares = beside([(pairs, squares), (phi, rows[0][0].trained.squares)])
+        mixes = bool(self._form_shares.any()) or any(f > 0 and not m.weights.embeddings.size for m, f in others)
+        weights.scales[:] = [self._scale_of_alone(pairs) if mixes else factors[0], sum(f for _, f in rows)]
+        return weights, squares
+
+    def _scale_of_alone(self, part: Weights) -> float:
+        """Return by how much the scores of a part are smaller in the sum than they are best alone; 0: they are 0.
+
+        Training goes on from a sum of several members at the scale that is best for it alone.
+        """
+        scores = part.scores(self._rows.x, self._rows.n_threads)
+        if not scores.any():
+            return 0.0
+        return 1 / blend.best_factor_of(scores, self._rows, blend.DECOUPLED)[0]
+
+    def count_rows_held_out(self, weights: Weights) -> None:
+        """Add, in place, what the rows held out add to closed forms."""
+        if not self._form_shares.any():
+            return
+        points, split = self._points, self._split
+        more = _closed_forms(weights, points.x, points.labels, points.weights, self._are_rare)
+        more -= _closed_forms(weights, split.x, split.labels, split.weights, self._are_rare)
+        weights.values[:] += self._form_shares.astype(np.float32) @ more
+
+
+def _with_mixture(plan: HybridPlan, weights: Weights, points: Points, split: Split) -> Weights:
+    """Return weights with counts and repeats mixed in, those of the rows held out as well."""
+    joined = mixed(plan, weights, points, points.some(split.trained), points.some(split.telling))
+    if points.several and joined.mixture.is_on and blend.ranks_worse(joined, weights, split.scored):
+        joined = blend.in_order_of(weights, joined, split.scored)
+    return counted(joined, points.some(split.held_out), joined.mixture)
+
+
+def _closed_forms(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, are_rare: bool) -> Floats:
+    """Return the closed forms of weights on pairs that may be added: counts that saturate where classes are rare."""
+    forms = weights.closed_forms(as_csr(x), labels.indptr, labels.ids, r)
+    return forms if are_rare else forms[:1]
+
+
+def _with_all_pairs(weights: Weights, points: Points) -> Weights:
+    """Return a copy that has all pairs of points, of one row as well, those that it has not got with a weight of 0.
+
+    Without those of frequent features counts lose two points of accuracy on codes of diagnoses (bench/decisions.md).
+    """
+    labels, everywhere = points.labels, np.arange(points.n_classes)
+    x = (csr_parts(as_csr(points.x)), points.x.shape[1])
+    pairs = _core.support(*x, labels.indptr, labels.ids, points.n_classes, 1)
+    return weights.grown(points.n_classes, everywhere, weights.new_pairs(points.n_classes, everywhere, *pairs))
+
+
+def _warn_if_no_better_than_shares(weights: Weights, split: Split) -> None:
+    """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
+    labels, sample_weight = split.scored.labels, split.scored.weights
+    if len(labels) < FEWEST_TO_WARN:
+        return
+    by_shares = blend.log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
+    loss = blend.mean_log_loss(weights, split.scored)
+    if loss < by_shares:
+        return
+    warn_user(
+        f"the model has learnt no more than how frequent the classes are: on {len(labels)} rows left out of training "
+        f"its log-loss is {loss:.4g} nats, that of the classes' shares {by_shares:.4g}. Rows may be too few for their "
+        "classes, or features may say nothing of them; model='linear' with a ridge (alpha) shrinks to these shares"
+    )
