@@ -121,8 +121,8 @@ class Split:
         n_rows = len(labels) - points.n_texts
         drawn = blend.rows_held_out(n_rows, plan.seed, most, points.groups) if most else np.zeros(n_rows, dtype=bool)
         drawn = np.append(drawn, np.zeros(points.n_texts, dtype=bool))
-        by_prefixes = isinstance(plan, HybridPlan) and not points.several and points.groups is None
-        class_features = features_of_classes(plan, points) if by_prefixes else None
+        by_prefixes = not points.several and points.groups is None
+        class_features = features_of_classes(plan, points) if isinstance(plan, HybridPlan) and by_prefixes else None
         next_features = None if class_features is None else class_features[labels.ids]
         is_out = blend.with_their_sequences(points.x, next_features, drawn)
         out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
