@@ -71,8 +71,6 @@ class Figures:
     # 1.1 nats there, in less time; eurlex57k has 1.3 and loses 0.3 by them. Between these, nothing was tried.
     LEAST_TO_EMBED: int = 256 << 20
     NUMBERS_A_VALUE: int = 30
-    # Larger ones are not tried for a linear model, whose fit would need as much memory again.
-    LARGEST_TRIED: int = 2 << 30
     # A pair of a feature and a class gets no weight if so few rows have it that a row meets at most MOST_MET weights,
     # predicted from SAMPLED_FEATURES of its features. Pairs of five rows and more do better than all on eurlex57k,
     # whose rows meet 188,000 weights, in a third of the time; on yso-en, where they meet 19,000, pairs of one row are
@@ -111,12 +109,6 @@ class Figures:
     # Where margins rank several labels a second run may take these predicted seconds: on package dependencies one of
     # some 22 gains .4 points of P@1 and .2 of P@5 (bench/decisions.md).
     SECONDS_OF_SECOND_RUN: float = 30.0
-    # Trials of models make one run of a hybrid. Where it is behind by less than MOST_GAIN_OF_RUNS the mean of as many
-    # runs as the fit makes is tried; on 20news, where a mean gains most, .57 becomes .51. A draw on which a model has
-    # less than CLEAR_MODEL of the other's log-loss is the last one: .59 for 1.06 on 20news, where 2,500 rows of
-    # toys-next, on which draws disagree, differ by 2.5 %.
-    MOST_GAIN_OF_RUNS: float = 1.12
-    CLEAR_MODEL: float = 0.75
 
     # Minibatches
 
@@ -158,6 +150,23 @@ class Figures:
     # eurlex57k by P@1 after three passes.
     ADAGRAD_RATE: float = 1.0
 
+    # The step of embeddings, which start with length 1, over that of W: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the
+    # best on eurlex57k; for the softmax, of 0.25, 0.5, 1, 1.5 and 2, the best on yso-en by log-loss
+    # (bench/decisions.md).
+    EMBEDDING_STEP: float = 1.5
+    EMBEDDING_STEP_BY_MARGINS: float = 0.5
+    # Classes that a search returns: a margin's gradient is that of the few best wrong classes; the softmax's is spread
+    # over many, a hundredth as Yen et al. 2018, section 5.
+    MARGIN_BUDGET: int = 64
+    SOFTMAX_BUDGET_SHARE: int = 100
+    # Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for
+    # each of two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the
+    # steps of points that move the same row are added.
+    BATCH_POINTS: int = 32
+    CLASSES_A_POINT: int = 16
+    COLUMN_BLOCKS: int = 8  # of a decomposed search, as Yen et al. 2018, section 5.1
+    SEARCH_QUERIES: int = 256  # points by which the number of clusters to probe is chosen
+
     # Weights on pairs
 
     # The first step of a row moves the score of a class by the rate times its sum of |x|: the rate makes that
@@ -177,6 +186,29 @@ class Figures:
     PAIRS_PASSES_OF_FEW: tuple[int, float] = (5, 0.7)
     PAIRS_PASSES: tuple[int, float] = (2, 0.4)
 
+    # The rate of the intercepts, which start at the log of the classes' frequencies, over that of the weights.
+    INTERCEPT_STEP: float = 0.05
+    # What is added to Adagrad's sums of squares, for rows of length 1: of .01, .1 and 1 the best on bibtex; 1 gains
+    # half a point of P@1 on delicious. It keeps the first step of a weight, which would be the whole rate, near its
+    # gradient.
+    PAIRS_OFFSET: float = 0.1
+    # Gradients below this are rounded to 0 or to it, at random and without bias: it leaves 800 of 27,754 on the first
+    # rows of yso-en. Where a line of 16 has none, its weights are not written.
+    PAIRS_ROUNDING: float = 0.003
+    # Points that see the same weights, so that threads can share the work; and fewer where there are few classes,
+    # because the steps of points that move the same weight are added.
+    PAIRS_BATCH_POINTS: int = 8
+    PAIRS_CLASSES_A_POINT: int = 64
+
+    # Rows held out
+
+    VALIDATION: float = 0.1  # share that ridges and step sizes are compared on, and that early stopping holds out
+    # A threshold of several labels is found on at most THRESHOLD_ROWS rows, and on fewer where there are many classes:
+    # rows times classes stay below THRESHOLD_CELLS, which takes a part of the time of a pass.
+    THRESHOLD_ROWS: int = 2048
+    LEAST_THRESHOLD_ROWS: int = 32
+    THRESHOLD_CELLS: int = 1 << 24
+
     # Trials
 
     # All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which
@@ -185,10 +217,6 @@ class Figures:
     QUICK: float = 4.0
     FEWEST_TO_TRY: int = 1000
     MOST_TO_TRY: int = 20_000
-    # Models are compared on two draws of these sizes, since each has few held-out rows, whose losses are averaged
-    # together. They are not carried on to more rows, for differences have no steady trend: that of embeddings on
-    # toys-next is 0.22 and -0.04, and 0.12 with all rows.
-    SIZES: tuple[int, int] = (2500, 10_000)
     # Step sizes are tried on at most MOST_TO_TRY rows, in RATES trials as a rule, for two passes, the second of a
     # quarter of the step, in steps of a third of a decade: a valley is wider than that. The first three surround the
     # step of the rules.
@@ -241,6 +269,16 @@ class Figures:
     PRIORS: tuple[float, ...] = (1e3, 1e2, 1e1, 1.0, 1e-1, 1e-2)
     PAST_THE_VALLEY: float = 1.02  # of the least loss: where a ridge has more no weaker one is tried
     FOLDS: int = 5
+
+    LOOSE: float = 1e-4  # so small a gradient leaves a log-loss that differs by much less than ridges do
+
+    # Passes of a call of `partial_fit` in a stream that began without `fit`. Of 1, 2, 4 and 8, 2 of weights on pairs
+    # had the least log-loss on bibtex and esco-titles by 1, 10 and 100 calls, and .01 more than 1 on 20news by 100
+    # calls, but less by 1 and 10. After a fit of seven tenths of the rows, the others in 1, 10 and 60 calls, 2 end
+    # below 1 on three sets of four, and .01 above it on bibtex. 8 of margins had the least error on bibtex and 20news
+    # by 1 and 10 calls, and on esco-titles (bench/figures/streams.md).
+    CALL_PASSES_OF_PAIRS: int = 2
+    CALL_PASSES_OF_MARGINS: int = 8
 
     # Fits of a stream that began without `fit`
 

@@ -19,7 +19,6 @@ from manyclass import (
 )
 from manyclass.checks import seed_from
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import MARGIN_BUDGET
 from manyclass.figures import FIGURES
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule
@@ -256,7 +255,7 @@ def test_each_parameter_changes_its_own_field_of_a_margins_minibatches(parameter
 
 
 def test_a_margin_searches_64_classes_by_default():
-    assert MARGIN_BUDGET == 64
+    assert FIGURES.MARGIN_BUDGET == 64
     owner = MarginClassifier(sampler="search")
     X = np.ones((200, 2), dtype=np.float32)
     assert owner._plans().plan(Facts.of(X, 100)).plan.budget == 64

@@ -23,7 +23,6 @@ from manyclass.parts import Given, Parameters, Part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, check_found, search_name
 from manyclass.solvers import LABEL_SOLVERS
-from manyclass.training.pairs import OFFSET, ROUNDING
 from manyclass.training.plan import (
     AnyPlan,
     BatchesPlan,
@@ -48,14 +47,8 @@ REDUCTIONS = {
 SOFTMAX_REDUCTIONS = (REDUCTIONS["pick_all"], REDUCTIONS["pick_all_normalized"])
 BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
-# The step of embeddings, which start with length 1, over that of W: for margins 0.5, of 0.1, 0.5, 1 and 1.5 the best
-# on eurlex57k; for the softmax, of 0.25, 0.5, 1, 1.5 and 2, the best on yso-en by log-loss (bench/decisions.md).
-EMBEDDING_SHARE = dict.fromkeys(REDUCTIONS.values(), 1.5) | dict.fromkeys(("margin", "triplet"), 0.5)
 # Losses with the logarithm of a sum over classes: the weight of a drawn class enters it.
 LOG_Q_LOSSES = ("cross_entropy", "pick_all_normalized", "decoupled")
-# budget=None: a margin's gradient is that of the few best wrong classes; the softmax's is spread over many.
-MARGIN_BUDGET = 64
-SOFTMAX_BUDGET_SHARE = 100  # K / 100, as Yen et al. 2018, section 5
 
 
 # Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
@@ -389,6 +382,7 @@ def batches_plan(
     n_negatives = int(taking.take("n_negatives") if draws_classes else choice["n_negatives"])
     unbiased, adagrad = _steps_of_batches(solver_numbers, solver.name, loss)
     rate = float(taking.take("learning_rate"))
+    embedding_step = FIGURES.EMBEDDING_STEP_BY_MARGINS if loss in ("margin", "triplet") else FIGURES.EMBEDDING_STEP
     plan = BatchesPlan(
         loss=loss,
         smoothing=smoothing,
@@ -403,7 +397,7 @@ def batches_plan(
         double_sum=_double_sum(solver.name, solver_numbers, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else solver_numbers.take("share_classes"),
         **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, taking, solver_numbers, rate, rate * EMBEDDING_SHARE[loss], by_batches=True),
+        **_pass_fields(choice, taking, solver_numbers, rate, rate * embedding_step, by_batches=True),
     )
     # MarginClassifier has a loss of its own, and no use for a reduction.
     if loss in BATCH_REDUCTIONS.values() and not taking.has("loss"):
@@ -493,7 +487,7 @@ def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -
 
 def _budget(budget: int | None, loss: str, n_classes: int) -> int:
     """Classes that a search returns."""
-    by_loss = MARGIN_BUDGET if loss == "margin" else -(-n_classes // SOFTMAX_BUDGET_SHARE)
+    by_loss = FIGURES.MARGIN_BUDGET if loss == "margin" else -(-n_classes // FIGURES.SOFTMAX_BUDGET_SHARE)
     return int(min(by_loss if budget is None else budget, n_classes))
 
 
@@ -628,8 +622,8 @@ def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[
     plan = PairsPlan(
         loss=BATCH_REDUCTIONS[reduction],
         smoothing=FIGURES.SMOOTHING if reduction == "margin" else 0.0,
-        offset=OFFSET * choice.facts.lengths.mean_square_of_values,
-        rounding=ROUNDING,
+        offset=FIGURES.PAIRS_OFFSET * choice.facts.lengths.mean_square_of_values,
+        rounding=FIGURES.PAIRS_ROUNDING,
         min_count=int(model_numbers.take("min_count")),
         few_classes=int(model_numbers.take("few_classes")),
         prune=float(model_numbers.take("prune")),
@@ -643,12 +637,9 @@ def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[
     return with_rate_of_pairs(plan, rate), resolved_values(choice, taking, solver_numbers, model)
 
 
-# The rate of the intercepts of pairs, which start at the log of the classes' frequencies, over that of the weights.
-INTERCEPT_SHARE = 0.05
-
-
 def with_rate_of_pairs(plan: PairsPlan, rate: float) -> PairsPlan:
     """Return the plan with another step size; that of the intercepts follows."""
-    # An intercept is the weight of a feature that is always 1, whatever the length of rows: offset / OFFSET is |x|^2.
-    intercept_rate = INTERCEPT_SHARE * rate * (plan.offset / OFFSET) ** 0.5
+    # An intercept is the weight of a feature that is always 1, whatever the length of rows, whose square this is.
+    square = plan.offset / FIGURES.PAIRS_OFFSET
+    intercept_rate = FIGURES.INTERCEPT_STEP * rate * square**0.5
     return replace(plan, schedule=replace(plan.schedule, learning_rate=rate, u_learning_rate=intercept_rate))

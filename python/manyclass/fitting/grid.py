@@ -16,10 +16,11 @@ from manyclass.checks import csr_parts, n_threads_from
 from manyclass.choosing.facts import Lengths
 from manyclass.choosing.settings import scales_features
 from manyclass.datasets.preprocessing import first_label
+from manyclass.figures import FIGURES
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import points_of, some_rows
 from manyclass.fitting.runs import fit_runs
-from manyclass.fitting.trials import VALIDATION, LearningRates, quietly, walk
+from manyclass.fitting.trials import LearningRates, quietly, walk
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.training.core_training import Watch, summarize
 from manyclass.training.passes import fork, held_out, warn_user
@@ -90,7 +91,7 @@ def try_grid(
             first_label(y) if isinstance(y, sp.csr_array) else y
         )  # of several labels the first one stands for the row
         ids = sorted_classes(labels)[1].astype(np.int32)
-        judged = held_out(ids, VALIDATION, fork(random_state), taken(groups, rows))
+        judged = held_out(ids, FIGURES.VALIDATION, fork(random_state), taken(groups, rows))
         trained = ~judged
     to_fit, to_judge = ((x[part], y[part], None if r is None else r[part]) for part in (trained, judged))
     scale = _mean_square(planner, x, r, several=bool(sp.issparse(y)))

@@ -29,11 +29,6 @@ from manyclass.training.train import train
 LOSSES = ("margin", "triplet")
 
 
-# Passes over the rows of a call of a stream: of 1, 2, 4 and 8, 8 had the least error on bibtex and 20news by 1 and 10
-# calls, and on esco-titles; a fit makes more (bench/figures/streams.md).
-PASSES_OF_STREAM = 8
-
-
 MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
 
 
@@ -74,7 +69,7 @@ class MarginPlanner(Planner):
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""
-        return 1 if after_fit else PASSES_OF_STREAM
+        return 1 if after_fit else self.figures.CALL_PASSES_OF_MARGINS
 
     def loss(self, state: State, points: Points) -> float:
         """See `Planner`: the share of rows whose first class is none of their labels."""

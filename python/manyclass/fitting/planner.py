@@ -33,16 +33,6 @@ from manyclass.training.weighting import check_class_weight
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
 
-FRACTION = 0.1  # of the rows, which calibration and early stopping hold out, of estimators without validation_fraction
-# Passes over the rows of a call, of weights on pairs: of 1, 2, 4 and 8, 2 had the least log-loss on bibtex and
-# esco-titles by 1, 10 and 100 calls of a stream, and .01 more than 1 on 20news by 100 calls, but less by 1 and 10.
-# After a fit of seven tenths of the rows, the others in 1, 10 and 60 calls, 2 end below 1 on three sets of four, and
-# .01 above it on bibtex (bench/figures/streams.md).
-PASSES_OF_PAIRS = 2
-# A threshold is found on at most MOST_ROWS rows, and on fewer where there are many classes: rows times classes stay
-# below ROWS_CELLS, which takes a part of the time of a pass.
-MOST_ROWS, LEAST_ROWS, ROWS_CELLS = 2048, 32, 1 << 24
-
 
 @dataclass(frozen=True)
 class PlannedCall:
@@ -112,7 +102,7 @@ class Planner(ABC):
         check_class_weight(parameters["class_weight"])
         if "early_stopping" in parameters:
             check_flag("early_stopping", parameters["early_stopping"])
-            fraction = parameters.get("validation_fraction", FRACTION)
+            fraction = parameters.get("validation_fraction", FIGURES.VALIDATION)
             check_number("validation_fraction", fraction, low=0, open_low=True, high=0.99)
             check_number("n_iter_no_change", parameters["n_iter_no_change"], low=1, integer=True)
         _check_loop_numbers(parameters)
@@ -158,7 +148,7 @@ class Planner(ABC):
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """Return how many passes over its rows a call makes, in a stream that began without `fit` or after one."""
-        return PASSES_OF_PAIRS if isinstance(plan, PairsPlan | HybridPlan) else 1
+        return self.figures.CALL_PASSES_OF_PAIRS if isinstance(plan, PairsPlan | HybridPlan) else 1
 
     def keeps_rows(self, call: Call) -> bool:
         """Return whether the rows of a stream that began without `fit` may be kept, for fits to them."""
@@ -200,7 +190,7 @@ class Planner(ABC):
         else:
             n_labels = float(np.average(np.diff(points.labels.indptr), weights=points.weights))
         state = replace(state, n_labels=max(1, round(n_labels)), threshold=None)
-        if before is not None and len(points.labels) < LEAST_ROWS:  # too few rows to find another
+        if before is not None and len(points.labels) < FIGURES.LEAST_THRESHOLD_ROWS:  # too few rows to find another
             return replace(state, threshold=before.threshold)
         if not points.several:
             return state
@@ -293,7 +283,7 @@ def first_of(parameters: Parameters, points: Points, beginning: Beginning) -> Fi
     if not parameters["early_stopping"]:
         return First()
     random = fork(parameters["random_state"])
-    out = held_out(points.labels, parameters.get("validation_fraction", FRACTION), random, points.groups)
+    out = held_out(points.labels, parameters.get("validation_fraction", FIGURES.VALIDATION), random, points.groups)
     out[len(out) - points.n_texts :] = False
     return First(held_out=out, n_iter_no_change=patience)
 
@@ -332,7 +322,8 @@ def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bo
     """
     weights, n_labels, calibration = state.weights, state.n_labels, state.calibration
     n_classes = weights.n_classes
-    n_rows = min(len(points.labels), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes))
+    f = FIGURES
+    n_rows = min(len(points.labels), f.THRESHOLD_ROWS, max(f.LEAST_THRESHOLD_ROWS, f.THRESHOLD_CELLS // n_classes))
     rows = np.linspace(0, len(points.labels) - 1, n_rows).astype(np.intp)
     x, labels = points.x[rows], points.labels.of(rows)
     best, log_p = weights.top_k(x, min(n_classes, 8 * n_labels + 8), n_threads)

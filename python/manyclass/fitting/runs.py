@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.blending.calibration import Calibration, calibrated, n_held_out, rows_to_hold_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import n_threads_from, outer_level
-from manyclass.fitting.planner import FRACTION, Beginning, Planner, is_composed, leaves_runs_open
+from manyclass.figures import FIGURES
+from manyclass.fitting.planner import Beginning, Planner, is_composed, leaves_runs_open
 from manyclass.parts import Parameters, part_name
 from manyclass.training.core_training import Watch
 from manyclass.training.passes import fork, warn_user, was_interrupted
@@ -106,7 +107,7 @@ def fit_runs(
 
 def _rows_out(parameters: Parameters, points: Points, most: int | None = None) -> Mask:
     """Draw which rows calibration holds out, at most `most`."""
-    n_out = n_held_out(len(points.labels), points.n_classes, parameters.get("validation_fraction", FRACTION))
+    n_out = n_held_out(len(points.labels), points.n_classes, parameters.get("validation_fraction", FIGURES.VALIDATION))
     n_out = n_out if most is None else min(n_out, most)
     return rows_to_hold_out(points.labels, n_out, fork(parameters["random_state"]), points.groups)
 
@@ -249,7 +250,8 @@ class _Runs:
         alone = {"calibration": None, "random_state": seed, **({"n_models": 1} if number else {})}
         planner = self._planner.changed(**{**chosen, **alone})
         if "validation_fraction" in planner.parameters and not planner.parameters["early_stopping"]:
-            planner = planner.changed(validation_fraction=FRACTION)  # that of calibration has no effect on a run
+            # That of calibration has no effect on a run.
+            planner = planner.changed(validation_fraction=FIGURES.VALIDATION)
         passed = time.perf_counter() - self._begin
         seconds = max(0.0, self._watch.max_seconds - passed) / max(1, self._n_left)
         self._n_left -= 1

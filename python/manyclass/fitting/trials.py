@@ -61,8 +61,6 @@ from manyclass.training.weighting import normalized
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.weights import Weights
 
-VALIDATION = 0.1  # share of the points on which ridges and rates are compared
-
 T = TypeVar("T")
 
 
@@ -95,7 +93,7 @@ class Sample:
             return None
         labels = Labels.single(positions.astype(np.int32))
         sample = replace(sample, labels=labels, classes=points.classes[classes])
-        is_out = held_out(labels.ids, VALIDATION, random, sample.groups)
+        is_out = held_out(labels.ids, FIGURES.VALIDATION, random, sample.groups)
         return cls(sample.some(np.flatnonzero(~is_out)), sample.some(np.flatnonzero(is_out)))
 
     def loss(self, plan: PointsPlan) -> float:
@@ -318,8 +316,6 @@ def _held_out_loss(plan: PairsPlan, trained: Points, out: Points, n_classes: int
 
 # The ridge of full passes
 
-LOOSE = 1e-4  # a gradient so small leaves a log-loss that differs from that of the optimum by much less than ridges do
-
 
 def cross_validated_ridge(
     trials: Trials, plan: FullBatchPlan, points: Points, random_state: Any, figures: Figures = FIGURES
@@ -348,7 +344,7 @@ def cross_validated_ridge(
         for ridge in figures.PRIORS:
             begin, fold_losses, alpha = time.process_time(), [], ridge / len(labels)
             for number, (kept, out) in enumerate(data):
-                trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, LOOSE), verbose=0)
+                trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, figures.LOOSE), verbose=0)
                 fold_data = (kept.x, kept.labels.ids, n_classes, Watch(), starts[number], kept.weights)
                 starts[number], _ = model, _ = quietly(partial(fit_full_batch, trial, *fold_data))
                 fold_losses.append(model.log_losses(out.x, out.labels.ids, plan.n_threads)[0])

@@ -30,6 +30,7 @@ from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.datasets import l2_normalize, load_xmc
 from manyclass.datasets.multiclass import split_file
+from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data, load_problem
@@ -42,7 +43,6 @@ from manyclass.search.clustered import auto_clusters
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import TrainingState
-from manyclass.training.minibatches import BLOCKS
 
 NAME = "loss-decomposition"
 SUMMARY = "Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes"
@@ -214,7 +214,7 @@ def _messages(model: MarginClassifier | SoftmaxClassifier) -> dict[str, Any]:
     """What training by messages does, in the words of Algorithm 2."""
     parameters = model.get_params()
     names = {"T": "n_iter", "step of a message": "step", "tau_2": "tolerance", "rule": "rule"}
-    return {"blocks": BLOCKS, **{word: parameters[f"sampler__{name}"] for word, name in names.items()}}
+    return {"blocks": FIGURES.COLUMN_BLOCKS, **{word: parameters[f"sampler__{name}"] for word, name in names.items()}}
 
 
 def _set_search(model: MarginClassifier | SoftmaxClassifier, run: Run, n_classes: int) -> None:

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from manyclass import _core
 from manyclass.checks import as_csr, core_data
+from manyclass.figures import FIGURES
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
@@ -23,14 +24,7 @@ from manyclass.weights.weights import Weights
 
 Index = SphericalClusterIndex | DecomposedIndex
 
-# Points that see the same weights: what one pass over W for the exact scores is shared by, a vector's worth for each of
-# two threads (Yen et al. 2018, section 5, take 10); and fewer where there are few classes, because the steps of points
-# that move the same row are added.
-BATCH_POINTS = 32
-CLASSES_PER_BATCHED_POINT = 16
-BLOCKS = 8  # of columns, as Yen et al. 2018, section 5.1
 ALIKE = 1e-12  # of the mean square: rows whose squares about their mean are less differ by rounding
-SEARCH_QUERIES = 256  # points by which the number of clusters to probe is chosen
 
 
 def fit_batches(
@@ -160,9 +154,9 @@ class BatchesTraining(LabelTraining):
         plan = replace(plan, schedule=schedule)
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
         self.plan = plan
-        by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        by_classes = max(1, min(FIGURES.BATCH_POINTS, weights.n_classes // FIGURES.CLASSES_A_POINT))
         if plan.relu and plan.adagrad:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
-            by_classes = BATCH_POINTS
+            by_classes = FIGURES.BATCH_POINTS
         if plan.double_sum is not None and plan.double_sum.rule == "implicit":
             by_classes = 1  # a sum of proximal steps is none
         self.batch = min(plan.batch_size or by_classes, len(labels))
@@ -274,7 +268,7 @@ class BatchesTraining(LabelTraining):
         """Return an index of the present rows that probes as many clusters as points of the training data need."""
         plan = self.plan
         if plan.index is None:
-            blocks = min(BLOCKS, self.weights.columns.shape[1])
+            blocks = min(FIGURES.COLUMN_BLOCKS, self.weights.columns.shape[1])
             index: Index = SphericalClusterIndex() if source == "mips" else DecomposedIndex(blocks)
         else:
             index = clone(plan.index)
@@ -284,7 +278,7 @@ class BatchesTraining(LabelTraining):
         index.fit(self.weights.columns)
         if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:
             rng = np.random.default_rng(plan.seed)
-            sample = np.sort(rng.choice(len(self.labels), min(SEARCH_QUERIES, len(self.labels)), replace=False))
+            sample = np.sort(rng.choice(len(self.labels), min(FIGURES.SEARCH_QUERIES, len(self.labels)), replace=False))
             queries = self.weights.phi(self.x[sample])[:, : self.weights.columns.shape[1]]
             index.tune(queries, k=min(10, plan.budget), exclude=self.labels.some(sample))
         return index

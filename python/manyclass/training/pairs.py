@@ -10,6 +10,7 @@ from scipy.special import logit
 from manyclass import _core
 from manyclass.blending.blend import MARGIN
 from manyclass.checks import as_csr, csr_parts
+from manyclass.figures import FIGURES
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.plan import Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
@@ -17,17 +18,6 @@ from manyclass.training.weighting import shares_of_classes
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
-
-# Points that see the same weights, so that threads can share the work; and fewer where there are few classes, because
-# the steps of points that move the same weight are added.
-BATCH_POINTS = 8
-CLASSES_PER_BATCHED_POINT = 64
-# What is added to Adagrad's sums of squares, for rows of length 1: of .01, .1 and 1 the best on bibtex; 1 gains half a
-# point of P@1 on delicious. It keeps the first step of a weight, which would be the whole rate, near its gradient.
-OFFSET = 0.1
-# Gradients below this are rounded to 0 or to it, at random and without bias: it leaves 800 of 27,754 on the first rows
-# of yso-en. Where a line of 16 has none, its weights are not written.
-ROUNDING = 0.003
 
 
 def fit_pairs(
@@ -124,7 +114,7 @@ class _PairsTraining(LabelTraining):
         earlier: EarlierModel | None,
     ) -> None:
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
-        by_classes = max(1, min(BATCH_POINTS, weights.n_classes // CLASSES_PER_BATCHED_POINT))
+        by_classes = max(1, min(FIGURES.PAIRS_BATCH_POINTS, weights.n_classes // FIGURES.PAIRS_CLASSES_A_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         self.squares = squares
         settings = plan.shared_with("pairs_trainer") | {
@@ -139,7 +129,7 @@ class _PairsTraining(LabelTraining):
             "intercept": weights.bias,
             "intercept_squares": squares.intercept,
             "offset": squares.offset,
-            "intercept_offset": OFFSET,
+            "intercept_offset": FIGURES.PAIRS_OFFSET,
             "sample_weight": sample_weight,
             "first_point": 0 if earlier is None else earlier.n_points,
             "batch": self.batch,
