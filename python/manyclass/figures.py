@@ -24,7 +24,6 @@ class Figures:
     # seconds.
     MOST_FULL: float = 5.0
     MOST_ITERATIONS: int = 10_000
-    PASSES_EXACT: int = 20  # of exact steps, which are for few classes and take no time
     # What is open where the solver was chosen by hand: nothing that is not in the solver's definition.
     PASSES_BY_HAND: int = 20
     DECAY_BY_HAND: float = 0.9
@@ -98,14 +97,6 @@ class Figures:
     MOST_RUNS: int = 3
     SECONDS_OF_RUNS: float = 20.0
     BYTES_OF_RUNS: int = 256 << 20
-    # In a fit to this many rows of one label, or more, all runs take the weights on pairs of the first run, and leave
-    # out the same rows. tmall-next loses .005 nats by that, esco-titles .004; bibtex, which has fewer rows, would lose
-    # .017.
-    ROWS_TO_SHARE: int = 20_000
-    # In such a fit a third run is made if it is expected to lower the log-loss by this many nats. What is expected is a
-    # third of what the second run gained on the rows left out: .011 nats on tmall-next, .019 on esco-titles, .021 on
-    # yelp-next and .028 on toys-next (bench/decisions.md).
-    LEAST_GAIN_OF_RUN: float = 0.015
     # Where margins rank several labels a second run may take these predicted seconds: on package dependencies one of
     # some 22 gains .4 points of P@1 and .2 of P@5 (bench/decisions.md).
     SECONDS_OF_SECOND_RUN: float = 30.0

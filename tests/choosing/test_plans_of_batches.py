@@ -58,7 +58,7 @@ SOFTMAX = BatchesPlan(
     verbose=0,
 )
 UNIFORM = {"source": "sampled", "sampler": "uniform", "options": {}}
-EMBEDDED = replace(SOFTMAX, max_iter=4, **schedule(1.0, 1.5, decay=0.5))
+EMBEDDED = replace(SOFTMAX, max_iter=5, **schedule(1.0, 1.5, decay=0.7))
 MORE = {"max_iter": 10}  # passes of what is no embedding by Adagrad's steps
 EXACT = MORE | {"adagrad": False, **schedule(1.0, 1.5)}
 
@@ -76,15 +76,15 @@ def softmax(x=ONES, *, embeds=False, n_classes=K, **parameters):
         ({"model": models.Embedding(activation="relu")}, {"relu": True}),
         ({"model": "linear"}, MORE | {"dim": None, **schedule(0.5, 0.75)}),
         ({"model": "auto"}, MORE | {"dim": None, **schedule(0.5, 0.75)}),
-        ({"learning_rate": 0.2}, schedule(0.2, 0.2 * 1.5, decay=0.5)),
+        ({"learning_rate": 0.2}, schedule(0.2, 0.2 * 1.5, decay=0.7)),
         ({"max_iter": 3}, {"max_iter": 3}),
         ({"fit_intercept": False}, {"fit_intercept": False}),
         ({"n_jobs": 2, "verbose": 1}, {"n_threads": 2, "verbose": 1}),
         ({"random_state": 4}, {"seed": seed_from(4)}),
         ({"alpha": 0}, {}),
         ({"solver": solvers.Adagrad(decay=0.8)}, schedule(1.0, 1.5, decay=0.8)),
-        ({"solver": solvers.Adagrad(schedule="inverse")}, schedule(1.0, 1.5, "inverse", 0.5)),
-        ({"solver": solvers.Adagrad(schedule="constant")}, schedule(1.0, 1.5, "constant", 0.5)),
+        ({"solver": solvers.Adagrad(schedule="inverse")}, schedule(1.0, 1.5, "inverse", 0.7)),
+        ({"solver": solvers.Adagrad(schedule="constant")}, schedule(1.0, 1.5, "constant", 0.7)),
         ({"solver": solvers.Adagrad(batch_size=7)}, {"batch_size": 7}),
         ({"solver": solvers.Adagrad(shuffle=False)}, {"shuffle": False}),
         ({"solver": "exact"}, MORE | {"adagrad": False, **schedule(0.5, 0.75)}),

@@ -147,7 +147,7 @@ def test_the_report_tells_what_was_tried_and_the_middle_of_the_good_ones_is_take
     given = {"model": "linear"} if solver == "auto" else {}
     model = with_figures(quick(solver=solver, **given), AS_GOOD=as_good).fit(*problem)
     lines = [line for line in model.auto_report_ if line["parameter"] == "learning_rate"]
-    assert all(tuple(line) == COLUMNS for line in model.auto_report_)
+    assert all(tuple(line) == COLUMNS[:-1] for line in model.auto_report_)  # no member has a share
     assert len(lines) >= 3
     assert {(line["rows"], line["classes"], line["passes"]) for line in lines} == {(1350, K, 2)}
     good = as_good * min(line["log_loss"] for line in lines)
@@ -302,7 +302,7 @@ def test_a_report_prints_as_a_table_and_is_told_as_it_grows(problem, capsys):
     assert len(table) == 1 + len(model.auto_report_) + len(model.auto_report_.rules)
     assert table[0].split() == list(COLUMNS)
     assert len(set(map(len, table[: 1 + len(model.auto_report_)]))) == 1
-    assert sum(line.endswith("*") for line in table) == 1
+    assert sum(line.rstrip().endswith("*") for line in table) == 1
     assert quick().fit(*problem).auto_report_ is not None
     assert capsys.readouterr().err == ""
 
