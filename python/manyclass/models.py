@@ -101,8 +101,8 @@ class Hybrid(Model):
        their number; a linear model by margins, where W of all classes takes at most 256 MB; and one by exact steps,
        where a visit of all classes takes at most 8 microseconds. A run of embeddings has a ridge of 1 / N where the
        rows held out want the scores of the first one smaller. solver, learning_rate and max_iter of the estimator are
-       those of the weights on pairs, dim, sampler and n_negatives those of the embeddings. A callback of `fit` sees the
-       member in training.
+       those of the weights on pairs, dim, sampler and n_negatives those of the embeddings, and alpha, where it is set,
+       is the ridge of all but the pairs. A callback of `fit` sees the member in training.
     2. Scores are added, z = sum_m a_m z_m: the shares a_m >= 0 have the least log-loss on the rows held out, a convex
        problem. A member of share 0 is dropped; `auto_report_` has a line for each. Beside them stand naive Bayes,
        log(n_jk n / (n_j n_k)), n_jk being how many rows have feature j and class k, and where most rows held out have a

@@ -132,11 +132,11 @@ def test_what_is_set_replaces_a_field_and_not_the_recipe(given, data):
         assert choice[name] == value
     own = {"learning_rate", "max_iter"}  # those of the weights on pairs
     for field in {"learning_rate", "max_iter", "decay", "alpha", "dim"} - ({name} - own):
-        assert choice.beside()[field] == as_open.beside()[field]
+        assert choice.beside("embeddings")[field] == as_open.beside("embeddings")[field]
     if name == "n_negatives":
-        assert choice.beside()["sampler"].name in ("frequency", "uniform")
+        assert choice.beside("embeddings")["sampler"].name in ("frequency", "uniform")
     if name == "sampler":
-        assert choice.beside()["sampler"].name == "uniform"
+        assert choice.beside("embeddings")["sampler"].name == "uniform"
 
 
 def problem(seed, several):

@@ -511,28 +511,36 @@ BESIDE_PAIRS = ("alpha", "dim", "n_negatives", "sampler")
 
 
 def hybrid_plan(choice: Choice) -> Planned:
-    """Return the plan of a blend; the embeddings have the estimator's parameters that pairs do not use."""
+    """Return the plan of a blend; its members have the estimator's parameters that pairs do not use."""
     plan, params = _pairs(choice, Taking.of(choice, *BESIDE_PAIRS), "with model='hybrid'")
-    model, beside = choice["model"], choice.beside()
-    taking, reduction = Taking.of(beside), beside["reduction"]
-    smoothing, draws = (FIGURES.SMOOTHING, "uniform") if reduction == MARGIN else (0.0, "frequency")
-    is_unbiased = beside["solver"].name in LABEL_SOLVERS
-    loss = REDUCTIONS["pick_all"] if is_unbiased else BATCH_REDUCTIONS[reduction]
-    alpha = _ridge(beside, taking)
-    embeddings, _ = batches_plan(beside, taking, loss, smoothing, SAMPLERS[draws]())
-    params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS}
-    runs = embedding_runs(choice, replace(embeddings, seed=plan.seed, alpha=alpha))
-    finds_ridge = is_unbiased and choice.is_open("alpha")
+    model, facts = choice["model"], choice.facts
+    embeddings, taking = _member_of_batches(choice, "embeddings")
+    runs = embedding_runs(choice, replace(embeddings, seed=plan.seed))
+    finds_ridge = embeddings.double_sum is not None and choice.is_open("alpha")
+    names = BESIDE_PAIRS[finds_ridge:]  # no number stands for a ridge that is found
+    params |= {name: value for name, value in taking.opened.items() if name in names}
     whole = HybridPlan(
         plan,
         runs,
-        ridge=choice.figures.PRIOR / choice.facts.n_samples if finds_ridge else None,
+        ridge=choice.figures.PRIOR / facts.n_samples if finds_ridge else None,
         repeats=model.repeats == "learn",
         counts=model.counts == "learn",
     )
-    if not choice.facts.several and plan.prune == 0:
+    if not facts.several and plan.prune == 0:
         whole = _with_linear_members(choice, whole, model)
     return planned(choice, whole, params | runs_taken(choice, runs))
+
+
+def _member_of_batches(choice: Choice, name: str) -> tuple[BatchesPlan, Taking]:
+    """Return the plan of a member of a blend by minibatches, and the parameters that it has taken."""
+    member = choice.beside(name)
+    taking, reduction = Taking.of(member), member["reduction"]
+    by_margins = reduction == MARGIN
+    is_unbiased = member["solver"].name in LABEL_SOLVERS
+    loss = REDUCTIONS["pick_all"] if is_unbiased else BATCH_REDUCTIONS[reduction]
+    smoothing = (FIGURES.SMOOTHING if name == "embeddings" else 1.0) if by_margins else 0.0
+    alpha, draws = _ridge(member, taking), SAMPLERS["uniform" if by_margins else "frequency"]()
+    return replace(batches_plan(member, taking, loss, smoothing, draws)[0], alpha=alpha), taking
 
 
 def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
@@ -552,56 +560,19 @@ def runs_taken(choice: Choice, runs: tuple[BatchesPlan, ...]) -> dict[str, Any]:
 
 def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> HybridPlan:
     """Return the plan with a linear model by margins and one by exact steps, where they are quick and small enough."""
-    facts, pairs, figures = choice.facts, plan.pairs, choice.figures
-    assert pairs is not None
-    room = min(figures.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
+    facts, figures = choice.facts, choice.figures
+    assert plan.pairs is not None
+    seed, room = plan.pairs.seed, min(figures.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
     if model.margins == "learn" and facts.n_classes <= figures.MOST_SCORED and facts.bytes <= room:
-        plan = replace(plan, margins=_margins(choice, pairs))
+        plan = replace(plan, margins=replace(_member_of_batches(choice, "margins")[0], seed=seed))
         room -= facts.bytes
     if model.linear == "learn" and costs.is_quick_exactly(facts) and facts.bytes <= room:
-        plan = replace(plan, linear=_linear(choice, pairs))
+        linear = points_plan(choice.beside("linear")).plan
+        assert isinstance(linear, PointsPlan)
+        if not choice.is_open("alpha"):  # of the rows as they are, for training has units of its own
+            linear = replace(linear, alpha=linear.alpha / facts.lengths.mean_square)
+        plan = replace(plan, linear=replace(linear, seed=seed))
     return plan
-
-
-def _margins(choice: Choice, pairs: PairsPlan) -> BatchesPlan:
-    """Return the plan of a linear model by margins, of all classes."""
-    figures = choice.figures
-    passes, decay = figures.MARGINS_PASSES
-    rate = figures.ADAGRAD_RATE / choice.facts.lengths.mean_square_of_values**0.5
-    return BatchesPlan(
-        loss=MARGIN,
-        smoothing=1.0,
-        source="exact",
-        sampler="uniform",
-        n_negatives=choice.facts.n_classes,
-        log_q=False,
-        budget=1,
-        dim=None,
-        schedule=Schedule("exponential", rate, rate, decay),
-        max_iter=passes,
-        **_run_of(pairs),
-    )
-
-
-def _linear(choice: Choice, pairs: PairsPlan) -> PointsPlan:
-    """Return the plan of a linear model by exact steps, relative to the lengths of rows."""
-    figures = choice.figures
-    return PointsPlan(
-        solver="exact",
-        sampler="all",
-        n_negatives=choice.facts.n_classes,
-        averaging="suffix",
-        alpha=figures.RIDGE / choice.facts.n_samples,
-        schedule=Schedule("exponential", 1.0, 1.0, figures.DECAY_BY_HAND),
-        max_iter=figures.PASSES_BY_HAND,
-        **_run_of(pairs),
-    )
-
-
-def _run_of(pairs: PairsPlan) -> dict[str, Any]:
-    """Return the fields that members share with the weights on pairs."""
-    names = ("shuffle", "fit_intercept", "seed", "n_threads", "verbose")
-    return {"batch_size": None, "share_classes": None} | {name: getattr(pairs, name) for name in names}
 
 
 def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:

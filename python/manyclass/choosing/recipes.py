@@ -3,7 +3,8 @@ r"""What "auto" is: a list of recipes, of which the first whose case holds is ta
     facts of the data, what is set ─▶ recipe ─▶ plan ─▶ trials on the user's own rows where it has some ─▶ training
 
 A model or a solver that is set picks the recipe that has it. In a blend `learning_rate` and `max_iter` are those of the
-weights on pairs; `alpha`, `dim`, `sampler` and `n_negatives` those of the embeddings, which keep their step and passes.
+weights on pairs, `dim`, `sampler` and `n_negatives` those of the embeddings, and `alpha` is that of all members but the
+pairs; members keep the steps and passes that they have.
 `resolved_params_` has what each open parameter became, `auto_report_` the recipe and a line for each trial.
 
 Trials keep to 30 % of the predicted seconds of the fit, or to 4 predicted seconds where that is more; predictions are
@@ -84,8 +85,6 @@ class Recipe:
     alpha : float or callable
         The ridge.
     averaging : str or callable
-    most_runs : int
-        How many runs are averaged at most.
     tried : tuple of str
         What trials on rows held out may better.
     beside : tuple of Recipe
@@ -104,7 +103,6 @@ class Recipe:
     dim: Any = FIGURES.EMBEDDED_DIM
     alpha: Any = 0.0
     averaging: Any = "none"
-    most_runs: int = 1
     tried: tuple[str, ...] = ()
     beside: tuple[Recipe, ...] = ()
 
@@ -207,15 +205,20 @@ class Choice:
             return False
         return all(map(self.is_open, ("alpha", "learning_rate", "solver"))) and bool(self["fit_intercept"])
 
-    def beside(self) -> Choice:
-        """Return the choice of the embeddings of a blend."""
-        [recipe] = self.recipe.beside
-        parameters = self.parameters.changed(learning_rate="auto", max_iter="auto", random_state=0)
-        model, solver = MODELS["embedding"](activation=self["model"].activation), SOLVERS[recipe.solver]()
-        if recipe.solver in LABEL_SOLVERS and self.asked("sampler") != "auto" and self["sampler"].name == "search":
-            solver = SOLVERS["adagrad"]()  # a search leaves classes out
-        chosen = replace(self.chosen, solver=solver, model=model)
-        return replace(self, parameters=parameters, chosen=chosen, taken=recipe)
+    def beside(self, name: str) -> Choice:
+        """Return the choice of a member of a blend; dim, sampler and n_negatives are those of embeddings."""
+        [recipe] = [member for member in self.recipe.beside if member.name == name]
+        sampler, solver = self.chosen.sampler, SOLVERS[recipe.solver]()
+        names = ["learning_rate", "max_iter"]
+        if recipe.model == "embedding":
+            model = MODELS["embedding"](activation=self["model"].activation)
+            if recipe.solver in LABEL_SOLVERS and sampler is not None and sampler.name == "search":
+                solver = SOLVERS["adagrad"]()  # a search leaves classes out
+        else:
+            model, sampler = MODELS["linear"](), None
+            names += ["dim", "sampler", "n_negatives"]
+        parameters = self.parameters.changed(random_state=0, **dict.fromkeys(names, "auto"))
+        return replace(self, parameters=parameters, chosen=Chosen(solver, sampler, model), goes_on=False, taken=recipe)
 
 
 # Cases
@@ -464,6 +467,11 @@ def ridge_of_open_steps(c: Choice) -> float:
     return ridge(c) if c.is_open("learning_rate") else 0.0
 
 
+def ridge_of_one(c: Choice) -> float:
+    """{RIDGE:g} / n_samples"""
+    return c.figures.RIDGE / c.facts.n_samples
+
+
 def prior(c: Choice) -> float:
     """{PRIOR:g} / n_samples"""
     return c.figures.PRIOR / c.facts.n_samples
@@ -566,7 +574,7 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
     frequent_classes, ranked = (frequent_of_many, f.NEGATIVES_BATCHES), (uniform_of_many, f.NEGATIVES_RANKING)
     wide = partial(margins, model="embedding", dim=f.RANKING_DIM, classes=("uniform", f.NEGATIVES_RANKING))
     alone = partial(batches, model="embedding", reduction=decoupled_of_several, passes=f.EMBEDDED_PASSES)
-    by_margins = partial(batches, model=embedding_of_open, reduction=MARGIN, most_runs=f.MOST_RUNS)
+    by_margins = partial(batches, model=embedding_of_open, reduction=MARGIN)
     by_margins = partial(by_margins, dim=f.RANKING_ALONE_DIM, passes=f.RANKING_ALONE_PASSES)
     hidden = partial(batches, dim=f.HIDDEN_DIM, passes=f.HIDDEN_PASSES, alpha=prior_of_adagrad)
     return (
@@ -580,20 +588,26 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
 
 
 def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
-    """Return the recipes of weights on pairs, alone and in blends."""
-    beside = partial(Recipe, "embeddings of a blend", blends, "minibatches", f.ADAGRAD_RATE, model="embedding")
-    few = partial(beside, reduction=decoupled_of_several, dim=columns_of_few, passes=f.EMBEDDED_PASSES, solver="scent")
-    one, following = (few(classes=(frequent_or_all, drawn)) for drawn in (f.NEGATIVES_BATCHES, f.NEGATIVES_NEXT))
+    """Return the recipes of weights on pairs, alone and in blends with other members."""
+    embeddings = partial(Recipe, "embeddings", blends, "minibatches", f.ADAGRAD_RATE, model="embedding")
+    few = partial(embeddings, reduction=decoupled_of_several, dim=columns_of_few, passes=f.EMBEDDED_PASSES)
+    one, following = (
+        few(solver="scent", classes=(frequent_or_all, drawn)) for drawn in (f.NEGATIVES_BATCHES, f.NEGATIVES_NEXT)
+    )
     ranked = (uniform_of_many, f.NEGATIVES_RANKING)
-    by_margins = beside(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)
+    by_margins = embeddings(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)
+    linear = partial(Recipe, holds=blends, classes=("all", f.NEGATIVES_BATCHES))
+    margins = linear("margins", trains="margin", rate=rate_of_batches, reduction=MARGIN, passes=f.MARGINS_PASSES)
+    hand = (f.PASSES_BY_HAND, f.DECAY_BY_HAND)
+    exact = partial(linear, trains="points", solver="exact", averaging="suffix", alpha=ridge_of_one)
+    steps = exact("linear", rate=1.0, passes=hand)
     pairs = partial(Recipe, trains="pairs", rate=rate_of_pairs, classes=("all", f.NEGATIVES_BATCHES))
     pairs = partial(pairs, passes=passes_of_pairs, reduction="decoupled", tried=("learning_rate",))
-    blend = partial(pairs, model=hybrid, most_runs=f.MOST_RUNS)
     return (
         pairs("pairs", pairs_alone, model="pairs"),
-        blend("next items", blends_next, beside=(following,)),
-        blend("several labels", blends_ranked, reduction=margins_of_fits, beside=(by_margins,)),
-        blend("a blend", blends, beside=(one,)),
+        pairs("next items", blends_next, model=hybrid, beside=(following, margins, steps)),
+        pairs("several labels", blends_ranked, model=hybrid, reduction=margins_of_fits, beside=(by_margins,)),
+        pairs("a blend", blends, model=hybrid, beside=(one, margins, steps)),
     )
 
 
