@@ -114,6 +114,9 @@ class Figures:
     HIDDEN_DIM: int = 512
     HIDDEN_PASSES: tuple[int, float] = (8, 0.7)
     HIDDEN_RATE: float = 3.0
+    # A hidden layer that has this many times the log-loss of the linear model after two passes or more is left: planted
+    # softmaxes, which are linear, end 1.04 and 1.2 times behind, and noisy modes go from level to .93 of it.
+    FAR_BEHIND_LINEAR: float = 1.2
     # Next items beside weights on pairs: where no row tells its label, the noise of few draws is small beside its own.
     # 128 end as low as 1,024, in a third of the time; esco-titles, whose rows tell the label, loses .05 nats by them
     # (bench/decisions.md).

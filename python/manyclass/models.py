@@ -43,6 +43,9 @@ _ACTIVATION = Setting("activation", "linear", "What the sum of embeddings goes t
 class Embedding(Model):
     """Scores are W phi(x) + b, phi(x) being the sum of the embeddings of the row's features, `dim` numbers long.
 
+    With "relu" it is a hidden layer. That of dense rows is max(E (x - m) + c, 0), m being the mean of the rows that
+    training begins with, so that a shift of all rows changes no score.
+
     Parameters
     ----------
     activation : {"linear", "relu"}, default="linear"

@@ -363,8 +363,22 @@ def test_a_hidden_layer_tells_classes_that_no_linear_scores_tell(seed):
     np.testing.assert_array_equal(again.decision_function(X[:9]), model.decision_function(X[:9]))
 
 
-@pytest.mark.parametrize("given", [{}, {"n_negatives": 4}, {"alpha": 0.1}, {"max_iter": 3}], ids=str)
-def test_dense_rows_have_a_linear_model(given, seed):
+@pytest.mark.parametrize("linear", [True, False])
+def test_dense_rows_have_the_model_that_rows_held_out_find_more_probable(linear, seed):
+    X, y = of_modes(seed)
+    y = np.argmax(X @ X[:12].T, axis=1) if linear else y
+    model = SoftmaxClassifier(random_state=seed).fit(X, y)
+    assert model.resolved_params_["model"].name == ("linear" if linear else "embedding")
+    tried = {line["value"]: line for line in model.auto_report_ if line["parameter"] == "model"}
+    assert tried["linear"]["chosen"] == linear != tried["embedding"]["chosen"]
+    assert (tried["linear"]["log_loss"] < tried["embedding"]["log_loss"]) == linear
+    assert tried["linear"]["rows"] == 0.95 * len(X)
+    again = SoftmaxClassifier(random_state=seed).set_params(**model.resolved_params_).fit(X, y)
+    np.testing.assert_array_equal(again.decision_function(X[:9]), model.decision_function(X[:9]))
+
+
+@pytest.mark.parametrize("given", [{"n_negatives": 4}, {"alpha": 0.1}, {"max_iter": 3}], ids=str)
+def test_dense_rows_have_a_linear_model_where_something_is_set(given, seed):
     X, y = of_modes(seed, n=1100)
     model = SoftmaxClassifier(random_state=seed, **given).fit(X, y)
     assert model.resolved_params_["model"].name == "linear"

@@ -20,9 +20,9 @@ namespace manyclass {
 
 struct FeatureMap {
   AnyData x;
-  VectorRows embeddings;  // e_j in D rows; if empty, phi(x) = (x, 1)
+  VectorRows embeddings;          // e_j in D rows; if empty, phi(x) = (x, 1)
   std::span<const float> centre;  // m; empty: 0
-  std::size_t n_hidden;   // columns of phi without the 1
+  std::size_t n_hidden;           // columns of phi without the 1
   bool intercept;
   bool relu;
 

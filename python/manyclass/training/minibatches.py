@@ -131,6 +131,22 @@ def grow_rows(
     return grown, sums if len(sums.classes) == len(zeros.classes) else zeros
 
 
+def _stored_for(weights: Weights, x: Matrix) -> Matrix:
+    """Return rows stored as the training of these weights reads them."""
+    if weights.by_minibatches:
+        return as_csr(x)
+    return x.toarray() if len(weights.centre) and isinstance(x, sp.csr_array) else x
+
+
+def _batch_points(plan: BatchesPlan, n_classes: int) -> int:
+    """Return how many points see the same weights, where that is open."""
+    if plan.double_sum is not None and plan.double_sum.rule == "implicit":
+        return 1  # a sum of proximal steps is none
+    if plan.relu and plan.adagrad:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
+        return FIGURES.BATCH_POINTS
+    return max(1, min(FIGURES.BATCH_POINTS, n_classes // FIGURES.CLASSES_A_POINT))
+
+
 class BatchesTraining(LabelTraining):
     """The core's trainer of the present pass, and the index that follows it."""
 
@@ -145,21 +161,12 @@ class BatchesTraining(LabelTraining):
         squares: Squares | None = None,
         earlier: EarlierModel | None = None,
     ) -> None:
-        if weights.by_minibatches:
-            x = as_csr(x)
-        elif len(weights.centre) and isinstance(x, sp.csr_array):
-            x = x.toarray()
-        length = length_of_rows(plan, weights)
+        x, length = _stored_for(weights, x), length_of_rows(plan, weights)
         schedule = replace(plan.schedule, u_learning_rate=plan.schedule.u_learning_rate / length)
         plan = replace(plan, schedule=schedule)
         super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
         self.plan = plan
-        by_classes = max(1, min(FIGURES.BATCH_POINTS, weights.n_classes // FIGURES.CLASSES_A_POINT))
-        if plan.relu and plan.adagrad:  # a hidden layer is shared by all classes, however few (bench/decisions.md)
-            by_classes = FIGURES.BATCH_POINTS
-        if plan.double_sum is not None and plan.double_sum.rule == "implicit":
-            by_classes = 1  # a sum of proximal steps is none
-        self.batch = min(plan.batch_size or by_classes, len(labels))
+        self.batch = min(plan.batch_size or _batch_points(plan, weights.n_classes), len(labels))
         plan.check_sharing(self.batch, len(labels), weights.n_classes)
         self._index: Index | None = None
         self._moved = 0
