@@ -373,7 +373,8 @@ def test_an_interrupt_leaves_the_model_reached_so_far(seed):
 
 def test_training_stops_within_a_pass_when_its_time_is_over(seed):
     X, y = blobs(np.random.default_rng(seed), n=3000)
-    model = MarginClassifier(random_state=0).fit(X, y, max_seconds=0)
+    with pytest.warns(ConvergenceWarning, match="training stopped after .* s in pass 1 of 10"):
+        model = MarginClassifier(random_state=0).fit(X, y, max_seconds=0)
     assert (model.n_iter_, len(model.loss_curve_)) == (0, 0)
     assert np.any(model.coef_)
 

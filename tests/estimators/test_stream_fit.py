@@ -318,7 +318,9 @@ def test_an_iterator_is_one_pass_and_says_so(rows):
 
 def test_max_seconds_ends_after_a_part(rows):
     X, y = rows
-    model = clone_of(MODELS["implicit"], max_iter=5).fit(parts_of(X, y), max_seconds=0)
+    message = "stopped after .* s in pass 1 of 5, part 1 of the stream, when max_seconds was over"
+    with pytest.warns(ConvergenceWarning, match=message):
+        model = clone_of(MODELS["implicit"], max_iter=5).fit(parts_of(X, y), max_seconds=0)
     assert model.n_iter_ == 0
     assert model.class_count_.sum() == 100
 
@@ -336,9 +338,9 @@ def test_ctrl_c_ends_with_the_model_reached(rows):
         def read(self, n_pass=0):
             return ((X, y) for X, y, _ in self.read_numbered(n_pass))
 
-    for call in ("fit", "partial_fit"):
+    for call, place in (("fit", "pass 1 of 5, part 2"), ("partial_fit", "part 2")):
         model = clone_of(MODELS["implicit"], max_iter=5)
-        with pytest.warns(ConvergenceWarning, match="training was interrupted; the model is the one reached so far"):
+        with pytest.warns(ConvergenceWarning, match=f"the model is the one reached so far: it stopped .* s in {place}"):
             getattr(model, call)(Interrupting(X, y, rows=100, shuffle=False))
         assert model.class_count_.sum() == 200
 

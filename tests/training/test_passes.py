@@ -86,7 +86,10 @@ def test_work_of_the_core_that_outlasts_the_limit_ends_training_with_what_there_
     def second_pass(state):
         setattr(recorder, where, too_long)
 
-    state, curve, complete = driven(recorder, second_pass, max_seconds=1000.0)
+    with pytest.warns(
+        ConvergenceWarning, match="training stopped after .* s in pass [12] of 3, when max_seconds was over"
+    ):
+        state, curve, complete = driven(recorder, second_pass, max_seconds=1000.0)
     assert (curve, complete, state.n_iter) == ([10.0], False, 1)
     assert 0 < limits[0] <= 1000 + module.GRACE  # of the first call,
     assert limits[-1] == np.inf  # and none is left behind
@@ -98,7 +101,10 @@ def test_a_callback_a_training_that_is_done_and_the_clock_end_it():
     _, curve, complete = driven(Recorder(done_after=1))
     assert (curve, complete) == ([10.0], False)
     recorder = Recorder(10)
-    _, curve, complete = driven(recorder, max_seconds=0.0)
+    with pytest.warns(
+        ConvergenceWarning, match="training stopped after .* s in pass 1 of 3, when max_seconds was over"
+    ):
+        _, curve, complete = driven(recorder, max_seconds=0.0)
     assert (curve, complete) == ([], False)  # within the first pass, after one slice
     assert len(recorder.slices) == 1
 

@@ -18,7 +18,7 @@ from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.planner import report_of
-from manyclass.training.passes import warn_user
+from manyclass.training.passes import place_in_words, warn_of_clock, warn_user
 from manyclass.training.state import Features, FitReport, History, State
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -93,7 +93,10 @@ class Training(ABC):
             self._after_pass(reports)
             ends = self._until_done(self._validate)
             progress.n_iter, progress.loss, progress.seconds = n_pass + 1, curve[-1], time.monotonic() - begin
-            if ends or (callback is not None and callback(progress)) or progress.seconds >= max_seconds:
+            if ends or (callback is not None and callback(progress)):
+                break
+            if progress.seconds >= max_seconds and n_pass + 1 < self.plan.max_iter:
+                warn_of_clock(place_in_words(progress.seconds, n_pass + 1, self.plan.max_iter))
                 break
         return curve, progress
 

@@ -290,7 +290,7 @@ class _StreamFit:
 
             def step(part: Rows, numbers: NDArray[np.int64] | None) -> State:
                 state = self._train(part, numbers, len(curve), training.n_visits)
-                training.heading = f"pass {len(curve) + 1}/{self._n_passes}, "
+                training.heading = f"pass {len(curve) + 1} of {self._n_passes}, "
                 bar.total = n_rows * self._n_passes
                 return state
 
@@ -391,6 +391,8 @@ def go_on(
     if state is not None:
         state.weights.refuse_compressed("partial_fit")
     check_can_go_on(planner.parameters)
+    if planner.resolved(state).parameters["learning_rate"] == "grid":
+        raise ValueError("learning_rate is 'grid', which needs all rows; for partial_fit set a number, or 'auto'")
     if state is None and call.fit_pass is not None:
         (X, y, sample_weight, groups), encoder = encoded((*data, None), vectorizer, None)
     else:

@@ -94,7 +94,8 @@ SHARED = """
         callback : callable, default=None
             Called with a `TrainingState` after each pass; it returns True to stop.
         max_seconds : float, default=None
-            Seconds after which training stops, even within a pass; those of callbacks do not count.
+            Seconds after which training stops, even within a pass; those of callbacks do not count. A warning says
+            where it stopped and, after Ctrl-C, too, the model is the one reached so far.
         checkpoint : path-like, default=None
             The folder of checkpoints: `help(manyclass.training.checkpoint)`.
         every : str such as "10min" or int, default="10min"

@@ -80,6 +80,8 @@ class Planner(ABC):
         Whether rows may have several labels.
     trains_log_odds : bool
         Whether e^z is a probability but for its normaliser.
+    has_grid : bool
+        Whether a grid of step sizes may be tried.
     """
 
     parameters: Parameters
@@ -88,6 +90,7 @@ class Planner(ABC):
 
     several: ClassVar[bool] = False
     trains_log_odds: ClassVar[bool] = True
+    has_grid: ClassVar[bool] = False
 
     @abstractmethod
     def check(self) -> Any:
@@ -105,7 +108,7 @@ class Planner(ABC):
             fraction = parameters.get("validation_fraction", FIGURES.VALIDATION)
             check_number("validation_fraction", fraction, low=0, open_low=True, high=0.99)
             check_number("n_iter_no_change", parameters["n_iter_no_change"], low=1, integer=True)
-        _check_loop_numbers(parameters)
+        _check_loop_numbers(parameters, *(["grid"] if self.has_grid else []))
 
     def check_options(self, options: FitOptions) -> None:
         """Raise ValueError for arguments of `fit` that can have no effect."""
@@ -201,11 +204,11 @@ class Planner(ABC):
 # Parameters
 
 
-def _check_loop_numbers(parameters: Parameters) -> None:
-    """Check the numbers among the parameters of an estimator with a training loop."""
+def _check_loop_numbers(parameters: Parameters, *rates: str) -> None:
+    """Check the numbers among the parameters of an estimator with a training loop, whose rate may be some words."""
     for name in ("n_negatives", "max_iter"):
         parameters.check_open(name, low=1, integer=True)
-    parameters.check_open("learning_rate", "grid", low=0, open_low=True)
+    parameters.check_open("learning_rate", *rates, low=0, open_low=True)
     if "alpha" in parameters:
         parameters.check_open("alpha", low=0)
     if "dim" in parameters:

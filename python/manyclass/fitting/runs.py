@@ -18,7 +18,7 @@ from manyclass.figures import FIGURES
 from manyclass.fitting.planner import Beginning, Planner, is_composed, leaves_runs_open
 from manyclass.parts import Parameters, part_name
 from manyclass.training.core_training import Watch
-from manyclass.training.passes import fork, warn_user, was_interrupted
+from manyclass.training.passes import fork, interruption_of, warn_user
 from manyclass.training.state import History, Points, State
 from manyclass.weights.arrays import Doubles
 
@@ -260,8 +260,9 @@ class _Runs:
         if watch.callback is not None:
             watch = replace(watch, callback=self._call)
         states: list[State] = []
-        if was_interrupted(lambda: states.append(planner.run(points, watch, self._beginning))):
-            warn_user("training was interrupted; the model is the one reached so far")
+        interruption = interruption_of(lambda: states.append(planner.run(points, watch, self._beginning)))
+        if interruption is not None:
+            warn_user(interruption)
             self.ended = True
         return states[0]
 

@@ -40,6 +40,7 @@ class SoftmaxPlanner(Planner):
     """Of SoftmaxClassifier."""
 
     several: ClassVar[bool] = True
+    has_grid: ClassVar[bool] = True
 
     def check(self) -> Chosen:
         """See `Planner`."""

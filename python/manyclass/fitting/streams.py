@@ -72,7 +72,7 @@ from manyclass.fitting.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.protocols import Encoder
-from manyclass.training.passes import Progress, progress_bar, warn_user, was_interrupted
+from manyclass.training.passes import Progress, progress_bar, warn_interrupted, warn_of_clock, was_interrupted
 from manyclass.training.state import State
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import Weights
@@ -80,7 +80,6 @@ from manyclass.weights.weights import Weights
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 Rows = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
 Step = Callable[[Rows, NDArray[np.int64] | None], State]
-INTERRUPTED = "training was interrupted; the model is the one reached so far"
 PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
 
@@ -173,8 +172,8 @@ class PartByPart:
 
     def __init__(self, bounded: Bounded, step: Step, bar: Progress, max_seconds: float = np.inf) -> None:
         self._bounded, self._step, self._bar = bounded, step, bar
-        self._last = time.perf_counter() + max_seconds
-        self.ended, self.n_visits, self.heading = False, 0, ""
+        self._begin, self._max_seconds = time.perf_counter(), max_seconds
+        self.ended, self.n_visits, self.heading, self._place = False, 0, "", 0
 
     def make_pass(self, n_pass: int = 0) -> float:
         """Train on each part that has labels; return the mean loss over the rows."""
@@ -182,6 +181,11 @@ class PartByPart:
         n_rows: list[int] = []
         try:
             for place, part, numbers in parts_of(self._bounded.stream, n_pass):
+                if self.n_visits and time.perf_counter() - self._begin >= self._max_seconds:
+                    self.ended = True
+                    warn_of_clock(self._in_words())
+                    break
+                self._place = place
                 if is_sparse(part[1]) and part[1].nnz == 0:  # an indicator matrix without a label
                     continue
                 self._train(place, part, numbers, losses)
@@ -189,14 +193,13 @@ class PartByPart:
                 self.n_visits += n_rows[-1]
                 self._bar.set_postfix_str(f"{self.heading}part {place}, loss {losses[-1]:.4f}")
                 self._bar.update(n_rows[-1])
-                self.ended = self.ended or time.perf_counter() >= self._last
                 if self.ended:
                     break
         except KeyboardInterrupt:  # while rows were read
             if not self.n_visits:
                 raise
             self.ended = True
-            warn_user(INTERRUPTED)
+            warn_interrupted(self._in_words())
         if not n_rows and not self.ended:
             raise ValueError(
                 "X has no part with a label; a stream must have one at least, and an iterator is read once"
@@ -212,7 +215,11 @@ class PartByPart:
             _check_growth(self._bounded.labels, part[1])
             self.ended = was_interrupted(step)
         if self.ended:
-            warn_user(INTERRUPTED)
+            warn_interrupted(self._in_words())
+
+    def _in_words(self) -> str:
+        seconds = time.perf_counter() - self._begin
+        return f"stopped after {seconds:.3g} s in {self.heading}part {self._place} of the stream"
 
 
 def train_once(bounded: Bounded, step: Step, *, shown: bool) -> None:

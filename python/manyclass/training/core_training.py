@@ -176,6 +176,8 @@ class Signs:
     minimised : bool
         Whether the exact loss is what training makes smaller, beside a `ridge`; then a rise of it is told.
     ridge : float
+    begins_elsewhere : bool
+        Whether a training that begins does so at other weights than 0, which may be worse.
     """
 
     at_zero: float
@@ -184,6 +186,7 @@ class Signs:
     bounded: bool = True
     minimised: bool = False
     ridge: float = 0.0
+    begins_elsewhere: bool = False
 
 
 class Probe:
@@ -203,6 +206,8 @@ class Probe:
         Passes of the training.
     weights : ndarray of shape (n_points,) or None
         The weights of the points.
+    begins : bool
+        Whether training begins with these points, so that what all of them tell has no error.
 
     Attributes
     ----------
@@ -211,7 +216,15 @@ class Probe:
     """
 
     def __init__(
-        self, x: Matrix, labels: Labels, n_classes: int, signs: Signs, max_iter: int, weights: Doubles | None = None
+        self,
+        x: Matrix,
+        labels: Labels,
+        n_classes: int,
+        signs: Signs,
+        max_iter: int,
+        weights: Doubles | None = None,
+        *,
+        begins: bool = False,
     ) -> None:
         assert signs.n_drawn is not None
         self.core = _core.Probe(
@@ -226,13 +239,17 @@ class Probe:
         rows = np.sort(np.random.default_rng(0).choice(len(labels), self.core.n_points, replace=False))
         self.x, self.labels, self.ridge = x[rows], labels.of(rows), signs.ridge
         self._weights = NO_DOUBLES if weights is None else weights[rows]
+        self._share_of_error = math.sqrt(1 - len(rows) / len(labels)) if begins else 1.0
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss after pass n_iter; return whether it is no number, so that training is to stop."""
         losses = self._losses(state)
         if self.ridge > 0:
             losses = losses + self.ridge / 2 * state.squared_norm()
-        return self.core.look(n_iter, losses, self._weights)
+        is_no_number = self.core.look(n_iter, losses, self._weights)
+        mean, error = self.core.looks[n_iter]
+        self.core.looks = {**self.core.looks, n_iter: (mean, error * self._share_of_error)}
+        return is_no_number
 
     def _losses(self, state: TrainingState) -> Doubles:
         if len(self.labels.ids) == len(self.labels):
@@ -291,9 +308,11 @@ class CoreTraining(ABC):
         self._most = 2 * signs.at_zero if signs.bounded and not self.goes_on else math.inf
         if signs.n_drawn is not None:
             points = (self.x, self.labels, self.weights.n_classes, signs, plan.max_iter)
-            self._probe = Probe(*points, self.sample_weight)
+            self._probe = Probe(*points, self.sample_weight, begins=not self.goes_on)
             if self.goes_on or plan.max_iter == 0:
                 self._probe.look(self.state, 0)
+        if signs.begins_elsewhere:
+            self._look_at_start(signs)
         self.curve, _ = drive(
             self,
             self.state,
@@ -305,6 +324,18 @@ class CoreTraining(ABC):
             stage=watch.stage(plan),
             warns=False,
         )
+
+    def _look_at_start(self, signs: Signs) -> None:
+        """Let no loss below that of first weights which are worse than W = 0 show divergence."""
+        if self._probe is None:
+            self._most = math.inf
+            return
+        self._probe.look(self.state, 0)
+        at_start = self._probe.core.last()
+        if at_start <= signs.at_zero:
+            self._probe.core.looks = {}
+        elif signs.bounded:
+            self._most = 2 * at_start
 
     def best_look(self) -> tuple[float, int]:
         """Return the least exact loss that was seen, and after which pass; infinity where nothing looked."""

@@ -11,7 +11,15 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.checks import core_data
 from manyclass.training.core_training import TrainingState, Watch
-from manyclass.training.passes import UNUSED_SCALE, progress_bar, time_limit, warn_user
+from manyclass.training.passes import (
+    UNUSED_SCALE,
+    place_in_words,
+    progress_bar,
+    time_limit,
+    warn_interrupted,
+    warn_of_clock,
+    warn_user,
+)
 from manyclass.training.plan import FullBatchPlan
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Position, Saved
@@ -85,17 +93,25 @@ class _Iterations:
         end, stopped = self.watch.max_seconds + self.state.seconds, False
         if self.ended or len(self.curve) >= self.plan.max_iter:
             return
+        is_late = False
         try:
             while not stopped and len(self.curve) < self.plan.max_iter and self._moves(end - self.state.seconds):
-                stopped = self.after() or self.state.seconds >= end
+                stopped = self.after()
+                is_late = not stopped and len(self.curve) < self.plan.max_iter and self.state.seconds >= end
+                stopped = stopped or is_late
         except _core.TimeIsUpError:  # within a search along a line, of which nothing is kept
-            self.write()
-            return
+            stopped = is_late = True
         self.ended = self.ended or not stopped
         self.write()
+        if is_late:
+            warn_of_clock(self.place_in_words())
         largest = self.n_labels * self.core.largest_slope
         if largest > self.plan.tol and not stopped:
             self._warn(largest)
+
+    def place_in_words(self) -> str:
+        """Return where training is, for a warning."""
+        return place_in_words(self.state.seconds, len(self.curve), self.plan.max_iter, "iteration")
 
     def _moves(self, seconds: float) -> bool:
         """Make an iteration; return False where the gradient is small, or nothing lowers the objective."""
@@ -161,8 +177,8 @@ def fit_full_batch(
     Warns
     -----
     ConvergenceWarning
-        If the gradient is still larger than `tol` at the end: after `max_iter` iterations, when an interrupt came, or
-        where rounding lets the objective fall no further.
+        If the gradient is still larger than `tol` at the end: after `max_iter` iterations, when an interrupt came or
+        the seconds were over, or where rounding lets the objective fall no further.
     """
     weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
     core = _core.FullBatch(
@@ -182,7 +198,7 @@ def fit_full_batch(
     try:
         iterations.run()  # 2, 3
     except KeyboardInterrupt:
-        warn_user("training was interrupted; the model is the one reached so far")
+        warn_interrupted(iterations.place_in_words())
     finally:
         iterations.bar.close()
     if watch.validation is None or not watch.validation.restore(weights):  # 4

@@ -145,6 +145,25 @@ def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = ""
 WORD = "interrupted"  # in the warnings of the estimators
 
 
+def place_in_words(seconds: float, n: int, n_all: int, unit: str = "pass") -> str:
+    """Return where a training has stopped, for a warning."""
+    return f"stopped after {seconds:.3g} s in {unit} {n} of {n_all}"
+
+
+def warn_interrupted(place: str) -> None:
+    """Warn that Ctrl-C has ended a training at a place."""
+    warn_user(f"training was {WORD}; the model is the one reached so far: it {place}")
+
+
+def warn_of_clock(place: str, verdict: str | None = None) -> None:
+    """Warn that `max_seconds` has ended a training at a place; `verdict` says how bad the model may be there."""
+    steps = "" if verdict is None else f": {verdict}, for its steps are still large"
+    warn_user(
+        f"training {place}, when max_seconds was over{steps}; the model is the one reached so far. Raise max_seconds, "
+        "or lower max_iter to the passes that there is time for"
+    )
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Let work of the core that takes longer raise `_core.TimeIsUpError`.
@@ -162,7 +181,12 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def was_interrupted(train: Callable[[], object]) -> bool:
-    """Train; return whether Ctrl-C ended it. Other warnings are given on.
+    """Return what `interruption_of` does as a flag."""
+    return interruption_of(train) is not None
+
+
+def interruption_of(train: Callable[[], object]) -> str | None:
+    """Train; return the warning of Ctrl-C, if that ended it. Other warnings are given on.
 
     Parameters
     ----------
@@ -171,8 +195,8 @@ def was_interrupted(train: Callable[[], object]) -> bool:
 
     Returns
     -------
-    bool
-        The estimator has the model reached before, if so.
+    str or None
+        The estimator has the model reached before, if there is one.
 
     Raises
     ------
@@ -182,13 +206,13 @@ def was_interrupted(train: Callable[[], object]) -> bool:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         train()
-    interrupted = False
+    interruption = None
     for warning in caught:
         if issubclass(warning.category, ConvergenceWarning) and WORD in str(warning.message):
-            interrupted = True
+            interruption = str(warning.message)
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    return interrupted
+    return interruption
 
 
 SLICE_SECONDS = 0.2  # how long the core runs before Python can show progress or see Ctrl-C
@@ -295,7 +319,7 @@ def drive(
     Warns
     -----
     ConvergenceWarning
-        If training diverged or was interrupted; the model is the one reached before.
+        If training diverged, was interrupted, or did not end within its seconds; the model is the one reached before.
     """
     training = _Drive(passes, state, stage, max_seconds)
     position = training.at
@@ -318,11 +342,16 @@ def drive(
             if state.seconds >= training.end:
                 break
     except KeyboardInterrupt:
-        warn_user("training was interrupted; the model is the one reached so far")
+        warn_interrupted(training.place_in_words(heading, max_iter))
         return position.curve, False
     finally:
         bar.close()
-    passes.fault = passes.fault or (passes.verdict(position.curve[-1]) if position.curve else None)
+    verdict = None if passes.fault or not position.curve else passes.verdict(position.curve[-1])
+    if passes.fault is None and not position.ended and len(position.curve) < max_iter:
+        training.write()
+        warn_of_clock(training.place_in_words(heading, max_iter), verdict)
+        return position.curve, False
+    passes.fault = passes.fault or verdict
     if passes.fault is None:
         training.write()
     elif warns:
@@ -374,6 +403,12 @@ class _Drive:
             if state.seconds >= self.end:
                 break
         return first == passes.n_visits
+
+    def place_in_words(self, heading: str, max_iter: int) -> str:
+        """Return where training is, for a warning."""
+        n_pass = len(self.at.curve) + (self.at.first > 0 or not self.at.curve)
+        of_what = f" ({heading.rstrip(', ')})" if heading else ""
+        return place_in_words(self.state.seconds, n_pass, max_iter) + of_what
 
     def write_where_due(self, n_passes: int | None = None) -> None:
         """Write a checkpoint where one is due, after a number of whole passes or within one."""

@@ -386,6 +386,7 @@ def fit_points(
         # One pass over few new rows may end above a model that knew them, an average of few passes above an iterate.
         minimised=earlier is None and (plan.averaging == "none" or plan.max_iter >= _core.Probe.many_passes),
         ridge=plan.alpha,
+        begins_elsewhere=start is not None,
     )
     training, rate = trained(begin, plan, watch, signs)  # 1 to 4
     if earlier is not None and earlier.squares is not None:

@@ -7,6 +7,7 @@ call it goes on from the state, or begins a stream where there is none.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -280,16 +281,21 @@ def _linear_goes_on(
     order = np.arange(n_rows)
     if plan.shuffle:  # rows may be sorted
         np.random.default_rng(plan.seed).shuffle(order)
-    first, *later_parts = (points.some(rows) for rows in np.split(order, ends))
-    trained, loss = _points_go_on(plan, first, before, call, scaling), 0.0
-    for last, part in zip([first, *later_parts], later_parts, strict=False):
-        loss += len(last.labels) * trained.curve[0]
+    stretches, losses = [points.some(rows) for rows in np.split(order, ends)], list[float]()
+    trained = _points_go_on(plan, stretches[0], before, call, scaling)
+    for last, stretch in pairwise(stretches):
+        if not trained.curve:
+            break
+        losses += trained.curve
         before = before.after(last, trained.weights, trained.squares)
         assert trained.rate is not None
         plan = replace(plan, schedule=replace(plan.schedule, learning_rate=trained.rate))
-        trained = _points_go_on(plan, part, before, call, scaling)
-    loss += len(later_parts[-1].labels) * trained.curve[0]
-    return Trained(trained.weights, [loss / n_rows], trained.rate, trained.squares)
+        trained = _points_go_on(plan, stretch, before, call, scaling)
+    losses += trained.curve
+    if len(losses) < len(stretches):  # Ctrl-C has ended it
+        return trained
+    loss = float(np.average(losses, weights=[len(stretch.labels) for stretch in stretches]))
+    return Trained(trained.weights, [loss], trained.rate, trained.squares)
 
 
 def _points_go_on(
