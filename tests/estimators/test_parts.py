@@ -189,6 +189,7 @@ def test_parameters_of_parts_are_reached_through_the_estimator(seed):
         model.set_params(solver__depth=3)
 
 
+@pytest.mark.filterwarnings("ignore:training diverged")  # on two rows a class
 def test_grids_search_parts_and_their_parameters(seed):
     X, y = problem(seed)
     y %= 4  # classes that every fold has
