@@ -6,6 +6,7 @@ from reference import epoch as twin
 from reference.problems import as_storage
 from scipy.special import logsumexp
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from test_epoch import small_problem
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
