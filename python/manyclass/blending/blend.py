@@ -31,9 +31,11 @@ LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
 # Earlier rows of a stream have told something of the scales. It has the weight of 1,000 rows beside new ones, or of a
 # quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
 MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
-# Logarithms of the classes' shares are added to scores up to this number of times, either way (Menon et al., ICLR 2021,
-# Long-tail learning via logit adjustment). It is for rare classes: esco-titles, of ten rows a class, loses .013 nats.
-MOST_OF_SHARES = 3.0
+# Rows held out that are nearly all right want scores as large as can be. Before them a share is taken to be 0, which is
+# worth this part of a row whose scores are uniform. On 75 and 300 rows of planted classes the log-loss of test rows is
+# .022 and .008 nats for 1.914 and .049 without it, on 700 and 3,000 rows of agent-brand and 1,000 of 20news it is
+# within .002; a whole row costs .007 on 20news, five .05.
+PART_OF_ROW = 0.2
 # Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
 OVERCONFIDENT = 0.95
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
@@ -185,24 +187,23 @@ def fewer_rows(held_out: ScoredRows, n_classes: int, n_terms: int) -> ScoredRows
     return held_out.some(np.linspace(0, n_rows - 1, n).astype(np.intp)) if n < n_rows else held_out
 
 
-def best_shares(
-    terms: list[Floats], rows: ScoredRows, start: Doubles, low: list[float], high: list[float]
-) -> tuple[Doubles, float]:
-    """Return the factors within their bounds of the scores of some terms whose sum has the least loss, and the loss.
+def best_shares(terms: list[Floats], rows: ScoredRows) -> Doubles:
+    """Return the most probable factors, at least 0, of the scores of some terms that are added.
 
-    That is the decoupled log-loss: the labels of a row do not compete in it, so that it is about what ranks them above
-    the other classes. Of one label it is the log-loss.
+    By the rows that is the least decoupled log-loss: the labels of a row do not compete in it, so that it is about what
+    ranks them above the other classes. Of one label it is the log-loss. A factor is 0 before, up to a normal error
+    whose precision is PART_OF_ROW times the variance of the term's scores over the classes, the mean of the rows.
     """
-    bounds: dict[str, Any] = {"start": start.tolist(), "low": low, "high": high}
-    shares, loss = _core.best_scales(**_as_core(terms, rows), loss=DECOUPLED, **bounds)
-    return np.array(shares), loss
+    core_call, nothing = _as_core(terms, rows), np.zeros(len(terms))
+    core_call["weights"] = core_call["weights"] / (PART_OF_ROW * core_call["weights"].mean())
+    return _core.learnt_scales(**core_call, means=nothing, precisions=nothing, least=0.0, loss=DECOUPLED)[0]
 
 
 def best_scales(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
     """Return the factors of the scores of two models whose sum has the least decoupled log-loss."""
     rows = fewer_rows(held_out, first.n_classes, 3)
     terms = [model.scores(rows.x, rows.n_threads) for model in (first, second)]
-    (a, b), _ = best_shares(terms, rows, np.full(2, 0.5), [0.0, 0.0], [np.inf, np.inf])
+    (a, b), _ = _core.best_scales(**_as_core(terms, rows), loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
     return float(a), float(b)
 
 

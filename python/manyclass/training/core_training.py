@@ -289,13 +289,15 @@ class CoreTraining(ABC):
         self.loss, self._most = 0.0, math.inf
         self.fault: str | None = None
         self.curve: list[float] = []
+        self.complete = True
         self._plan: Plan = plan
         self._probe: Probe | None = None
 
     def train(self, watch: Watch, signs: Signs) -> None:
         """Make the passes of the plan.
 
-        `curve` then has the running loss of each whole one, and `fault` says how training diverged, if it did.
+        `curve` then has the running loss of each whole one, `complete` says whether nothing ended them, and `fault`
+        how training diverged, if it did.
 
         Warns
         -----
@@ -313,7 +315,7 @@ class CoreTraining(ABC):
                 self._probe.look(self.state, 0)
         if signs.begins_elsewhere:
             self._look_at_start(signs)
-        self.curve, _ = drive(
+        self.curve, self.complete = drive(
             self,
             self.state,
             watch.callback,
@@ -493,6 +495,8 @@ class Trained(NamedTuple):
         Adagrad's sums; empty where there are none.
     members : sequence of mapping
         A line of the report for each member of a sum.
+    complete : bool
+        Whether nothing ended the training before its last pass, or in it.
     """
 
     weights: Weights
@@ -500,6 +504,7 @@ class Trained(NamedTuple):
     rate: float | None = None
     squares: Squares = Squares()
     members: Sequence[Mapping[str, Any]] = ()
+    complete: bool = True
 
 
 def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tuple[T, float | None]:

@@ -5,7 +5,8 @@ where classes are rare the logarithms of the classes' shares, stand beside them.
 
     z = sum_m a_m z_m,    a = argmin over a >= 0 of the mean log-loss of the rows held out,
 
-a convex problem of as many numbers as there are members. Those of share 0 are dropped.
+a convex problem of as many numbers as there are members, with a weak prior at 0 for rows held out that are all right
+(`blend.best_shares`). Members of share 0 are dropped.
 """
 
 from __future__ import annotations
@@ -167,8 +168,8 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
     5. Counts and repeats are mixed in, in probability, where the rows held out are more probable by it.
     6. The rows held out are counted, too.
 
-    Where the training of the first member ends before its last pass, by Ctrl-C, a callback or the clock, the others are
-    left out, and steps 3 to 6 are not made; where that of another one does, those after it.
+    Where Ctrl-C, a callback or the clock ends the training of the first member, the others are left out, and steps 3 to
+    6 are not made; where it ends that of another one, those after it are left out.
     """
     split = Split.of(plan, points)  # 1
     members, complete = _Training(plan, split, points.n_classes, watch).members()  # 2
@@ -205,27 +206,25 @@ class _Training:
         self._scored = blend.fewer_rows(split.scored, n_classes, n_terms)
 
     def members(self) -> tuple[list[Member], bool]:
-        """Train, and say whether the first member made all of its passes; else the second one makes none."""
-        if not isinstance(self._plan, HybridPlan):
-            self._add("", self._plan)
+        """Train, and say whether shares are to be found: the first member has made all of its passes."""
+        plan = self._plan
+        if not isinstance(plan, HybridPlan):
+            self._add("", plan)
             return self._members, True
-        plan, complete = self._plan, True
-        if plan.pairs is not None:
-            complete = self._add("pairs", plan.pairs)
-        complete = self._add_embeddings(plan, complete) and complete
+        begun = plan.pairs is None or self._add("pairs", plan.pairs)
+        complete = self._add_embeddings(plan, begun)
         if complete and len(self._split.held_out):
             _ = all(self._add(name, member) for name, member in plan.more)
-        return self._members, complete or plan.pairs is None
+        return self._members, begun and self._members[0].passes > 0
 
-    def _add_embeddings(self, plan: HybridPlan, complete: bool) -> bool:
-        """Train the runs of embeddings, each with the ridge that those before it tell."""
+    def _add_embeddings(self, plan: HybridPlan, begun: bool) -> bool:
+        """Train the runs of embeddings, each with the ridge that those before it tell; return whether none was ended."""
         ridge = plan.embeddings[0].alpha
         for number, embeddings in enumerate(plan.embeddings):
             name = f"embeddings {number + 1}" if len(plan.embeddings) > 1 else "embeddings"
-            embeddings = replace(embeddings, alpha=ridge, max_iter=embeddings.max_iter if complete else 0)
-            complete = self._add(name, embeddings) and complete
-            if not complete:
-                return number > 0
+            embeddings = replace(embeddings, alpha=ridge, max_iter=embeddings.max_iter if begun else 0)
+            if not self._add(name, embeddings) or not begun:
+                return False
             if plan.ridge is not None and len(self._split.held_out):
                 ridge = self._next_ridge(number + 1, plan.ridge)
         return True
@@ -238,20 +237,20 @@ class _Training:
         return ridge if n_runs == 1 or runs[1].loss < runs[0].loss else 0.0
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
-        """Train a member; return whether it has made all of its passes."""
+        """Train a member; return whether no callback, interrupt or clock has ended it."""
         begin, watch = time.process_time(), self._watch_of(name)
         trained = self._trained(plan, watch)
         seconds = time.process_time() - begin
         member = Member(name, trained, seconds, len(trained.curve), NO_FORMS)
-        if len(self._split.held_out) and trained.curve:
+        if len(self._split.held_out):
             scores = trained.weights.scores(self._scored.x, self._scored.n_threads)
             factor, loss = blend.best_factor_of(scores, self._scored, self._loss)
             scores *= np.float32(factor)
             member = member._replace(scores=scores, factor=factor, loss=loss)
         self._members.append(member)
         validation = watch.label_validation
-        is_over = isinstance(plan, PointsPlan) or (validation is not None and validation.is_over)
-        return is_over or len(trained.curve) == plan.max_iter
+        is_over = validation is not None and validation.is_over
+        return is_over or trained.complete
 
     def _trained(self, plan: MemberPlan, watch: Watch) -> Trained:
         split = self._split
@@ -294,7 +293,9 @@ def _fit_linear(plan: PointsPlan, split: Split, n_classes: int, watch: Watch) ->
     square = float(row_norms_sq(x).mean(dtype=np.float64))
     rate = plan.schedule.learning_rate / (square + 1)
     plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate), alpha=plan.alpha * square)
-    watch = replace(watch, label_validation=None)
+    callback = watch.callback
+    by_features = None if callback is None else lambda state: callback(state.of_features(scaling))
+    watch = replace(watch, label_validation=None, callback=by_features)
     trained = fit_points(plan, x, split.labels.ids, n_classes, watch, weights=split.weights)
     scaling.fold(trained.weights)
     return trained
@@ -306,6 +307,7 @@ def _fit_linear(plan: PointsPlan, split: Split, n_classes: int, watch: Watch) ->
 def _plain_sum(members: list[Member]) -> Trained:
     """Return the sum of pairs and embeddings where no rows tell shares: the mean of the runs of embeddings."""
     first, rows = members[0].trained, [member for member in members if member.weights.embeddings.size]
+    rows = [member for member in rows if member.passes] or rows[:1]
     embeddings = Weights.sum_over_phi([member.weights for member in rows], np.full(len(rows), 1 / len(rows)))
     if first.weights.embeddings.size:
         return Trained(embeddings, first.curve, first.rate, first.squares)
@@ -379,16 +381,12 @@ class _Sum:
         """Find the shares of all, of members in units of their best factors."""
         terms = [member.scores for member in self._members] + self._form_scores
         n_members, n_forms = len(self._members), len(self._form_scores)
-        low, high = [0.0] * len(terms), [np.inf] * len(terms)
-        if self._are_rare:
-            terms.append(np.tile(self._log_frequencies(), (len(self._rows.labels), 1)))
-            low.append(-blend.MOST_OF_SHARES)
-            high.append(blend.MOST_OF_SHARES)
-        start = np.zeros(len(terms))
-        start[:n_members] = 1 / n_members
-        shares, _ = blend.best_shares(terms, self._rows, start, low, high)
+        if self._are_rare:  # either way (Menon et al., ICLR 2021, Long-tail learning via logit adjustment)
+            frequencies = np.tile(self._log_frequencies(), (len(self._rows.labels), 1))
+            terms += [frequencies, -frequencies]
+        shares = blend.best_shares(terms, self._rows)
         self._shares, self._form_shares = shares[:n_members], shares[n_members : n_members + n_forms]
-        self._share_of_frequencies = float(shares[-1]) if self._are_rare else 0.0
+        self._share_of_frequencies = float(shares[-2] - shares[-1]) if self._are_rare else 0.0
 
     def _log_frequencies(self) -> Floats:
         frequencies: Floats = np.log(self._split.shares(self._points.n_classes)).astype(np.float32)

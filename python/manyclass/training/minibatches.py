@@ -62,7 +62,7 @@ def fit_batches(
         bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
     )
     training, rate = trained(begin, plan, watch, signs)  # 2, 3
-    return Trained(training.weights, training.curve, rate, training.squares)
+    return Trained(training.weights, training.curve, rate, training.squares, complete=training.complete)
 
 
 def by_features(plan: BatchesPlan, *, sparse: bool) -> bool:

@@ -54,7 +54,7 @@ def fit_pairs(
     if plan.prune > 0 and earlier is None:  # 3
         is_left = weights.without_smallest(plan.prune)
         weights, sums = weights.some_pairs(is_left), sums.some_pairs(is_left)
-    return Trained(weights, training.curve, rate, sums)
+    return Trained(weights, training.curve, rate, sums, complete=training.complete)
 
 
 def start_pairs(

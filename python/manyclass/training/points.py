@@ -393,7 +393,7 @@ def fit_points(
         earlier.squares.curvatures[training.order] = training.curvatures
     if earlier is not None and earlier.local_state is not None:
         vars(earlier.local_state).update(vars(training.local_state))
-    return Trained(training.finished(), training.curve, rate)  # 5
+    return Trained(training.finished(), training.curve, rate, complete=training.complete)  # 5
 
 
 # A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
