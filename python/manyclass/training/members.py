@@ -218,7 +218,7 @@ class _Training:
         return self._members, begun and self._members[0].passes > 0
 
     def _add_embeddings(self, plan: HybridPlan, begun: bool) -> bool:
-        """Train the runs of embeddings, each with the ridge that those before it tell; return whether none was ended."""
+        """Train the runs of embeddings, each with the ridge that earlier ones tell; return whether none was ended."""
         ridge = plan.embeddings[0].alpha
         for number, embeddings in enumerate(plan.embeddings):
             name = f"embeddings {number + 1}" if len(plan.embeddings) > 1 else "embeddings"
