@@ -9,22 +9,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sklearn.base import clone
-
-from manyclass import _core
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
-from manyclass.choosing.recipes import MARGIN, OPEN, Choice, is_hidden_layer, words_of
-from manyclass.choosing.settings import is_open, linear_model, refuse_dim, refuse_grid, take_early_stopping
+from manyclass.choosing.recipes import MARGIN, Choice, is_hidden_layer
+from manyclass.choosing.settings import linear_model, refuse_dim, refuse_grid, take_early_stopping
+from manyclass.choosing.taking import Taking, planned, resolved_values
 from manyclass.figures import FIGURES
 from manyclass.models import MODELS
-from manyclass.parts import Given, Parameters, Part
+from manyclass.parts import Given, Part
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, check_found, search_name
 from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.plan import (
-    AnyPlan,
     BatchesPlan,
     DoubleSum,
     FullBatchPlan,
@@ -32,7 +29,6 @@ from manyclass.training.plan import (
     PairsPlan,
     PointsPlan,
     Schedule,
-    Utility,
     formulation_of,
 )
 
@@ -49,66 +45,6 @@ BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
 # Losses with the logarithm of a sum over classes: the weight of a drawn class enters it.
 LOG_Q_LOSSES = ("cross_entropy", "pick_all_normalized", "decoupled")
-
-
-# Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
-# same: scikit-learn's checks and grids set it wherever there is one.
-BESIDE_PLANS = ("class_weight", "n_models", "warm_start", "n_iter_no_change")
-
-
-class Taking(Given):
-    """Parameters that are taken, as `Given`; those left open are answered by a choice, and kept in `opened`."""
-
-    def __init__(self, owner: Part | Parameters, choice: Choice, prefix: str = "") -> None:
-        super().__init__(owner, prefix)
-        self._choice = choice
-        self.opened: dict[str, Any] = {}
-
-    @classmethod
-    def of(cls, choice: Choice, *beside: str) -> Taking:
-        """Return the parameters of an estimator but its parts, and others of which somebody else takes care."""
-        taking = cls(choice.parameters, choice)
-        taking.pass_over("solver", "sampler", "model", *BESIDE_PLANS, *beside)
-        return taking
-
-    def pass_over(self, *names: str) -> None:
-        """Mark parameters as taken."""
-        self._taken.update(names)
-
-    def take(self, name: str, otherwise: Any = None) -> Any:
-        """Return the value of a parameter, set or by the recipe; see `Given`."""
-        if otherwise is not None or name not in OPEN or not self.is_auto(name):
-            return super().take(name, otherwise)
-        self._taken.add(name)
-        value = self._choice[name]
-        if self.has(name):
-            self.opened[name] = value
-        return value
-
-    def take_sampler(self) -> Part:
-        """Return the sampler, set or by the recipe."""
-        sampler: Part = self._choice["sampler"]
-        if self._choice.is_open("sampler"):
-            self.opened["sampler"] = sampler
-        return sampler
-
-
-def resolved_values(choice: Choice, taking: Taking, solver_numbers: Given, model: Part | None = None) -> dict[str, Any]:
-    """Return what parameters that were left open became, for `set_params`; the solver has its own filled in."""
-    parameters, values = choice.parameters, dict(taking.opened)
-    # What "auto" is for the scaling of a linear model that was named is told by the model.
-    scaling = "auto" if isinstance(parameters.get("model"), str) else getattr(parameters.get("model"), "scaling", "")
-    if model is not None and (is_open(parameters["model"]) or (model.name == "linear" and scaling == "auto")):
-        values["model"] = model
-    opened = solver_numbers.opened if isinstance(solver_numbers, Taking) else {}
-    if is_open(parameters["solver"]) or opened:
-        values["solver"] = clone(choice["solver"]).set_params(**opened)
-    return values
-
-
-def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
-    """Return a plan with what parameters that were left open became in it, and the recipe."""
-    return Planned(plan, params, {"recipe": f"{choice.recipe.name} ({words_of(choice.recipe.holds)})"})
 
 
 # Fields that several plans have
@@ -231,9 +167,8 @@ def points_plan(choice: Choice) -> Planned:
     if fields.get("partition") == "random" and not solver_numbers.take("shuffle"):
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
     refuse_dim(taking)
-    learning_rate = taking.take("learning_rate")
     rate = float(choice["learning_rate"])
-    if learning_rate == "grid":
+    if taking.take("learning_rate") == "grid":
         taking.opened["learning_rate"] = rate
     u_rate = solver_numbers.take("u_learning_rate")
     u_rate = rate if u_rate == "tied" else float(u_rate)
@@ -244,13 +179,13 @@ def points_plan(choice: Choice) -> Planned:
         discriminant=choice.begins_at_discriminant,
     )
     solver_numbers.refuse_rest("here")
-    sampler = fields["sampler"]
-    taking.refuse_rest(f"with solver={solver.name!r}, sampler={sampler!r} and a linear model of one label a row")
+    where = f"with solver={solver.name!r}, sampler={fields['sampler']!r}"
+    taking.refuse_rest(f"{where} and a linear model of one label a row")
     return planned(choice, plan, resolved_values(choice, taking, solver_numbers, linear_model(choice.chosen)))
 
 
-def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFamily | None) -> PointsPlan:
-    """Return the plan of an AugmentReduceClassifier, with this local step and family."""
+def utility_plan(choice: Choice) -> PointsPlan:
+    """Return the plan of an AugmentReduceClassifier, but for its utility."""
     taking = Taking.of(choice, "noise", "local_step", "posterior")
     fields, solver_numbers = _point_fields(choice, taking)
     if solver_numbers.take("schedule") == "adaptive" and fields["averaging"] != "none":
@@ -260,33 +195,10 @@ def utility_plan(choice: Choice, noise: str, local: Part, family: _core.LocalFam
         raise ValueError(
             f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
         )
-    share_seen = 1.0 if fields["sampler"] == "all" else min(1.0, fields["n_negatives"] / (choice.facts.n_classes - 1))
-    utility = Utility(noise, local.name, family, *_gains(local, share_seen), start=local.get_params()["start"])
-    plan = PointsPlan(
-        **fields,
-        **_pass_fields(choice, taking, solver_numbers, rate, rate),
-        utility=utility,
-        by_curvature=choice.falls,
-    )
+    plan = PointsPlan(**fields, **_pass_fields(choice, taking, solver_numbers, rate, rate), by_curvature=choice.falls)
     solver_numbers.refuse_rest("with augment and reduce")
     taking.refuse_rest("here")
     return replace(plan, posterior=choice["posterior"] != "point")
-
-
-def _gains(local: Part, share_seen: float) -> tuple[float, float, float]:
-    """Gain, its power and its floor, of a local step that sees this share of the wrong classes."""
-    local_numbers = local.get_params()
-    open_floor = local_numbers.get("floor") == "auto"
-    if open_floor and share_seen == 1:
-        for name in ("gain", "gain_power"):
-            default = type(local)().get_params()[name]
-            if local_numbers[name] != default:
-                raise ValueError(
-                    f"{name} is {local_numbers[name]!r}, which has no effect where steps see all classes: the gain's "
-                    f"floor is 1 then; set floor, too, or leave it {default!r}"
-                )
-    floor = share_seen if open_floor else local_numbers.get("floor", 0.0)
-    return float(local_numbers["gain"]), float(local_numbers["gain_power"]), float(floor)
 
 
 # Full passes
@@ -304,8 +216,7 @@ def full_plan(choice: Choice) -> Planned:
         alpha=float(taking.take("alpha")),
         max_iter=int(taking.take("max_iter")),
         fit_intercept=bool(taking.take("fit_intercept")),
-        n_threads=fields["n_threads"],
-        verbose=fields["verbose"],
+        **{name: fields[name] for name in ("n_threads", "verbose")},
     )
     # "auto" and an object are no settings; names of samplers and models other than the linear one are.
     sampler, model = choice.parameters["sampler"], choice.parameters["model"]
@@ -517,8 +428,8 @@ def hybrid_plan(choice: Choice) -> Planned:
     embeddings, taking = _member_of_batches(choice, "embeddings")
     runs = embedding_runs(choice, replace(embeddings, seed=plan.seed))
     finds_ridge = embeddings.double_sum is not None and choice.is_open("alpha")
-    names = BESIDE_PAIRS[finds_ridge:]  # no number stands for a ridge that is found
-    params |= {name: value for name, value in taking.opened.items() if name in names}
+    # No number stands for the ridges of several members.
+    params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS and name != "alpha"}
     whole = HybridPlan(
         plan,
         runs,

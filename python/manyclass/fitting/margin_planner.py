@@ -11,9 +11,10 @@ from manyclass.checks import check_choice, check_number, n_threads_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.plans import Taking, batches_plan, planned, resolved_of_batches
+from manyclass.choosing.plans import batches_plan, resolved_of_batches
 from manyclass.choosing.recipes import Choice
 from manyclass.choosing.settings import Chosen, part_of, take_early_stopping
+from manyclass.choosing.taking import Taking, planned
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, with_report_of
 from manyclass.models import MODELS

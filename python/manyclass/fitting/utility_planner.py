@@ -25,7 +25,7 @@ from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import PointsPlan, Utility
 from manyclass.training.posterior import predictive_tiles
 from manyclass.training.start import ClosedForm, First, Start
 from manyclass.training.state import Points, State
@@ -66,6 +66,22 @@ def family_of(parameters: Parameters, n_classes: int) -> _core.LocalFamily:
     name = auto if numbers["family"] == "auto" else numbers["family"]
     n_nodes = 0 if numbers["n_nodes"] == "auto" else int(numbers["n_nodes"])
     return _core.LocalFamily(noise=noise, name=name, n_nodes=n_nodes, n_classes=n_classes)
+
+
+def _gains(local: Part, share_seen: float) -> tuple[float, float, float]:
+    """Gain, its power and its floor, of a local step that sees this share of the wrong classes."""
+    local_numbers = local.get_params()
+    open_floor = local_numbers.get("floor") == "auto"
+    if open_floor and share_seen == 1:
+        for name in ("gain", "gain_power"):
+            default = type(local)().get_params()[name]
+            if local_numbers[name] != default:
+                raise ValueError(
+                    f"{name} is {local_numbers[name]!r}, which has no effect where steps see all classes: the gain's "
+                    f"floor is 1 then; set floor, too, or leave it {default!r}"
+                )
+    floor = share_seen if open_floor else local_numbers.get("floor", 0.0)
+    return float(local_numbers["gain"]), float(local_numbers["gain_power"]), float(floor)
 
 
 class UtilityPlanner(Planner):
@@ -165,7 +181,10 @@ class UtilityPlanner(Planner):
         choice = Choice(parameters, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
         if chosen.posterior is not None:
             self._check_posterior(chosen, choice["sampler"])
-        plan = utility_plan(choice, parameters["noise"], chosen.local, family)
+        plan, local = utility_plan(choice), chosen.local
+        share_seen = 1.0 if plan.sampler == "all" else min(1.0, plan.n_negatives / (facts.n_classes - 1))
+        gains, start = _gains(local, share_seen), local.get_params()["start"]
+        plan = replace(plan, utility=Utility(parameters["noise"], local.name, family, *gains, start=start))
         return plan if chosen.posterior is None else replace(plan, bound=chosen.posterior.get_params()["bound"])
 
     def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
