@@ -463,6 +463,15 @@ def labels_by_row(y: Any, n_rows: int) -> NDArray[Any]:
     return labels
 
 
+def group_ids(groups: Any, n_rows: int) -> NDArray[np.int64]:
+    """Return the number of each row's group, of labels of any kind; raises ValueError where a row has none."""
+    check_targets(groups, several=False, name="groups")
+    labels = as_labels(groups)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"groups has shape {labels.shape}, and X has {n_rows} rows; it must be ({n_rows},)")
+    return sorted_classes(labels, name="groups")[1].astype(np.int64)
+
+
 def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
     """Return what `labels_by_row` does, after scikit-learn's checks of labels of classes; numbers must be whole.
 

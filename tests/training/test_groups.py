@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
 from manyclass.datasets import SequenceEncoder, Stream
 from manyclass.datasets.logs import Histories
 from manyclass.fitting.points import grouped
@@ -285,3 +285,20 @@ def test_histories_have_the_groups_that_they_are_given(seed):
     assert model.calibration_.n_rows == 40  # the four rows of each of ten histories
     with pytest.raises(ValueError, match=r"groups has shape \(39,\); it must have one for each of 40 sequences"):
         model.fit(histories, vectorizer=SequenceEncoder(), groups=np.arange(39))
+
+
+# Sets of labels
+
+
+def test_what_sets_are_chosen_by_and_measured_by_are_other_groups(seed, monkeypatch):
+    (X, y, _), (X_new, y_new, people) = rows_of_people(seed, n_features=20)
+    model = quiet_fit(SoftmaxClassifier(solver="lbfgs", alpha=1e-3, random_state=seed), X, y)
+    sizes = []
+    threshold = _core.conformal_threshold
+    monkeypatch.setattr(_core, "conformal_threshold", lambda s, *a: sizes.append(len(s)) or threshold(s, *a))
+    model.calibrate_sets(X_new, y_new, 0.8, groups=people)
+    assert set(sizes) == {4 * 80, 16 * 80}  # rows of four people of twenty, and of the others
+    holds = [label in labels for label, labels in zip(y_new, model.predict_set(X_new, 0.8), strict=True)]
+    assert np.mean(holds) >= 0.75
+    with pytest.raises(ValueError, match=r"groups has shape \(3,\)"):
+        model.calibrate_sets(X_new, y_new, groups=[0, 1, 2])

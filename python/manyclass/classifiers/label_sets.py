@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.labels import as_labels, written
+from manyclass.training.plan import GroupIds, draw_rows_out
 from manyclass.training.state import SetRule
 from manyclass.weights.arrays import BLOCK_NUMBERS, Doubles, Floats, Ids, Matrix
 
@@ -50,8 +51,18 @@ def before_and_rank(log_probabilities: LogProbabilities, x: Matrix, labels: Ids,
     return stands
 
 
-def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes: int, seed: int) -> SetRule:
+def set_rule(
+    top_k: TopK,
+    x: Matrix,
+    stands: Doubles,
+    coverage: float,
+    n_classes: int,
+    seed: int,
+    groups: GroupIds | None = None,
+) -> SetRule:
     """Return the rule of sets by rows that training has not seen, of which `before_and_rank` tells where labels stand.
+
+    Penalty and free rank are chosen on rows, or whole groups, that the threshold is not taken from.
 
     Raises
     ------
@@ -59,9 +70,13 @@ def set_rule(top_k: TopK, x: Matrix, stands: Doubles, coverage: float, n_classes
         If there are too few rows for the coverage, or too many of labels that are no classes.
     """
     check_number("coverage", coverage, low=0, open_low=True, high=1)
-    order = np.random.default_rng(seed).permutation(len(stands))
-    n_chosen = int(SHARE_TO_CHOOSE * len(order))
-    chosen, rest = np.sort(order[:n_chosen]), np.sort(order[n_chosen:])
+    n_rows, random = len(stands), np.random.default_rng(seed)
+    n_chosen = int(SHARE_TO_CHOOSE * n_rows)
+    if groups is None:
+        is_chosen = np.isin(np.arange(n_rows), random.permutation(n_rows)[:n_chosen])
+    else:
+        is_chosen = draw_rows_out(n_chosen, n_rows, random, groups)
+    chosen, rest = np.flatnonzero(is_chosen), np.flatnonzero(~is_chosen)
     free_rank = _core.conformal_threshold(np.repeat(stands[chosen, 1:], 2, axis=1), coverage)  # that of the ranks
     penalty, free = 0.0, n_classes
     if np.isfinite(free_rank):

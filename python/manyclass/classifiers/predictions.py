@@ -26,7 +26,7 @@ from manyclass.classifiers.files import SavedModel, unknown_kind, write_model
 from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
 from manyclass.fitting.points import Caller, rows_of, some_rows
 from manyclass.help_lines import brief_requests, get_named, get_routing
-from manyclass.labels import Unseen, as_labels, find_positions, labels_by_row, positions_of, seen_positions
+from manyclass.labels import Unseen, as_labels, find_positions, group_ids, labels_by_row, positions_of, seen_positions
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
@@ -346,7 +346,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         positions = self._top_k(state, x, 1)[0][:, 0] if positions_by_name[0] is None else positions_by_name[0]
         return explanations(state, x, positions, positions_by_name[1], int(k), n_threads_from(self.n_jobs))
 
-    def calibrate_sets(self, X: Data, y: ArrayLike, coverage: float | ArrayLike = 0.9) -> Self:
+    def calibrate_sets(
+        self, X: Data, y: ArrayLike, coverage: float | ArrayLike = 0.9, *, groups: ArrayLike | None = None
+    ) -> Self:
         """Prepare `predict_set` by rows that training has not seen, a hundred or more, and return the model.
 
         Parameters
@@ -355,15 +357,18 @@ class Answers(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n_samples,)
         coverage : float in ]0, 1[, or several
             The probability that the right label of a new row of the same kind is in its set.
+        groups : array-like of shape (n_samples,), default=None
+            The group of each row, as in `fit`: what is chosen by some groups is measured by others.
         """
         with self._turn():
             state, x = self._asked(X)
             self._refuse_sets(state, "calibrate_sets")
+            ids = None if groups is None else group_ids(groups, x.shape[0])
             labels, n_classes = find_positions(labels_by_row(y, x.shape[0]), state.classes, "y"), len(state.classes)
             log_p, top_k = partial(self._log_probabilities, state), partial(self._top_k, state)
             stands = before_and_rank(log_p, x, labels, n_classes)
             wanted = np.atleast_1d(np.asarray(coverage, dtype=np.float64)).tolist()
-            rules = tuple(set_rule(top_k, x, stands, share, n_classes, seed=0) for share in wanted)
+            rules = tuple(set_rule(top_k, x, stands, share, n_classes, 0, ids) for share in wanted)
             return self._taken(replace(state, sets=rules))
 
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:

@@ -22,6 +22,7 @@ from manyclass.labels import (
     as_labels,
     check_targets,
     find_positions,
+    group_ids,
     labels_by_row,
     labels_to_fit,
     positions_of,
@@ -366,11 +367,7 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
     """
     if groups is None:
         return points
-    check_targets(groups, several=False, name="groups")
-    labels = as_labels(groups)
-    if labels.shape != (n_rows,):
-        raise ValueError(f"groups has shape {labels.shape}, and X has {n_rows} rows; it must be ({n_rows},)")
-    ids = sorted_classes(labels, name="groups")[1].astype(np.int64)
+    ids = group_ids(groups, n_rows)
     with_texts = np.append(ids, n_rows + np.arange(points.n_given - n_rows))
     counting_rows = np.arange(n_rows) if points.rows is None else points.rows[points.rows < n_rows]
     ids_of_rows, labels_of_rows = ids[counting_rows], points.labels.of(np.arange(len(counting_rows)))
@@ -380,7 +377,9 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
     if by_user:
         return points
     is_one = len(set(ids_of_rows)) == 1
-    fault = f"one group, {labels[counting_rows[0]]!r}" if is_one else "no two groups that have a class in common"
+    fault = (
+        f"one group, {as_labels(groups)[counting_rows[0]]!r}" if is_one else "no two groups that have a class in common"
+    )
     raise ValueError(
         f"groups has {fault}; whole groups are held out, so that there must be two with a class of both: give others, "
         "or leave it None, which holds any rows out"
