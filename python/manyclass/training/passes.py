@@ -346,16 +346,7 @@ def drive(
         return position.curve, False
     finally:
         bar.close()
-    verdict = None if passes.fault or not position.curve else passes.verdict(position.curve[-1])
-    if passes.fault is None and not position.ended and len(position.curve) < max_iter:
-        training.write()
-        warn_of_clock(training.place_in_words(heading, max_iter), verdict)
-        return position.curve, False
-    passes.fault = passes.fault or verdict
-    if passes.fault is None:
-        training.write()
-    elif warns:
-        warn_user(f"training diverged: {passes.fault}. {passes.advice}")
+    training.tell_end(heading, max_iter, warns=warns)
     return position.curve, len(position.curve) == max_iter and not position.ended
 
 
@@ -403,6 +394,19 @@ class _Drive:
             if state.seconds >= self.end:
                 break
         return first == passes.n_visits
+
+    def tell_end(self, heading: str, max_iter: int, *, warns: bool) -> None:
+        """Write the last checkpoint, and tell of a divergence, or where the clock has ended the passes before."""
+        passes, curve = self.passes, self.at.curve
+        verdict = None if passes.fault or not curve else passes.verdict(curve[-1])
+        if passes.fault is None and not self.at.ended and len(curve) < max_iter:
+            warn_of_clock(self.place_in_words(heading, max_iter), verdict)
+        else:
+            passes.fault = passes.fault or verdict
+        if passes.fault is None:
+            self.write()
+        elif warns:
+            warn_user(f"training diverged: {passes.fault}. {passes.advice}")
 
     def place_in_words(self, heading: str, max_iter: int) -> str:
         """Return where training is, for a warning."""
