@@ -8,10 +8,9 @@ from manyclass import models
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.recipes import Choice, recipes
-from manyclass.choosing.settings import Chosen
 from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.trials import plan_full_passes, plan_points
-from manyclass.parts import Parameters
+from manyclass.parts import Chosen, Parameters
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 

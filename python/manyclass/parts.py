@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
@@ -219,3 +220,29 @@ class Given:
 def same(value: Any, default: Any) -> bool:
     """Whether a parameter has its default, of the same type."""
     return value is default or (type(value) is type(default) and bool(value == default))
+
+
+def is_open(value: Any) -> bool:
+    """Whether a parameter is left to the estimator."""
+    return isinstance(value, str) and value in ("auto", "grid")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The parts of an estimator; None stands for "auto"."""
+
+    solver: Part | None
+    sampler: Part | None
+    model: Part | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of those that were set."""
+        return [part.name for part in (self.solver, self.sampler, self.model) if part is not None]
+
+
+def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
+    """Return the checked part that a parameter stands for; None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    return resolve_part(parameter, value, {"auto": Part, **choices}, where)

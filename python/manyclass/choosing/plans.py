@@ -13,8 +13,7 @@ from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.recipes import MARGIN, Choice, is_hidden_layer
-from manyclass.choosing.settings import linear_model, refuse_dim, refuse_grid, take_early_stopping
-from manyclass.choosing.taking import Taking, planned, resolved_values
+from manyclass.choosing.taking import Taking, linear_model, planned, resolved_values
 from manyclass.figures import FIGURES
 from manyclass.models import MODELS
 from manyclass.parts import Given, Part
@@ -155,7 +154,7 @@ def _check_point_fields(
 def points_plan(choice: Choice) -> Planned:
     """Return the plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
     taking, solver = Taking.of(choice), choice["solver"]
-    take_early_stopping(taking)
+    taking.take_early_stopping()
     fields, solver_numbers = _point_fields(choice, taking)
     if not solver_numbers.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
@@ -166,7 +165,7 @@ def points_plan(choice: Choice) -> Planned:
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
     if fields.get("partition") == "random" and not solver_numbers.take("shuffle"):
         raise ValueError("shuffle is False, which has no effect with partition='random'; leave it True")
-    refuse_dim(taking)
+    taking.refuse_dim()
     rate = float(choice["learning_rate"])
     if taking.take("learning_rate") == "grid":
         taking.opened["learning_rate"] = rate
@@ -207,9 +206,9 @@ def utility_plan(choice: Choice) -> PointsPlan:
 def full_plan(choice: Choice) -> Planned:
     """Return the plan of L-BFGS."""
     taking, numbers = Taking.of(choice, "random_state"), choice["solver"].get_params()
-    take_early_stopping(taking)
+    taking.take_early_stopping()
     fields = _run_fields(taking)
-    refuse_dim(taking)
+    taking.refuse_dim()
     plan = FullBatchPlan(
         loss=numbers["loss"],
         tol=float(numbers["tol"]),
@@ -237,8 +236,8 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     where = "with several labels, embeddings or a search"
     if solver.name not in BATCH_SOLVERS:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
-    refuse_grid(taking)
-    take_early_stopping(taking)
+    taking.refuse_grid()
+    taking.take_early_stopping()
     alpha, sampler = _ridge(choice, taking), taking.take_sampler()
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
@@ -492,8 +491,8 @@ def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[
     if solver.name != "adagrad":
         raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
     alpha = 0.0 if model.name == "hybrid" else _ridge(choice, taking)
-    take_early_stopping(taking)
-    refuse_grid(taking)
+    taking.take_early_stopping()
+    taking.refuse_grid()
     solver_numbers, model_numbers = Taking(solver, choice, "adagrad: "), Given(model)
     hogwild = solver_numbers.take("parallel") == "hogwild"
     batch_size = solver_numbers.take("batch_size")

@@ -5,7 +5,9 @@ r"""What "auto" is: a list of recipes, of which the first whose case holds is ta
 A model or a solver that is set picks the recipe that has it. In a blend `learning_rate` and `max_iter` are those of the
 weights on pairs, `dim`, `sampler` and `n_negatives` those of the embeddings, and `alpha` is that of all members but the
 pairs; members keep the steps and passes that they have.
-`resolved_params_` has what each open parameter became, `auto_report_` the recipe and a line for each trial.
+`resolved_params_` has what each open parameter became, `auto_report_` the recipe and a line for each trial. Of dense
+rows of one label, with nothing set, a hidden layer takes the place of the linear model where rows held out of both are
+more probable by it.
 
 Trials keep to 30 % of the predicted seconds of the fit, or to 4 predicted seconds where that is more; predictions are
 constants times visits, so that equal seeds try and choose alike on any machine and with any number of threads. Nothing
@@ -43,10 +45,9 @@ from typing import Any, Self
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.facts import TINY, Facts
-from manyclass.choosing.settings import Chosen, is_open
 from manyclass.figures import FIGURES, Figures
 from manyclass.models import MODELS
-from manyclass.parts import Parameters, Part
+from manyclass.parts import Chosen, Parameters, Part, is_open
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LABEL_SOLVERS, SOLVERS

@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.recipes import OPEN, Choice, words_of
-from manyclass.choosing.settings import is_open
-from manyclass.parts import Given, Parameters, Part
+from manyclass.models import MODELS
+from manyclass.parts import Chosen, Given, Parameters, Part, is_open, part_name
 from manyclass.training.plan import AnyPlan
 
 # Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
@@ -53,6 +53,21 @@ class Taking(Given):
             self.opened["sampler"] = sampler
         return sampler
 
+    def take_early_stopping(self) -> None:
+        """Early stopping is the fit's; without it a share of held-out rows has no effect."""
+        if self.take("early_stopping") and self.has("validation_fraction"):
+            self.take("validation_fraction")
+
+    def refuse_dim(self) -> None:
+        """Raise ValueError for a dim where the model has no embeddings."""
+        if not self.is_auto("dim"):
+            raise ValueError(f"dim is {self.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+
+    def refuse_grid(self) -> None:
+        """Raise ValueError for a grid of step sizes where the model is not linear, or has several labels a row."""
+        if self.take("learning_rate") == "grid":
+            raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
+
 
 def resolved_values(choice: Choice, taking: Taking, solver_numbers: Given, model: Part | None = None) -> dict[str, Any]:
     """Return what parameters that were left open became, for `set_params`; the solver has its own filled in."""
@@ -70,3 +85,19 @@ def resolved_values(choice: Choice, taking: Taking, solver_numbers: Given, model
 def planned(choice: Choice, plan: AnyPlan, params: dict[str, Any]) -> Planned:
     """Return a plan with what parameters that were left open became in it, and the recipe."""
     return Planned(plan, params, {"recipe": f"{choice.recipe.name} ({words_of(choice.recipe.holds)})"})
+
+
+# Linear models
+
+
+def scales_features(solver: str | Part, model: str | Part) -> bool:
+    """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
+    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
+    linear = part_name(model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
+
+
+def linear_model(chosen: Chosen) -> Part:
+    """Return the linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
+    scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
+    return MODELS["linear"](scaling="standard" if scales else "none")

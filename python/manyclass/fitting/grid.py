@@ -14,7 +14,7 @@ from manyclass import _core
 from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import csr_parts, n_threads_from
 from manyclass.choosing.facts import Lengths
-from manyclass.choosing.settings import scales_features
+from manyclass.choosing.taking import scales_features
 from manyclass.datasets.preprocessing import first_label
 from manyclass.figures import FIGURES
 from manyclass.fitting.planner import Planner

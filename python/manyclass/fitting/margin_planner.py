@@ -13,12 +13,11 @@ from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import batches_plan, resolved_of_batches
 from manyclass.choosing.recipes import Choice
-from manyclass.choosing.settings import Chosen, part_of, take_early_stopping
 from manyclass.choosing.taking import Taking, planned
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, with_report_of
 from manyclass.models import MODELS
-from manyclass.parts import resolve_part
+from manyclass.parts import Chosen, part_of, resolve_part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch
@@ -86,7 +85,7 @@ class MarginPlanner(Planner):
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
         parameters, choice = self.parameters, Choice(self.parameters, self.check(), facts, by_steps=by_steps)
         taking = Taking.of(choice, "loss")
-        take_early_stopping(taking)
+        taking.take_early_stopping()
         smoothing = float(taking.take("smoothing")) if parameters["loss"] == "margin" else 0.0
         embeds = choice["model"].name == "embedding"
         if choice["solver"].name == "implicit" and (parameters["loss"] != "margin" or embeds):

@@ -16,12 +16,11 @@ from manyclass.blending.calibration import CALIBRATIONS, Calibration
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.costs import Planned, Report
 from manyclass.choosing.facts import Facts
-from manyclass.choosing.settings import is_open
 from manyclass.figures import FIGURES, Figures
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Caller, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
-from manyclass.parts import Parameters
+from manyclass.parts import Parameters, is_open
 from manyclass.protocols import Encoder
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call

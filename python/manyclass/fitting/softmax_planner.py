@@ -14,7 +14,7 @@ from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts, Lengths
 from manyclass.choosing.plans import points_plan
 from manyclass.choosing.recipes import Choice
-from manyclass.choosing.settings import Chosen, linear_model, part_of
+from manyclass.choosing.taking import linear_model
 from manyclass.fitting.dense_rows import better_plan, hidden_layer_beside
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
@@ -24,7 +24,7 @@ from manyclass.fitting.points import scaled_for_call
 from manyclass.fitting.trials import as_met, plan_batches_or_pairs, plan_full_passes, plan_points
 from manyclass.labels import positions_of
 from manyclass.models import MODELS
-from manyclass.parts import Parameters, Part
+from manyclass.parts import Chosen, Parameters, Part, part_of
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch

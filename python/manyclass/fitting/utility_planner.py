@@ -14,11 +14,10 @@ from manyclass.choosing.costs import Planned
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import utility_plan
 from manyclass.choosing.recipes import Choice
-from manyclass.choosing.settings import Chosen, part_of
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, is_composed, warm_start_of
 from manyclass.fitting.points import scaled_for_call
-from manyclass.parts import Given, Parameters, Part, resolve_part
+from manyclass.parts import Chosen, Given, Parameters, Part, part_of, resolve_part
 from manyclass.protocols import Encoder
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
