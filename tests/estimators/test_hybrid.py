@@ -10,12 +10,12 @@ from scipy.special import log_softmax, logsumexp
 from test_pairs import K, indicator, planted_rows, some_rows
 
 import manyclass
-from manyclass import SoftmaxClassifier, solvers
+from manyclass import SoftmaxClassifier, models, solvers
 from manyclass.blending import blend
 from manyclass.checks import seed_from
 from manyclass.datasets import l2_normalize
 from manyclass.figures import FIGURES
-from manyclass.training import hybrid as training
+from manyclass.training import members
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 
@@ -33,7 +33,7 @@ def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeyp
     else:
         X, y = planted_rows(seed, n=200)
         X = X.toarray()
-    model = hybrid(X, y, seed, dim=8)
+    model = hybrid(X, y, seed, dim=8, n_models=1)
     own = model._weights
     z = X.astype(np.float64) @ own.pairs_alone.coef.toarray().T + own.rows_alone.scores(X, 1) + own.bias
     atol = 256 * 2**-23 * max(1, np.abs(z).max())  # sums of some twenty products
@@ -59,7 +59,8 @@ def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeyp
 def test_a_hybrid_is_the_two_trainings_on_the_rows_that_are_not_held_out(seed):
     X, y = planted_rows(seed, n=400)
     X = l2_normalize(X)  # so that rates are the same on the rows that are kept
-    model = hybrid(X, y, seed, dim=8)
+    two = models.Hybrid(margins="ignore", linear="ignore", counts="ignore")
+    model = SoftmaxClassifier(model=two, random_state=seed, dim=8).fit(X, y)
     seed_of_draws = seed_from(seed)
     kept = ~blend.rows_held_out(400, seed_of_draws)
     assert kept.sum() == 380
@@ -88,41 +89,6 @@ def test_scales_of_a_hybrid_have_the_least_loss_on_the_rows_held_out(seed):
     noise = Scores(rng.normal(size=(n, 5)).astype(np.float32))
     none = blend.best_scales(a, noise, blend.ScoredRows(np.zeros((n, 1)), Labels.single(y), 1))
     assert abs(none[1]) < 0.4  # scores that say nothing: 0 but for chance, whose standard error is near 0.08
-
-
-def test_shares_and_closed_forms_stand_beside_the_scales_where_rows_say_so(seed):
-    rng = np.random.default_rng(seed)
-    n = 500
-    a, b, c, d = (Scores(rng.normal(size=(n, 5)).astype(np.float32)) for _ in range(4))
-    log_shares = np.log(np.array([0.4, 0.3, 0.2, 0.07, 0.03], np.float32))
-    y = drawn_labels(1.5 * a.z + 0.5 * b.z - 0.7 * log_shares + 0.8 * c.z, rng)
-    given = (np.zeros((n, 1)), Labels.single(y), 1, None)
-    little = Scores(1e-3 * d.z)
-    scales, of_shares, (of_first, of_second) = blend.best_scales_beside(
-        log_shares, (little, c), a, b, blend.ScoredRows(*given)
-    )
-
-    def loss(*factors):
-        parts = (a.z.astype(float), b.z, log_shares, c.z)
-        z = sum(factor * part for factor, part in zip(factors, parts, strict=True))
-        return np.average(-log_softmax(z, axis=1)[np.arange(n), y])
-
-    found = np.array([*scales, of_shares, of_second])
-    grid = [loss(*found + 0.05 * step) for step in np.vstack([np.eye(4), -np.eye(4)])]
-    if of_first == 0:  # a term that says nothing gains GAIN nats in a case of twenty
-        assert loss(*found) <= min(grid) + 1e-6  # the optimiser's own tolerance
-    assert abs(of_shares + 0.7) < 0.35  # four standard errors of some .08
-    assert abs(of_second - 0.8) < 0.35
-    plain, *added = blend.best_scales_beside(None, (), a, b, blend.ScoredRows(*given))
-    assert plain == blend.best_scales(a, b, blend.ScoredRows(*given))
-    assert added[0] == 0
-    assert len(added[1]) == 0
-    # Below GAIN nats of all rows together they add nothing.
-    nothing = Scores(np.zeros_like(c.z))
-    kept, of_shares, of_forms = blend.best_scales_beside(0 * log_shares, (nothing,), a, b, blend.ScoredRows(*given))
-    assert kept == plain
-    assert of_shares == 0
-    assert not of_forms.any()
 
 
 def test_closed_forms_of_pairs_are_those_of_their_definitions(seed):
@@ -155,15 +121,15 @@ def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, se
     X = sp.csr_array(np.array([rng.multinomial(6, of_classes[k]) for k in y]), dtype=np.float32)
     X.data[:] = 1
     labels = indicator([[k, (k + 1) % n_classes] for k in y], n_classes) if several else y
-    asked = []
-    joined = blend.join
-    monkeypatch.setattr(blend, "join", lambda *given, **more: asked.append(joined(*given, **more)) or asked[-1])
+    shares, best_shares = [], blend.best_shares
+    monkeypatch.setattr(blend, "best_shares", lambda *terms: shares.append(best_shares(*terms)) or shares[-1])
     solver = solvers.Adagrad(reduction="decoupled")
-    model = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
-    monkeypatch.setattr(training, "_closed_forms", lambda *_: training.NO_FORMS)
-    without = hybrid(X[:800], labels[:800], seed, n_models=1, dim=8, solver=solver)
-    assert asked[0].shape == (1,)
-    assert asked[0][0] > 0
+    given = {"n_models": 1, "dim": 8, "solver": solver, "model": models.Hybrid(margins="ignore", linear="ignore")}
+    model = SoftmaxClassifier(random_state=seed, **given).fit(X[:800], labels[:800])
+    monkeypatch.setattr(members, "_closed_forms", lambda *_: members.NO_FORMS)
+    without = SoftmaxClassifier(random_state=seed, **given).fit(X[:800], labels[:800])
+    assert shares[0].shape == (3,)  # of pairs, embeddings and naive Bayes
+    assert shares[0][2] > 0
     losses = [one.evaluate(X[800:], labels[800:])["log_loss"] for one in (model, without)]
     assert losses[0] < losses[1]
     np.testing.assert_array_equal(model._weights.indptr, without._weights.indptr)
@@ -378,7 +344,7 @@ def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeyp
     def fit(spoils):
         passes = []
         monkeypatch.setattr(blend, "spoils_ranks", lambda *given: spoils)
-        model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2)
+        model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2, n_models=2 if spoils else 1)
         return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
 
     (whole, of_whole), (ended, of_ended) = fit(spoils=False), fit(spoils=True)

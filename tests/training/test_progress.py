@@ -119,7 +119,10 @@ def test_logs_of_commands_have_whole_lines(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"model": "hybrid", "dim": 8}, r"weights on pairs in \d+ passes, then embeddings of 8 in \d+"),
+        (
+            {"model": "hybrid", "dim": 8},
+            r"weights on pairs in \d+ passes, 3 embeddings of 8 in \d+, margins in \d+, linear in \d+",
+        ),
         ({"model": "embedding", "dim": 8, "max_iter": 3}, "embeddings of 8 in 3"),
         ({"model": "pairs", "max_iter": 3}, "weights on pairs in 3"),
         ({"solver": "implicit", "max_iter": 3}, "a linear model in 3"),

@@ -214,8 +214,8 @@ def in_words(facts: Facts, plan: AnyPlan) -> str:
     if isinstance(plan, HybridPlan):
         (embeddings, *_), runs = plan.embeddings, len(plan.embeddings)
         pairs = f"weights on pairs in {plan.max_iter} passes, " if plan.pairs else ""
-        more = "".join(f", a model of {name}" for name, _ in plan.more)
-        passes = f"{pairs}{runs} embeddings of {embeddings.dim}{more} in {embeddings.max_iter}"
+        more = "".join(f", {name} in {member.max_iter}" for name, member in plan.more)
+        passes = f"{pairs}{runs} embeddings of {embeddings.dim} in {embeddings.max_iter}{more}"
     elif isinstance(plan, FullBatchPlan):
         passes = f"a linear model by L-BFGS in at most {plan.max_iter}"
     elif isinstance(plan, PairsPlan):
