@@ -120,11 +120,11 @@ def test_an_average_of_gain_one_is_complementary_sum_sampling(seed):
         np.testing.assert_allclose(first[0], css[0], rtol=FLOAT)
 
 
-def gradient_of(solver, selection, choice, z, y, carried=0.0):
+def gradient_of(solver, selection, choice, z, y, carried=0.0, eta_u=1.0):
     """Mean over all draws of what a step of size 1 subtracts from the scores of all classes."""
     total = np.zeros(len(z))
     for probability, drawn in every_outcome(lambda r: SELECTIONS[selection](r, choice, y, ())):
-        point = random_point(np.random.default_rng(0), len(drawn.classes), carried=carried)
+        point = random_point(np.random.default_rng(0), len(drawn.classes), carried=carried, eta_u=eta_u)
         point.scores, point.alpha, point.label_score = z[drawn.classes], drawn.alpha, float(z[y])
         point.label_alpha, point.times = drawn.label_alpha, drawn.times if len(drawn.times) else None
         p, label, _, _ = core_step(point, solver)
@@ -153,6 +153,20 @@ def test_sampling_inside_the_logarithm_is_biased_until_all_classes_are_drawn(sol
     assert bias[2] < FLOAT
     everything = gradient_of(solver, "all", Choice(7, 7, with_label=solver == "is"), z, y)
     np.testing.assert_allclose(everything, exact, rtol=0, atol=FLOAT)
+
+
+@pytest.mark.parametrize("selection", ["block", "uniform", "frequency"])
+def test_scent_is_unbiased_but_for_how_far_its_number_moves_in_the_step(selection, seed):
+    z, y = scores(np.random.default_rng(seed), 6), 2
+    choice = Choice(6, 2, with_label=False, counts=range(1, 7))
+    exact, at_rest = softmax_gradient(z, y), float(logsumexp(z) - z[y])
+    far, near = (
+        np.abs(gradient_of("scent", selection, choice, z, y, at_rest, eta_u) - exact).max() for eta_u in (1e-2, 1e-3)
+    )
+    assert near < 0.15 * far + FLOAT  # O(eta_u)
+    np.testing.assert_allclose(
+        gradient_of("scent", selection, choice, z, y, at_rest, 0.0), exact, rtol=0, atol=FLOAT * 9
+    )
 
 
 @pytest.mark.parametrize("selection", ["block", "uniform", "frequency"])

@@ -36,6 +36,7 @@ MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
 # .022 and .008 nats for 1.914 and .049 without it, on 700 and 3,000 rows of agent-brand and 1,000 of 20news it is
 # within .002; a whole row costs .007 on 20news, five .05.
 PART_OF_ROW = 0.2
+LEAST_SHARE = 0.01  # of the largest share of a member; members of less are dropped, for the loss is flat at its least
 # Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
 OVERCONFIDENT = 0.95
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes

@@ -385,6 +385,7 @@ class _Sum:
             frequencies = np.tile(self._log_frequencies(), (len(self._rows.labels), 1))
             terms += [frequencies, -frequencies]
         shares = blend.best_shares(terms, self._rows)
+        shares[:n_members] *= shares[:n_members] >= blend.LEAST_SHARE * shares[:n_members].max()
         self._shares, self._form_shares = shares[:n_members], shares[n_members : n_members + n_forms]
         self._share_of_frequencies = float(shares[-2] - shares[-1]) if self._are_rare else 0.0
 

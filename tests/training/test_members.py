@@ -1,0 +1,251 @@
+"""Members of a fit: shares by their definition, sums of members that are trained alone, and what ends them."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import log_softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from manyclass import SoftmaxClassifier, models
+from manyclass.blending import blend
+from manyclass.training import members, train
+from manyclass.training.core_training import Watch
+from manyclass.training.members import Split, fit_members
+from manyclass.training.plan import Labels
+
+K, D, DIM = 40, 300, 6
+
+
+def word_rows(seed, n=1200, spread=0.1, noise=0.0):
+    """Words drawn by the frequencies of the row's class, and its label, another one with a probability of `noise`."""
+    rng = np.random.default_rng(seed)
+    frequencies = np.random.default_rng(1).dirichlet(np.full(D, spread), K)
+    y = rng.integers(0, K, n)
+    X = sp.csr_array(np.array([rng.multinomial(8, frequencies[k]) for k in y]), dtype=np.float32)
+    return X, np.where(rng.random(n) < noise, rng.integers(0, K, n), y)
+
+
+def hybrid(seed, n_models=1, counts="ignore", **parameters):
+    model = models.Hybrid(counts=counts, repeats="ignore")
+    return SoftmaxClassifier(model=model, dim=DIM, n_models=n_models, random_state=seed, n_jobs=1, **parameters)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The plans and points of the fits of a test."""
+    planned = []
+
+    def spy(plan, points, watch):
+        planned.append((plan, points))
+        return fit_members(plan, points, watch)
+
+    monkeypatch.setattr(train, "fit_members", spy)
+    return planned
+
+
+def lines(model):
+    """The report's lines of members, by name."""
+    return {line["value"]: line for line in model.auto_report_ if line["parameter"] == "member"}
+
+
+def by_definition(terms, labels, weights):
+    """What shares minimise: the mean log-loss of the rows held out, and of the prior its part of a row."""
+    terms, r = [term.astype(np.float64) for term in terms], weights / weights.sum()
+    variances = np.array([r @ term.var(axis=1) for term in terms])
+
+    def value(shares):
+        z = sum(share * term for share, term in zip(shares, terms, strict=True))
+        loss = r @ -log_softmax(z, axis=1)[np.arange(len(z)), labels]
+        return loss + blend.PART_OF_ROW / len(z) * variances @ np.square(shares) / 2
+
+    return value
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-4])  # of the weights of rows, which says nothing
+def test_shares_are_those_of_the_convex_problem(unit, seed):
+    rng = np.random.default_rng(seed)
+    n, n_classes = 400, 7
+    terms = [rng.normal(size=(n, n_classes)).astype(np.float32) for _ in range(4)]
+    z = 1.4 * terms[0] + 0.6 * terms[1] - 0.8 * terms[2]  # the third one wants a share below 0
+    labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1).astype(np.int32)
+    weights = unit * (rng.random(n) + 0.5)
+    shares = blend.best_shares(terms, blend.ScoredRows(np.zeros((n, 1)), Labels.single(labels), 1, weights))
+    value = by_definition(terms, labels, weights)
+    best = minimize(value, np.full(4, 0.5), method="L-BFGS-B", bounds=[(0, None)] * 4, tol=1e-12)
+    np.testing.assert_allclose(shares, best.x, rtol=0, atol=1e-3)  # slopes of 1e-5, and of scores in single precision
+    assert shares[2] == 0
+    assert shares[3] < 0.4  # chance, of a standard error near .08
+
+
+def test_rows_held_out_that_are_all_right_want_no_scores_without_bound(seed):
+    X, y = word_rows(seed, spread=0.03)
+    X_test, y_test = word_rows(seed + 100, n=3000, spread=0.03)
+    model = hybrid(seed, n_models="auto", counts="learn").fit(X, y)
+    result = model.evaluate(X_test, y_test)
+    assert result["log_loss"] < 3 * result["error"] + 0.05
+    before = result["log_loss"]
+    model.partial_fit(*word_rows(seed + 200, n=300, spread=0.03))
+    assert model.evaluate(X_test, y_test)["log_loss"] < 1.5 * before + 0.05
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_scores_are_the_sum_of_members_that_are_trained_alone(dense, seed, calls):
+    X, y = word_rows(seed)
+    X = X.toarray() if dense else X
+    model = hybrid(seed).fit(X, y)
+    (plan, points), shares = calls[-1], lines(model)
+    assert list(shares) == ["pairs", "embeddings", "margins", "linear"]
+    split = Split.of(plan, points)
+    data = (split.x, split.labels, K, Watch(), split.weights)
+    trained = {
+        "pairs": members.fit_pairs(plan.pairs, *data),
+        "embeddings": members.fit_batches(plan.embeddings[0], *data),
+        "margins": members.fit_batches(plan.margins, *data),
+        "linear": members._fit_linear(plan.linear, split, K, Watch()),
+    }
+    z = np.zeros((X.shape[0], K))
+    for name, member in trained.items():
+        held_out = member.weights.scores(split.scored.x, 1)
+        factor, loss = blend.best_factor_of(held_out, split.scored, blend.DECOUPLED)
+        assert shares[name]["log_loss"] == pytest.approx(loss, rel=1e-6)
+        assert shares[name]["chosen"] == (shares[name]["share"] > 0)
+        assert shares[name]["rows"] == X.shape[0] - len(split.held_out)
+        assert shares[name]["passes"] == len(member.curve)
+        assert shares[name]["seconds"] >= 0
+        z += shares[name]["share"] * factor * member.weights.scores(X, 1).astype(np.float64)
+    # Weights of several members are added in single precision.
+    np.testing.assert_allclose(model.decision_function(X), z, rtol=0, atol=1e-4 * max(1, np.abs(z).max()))
+
+
+def test_a_member_that_misleads_has_share_0_and_is_dropped(seed, monkeypatch):
+    X, y = word_rows(seed)
+    fit_batches, runs = members.fit_batches, []
+
+    def misled(plan, x, labels, *given):
+        runs.append(plan)
+        wrong = Labels.single((labels.ids + 1) % K)
+        return fit_batches(plan, x, wrong if len(runs) == 2 else labels, *given)
+
+    monkeypatch.setattr(members, "fit_batches", misled)
+    model = hybrid(seed, n_models="auto").fit(X, y)
+    shares = lines(model)
+    assert shares["embeddings 2"]["share"] == 0
+    assert not shares["embeddings 2"]["chosen"]
+    n_runs = sum(line["chosen"] for name, line in shares.items() if name.startswith("embeddings"))
+    assert model.embedding_.shape == (D, DIM * max(1, n_runs))
+    assert n_runs < 3
+    before = model.score(X, y)
+    model.partial_fit(X, y)
+    assert model.score(X, y) > before - 0.01
+
+
+@pytest.mark.parametrize(("factor", "is_overconfident"), [(0.7, True), (0.94, True), (0.96, False), (1.5, False)])
+def test_a_run_after_an_overconfident_one_has_a_ridge(factor, is_overconfident, seed, calls, monkeypatch):
+    X, y = word_rows(seed, n=400)
+    monkeypatch.setattr(blend, "best_factor_of", lambda *_: (factor, 1.0))
+    ridges, fit_batches = [], members.fit_batches
+    monkeypatch.setattr(
+        members, "fit_batches", lambda plan, *given: ridges.append(plan.alpha) or fit_batches(plan, *given)
+    )
+    hybrid(seed, n_models=3).fit(X, y)
+    assert calls[-1][0].ridge == pytest.approx(1 / 400)
+    # The third one has none, as the second one was not better by it: losses are told to be the same.
+    assert ridges[:3] == [0, calls[-1][0].ridge if is_overconfident else 0, 0]
+
+
+def test_labels_that_are_noise_make_the_first_run_overconfident_and_others_do_not(seed, monkeypatch):
+    ridges, fit_batches = [], members.fit_batches
+    monkeypatch.setattr(
+        members, "fit_batches", lambda plan, *given: ridges.append(plan.alpha) or fit_batches(plan, *given)
+    )
+    for noise, spread in ((0.8, 0.1), (0.0, 0.03)):
+        hybrid(seed, n_models=2).fit(*word_rows(seed, n=1500, spread=spread, noise=noise))
+    noisy, clean = ridges[:3], ridges[3:]  # of two runs of embeddings and the margins
+    assert noisy == [0, pytest.approx(1 / 1500), 0]
+    assert clean == [0, 0, 0]
+
+
+def n_calls_of_a_fit(seed, X, y):
+    calls = []
+    hybrid(seed).fit(X, y, callback=lambda state: calls.append(state.n_iter))
+    return [n for n, following in zip(calls, [*calls[1:], 1], strict=True) if following == 1]
+
+
+@pytest.mark.parametrize("interrupt", [False, True])
+def test_what_ends_a_member_ends_the_fit_and_it_counts_by_its_share(interrupt, seed):
+    X, y = word_rows(seed)
+    passes = n_calls_of_a_fit(seed, X, y)
+    ends = np.cumsum(passes)
+    assert len(passes) == 4
+    for member, stop in ((0, 2), (1, ends[0] + 1), (1, ends[1]), (2, ends[1] + 3), (3, ends[2] + 1), (3, ends[3])):
+        calls = []
+
+        def callback(state, calls=calls, stop=stop):
+            calls.append(state.n_iter)
+            if interrupt and len(calls) == stop:
+                raise KeyboardInterrupt
+            return len(calls) == stop
+
+        model = hybrid(seed)
+        if interrupt:
+            with pytest.warns(ConvergenceWarning, match="interrupted"):
+                model.fit(X, y, callback=callback)
+        else:
+            model.fit(X, y, callback=callback)
+        assert len(calls) == stop
+        assert model.n_iter_ == min(stop, passes[0])
+        assert len(lines(model)) == (member + 1 if member else 0)
+        if member:  # shares of those that there are
+            assert any(line["chosen"] for line in lines(model).values())
+            assert model.evaluate(X, y)["log_loss"] < 1
+
+
+def test_a_clock_that_ends_members_leaves_a_sum_of_those_that_there_are(seed):
+    X, y = word_rows(seed)
+    for seconds in (0, 0.01, 0.02, 0.05, 0.1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # some limits are none, by the machine
+            model = hybrid(seed, n_models=2).fit(X, y, max_seconds=seconds)
+        assert np.isfinite(model.decision_function(X)).all()
+        assert len(lines(model)) in range(6)
+
+
+def test_a_fit_that_failed_within_any_member_goes_on_bit_for_bit(seed, tmp_path):
+    X, y = word_rows(seed, n=500)
+    whole = hybrid(seed).fit(X, y)
+    ends = np.cumsum(n_calls_of_a_fit(seed, X, y))
+    for number, stop in enumerate((2, *ends[:3] + 1, ends[3])):
+        calls, folder = [], tmp_path / str(number)
+
+        def fail(state, calls=calls, stop=stop):
+            calls.append(state.n_iter)
+            if len(calls) == stop:
+                raise RuntimeError("enough")
+
+        with pytest.raises(RuntimeError, match="enough"):
+            hybrid(seed).fit(X, y, callback=fail, checkpoint=folder)
+        again = hybrid(seed).fit(X, y, checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(again.decision_function(X), whole.decision_function(X))
+
+
+def test_a_callback_sees_the_linear_member_with_features_as_they_are(seed):
+    X, y = word_rows(seed)
+    X = sp.csr_array(X.multiply(np.geomspace(1e-2, 1e2, D))).astype(np.float32)
+    losses = []
+    hybrid(seed).fit(X, y, callback=lambda state: losses.append(state.evaluate(X, y)["log_loss"]))
+    assert losses[-1] < 0.5  # the last member's last pass
+
+
+def test_the_steps_of_the_default_draw_no_classes_but_in_scent(calls, seed):
+    """Those of the others are by all classes; of SCENT's draws `test_objectives.py` enumerates every outcome."""
+    X, y = word_rows(seed)
+    SoftmaxClassifier(model="hybrid", n_negatives=16, random_state=seed).fit(X, y)
+    plan = calls[-1][0]
+    assert len(plan.embeddings) == 3
+    for run in plan.embeddings:
+        assert (run.double_sum.rule, run.source, run.n_negatives, run.log_q) == ("scent", "sampled", 16, True)
+    assert plan.margins.source == "exact"
+    assert (plan.linear.solver, plan.linear.sampler) == ("exact", "all")
