@@ -238,16 +238,16 @@ def ranked_rows(seed, n=400, n_classes=30):
 
 def test_scales_of_margins_are_those_that_rank_best_but_for_chance(seed):
     z, noise, lists = ranked_rows(seed)
-    x, first = np.zeros((len(z), 1)), blend.MARGIN_SCALES[0]
+    x, first = np.zeros((len(z), 1)), FIGURES.MARGIN_SCALES[0]
 
     def mean(scores):  # of P@1 to P@5, by the definition
-        order = np.argsort(-scores, axis=1, kind="stable")[:, : blend.TOP]
+        order = np.argsort(-scores, axis=1, kind="stable")[:, : FIGURES.RANKED_LABELS]
         hits = [np.isin(row, lists.ids[3 * i : 3 * i + 3]) for i, row in enumerate(order)]
-        return np.mean([np.cumsum(hit) / np.arange(1, blend.TOP + 1) for hit in hits])
+        return np.mean([np.cumsum(hit) / np.arange(1, FIGURES.RANKED_LABELS + 1) for hit in hits])
 
     for a, b in ((z, noise), (noise, z), (z + 2 * noise, z - 2 * noise)):
         found = blend.best_scales_of_margins(Scores(a), Scores(b), blend.ScoredRows(x, lists, 1))
-        best = max(mean(s * a.astype(float) + t * b) for s, t in blend.MARGIN_SCALES)
+        best = max(mean(s * a.astype(float) + t * b) for s, t in FIGURES.MARGIN_SCALES)
         assert mean(found[0] * a.astype(float) + found[1] * b) == pytest.approx(best)
     # Parts that rank alike leave the first scales, however few rows say otherwise.
     assert blend.best_scales_of_margins(Scores(z), Scores(z + 1e-3 * noise), blend.ScoredRows(x, lists, 1)) == first

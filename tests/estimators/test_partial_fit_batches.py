@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.blending.blend import LEAST_OF_STREAM, Scales, ScoredRows
+from manyclass.blending.blend import Scales, ScoredRows
+from manyclass.figures import FIGURES
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 
@@ -109,7 +110,7 @@ def test_on_pairs_halves_give_the_whole_where_both_have_the_same_pairs_and_frequ
     A stream of a hybrid finds its scales anew, and its embeddings shuffle: its weights on pairs are compared, with no
     scales.
     """
-    monkeypatch.setattr("manyclass.blending.blend.MOST_HELD_OUT", 0)
+    monkeypatch.setattr("manyclass.training.hybrid.FIGURES", replace(FIGURES, MOST_HELD_OUT=0))
     X, y = some_data(seed, several=several, n=HALF)
     X, y = sp.csr_array(sp.vstack([X, X])), np.concatenate([y, y])
     solver = still("Adagrad")
@@ -297,8 +298,8 @@ def test_the_scales_of_a_stream_are_found_on_rows_before_they_are_trained_on(see
         model.partial_fit(X[first:last], Y[first:last])
         found.append(tuple(model._weights.scales))
     assert len(set(found)) == 4
-    assert found[0] == (LEAST_OF_STREAM, LEAST_OF_STREAM)  # no row has told anything
-    assert np.min(found) >= LEAST_OF_STREAM**2  # the least of both, and of a temperature
+    assert found[0] == (FIGURES.LEAST_OF_STREAM, FIGURES.LEAST_OF_STREAM)  # no row has told anything
+    assert np.min(found) >= FIGURES.LEAST_OF_STREAM**2  # the least of both, and of a temperature
     fitted = SoftmaxClassifier(model="hybrid", random_state=0).fit(X[:500], Y[:500])
     scales = tuple(fitted._weights.scales)
     assert tuple(fitted.partial_fit(X[500:], Y[500:])._weights.scales) == pytest.approx(scales, rel=1e-12)

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier, models
 from manyclass.blending import blend
+from manyclass.figures import FIGURES
 from manyclass.training import members, train
 from manyclass.training.core_training import Watch
 from manyclass.training.members import Split, fit_members
@@ -59,7 +60,7 @@ def by_definition(terms, labels, weights):
     def value(shares):
         z = sum(share * term for share, term in zip(shares, terms, strict=True))
         loss = r @ -log_softmax(z, axis=1)[np.arange(len(z)), labels]
-        return loss + blend.PART_OF_ROW / len(z) * variances @ np.square(shares) / 2
+        return loss + FIGURES.PART_OF_ROW / len(z) * variances @ np.square(shares) / 2
 
     return value
 

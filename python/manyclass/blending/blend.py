@@ -16,29 +16,11 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
+from manyclass.figures import FIGURES
 from manyclass.training.plan import BatchesPlan, GroupIds, Labels, PairsPlan, draw_rows_out
 from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
-# Rows held out for two numbers. By precision, which jumps, 244 rows of bibtex cost a point, and 5,000 of yso-en no more
-# than 1,000 by a loss (bench/decisions.md).
-MOST_HELD_OUT, SHARE_HELD_OUT = 1000, 0.05
-MOST_HELD_OUT_FOR_ONE = 300  # for one number: 1,000 of eurlex57k give the same log-loss, and cost a tenth of a point
-FEWEST_ROWS = 20  # below, none are held out, and both scales are 1
-# The first call of a stream trains on the rows that tell its scales afterwards, so that they may be more.
-TOLD_FIRST, MOST_OF_FIRST = 100, 0.5
-LEAST_OF_STREAM = 1e-3  # a scale: what has no use now may have one later
-# Earlier rows of a stream have told something of the scales. It has the weight of 1,000 rows beside new ones, or of a
-# quarter of the earlier rows where these are fewer than 4,000: the best scales change as a model learns.
-MOST_REMEMBERED, REMEMBERED = 1000.0, 0.25
-# Rows held out that are nearly all right want scores as large as can be. Before them a share is taken to be 0, which is
-# worth this part of a row whose scores are uniform. On 75 and 300 rows of planted classes the log-loss of test rows is
-# .022 and .008 nats for 1.914 and .049 without it, on 700 and 3,000 rows of agent-brand and 1,000 of 20news it is
-# within .002; a whole row costs .007 on 20news, five .05.
-PART_OF_ROW = 0.2
-LEAST_SHARE = 0.01  # of the largest share of a member; members of less are dropped, for the loss is flat at its least
-# Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
-OVERCONFIDENT = 0.95
 CELLS = 1 << 26  # scores of them that are kept, of a model 256 MB: fewer rows where there are more than 67,000 classes
 LEAST_FACTOR = 1e-3  # above 0, which would make all classes alike
 # Losses of labels, by the names of the core: one whose labels do not compete, and the mean of theirs.
@@ -46,24 +28,7 @@ DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
 MARGIN = "margin"
 # Losses after which the softmax of the scores is no probability.
 NO_PROBABILITIES = (MARGIN, "triplet", "logistic")
-# What ranks labels is compared by the mean of P@1 to P@TOP. Embeddings by margins count half of pairs by margins: on
-# bibtex, 40,000 rows of yso-en and a set of package dependencies a quarter to all of them are within .5 points of the
-# best (bench/decisions.md).
-TOP = 5
-MARGIN_SCALES = ((1.0, 0.5), (1.0, 0.2), (1.0, 1.0), (0.5, 1.0), (1.0, 0.0), (0.0, 1.0))
-# The least that the second one counts in a sum of both: where even that ranks labels worse after its first pass, its
-# training ends there. After it the mean of P@1 to P@5 is .001, .005 and -.0025 (1.0 standard errors) higher on bibtex,
-# package dependencies and yso-en, and in the end .007, .009 and .004; on definitions -.010 (2.3 errors), and -.001.
-LEAST_OF_SECOND = (1.0, 0.2)
-KEPT = 10  # best classes of several labels, which keep their order where a mixture ranks them worse
 TILE = 1 << 22  # sums of scores that are made together
-SHRINKAGE = 10.0  # of counts, in rows, before any were tried
-# Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after another
-# row. Sequences are short below ROWS_OF_LONG rows. tmall-next has 3.1 rows a sequence, toys-next 6.6 and yelp-next 8.2:
-# by whole sequences the first ends at 6.535 nats for 6.588 and an accuracy of .138 for .122, the others .025 worse
-# (bench/decisions.md). Where more than MOST_NEXT rows may follow a row, it is not known which of them does, and none is
-# taken. At most about MOST_TOGETHER of all rows are held out, as training lacks them.
-LEAST_FOLLOWING, ROWS_OF_LONG, MOST_NEXT, MOST_TOGETHER = 0.5, 5.0, 3, 0.1
 
 
 class ScoredRows(NamedTuple):
@@ -89,24 +54,27 @@ class ScoredRows(NamedTuple):
 
 
 def rows_held_out(
-    n_rows: int, seed: int, most: int = MOST_HELD_OUT, groups: GroupIds | None = None
+    n_rows: int, seed: int, most: int = FIGURES.MOST_HELD_OUT, groups: GroupIds | None = None
 ) -> NDArray[np.bool_]:
     """Draw which rows, or groups of them, are left out of training."""
-    if n_rows < FEWEST_ROWS:
+    if n_rows < FIGURES.FEWEST_TO_HOLD_OUT:
         return np.zeros(n_rows, dtype=bool)
-    return draw_rows_out(min(most, int(SHARE_HELD_OUT * n_rows)), n_rows, np.random.default_rng(seed), groups)
+    return draw_rows_out(min(most, int(FIGURES.SHARE_HELD_OUT * n_rows)), n_rows, np.random.default_rng(seed), groups)
 
 
 def rows_that_tell(n_rows: int, seed: int, most: int, groups: GroupIds | None = None) -> NDArray[np.bool_]:
     """Draw which rows of the first call of a stream tell its scales before they are trained on."""
-    n_telling = min(most, max(int(SHARE_HELD_OUT * n_rows), min(TOLD_FIRST, int(MOST_OF_FIRST * n_rows))))
+    n_telling = min(
+        most,
+        max(int(FIGURES.SHARE_HELD_OUT * n_rows), min(FIGURES.FIRST_HELD_OUT, int(FIGURES.MOST_OF_FIRST * n_rows))),
+    )
     return draw_rows_out(n_telling, n_rows, np.random.default_rng(seed), groups)
 
 
 def some_that_tell(rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return as many of the rows held out as tell a few numbers: of whole sequences there may be more."""
     n = len(rows)
-    return rows[np.linspace(0, n - 1, MOST_HELD_OUT).astype(np.int64)] if n > MOST_HELD_OUT else rows
+    return rows[np.linspace(0, n - 1, FIGURES.MOST_HELD_OUT).astype(np.int64)] if n > FIGURES.MOST_HELD_OUT else rows
 
 
 def with_their_sequences(x: Matrix, next_features: Ids | None, is_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -120,11 +88,16 @@ def with_their_sequences(x: Matrix, next_features: Ids | None, is_out: NDArray[n
         return is_out
     indptr, features, _ = csr_parts(as_csr(x))
     rows = np.flatnonzero(is_out).astype(np.int32)
-    sequences: dict[str, Any] = {"indptr": indptr, "features": features, "next": next_features, "most": MOST_NEXT}
+    sequences: dict[str, Any] = {
+        "indptr": indptr,
+        "features": features,
+        "next": next_features,
+        "most": FIGURES.MOST_NEXT,
+    }
     rows_a_sequence, following, together = _core.sequence_rows(rows=rows, **sequences)
-    if rows_a_sequence >= ROWS_OF_LONG or following < LEAST_FOLLOWING:
+    if rows_a_sequence >= FIGURES.ROWS_OF_LONG or following < FIGURES.LEAST_FOLLOWING:
         return is_out
-    if (share := MOST_TOGETHER * len(is_out) / len(together)) < 1:
+    if (share := FIGURES.MOST_TOGETHER * len(is_out) / len(together)) < 1:
         sampled_rows = np.linspace(0, len(rows) - 1, max(1, int(share * len(rows)))).astype(np.int64)
         together = _core.sequence_rows(rows=rows[sampled_rows], **sequences)[2]
     whole = np.zeros_like(is_out)
@@ -156,14 +129,14 @@ class Scales:
 
     def faded(self, n_before: float, n_new: int) -> Scales:
         """Return what is left of it beside new rows."""
-        n = min(MOST_REMEMBERED, REMEMBERED * n_before)
+        n = min(FIGURES.MOST_REMEMBERED, FIGURES.REMEMBERED * n_before)
         return replace(self, precisions=self.precisions * (n / (n + n_new)))
 
     def learnt(self, weights: Weights, held_out: ScoredRows) -> Scales:
         """Return what is known after rows that the weights, each term on its own scale, were not trained on."""
         is_sum = len(self.means) > 1
         parts = (weights.pairs_alone, weights.rows_alone) if is_sum else (weights,)
-        rows, n = _scaled_rows(parts, held_out) | {"least": LEAST_OF_STREAM}, len(parts)
+        rows, n = _scaled_rows(parts, held_out) | {"least": FIGURES.LEAST_OF_STREAM}, len(parts)
         first: dict[str, Any] = {"means": self.means[:n], "precisions": self.precisions[:n]}
         means, precisions = _core.learnt_scales(**rows, **first, loss=DECOUPLED if is_sum else MEAN_LOG_LOSS)
         learnt = Scales(np.append(means, self.means[n:]), np.append(precisions, self.precisions[n:]))
@@ -177,14 +150,16 @@ class Scales:
     def of_parts(self) -> tuple[float, float]:
         """Return what the scores of pairs and those of rows are multiplied by."""
         factor = float(np.prod(self.means[2:]))
-        first, second = (max(LEAST_OF_STREAM, float(mean)) * factor for mean in (self.means[0], self.means[:2][-1]))
+        first, second = (
+            max(FIGURES.LEAST_OF_STREAM, float(mean)) * factor for mean in (self.means[0], self.means[:2][-1])
+        )
         return first, second
 
 
 def fewer_rows(held_out: ScoredRows, n_classes: int, n_terms: int) -> ScoredRows:
     """Return as many of the rows as there is memory for the scores of some terms."""
     n_rows = held_out.x.shape[0]
-    n = min(n_rows, max(FEWEST_ROWS, 3 * CELLS // (n_terms * n_classes)))
+    n = min(n_rows, max(FIGURES.FEWEST_TO_HOLD_OUT, 3 * CELLS // (n_terms * n_classes)))
     return held_out.some(np.linspace(0, n_rows - 1, n).astype(np.intp)) if n < n_rows else held_out
 
 
@@ -196,7 +171,7 @@ def best_shares(terms: list[Floats], rows: ScoredRows) -> Doubles:
     whose precision is PART_OF_ROW times the variance of the term's scores over the classes, the mean of the rows.
     """
     core_call, nothing = _as_core(terms, rows), np.zeros(len(terms))
-    core_call["weights"] = core_call["weights"] / (PART_OF_ROW * core_call["weights"].mean())
+    core_call["weights"] = core_call["weights"] / (FIGURES.PART_OF_ROW * core_call["weights"].mean())
     return _core.learnt_scales(**core_call, means=nothing, precisions=nothing, least=0.0, loss=DECOUPLED)[0]
 
 
@@ -228,26 +203,26 @@ def best_scales_of_margins(first: Weights, second: Weights, held_out: ScoredRows
     precision jumps from row to row. No loss serves: a softmax of margins has its least loss without the pairs.
     """
     ranked, r = _ranked_by_sums(first, second, held_out)
-    precisions_by_scales = [ranked(*scales) for scales in MARGIN_SCALES]
+    precisions_by_scales = [ranked(*scales) for scales in FIGURES.MARGIN_SCALES]
     gains = [gain(ranked_rows, precisions_by_scales[0], r) for ranked_rows in precisions_by_scales]
     best = max(range(len(gains)), key=lambda place: gains[place][0])
-    return MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
+    return FIGURES.MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
 
 
 def spoils_ranks(first: Weights, second: Weights, held_out: ScoredRows) -> bool:
     """Whether even a little of the second model's scores ranks labels worse, by more than two standard errors."""
     ranked, r = _ranked_by_sums(first, second, held_out)
-    lost, error = gain(ranked(1.0, 0.0), ranked(*LEAST_OF_SECOND), r)
+    lost, error = gain(ranked(1.0, 0.0), ranked(*FIGURES.LEAST_OF_SECOND), r)
     return lost > 2 * error
 
 
 def _ranked_by_sums(
     first: Weights, second: Weights, held_out: ScoredRows
 ) -> tuple[Callable[[float, float], Doubles], Doubles]:
-    """Return what gives rows held out the mean of P@1 to P@TOP by a sum of two models' scores, and their weights."""
+    """Return what gives rows held out the mean of P@1 to P@5 by a sum of two models' scores, and their weights."""
     rows = _scaled_rows((first, second), held_out)
     (a, b), labels, n = rows["terms"], Labels(rows["indptr"], rows["ids"]), len(rows["weights"])
-    k, at_a_time = min(TOP, a.shape[1]), max(1, TILE // a.shape[1])
+    k, at_a_time = min(FIGURES.RANKED_LABELS, a.shape[1]), max(1, TILE // a.shape[1])
 
     def ranked(first_factor: float, second_factor: float) -> Doubles:
         parts = [slice(begin, begin + at_a_time) for begin in range(0, n, at_a_time)]
@@ -334,8 +309,8 @@ def label_mixtures(weights: Weights, classes: Ids, held_out: ScoredRows) -> _cor
     x, labels, n_threads, sample_weight = held_out
     n_labels, rows, ids = np.diff(labels.indptr), labels.rows, labels.ids
     r = np.repeat((1 if sample_weight is None else sample_weight) / np.maximum(n_labels, 1), n_labels)
-    if len(ids) > MOST_HELD_OUT:
-        sample = np.linspace(0, len(ids) - 1, MOST_HELD_OUT).astype(np.int64)
+    if len(ids) > FIGURES.MOST_HELD_OUT:
+        sample = np.linspace(0, len(ids) - 1, FIGURES.MOST_HELD_OUT).astype(np.int64)
         rows, ids, r = rows[sample], ids[sample], r[sample]
     return weights.label_mixtures(as_csr(x)[rows], classes, ids, r, n_threads)
 
@@ -361,7 +336,7 @@ def ranks_worse(mixed: Weights, weights: Weights, held_out: ScoredRows) -> bool:
     Counts know how probable a label is; of which labels a row has most they may know less than the sum of the scores.
     On package dependencies the share of least log-loss, .36, loses 2.3 points of P@3 and P@5 (bench/decisions.md).
     """
-    k = min(TOP, weights.n_classes)
+    k = min(FIGURES.RANKED_LABELS, weights.n_classes)
     x, labels, n_threads, r = held_out
     before, after = (precisions(labels, model.top_k(x, k, n_threads)[0]) for model in (weights, mixed))
     lost, error = gain(before, after, r)
@@ -374,7 +349,7 @@ def in_order_of(weights: Weights, mixed: Weights, held_out: ScoredRows) -> Weigh
     On package dependencies the log-loss of a row's labels falls from 4.52 to 3.69 nats with ten classes that keep their
     order, to 3.73 with five and, by the mixture as it is, to 3.80 (bench/decisions.md).
     """
-    ordered = replace(mixed, mixture=replace(mixed.mixture, kept=min(KEPT, weights.n_classes)))
+    ordered = replace(mixed, mixture=replace(mixed.mixture, kept=min(FIGURES.LABELS_IN_ORDER, weights.n_classes)))
     return ordered if mean_log_loss(ordered, held_out) < mean_log_loss(weights, held_out) else weights
 
 

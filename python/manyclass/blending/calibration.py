@@ -33,14 +33,13 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number, csr_parts
+from manyclass.figures import FIGURES
 from manyclass.training.plan import GroupIds, Labels, draw_rows_out
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
 CALIBRATIONS = ("temperature",)
-# Held-out rows: one or two numbers are found well by so many, which then are no loss to training ...
-MOST_ROWS, LEAST_ROWS = 4096, 256
-# ... and fewer where there are many classes, so that all scores of these rows stay in 256 MB up to 262,144 classes.
+# Fewer rows where there are many classes, so that all scores of these rows stay in 256 MB up to 262,144 classes.
 ROWS_CELLS = 1 << 26
 
 
@@ -114,7 +113,14 @@ class Calibration:
 
 def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:
     """Rows to hold out: a share of all, but no more than pay."""
-    return max(1, min(round(fraction * n_samples), MOST_ROWS, max(LEAST_ROWS, ROWS_CELLS // n_classes)))
+    return max(
+        1,
+        min(
+            round(fraction * n_samples),
+            FIGURES.CALIBRATION_ROWS,
+            max(FIGURES.LEAST_CALIBRATION_ROWS, ROWS_CELLS // n_classes),
+        ),
+    )
 
 
 def rows_to_hold_out(

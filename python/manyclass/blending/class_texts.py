@@ -34,13 +34,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.blending.blend import CELLS, MOST_HELD_OUT
+from manyclass.blending.blend import CELLS
 from manyclass.checks import csr_parts
+from manyclass.figures import FIGURES
 from manyclass.training.plan import Labels
 from manyclass.training.state import Points, State
 from manyclass.weights.arrays import Doubles, Floats
-
-FEWEST_ROWS = 20  # held out
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,12 @@ class ClassTexts:
         """
         held_out = held_out.some(np.flatnonzero(self._others(held_out)))
         n = len(held_out.labels)
-        if n < FEWEST_ROWS:
+        if n < FIGURES.FEWEST_TO_HOLD_OUT:
             raise ValueError(
-                f"class_text needs {FEWEST_ROWS} rows that are held out to tell how much texts say; there are {n}: "
-                "give more rows"
+                f"class_text needs {FIGURES.FEWEST_TO_HOLD_OUT} rows that are held out to tell how much texts say; "
+                f"there are {n}: give more rows"
             )
-        sample = held_out.spread(min(MOST_HELD_OUT, max(FEWEST_ROWS, CELLS // len(self.counts))))
+        sample = held_out.spread(min(FIGURES.MOST_HELD_OUT, max(FIGURES.FEWEST_TO_HOLD_OUT, CELLS // len(self.counts))))
         return scales_of(
             state.weights.scores(sample.x, n_threads),
             sample.x @ self.rows.T,

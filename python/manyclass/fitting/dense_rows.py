@@ -8,10 +8,11 @@ from functools import partial
 
 import numpy as np
 
-from manyclass.blending.blend import MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, mean_log_loss
+from manyclass.blending.blend import ScoredRows, mean_log_loss
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
 from manyclass.choosing.recipes import Choice
+from manyclass.figures import FIGURES
 from manyclass.fitting.planner import facts_of
 from manyclass.fitting.trials import plan_batches_or_pairs, quietly
 from manyclass.models import MODELS
@@ -59,7 +60,7 @@ def better_plan(
     assert isinstance(hidden.plan, BatchesPlan)
     plans = replace(linear.plan, verbose=0), replace(hidden.plan, verbose=0)
     n, random = len(points.labels), fork(choice.parameters["random_state"])
-    n_out = min(MOST_HELD_OUT, int(SHARE_HELD_OUT * n))
+    n_out = min(FIGURES.MOST_HELD_OUT, int(FIGURES.SHARE_HELD_OUT * n))
     is_out = draw_rows_out(n_out, n, random, points.groups, points.labels)
     if not is_out.any() or costs.model_bytes(choice.facts, hidden.plan) > choice.most_bytes:
         return None

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import Tags
 
-from manyclass.blending.blend import ROWS_OF_LONG
 from manyclass.checks import canonical_csr, is_texts, outer_level, unconverted_rows, validated_data
 from manyclass.datasets.text import TextVectorizer
+from manyclass.figures import FIGURES
 from manyclass.labels import (
     BINARIZER,
     as_labels,
@@ -372,7 +372,7 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
     counting_rows = np.arange(n_rows) if points.rows is None else points.rows[points.rows < n_rows]
     ids_of_rows, labels_of_rows = ids[counting_rows], points.labels.of(np.arange(len(counting_rows)))
     can_hold_out = can_hold_out_groups(labels_of_rows, ids_of_rows)
-    if can_hold_out and not (by_user and len(ids_of_rows) >= ROWS_OF_LONG * len(np.unique(ids_of_rows))):
+    if can_hold_out and not (by_user and len(ids_of_rows) >= FIGURES.ROWS_OF_LONG * len(np.unique(ids_of_rows))):
         return replace(points, groups=taken(with_texts, points.rows))
     if by_user:
         return points

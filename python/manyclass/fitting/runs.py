@@ -22,12 +22,6 @@ from manyclass.training.passes import fork, interruption_of, warn_user
 from manyclass.training.state import History, Points, State
 from manyclass.weights.arrays import Doubles
 
-# The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of the
-# rows is worth 0.02 to 0.04 nats on bibtex, delicious and eurlex57k, and fits of so few rows are short; T is that of
-# the first fit, which is as good for the second one (bench/decisions.md).
-MOST_WITHOUT = 0.03
-MOST_FOR_TEXTS = 256  # rows that are held out for texts of classes, or this share
-
 Mask = NDArray[np.bool_]
 
 
@@ -95,7 +89,7 @@ def fit_runs(
     if parameters["calibration"] is None:
         return _Runs(planner, watch, beginning, 1).mean(points), points
     out = _rows_out(parameters, points)
-    again = bool(out.mean() > MOST_WITHOUT)
+    again = bool(out.mean() > FIGURES.MOST_WITHOUT)
     runs = _Runs(planner, watch, beginning, 1 + again)
     rows_out, trained = points.some(np.flatnonzero(out)), points.some(np.flatnonzero(~out))
     state = runs.mean(trained)
@@ -142,8 +136,10 @@ def _fit_with_texts(planner: Planner, points: Points, watch: Watch, beginning: B
     if not texts.share_features(rows):
         return _fit_without_texts(planner, points, texts, watch, beginning)
     # Without calibration so few that the model need not be fitted again, if they are enough for three numbers.
-    out = _rows_out(parameters, rows, None if calibrates else max(MOST_FOR_TEXTS, int(MOST_WITHOUT * n_rows)))
-    again, rows_out = bool(out.mean() > MOST_WITHOUT), rows.some(np.flatnonzero(out))
+    out = _rows_out(
+        parameters, rows, None if calibrates else max(FIGURES.MOST_FOR_TEXTS, int(FIGURES.MOST_WITHOUT * n_rows))
+    )
+    again, rows_out = bool(out.mean() > FIGURES.MOST_WITHOUT), rows.some(np.flatnonzero(out))
     masks = [np.ones(len(points.labels), dtype=bool), texts.of_unseen(points)]
     masks = masks[1:] if masks[1].all() else masks
     runs = _Runs(planner, watch, beginning, len(masks) + again)

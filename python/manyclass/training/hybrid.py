@@ -17,6 +17,7 @@ from manyclass import _core
 from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN, Scales, ScoredRows
 from manyclass.checks import as_csr
+from manyclass.figures import FIGURES
 from manyclass.labels import columns_of_classes
 from manyclass.training.core_training import Trained, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
@@ -62,8 +63,8 @@ class _Terms:
     def most_held_out(self) -> int:
         """Return how many rows tell the scales at most: for two numbers, for one, or for none."""
         if self.both:
-            return blend.MOST_HELD_OUT
-        return blend.MOST_HELD_OUT_FOR_ONE if _finds_scale(self.plans[0]) else 0
+            return FIGURES.MOST_HELD_OUT
+        return FIGURES.MOST_HELD_OUT_FOR_ONE if _finds_scale(self.plans[0]) else 0
 
     def of_call(self, points: Points, before: Before, call: Call) -> _Terms:
         """Return the plans of a call; a step size that is given is that of the pairs where there are both."""
@@ -257,13 +258,13 @@ def mixed(
     with_counts = weights
     if plan.counts:
         nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        with_counts = counted(nothing, trained_points, Mixture(shrinkage=blend.SHRINKAGE, counts_own=True))
+        with_counts = counted(nothing, trained_points, Mixture(shrinkage=FIGURES.SHRINKAGE, counts_own=True))
     class_features = features_of_classes(plan, points)
     best = blend.best_mixture(with_counts, class_features, _scored(telling, plan.n_threads))
     if best is None:
         best = with_counts if least else weights
     if least and plan.counts:
-        best = replace(best, mixture=replace(best.mixture, share=max(blend.LEAST_OF_STREAM, best.mixture.share)))
+        best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_OF_STREAM, best.mixture.share)))
     return best
 
 
@@ -284,14 +285,14 @@ def _learn_mixture(
     mixtures = blend.label_mixtures(weights, weights.own, _scored(points, n_threads))
     _to_own_scale(weights)
     n = len(points.labels)
-    share_of_new = n / (n + min(blend.MOST_REMEMBERED, blend.REMEMBERED * before.history.n_counting))
+    share_of_new = n / (n + min(FIGURES.MOST_REMEMBERED, FIGURES.REMEMBERED * before.history.n_counting))
     numbers_kept: dict[str, Any] = {
         name: getattr(mixture, name) for name in ("shrinkage", "counts_own", "power", "rate")
     }
     numbers, _, _ = mixtures.best_shares(has_own=len(weights.own) > 0, **numbers_kept)
     share, repeats = numbers["share"], numbers["repeats"]
     if len(weights.counts):
-        share = max(blend.LEAST_OF_STREAM, mixture.share + share_of_new * (share - mixture.share))
+        share = max(FIGURES.LEAST_OF_STREAM, mixture.share + share_of_new * (share - mixture.share))
     return replace(mixture, share=share, repeats=mixture.repeats + share_of_new * (repeats - mixture.repeats))
 
 

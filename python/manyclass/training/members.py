@@ -25,6 +25,7 @@ from manyclass import _core
 from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN, ScoredRows
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
+from manyclass.figures import FIGURES
 from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
 from manyclass.training.hybrid import beside, counted, features_of_classes, mixed
 from manyclass.training.minibatches import fit_batches
@@ -38,7 +39,6 @@ from manyclass.training.weighting import shares_of_labels, taken
 from manyclass.weights.arrays import Doubles, Floats, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
-FEWEST_TO_WARN = 100  # rows held out, by which a model is told to be no better than the shares of the classes
 NO_FORMS = np.zeros((0, 0), dtype=np.float32)
 
 MemberPlan = PairsPlan | BatchesPlan | PointsPlan
@@ -141,9 +141,9 @@ class Split:
 def _most_held_out(plan: PairsPlan | BatchesPlan | HybridPlan) -> int:
     """Return how many rows are held out at most: for several numbers, for one, or for none."""
     if isinstance(plan, HybridPlan):
-        return blend.MOST_HELD_OUT if plan.pairs is not None else blend.MOST_HELD_OUT_FOR_ONE
+        return FIGURES.MOST_HELD_OUT if plan.pairs is not None else FIGURES.MOST_HELD_OUT_FOR_ONE
     finds_scale = plan.finds_scale if isinstance(plan, BatchesPlan) else plan.loss == MARGIN
-    return blend.MOST_HELD_OUT_FOR_ONE if finds_scale else 0
+    return FIGURES.MOST_HELD_OUT_FOR_ONE if finds_scale else 0
 
 
 def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -153,7 +153,7 @@ def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.in
     of the rows that are to be predicted, all have classes that the model has learnt.
     """
     known = out[labels.of(out).known_from(labels.of(rows))]
-    return known if len(known) >= blend.FEWEST_ROWS else out
+    return known if len(known) >= FIGURES.FEWEST_TO_HOLD_OUT else out
 
 
 def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watch: Watch) -> Trained:
@@ -232,7 +232,7 @@ class _Training:
     def _next_ridge(self, n_runs: int, ridge: float) -> float:
         """Return the ridge of the next run: 0, or what is tried where rows held out want smaller scores."""
         runs = self._members[-n_runs:]
-        if runs[0].factor > blend.OVERCONFIDENT:
+        if runs[0].factor > FIGURES.OVERCONFIDENT:
             return 0.0
         return ridge if n_runs == 1 or runs[1].loss < runs[0].loss else 0.0
 
@@ -385,7 +385,7 @@ class _Sum:
             frequencies = np.tile(self._log_frequencies(), (len(self._rows.labels), 1))
             terms += [frequencies, -frequencies]
         shares = blend.best_shares(terms, self._rows)
-        shares[:n_members] *= shares[:n_members] >= blend.LEAST_SHARE * shares[:n_members].max()
+        shares[:n_members] *= shares[:n_members] >= FIGURES.LEAST_SHARE * shares[:n_members].max()
         self._shares, self._form_shares = shares[:n_members], shares[n_members : n_members + n_forms]
         self._share_of_frequencies = float(shares[-2] - shares[-1]) if self._are_rare else 0.0
 
@@ -470,7 +470,7 @@ def _with_all_pairs(weights: Weights, points: Points) -> Weights:
 def _warn_if_no_better_than_shares(weights: Weights, split: Split) -> None:
     """Warn of a model that is no better on rows held out than the shares of the classes, which no training takes."""
     labels, sample_weight = split.scored.labels, split.scored.weights
-    if len(labels) < FEWEST_TO_WARN:
+    if len(labels) < FIGURES.FEWEST_TO_WARN:
         return
     by_shares = blend.log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
     loss = blend.mean_log_loss(weights, split.scored)

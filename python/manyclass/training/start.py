@@ -21,7 +21,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.blending.blend import CELLS, MOST_HELD_OUT, SHARE_HELD_OUT, ScoredRows, best_scales
+from manyclass.blending.blend import CELLS, ScoredRows, best_scales
+from manyclass.figures import FIGURES
 from manyclass.training.passes import held_out
 from manyclass.training.plan import GroupIds, Labels
 from manyclass.training.weighting import shares_of_classes, some_of
@@ -203,8 +204,8 @@ def begin_at_closed_form(
         Whose rows are left out together.
     """
     random = np.random.RandomState(seed % 2**32)
-    share = SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else SHARE_HELD_OUT
-    n_held = min(MOST_HELD_OUT, int(share * len(labels)), max(1, CELLS // n_classes))
+    share = SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else FIGURES.SHARE_HELD_OUT
+    n_held = min(FIGURES.MOST_HELD_OUT, int(share * len(labels)), max(1, CELLS // n_classes))
     if n_held == 0 or np.bincount(labels).max() < 2:
         return None
     is_out = held_out(labels, n_held / len(labels), random, groups)
