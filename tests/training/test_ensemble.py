@@ -5,18 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import with_figures
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
-from manyclass.blending.blend import ScoredRows, loss_without_counts_of, mean_log_loss
 from manyclass.choosing import costs
 from manyclass.figures import FIGURES
-from manyclass.fitting import runs
-from manyclass.training import hybrid as training
-from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
 
 MODELS = {
@@ -26,7 +21,6 @@ MODELS = {
     "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=5, max_iter=2),
     "pairs": SoftmaxClassifier(model="pairs", max_iter=2),
     "pruned": SoftmaxClassifier(model=models.Pairs(prune=0.3), max_iter=2),
-    "hybrid": SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=1),
     "margin": MarginClassifier(max_iter=2),
     "no intercept": MarginClassifier(max_iter=2, fit_intercept=False, model="embedding", dim=3),
     "utility": AugmentReduceClassifier(max_iter=2, n_negatives=3),
@@ -129,7 +123,8 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
     assert model.resolved_params_["n_models"] == 3
     three = clone(HYBRID).set_params(**model.resolved_params_).fit(X, y)
     assert np.array_equal(model.decision_function(X), three.decision_function(X))
-    assert model.embedding_.shape == (9, 3 * 64)
+    members = [line["value"] for line in model.auto_report_ if line["parameter"] == "member"]
+    assert [name for name in members if name.startswith("embeddings")] == [f"embeddings {n}" for n in (1, 2, 3)]
     for one in (clone(HYBRID).fit(X, y, max_seconds=100), clone(HYBRID).fit(X, y, callback=lambda state: True)):
         assert "n_models" not in one.resolved_params_
     others = [clone(HYBRID).set_params(dim=5), *(clone(MODELS[name]) for name in ("linear", "embedding", "pairs"))]
@@ -232,43 +227,3 @@ def test_a_fit_that_fails_leaves_the_model_as_it_was():
 def test_what_cannot_be_averaged_is_refused(model, error, message):
     with pytest.raises(error, match=message):
         model.fit(*data(0))
-
-
-def test_runs_of_many_rows_share_the_pairs_of_the_first_one(seed, monkeypatch):
-    X, y = data(seed)
-    trained, pairs = [], training.fit_pairs
-    monkeypatch.setattr(training, "fit_pairs", lambda *args: trained.append(args) or pairs(*args))
-    model = SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=3, random_state=seed)
-    model.fit(X, y)
-    assert len(trained) == 3
-    model = with_figures(model, ROWS_TO_SHARE=100)
-    one, mean = clone(model).set_params(n_models=1).fit(X, y), model.fit(X, y)
-    assert len(trained) == 5
-    # Each run has a scale of its own for the same pairs, so that those of the mean are a multiple, to single precision.
-    ours, theirs = (fitted._weights.values.astype(float) for fitted in (mean, one))
-    np.testing.assert_allclose(ours * np.linalg.norm(theirs), theirs * np.linalg.norm(ours), rtol=1e-5, atol=1e-6)
-    assert mean._weights.n_hidden == 3 * one._weights.n_hidden
-
-
-def test_a_third_run_gains_a_third_of_the_second():
-    # V / 1, V / 2 and V / 3 above what all runs share: by V = .3 the second gains .15, the third .05, a fourth .025.
-    for n, gain in ((2, 0.05), (3, 0.025)):
-        for v, little in ((0.99, True), (1.01, False)):
-            scale = v * FIGURES.LEAST_GAIN_OF_RUN / gain
-            assert runs._gains_little([1 + 0.3 * scale, 1 + 0.15 * scale], n) is little
-    assert not runs._gains_little([], 2)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_rows_held_out_are_judged_without_their_own_counts(weighted, seed):
-    X, y = data(seed)
-    model = SoftmaxClassifier(model="hybrid", dim=3, max_iter=2, n_models=1, random_state=seed).fit(abs(X), y)
-    all_labels, labels = Labels.single(y.astype(np.int32)), Labels.single(y[:40].astype(np.int32))
-    weights = model._weights.counted(abs(X), all_labels.indptr, all_labels.ids, None)
-    weights = replace(weights, mixture=replace(weights.mixture, share=0.3, shrinkage=1.0))
-    r = np.random.default_rng(seed).uniform(0.5, 2, 40) if weighted else None
-    more = weights.counted(abs(X)[:40], labels.indptr, labels.ids, None if r is None else r / r.mean())
-    expected = mean_log_loss(weights, ScoredRows(abs(X)[:40], labels, 1, r))
-    # Counts are added and taken away again in single precision.
-    assert loss_without_counts_of(more, ScoredRows(abs(X)[:40], labels, 1, r)) == pytest.approx(expected, abs=1e-5)
-    assert mean_log_loss(more, ScoredRows(abs(X)[:40], labels, 1, r)) != pytest.approx(expected, abs=1e-5)
