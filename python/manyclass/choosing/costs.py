@@ -17,6 +17,7 @@ from typing import Any
 from manyclass.choosing.facts import Facts
 from manyclass.figures import Figures
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
+from manyclass.training.start import MOST_FEATURES, MOST_ROWS
 from manyclass.weights.arrays import LINE, padded
 
 LAST_CACHE = 32.0  # megabytes
@@ -44,15 +45,18 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
     Notes
     -----
     What each weight costs grows as W leaves the caches: with a power of its size, between 1 MB and 5 GB, where single
-    lines are read here and there, and up to the size of the caches where a feature's row is read from end to end, or
-    dense rows, which the processor fetches ahead.
+    lines are read here and there, and up to the size of the caches where a feature's row is read from end to end. Drawn
+    rows of dense data are read from anywhere, too, but each from end to end: 17, 32, 49 and 52 microseconds where W
+    has 3, 15, 61 and 123 MB in 768 columns.
     """
     megabytes, fixed = max(facts.bytes / 1e6, 1.0), 0.5 + 0.006 * facts.row * facts.sparse
     if n_drawn is None:
         weight = 3.3e-4 * min(megabytes, LAST_CACHE) ** 0.18 if facts.sparse else 0.9e-4
         return fixed + facts.n_classes * (0.002 + weight * facts.row)
-    weight = 0.9e-4 * megabytes**0.37 if facts.sparse else 0.7e-4
-    class_cost = 0.0036 + weight * facts.row
+    if facts.sparse:
+        class_cost = 0.0036 + 0.9e-4 * megabytes**0.37 * facts.row
+    else:
+        class_cost = (0.0036 + 0.7e-4 * facts.row) * max(1.0, min(megabytes, 2 * LAST_CACHE) / 2) ** 0.36
     # The line of the label is met without any draw.
     return fixed + LINE * class_cost + class_cost * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
 
@@ -86,6 +90,17 @@ def pairs_cost(facts: Facts) -> float:
     return 2.0 + 0.03 * facts.row + 0.0018 * met + 0.01 * min(met, 0.15 * facts.n_classes)
 
 
+def discriminant_cost(facts: Facts) -> float:
+    """Predict the seconds of one thread that linear discriminant analysis takes, with and without rows held out.
+
+    Covariances are those of the rows and the classes that tell them; W has two products with matrices of their size.
+    """
+    if facts.n_features > MOST_FEATURES:
+        return 0.0
+    n_rows = min(facts.n_samples, MOST_ROWS) + min(facts.n_classes, MOST_ROWS) + facts.n_classes
+    return 2e-10 * facts.n_features**2 * (n_rows + 10 * facts.n_features)
+
+
 def full_cost(facts: Facts) -> float:
     """Predict the seconds of one thread that full passes take, trials of the ridge included.
 
@@ -110,11 +125,12 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
         width = plan.dim or facts.figures.EMBEDDED_DIM
         visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, width)
         if plan.relu and not facts.sparse:
-            # Three products of each feature's row with each point, fewer where most values are 0, as of pictures.
-            visit += 5e-5 * facts.row * width
+            # Three products of each feature's row with each point; rows of W are read by a batch of points together.
+            visit += 1e-4 * facts.row * width - 5e-5 * drawn * width * (plan.source == "exact")
     else:
         visit = visit_cost(facts, n_drawn(plan))
-    return 1e-6 * visit * facts.n_samples * plan.max_iter
+    begins = discriminant_cost(facts) if isinstance(plan, PointsPlan) and plan.discriminant else 0.0
+    return begins + 1e-6 * visit * facts.n_samples * plan.max_iter
 
 
 def model_bytes(facts: Facts, plan: AnyPlan) -> float:
