@@ -1,6 +1,7 @@
 """The ridge of embeddings, of several labels by steps and of weights on pairs: its twin, its optimum and its proof."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from test_pairs import K as PAIRS_K
 from manyclass import SoftmaxClassifier, models, solvers
 from manyclass.blending import blend
 from manyclass.checks import seed_from
+from manyclass.figures import FIGURES
 
 ALPHA = 0.05
 
@@ -87,7 +89,7 @@ def test_plain_steps_of_several_labels_equal_their_twin(storage, seed):  # of on
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_training_on_pairs_equals_its_twin(reduction, batch, seed, monkeypatch):
-    monkeypatch.setattr(blend, "FEWEST_ROWS", 1000)  # none is held out
+    monkeypatch.setattr(blend, "FIGURES", replace(FIGURES, FEWEST_TO_HOLD_OUT=1000))  # none is held out
     X, P = some_rows(seed)
     solver = solvers.Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
     given = {"learning_rate": 3.0, "max_iter": 2, "alpha": ALPHA, "random_state": seed}
@@ -163,7 +165,7 @@ def test_steps_of_several_labels_end_at_the_ridged_optimum(storage, seed):
 
 @pytest.mark.parametrize("reduction", ["pick_all", "decoupled", "logistic"])
 def test_weights_on_pairs_end_at_the_ridged_optimum(reduction, seed, monkeypatch):
-    monkeypatch.setattr(blend, "FEWEST_ROWS", 1000)  # none is held out
+    monkeypatch.setattr(blend, "FIGURES", replace(FIGURES, FEWEST_TO_HOLD_OUT=1000))  # none is held out
     X, P = some_rows(seed)
     Y, lists = indicator(P), [list(p) for p in P]
     loss = {"pick_all": losses.cross_entropy, "decoupled": losses.decoupled, "logistic": losses.logistic}[reduction]

@@ -18,6 +18,7 @@ from manyclass import MarginClassifier, SoftmaxClassifier, _core, models, sample
 from manyclass.blending import blend
 from manyclass.checks import csr_parts, seed_from
 from manyclass.classifiers.predictions import with_state
+from manyclass.figures import FIGURES
 from manyclass.solvers import Adagrad
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS
 from manyclass.weights.weights import Weights
@@ -86,7 +87,7 @@ def test_rounding_keeps_the_mean_whatever_the_class():
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_training_is_that_of_the_twin(reduction, batch, weighted, seed, monkeypatch):
-    monkeypatch.setattr(blend, "FEWEST_ROWS", 1000)  # none is held out
+    monkeypatch.setattr(blend, "FIGURES", replace(FIGURES, FEWEST_TO_HOLD_OUT=1000))  # none is held out
     X, P = some_rows(seed)
     r = np.random.default_rng(seed + 1).random(N) + 0.5 if weighted else None
     solver = Adagrad(reduction=reduction, batch_size=batch, decay=0.4)
@@ -108,7 +109,7 @@ def test_training_is_that_of_the_twin(reduction, batch, weighted, seed, monkeypa
 @pytest.mark.parametrize(("batch", "fit_intercept"), [(1, True), (5, True), (5, False)])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_training_is_that_of_the_twin_where_rows_meet_few_classes(reduction, batch, fit_intercept, seed, monkeypatch):
-    monkeypatch.setattr(blend, "FEWEST_ROWS", 1000)  # none is held out
+    monkeypatch.setattr(blend, "FIGURES", replace(FIGURES, FEWEST_TO_HOLD_OUT=1000))  # none is held out
     n, n_classes, rate = 150, 60, 1.0  # three spans of visits
     rng = np.random.default_rng(seed)
     X = np.zeros((n, 80), dtype=np.float32)
