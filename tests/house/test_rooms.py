@@ -53,7 +53,7 @@ def private_names(room: list[str]) -> list[str]:
                 used.add(name)
             case ast.ImportFrom(module=module, names=names) if (module or "").startswith("manyclass"):
                 used |= {a.name for a in names}
-    # Compiled, Python's (named tuples' among it), scikit-learn's, argparse's, and Annif's, which has no public way to register a backend.
+    # Compiled, Python's, scikit-learn's, argparse's, and Annif's, which has no public way to register a backend.
     foreign = {"_core", "_get_param_names", "_getframe", "_replace", "_ufuncs", "_actions", "_SubParsersAction"}
     foreign |= {"_backend_fns", "_exit"}
     return sorted(name for name in used - defined - foreign if re.match(r"_[^_]", name))

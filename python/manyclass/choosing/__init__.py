@@ -1,1 +1,1 @@
-"""What is left open: rules and trials on the user's own rows, and plans made of parameters."""
+"""What is left open: recipes, and plans made of them and of the parameters."""

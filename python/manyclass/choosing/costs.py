@@ -259,11 +259,6 @@ def embeds(facts: Facts) -> bool:
     return facts.sparse and facts.bytes >= least and numbers >= least_a_value * stored
 
 
-def is_small(facts: Facts) -> bool:
-    """Whether exact steps or full passes are affordable; embeddings alone lose there, and take longer."""
-    return is_quick_exactly(facts) or full_cost(facts) <= facts.figures.MOST_FULL
-
-
 def is_quick_exactly(facts: Facts) -> bool:
     """Whether a visit of all classes is affordable."""
     return visit_cost(facts, None) <= facts.figures.MOST_EXACT
@@ -301,14 +296,12 @@ COLUMNS = (*MEASURED, "share")
 class Report(list[dict[str, Any]]):
     """What was tried before a fit, a dict for each trial, in the order of the trials; printed it is a table.
 
-    Behind the table stand the rules by which parameters were chosen that were left open: `rules` has them by the names
-    of the parameters.
+    Behind the table stands what was chosen: `rules` has the recipe, and what each open parameter became by its name.
 
     The keys of a dict are `parameter`, the one that was tried, and its `value`; `log_loss`, in nats, on rows held out,
     infinite where training diverged; `rows`, `classes` and `passes` of the trial; `predicted_seconds`, by the model of
     costs that decides, and `seconds` of the processor that were measured, which decide nothing; and whether it was
-    `chosen`. Beside trials of models stand lines "closed form", which are never chosen: the shares of classes and, of
-    sparse rows, naive Bayes, without training.
+    `chosen`. Members of a blend have lines, too, with their `share`.
     """
 
     def __init__(self, lines: Iterable[dict[str, Any]] = (), rules: Mapping[str, str] | None = None) -> None:
@@ -316,7 +309,7 @@ class Report(list[dict[str, Any]]):
         self.rules = dict(rules or {})
 
     def __repr__(self) -> str:
-        """The table, a line for each trial, and a line for each rule."""
+        """The table, a line for each trial, and lines for the recipe and for each parameter."""
         lines = [list(COLUMNS), *([_cell(line.get(name)) for name in COLUMNS] for line in self)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join(map(str.rjust, line, widths)) for line in lines]
@@ -396,7 +389,7 @@ class Planned:
     params : dict
         Values of the parameters that were left open, for `set_params`.
     rules : dict of str to str
-        The rules that gave these values, in words, by the names of the parameters.
+        The recipe, and when it is taken.
     alpha_path : dict of float to float
         Log-loss by ridge, where several were tried.
     rates : dict of float to float

@@ -75,7 +75,7 @@ class Facts:
         Whether rows may have more than one.
     least_count : int or None
         The least number of rows for a pair to get a weight that keeps the weights met affordable; None: none, or dense
-        data of one label a row, for which no rule asks.
+        data of one label a row, for which no recipe asks.
     few_classes : int
         With `least_count`: features that occur with at most this many classes have weights on all their pairs.
     n_texts : int

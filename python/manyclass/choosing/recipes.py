@@ -352,7 +352,7 @@ def by_samples(c: Choice) -> bool:
     candidates are given
     """
     of_samples = c.candidates or not c.is_open("n_negatives") or not c.is_open("sampler")
-    return of_samples or costs.visit_cost(c.facts, None) > c.figures.MOST_EXACT
+    return of_samples or not costs.is_quick_exactly(c.facts)
 
 
 def otherwise(c: Choice) -> bool:

@@ -135,7 +135,7 @@ class SoftmaxClassifier(LabelClassifier):
 
     @property
     def auto_report_(self) -> Report:
-        """A line for each trial by which a parameter was chosen; printed, a table with the rules that applied."""
+        """A line for each trial by which a parameter was chosen; printed, a table with the recipe that applied."""
         report = self._fitted.fit_report
         return Report(report.report, report.rules)
 

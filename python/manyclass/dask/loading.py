@@ -296,7 +296,7 @@ def plan_rows(
 ) -> tuple[Planned, FeatureScaling | None]:
     """Return what training is to be, and how features are scaled, by the rows of one worker.
 
-    "auto" stands for what rules say and, in a fit, trials. An untried ridge is by the rows of all.
+    "auto" stands for what recipes say and, in a fit, trials. An untried ridge is by the rows of all.
     """
     points, n_rows_of_all = weighted(divided[0], common), common.whole.n_rows
     if origin.call is not None or by_batches:

@@ -266,7 +266,7 @@ class FitReport:
     params : mapping of str to object
         What parameters that were left open became.
     rules : mapping of str to str
-        The rules by which they did, in words.
+        The recipe, and what each open parameter became, in words.
     report : list of dict
         A line for each trial.
     alpha_path : mapping of float to float
