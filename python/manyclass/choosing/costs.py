@@ -53,6 +53,7 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
     if n_drawn is None:
         weight = 3.3e-4 * min(megabytes, LAST_CACHE) ** 0.18 if facts.sparse else 0.9e-4
         return fixed + facts.n_classes * (0.002 + weight * facts.row)
+    class_cost: float
     if facts.sparse:
         class_cost = 0.0036 + 0.9e-4 * megabytes**0.37 * facts.row
     else:

@@ -40,8 +40,8 @@ Parts of any size, of any iterable that can be read again, end as near the optim
 nats and with a ridge, too, under these conditions: `learning_rate` and alpha are set, max_iter is the same, `classes`
 names all labels, features are not scaled (scaling="none"), labels are not sorted over the rows, and the solver's fit of
 arrays itself is near the optimum. Where learning_rate is open it is only as good as the first part is a sample of all
-rows. A first part of fewer than 1,000 rows makes no trial and has the step size of the recipe: "exact" and "implicit" on
-parts of 100 of 3,000 rows then end .012 and .008 nats higher than on arrays, and "umax" .3.
+rows. A first part of fewer than 1,000 rows makes no trial and has the step size of the recipe: "exact" and "implicit"
+on parts of 100 of 3,000 rows then end .012 and .008 nats higher than on arrays, and "umax" .3.
 
 An iterator can be read once, so that it is one pass: max_iter="auto" is 1 then, and a larger number is told of by a
 warning. Rows without a label are left out; labels that come late become classes, and `classes` names them before.
