@@ -178,6 +178,23 @@ def test_what_is_set_changes_a_blend_that_stays_one(given, several, seed):
     np.testing.assert_array_equal(again.decision_function(rows[:50]), model.decision_function(rows[:50]))
 
 
+def test_draws_of_a_sampler_that_draws_none_are_refused(seed):
+    rows, y = problem(seed, several=False)
+    with pytest.raises(ValueError, match="n_negatives=16 has no effect with sampler='all'"):
+        SoftmaxClassifier(sampler="all", n_negatives=16).fit(rows, y)
+    many = SoftmaxClassifier(n_negatives=1000, n_models=1, random_state=seed).fit(rows, y)  # every class
+    assert many.resolved_params_["sampler"].name == "all"
+
+
+@pytest.mark.parametrize("data", [SPARSE, NEXT, LISTS], ids=["sparse", "next", "lists"])
+def test_a_limit_of_seconds_keeps_the_recipe_and_tries_nothing(data, seed):
+    assert question(SoftmaxClassifier(), data, timed=True)["model"].name == "hybrid"
+    rows, y = problem(seed, several=False)
+    model = SoftmaxClassifier(random_state=seed).fit(rows, y, max_seconds=100.0)
+    assert model.resolved_params_["model"].name == "hybrid"
+    assert all(line["parameter"] != "learning_rate" for line in model.auto_report_)
+
+
 @pytest.mark.parametrize("given", [{"sampler": "head_tail"}, {"solver": "implicit"}, {"model": "linear"}], ids=str)
 def test_a_part_that_a_blend_has_not_picks_the_recipe_that_has_it(given):
     assert question(SoftmaxClassifier(**given), SPARSE)["model"].name == "linear"

@@ -425,6 +425,8 @@ def hybrid_plan(choice: Choice) -> Planned:
     plan, params = _pairs(choice, Taking.of(choice, *BESIDE_PAIRS), "with model='hybrid'")
     model, facts = choice["model"], choice.facts
     embeddings, taking = _member_of_batches(choice, "embeddings")
+    if embeddings.source == "exact" and not (choice.is_open("sampler") or choice.is_open("n_negatives")):
+        raise ValueError(f"n_negatives={choice['n_negatives']!r} has no effect with sampler='all'; leave it 'auto'")
     runs = embedding_runs(choice, replace(embeddings, seed=plan.seed))
     finds_ridge = embeddings.double_sum is not None and choice.is_open("alpha")
     # No number stands for the ridges of several members.
@@ -446,8 +448,7 @@ def _member_of_batches(choice: Choice, name: str) -> tuple[BatchesPlan, Taking]:
     member = choice.beside(name)
     taking, reduction = Taking.of(member), member["reduction"]
     by_margins = reduction == MARGIN
-    is_unbiased = member["solver"].name in LABEL_SOLVERS
-    loss = REDUCTIONS["pick_all"] if is_unbiased else BATCH_REDUCTIONS[reduction]
+    loss = BATCH_REDUCTIONS["pick_all" if member["solver"].name in LABEL_SOLVERS else reduction]
     smoothing = (FIGURES.SMOOTHING if name == "embeddings" else 1.0) if by_margins else 0.0
     alpha, draws = _ridge(member, taking), SAMPLERS["uniform" if by_margins else "frequency"]()
     return replace(batches_plan(member, taking, loss, smoothing, draws)[0], alpha=alpha), taking
