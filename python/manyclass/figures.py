@@ -259,6 +259,12 @@ class Figures:
     LEAST_THRESHOLD_ROWS: int = 32
     THRESHOLD_CELLS: int = 1 << 24
 
+    # The closed form of dense rows. The covariance is taken from this number of rows, drawn at random: it is known well
+    # then, and takes a second where there are a thousand features. Beyond these features it is a multiple of the unit
+    # matrix: others would take more memory than 128 MB, and minutes.
+    COVARIANCE_ROWS: int = 20_000
+    COVARIANCE_FEATURES: int = 4096
+
     # Trials
 
     # All before a fit take at most this share of its predicted seconds, or QUICK seconds where that is more, which

@@ -1,5 +1,7 @@
 """Linear discriminant analysis in closed form: its formula, and fits that begin at it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.covariance import ledoit_wolf
@@ -148,7 +150,7 @@ def test_there_is_none_or_a_finite_one(case):
 
 
 def test_wide_rows_take_one_variance_for_all_features(monkeypatch):
-    monkeypatch.setattr("manyclass.training.start.MOST_FEATURES", 7)
+    monkeypatch.setattr("manyclass.training.start.FIGURES", replace(FIGURES, COVARIANCE_FEATURES=7))
     x, labels, out, labels_out = clusters(30, 8, counts=20)
     start = begin_at_closed_form(x, labels, 30, None, seed=0, n_threads=1)
     means = np.stack([x[labels == k].mean(axis=0) for k in range(30)])

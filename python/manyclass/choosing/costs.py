@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from manyclass import _core
 from manyclass.choosing.facts import Facts
 from manyclass.figures import Figures
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
-from manyclass.training.start import MOST_FEATURES, MOST_ROWS
-from manyclass.weights.arrays import LINE, padded
+from manyclass.weights.arrays import LINE, Doubles, padded
 
 LAST_CACHE = 32.0  # megabytes
 PAIR_BYTES = 16  # a class, a weight, its sum of squares and a count
@@ -96,9 +96,10 @@ def discriminant_cost(facts: Facts) -> float:
 
     Covariances are those of the rows and the classes that tell them; W has two products with matrices of their size.
     """
-    if facts.n_features > MOST_FEATURES:
+    f, most = facts.figures, facts.figures.COVARIANCE_ROWS
+    if facts.n_features > f.COVARIANCE_FEATURES:
         return 0.0
-    n_rows = min(facts.n_samples, MOST_ROWS) + min(facts.n_classes, MOST_ROWS) + facts.n_classes
+    n_rows = min(facts.n_samples, most) + min(facts.n_classes, most) + facts.n_classes
     return 2e-10 * facts.n_features**2 * (n_rows + 10 * facts.n_features)
 
 
@@ -405,3 +406,52 @@ class Planned:
     alpha_path: dict[float, float] = field(default_factory=dict)
     rates: dict[float, float] = field(default_factory=dict)
     trials: Trials = field(default_factory=lambda: Trials(0.0))
+
+
+def walk(
+    loss: Callable[[int], float],
+    first: Iterable[int],
+    furthest: tuple[int, int],
+    goes_on: Callable[[], bool] = lambda: True,
+) -> dict[int, float]:
+    """Return the losses of the first exponents, and of further ones while the best is at an end of those tried.
+
+    Parameters
+    ----------
+    loss : callable
+        It returns the loss of an exponent, infinite where training diverged.
+    first : iterable of int
+        Neighbours, in order.
+    furthest : pair of int
+        The last exponents that are tried downwards and upwards.
+    goes_on : callable
+        Asked before each but the first; False ends the walk.
+    """
+    steps = _core.StepWalk([*first], *furthest)
+    while (exponent := steps.next()) is not None and (not steps.losses or goes_on()):
+        steps.tell(loss(exponent))
+    return dict(zip(steps.exponents, steps.losses, strict=True))
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """What `tune_learning_rate` found.
+
+    Attributes
+    ----------
+    rates : ndarray of shape (n_rates,)
+        Step sizes, ascending.
+    losses : ndarray of shape (n_rates,)
+        Exact log-loss by the criterion, in nats, or of a MarginClassifier the error; infinite where training diverged.
+    best : float
+        The rate of the smallest one.
+    """
+
+    rates: Doubles
+    losses: Doubles
+    best: float
+
+    @property
+    def table(self) -> dict[float, float]:
+        """Loss by rate."""
+        return dict(zip(self.rates.tolist(), self.losses.tolist(), strict=True))

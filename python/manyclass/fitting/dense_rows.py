@@ -14,10 +14,10 @@ from manyclass.choosing.costs import Planned
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES
 from manyclass.fitting.planner import facts_of
-from manyclass.fitting.trials import plan_batches_or_pairs, quietly
+from manyclass.fitting.trials import plan_batches_or_pairs
 from manyclass.models import MODELS
 from manyclass.training.core_training import TrainingState, Watch
-from manyclass.training.passes import fork
+from manyclass.training.passes import fork, quietly
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, draw_rows_out
 from manyclass.training.state import Points
 from manyclass.training.train import train

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.blending.calibration import label_log_losses
 from manyclass.checks import csr_parts, n_threads_from
+from manyclass.choosing.costs import LearningRates, walk
 from manyclass.choosing.facts import Lengths
 from manyclass.choosing.taking import scales_features
 from manyclass.datasets.preprocessing import first_label
@@ -20,10 +21,9 @@ from manyclass.figures import FIGURES
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import points_of, some_rows
 from manyclass.fitting.runs import fit_runs
-from manyclass.fitting.trials import LearningRates, quietly, walk
 from manyclass.labels import find_positions, sorted_classes
 from manyclass.training.core_training import Watch, summarize
-from manyclass.training.passes import fork, held_out, warn_user
+from manyclass.training.passes import fork, held_out, quietly, warn_user
 from manyclass.training.plan import GroupIds
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, taken, weights_left

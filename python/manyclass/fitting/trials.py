@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
-from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
 from manyclass.blending.blend import ScoredRows, decoupled_loss
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
-from manyclass.choosing.costs import Planned, Trials
+from manyclass.choosing.costs import LearningRates, Planned, Trials, walk
 from manyclass.choosing.facts import Facts, weights_met
 from manyclass.choosing.plans import (
     full_plan,
@@ -42,7 +39,7 @@ from manyclass.figures import FIGURES, Figures
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.pairs import fit_pairs
-from manyclass.training.passes import fork, held_out, progress_bar
+from manyclass.training.passes import fork, held_out, progress_bar, quietly
 from manyclass.training.plan import (
     AnyPlan,
     FullBatchPlan,
@@ -60,8 +57,6 @@ from manyclass.training.state import Points
 from manyclass.training.weighting import normalized
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.weights import Weights
-
-T = TypeVar("T")
 
 
 def whole_classes(
@@ -363,44 +358,6 @@ def cross_validated_ridge(
     return chosen, tried
 
 
-# How trials are made
-
-
-def walk(
-    loss: Callable[[int], float],
-    first: Iterable[int],
-    furthest: tuple[int, int],
-    goes_on: Callable[[], bool] = lambda: True,
-) -> dict[int, float]:
-    """Return the losses of the first exponents, and of further ones while the best is at an end of those tried.
-
-    Parameters
-    ----------
-    loss : callable
-        It returns the loss of an exponent, infinite where training diverged.
-    first : iterable of int
-        Neighbours, in order.
-    furthest : pair of int
-        The last exponents that are tried downwards and upwards.
-    goes_on : callable
-        Asked before each but the first; False ends the walk.
-    """
-    steps = _core.StepWalk([*first], *furthest)
-    while (exponent := steps.next()) is not None and (not steps.losses or goes_on()):
-        steps.tell(loss(exponent))
-    return dict(zip(steps.exponents, steps.losses, strict=True))
-
-
-def quietly(train: Callable[[], T]) -> T:
-    """Train without telling that it diverged; Ctrl-C, which training takes for the end of a fit, ends the search."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        result = train()
-    if any("interrupted" in str(w.message) for w in caught):
-        raise KeyboardInterrupt
-    return result
-
-
 # Plans, with what trials find
 
 
@@ -477,27 +434,3 @@ def plan_full_passes(choice: Choice, points: Points) -> Planned:
 def plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
     """The plan of a model that is no linear one of one label a row."""
     return plan_pairs(choice, points) if choice.recipe.trains == "pairs" else softmax_batches_plan(choice)
-
-
-@dataclass(frozen=True)
-class LearningRates:
-    """What `tune_learning_rate` found.
-
-    Attributes
-    ----------
-    rates : ndarray of shape (n_rates,)
-        Step sizes, ascending.
-    losses : ndarray of shape (n_rates,)
-        Exact log-loss by the criterion, in nats, or of a MarginClassifier the error; infinite where training diverged.
-    best : float
-        The rate of the smallest one.
-    """
-
-    rates: Doubles
-    losses: Doubles
-    best: float
-
-    @property
-    def table(self) -> dict[float, float]:
-        """Loss by rate."""
-        return dict(zip(self.rates.tolist(), self.losses.tolist(), strict=True))

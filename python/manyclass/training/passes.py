@@ -627,3 +627,13 @@ class Validation(Patience):
             weights.multiply_classes(self._best["scale"])
         self._best = {}  # the memory of W
         return True
+
+
+def quietly(train: Callable[[], T]) -> T:
+    """Train without telling that it diverged; Ctrl-C, which training takes for the end of a fit, ends the search."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        result = train()
+    if any("interrupted" in str(w.message) for w in caught):
+        raise KeyboardInterrupt
+    return result

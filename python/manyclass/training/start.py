@@ -171,11 +171,6 @@ def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) ->
     return array
 
 
-# The covariance is taken from this number of rows, drawn at random: it is known well then, and takes a second where
-# there are a thousand features.
-MOST_ROWS = 20_000
-# Beyond, S and T are multiples of the unit matrix: the others would take more memory than 128 MB, and minutes.
-MOST_FEATURES = 4096
 # Of rows held out of few: naive Bayes is too sure, and 20 rows that it happens to tell rightly have no best scale.
 SHARE_OF_SPARSE = 0.3
 LEAST_VARIANCE = 1e-6  # in units of the mean one
@@ -281,8 +276,8 @@ def _discriminant(
     rows = np.flatnonzero(counts[labels] > r)  # a single row says nothing of the spread within its class
     if len(rows) <= 1:
         return None
-    if len(rows) > MOST_ROWS:
-        rows = np.sort(random.choice(rows, MOST_ROWS, replace=False))
+    if len(rows) > FIGURES.COVARIANCE_ROWS:
+        rows = np.sort(random.choice(rows, FIGURES.COVARIANCE_ROWS, replace=False))
     within = _core.within_classes(x, labels, r, rows, counts, centre, means)
     unit = float(np.sqrt(np.mean(np.square(within))))
     if not 0 < unit < np.inf:
@@ -290,14 +285,14 @@ def _discriminant(
     within /= unit
     means /= np.float32(unit)
     has_rows = counts > 0
-    if x.shape[1] > MOST_FEATURES:
+    if x.shape[1] > FIGURES.COVARIANCE_FEATURES:
         basis, variances = None, np.array([np.mean(np.square(means[has_rows], dtype=np.float64))])
     else:
         # In this basis deviations have the unit covariance, then their axes are turned into those of the means.
         basis = np.linalg.cholesky(np.linalg.inv(_covariance(within)))
         classes = np.flatnonzero(has_rows)
-        if len(classes) > MOST_ROWS:
-            classes = np.sort(random.choice(classes, MOST_ROWS, replace=False))
+        if len(classes) > FIGURES.COVARIANCE_ROWS:
+            classes = np.sort(random.choice(classes, FIGURES.COVARIANCE_ROWS, replace=False))
         variances, turn = np.linalg.eigh(_covariance(means[classes] @ basis))
         basis = basis @ turn
         means = means @ basis.astype(np.float32)
