@@ -1,59 +1,56 @@
-"""What do the constants of "auto" lose on a set that had no part in choosing them?
+"""What do half and twice of each number of `manyclass/figures.py` cost on each set?
 
-Each constant is varied alone, the others as they are, on sets of first labels; test log-loss in nats and accuracy in
-per cent, one seed and one run each. Left out: for each set the value with the least mean regret over the *other* sets
-is taken, and what it loses there against the value that all sets together choose, and against the best of the values,
-is told. Of the linear model with `solver="implicit"` the second table has, for each set, how far all as it is ends
-above the best of all these values; beside constants they are steps and rules for u that somebody might set by hand.
-Training rows are cut to at most ROWS random ones, test rows to TESTED. Records go to results/leave_one_out.jsonl; one
+A fit with nothing set, each number halved and doubled alone; test log-loss in nats and accuracy in per cent, one seed.
+A tuple of passes and their decay has half or twice the passes. Counts stay at least 1, a share at most 1, and what is
+no number, 0 or infinite stays as it is. A number whose half and twice change no set by more than chance is one too
+many. Training rows are cut to at most ROWS random ones, test rows to TESTED. Records go to results/figures.jsonl; one
 that is there is not made again:
 
-    python -m pytest bench/bench_leave_one_out.py && python bench/make_tables.py
+    python -m pytest bench/bench_leave_one_out.py -k bibtex && python bench/make_tables.py
 """
 
 import json
+import math
 import time
+import warnings
+from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import pytest
-from planned import with_figures
 
 from manyclass import SoftmaxClassifier
 from manyclass.figures import FIGURES
 from manyclass.papers.data import load_problem
 
-RESULTS = Path(__file__).with_name("results") / "leave_one_out.jsonl"
-ROWS, TESTED = 100_000, 4_000
-HYBRID = ("bibtex", "delicious", "20news", "toys-next", "gowalla", "yelp-next", "panlex", "yso-en")
-# Without gowalla, where a linear W takes 6.7 GB.
-LINEAR = (
-    "bibtex", "delicious", "20news", "toys-next", "eurlex57k", "omniglot", "mnist", "panlex", "yelp-next", "yso-en",
-)  # fmt: skip
-
-# The model, the figure of `manyclass.figures` that the rules read, or the parameter, and its values; the first
-# is today's. Rules name as their source the constants that decided them.
-CONSTANTS = {
-    "first move of pairs": ("hybrid", "FIRST_MOVE", (7.2, 2.4, 21.6)),
-    "passes of embeddings": (
-        "hybrid", "EMBEDDED_PASSES", ((4, 0.5), (3, 0.4), (6, 0.6))
-    ),
-    "columns of embeddings": ("hybrid", "EMBEDDED_DIM", (192, 128, 256)),
-    "sampled passes": ("implicit", "PASSES_SAMPLED", (12, 6, 20)),
-    "sampled classes": ("implicit", "NEGATIVES_SAMPLED", (256, 128, 512)),
-    "as good a step": ("implicit", "AS_GOOD", (1.005, 1.0, 1.01)),
-    "sum of steps": ("implicit", "SUM_OF_STEPS", (2.0, 1.0, 4.0)),
-    "last step": ("implicit", "LAST_STEP", (0.0125, 0.05, 0.003125)),
-    "step of u": ("implicit", "U_RATES", tuple(FIGURES.U_RATES | {"implicit": rate} for rate in (30.0, 3.0, 300.0))),
-    "rule for u": ("implicit", "solver", ("implicit", "scent", "ema", "scgd", "bregman")),
-}  # fmt: skip
+RESULTS = Path(__file__).with_name("results") / "figures.jsonl"
+ROWS, TESTED = 20_000, 4_000
+SETS = ("bibtex", "delicious", "20news", "agent-brand", "recipe-ingredient", "esco-titles", "toys-next", "mnist")
+FACTORS = {"half": 0.5, "twice": 2.0}
+SHARES = ("MOST_OF_FIT", "SHARE_OF_PAIRS", "VALIDATION")
 
 
-def told(value):
-    """A value as tables have it."""
-    if isinstance(value, tuple):  # passes and their decay
-        return f"{value[0]} x {value[1]}"
-    return repr(value["implicit"] if isinstance(value, dict) else value)
+def times(name, value, factor):
+    """Half or twice a number; None where there is none."""
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], float):  # passes and their decay
+        return max(1, round(factor * value[0])), value[1]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value == 0:
+        return None
+    if isinstance(value, int):
+        return max(1, round(factor * value)) if value > 0 else round(factor * value)
+    return min(1.0, factor * value) if name in SHARES else factor * value
+
+
+@contextmanager
+def figures_with(name, value):
+    """The figures of the package with another number; all of its modules read the same ones."""
+    before = getattr(FIGURES, name)
+    object.__setattr__(FIGURES, name, value)
+    try:
+        yield
+    finally:
+        object.__setattr__(FIGURES, name, before)
 
 
 def records():
@@ -70,39 +67,31 @@ def cut(name):
     return X, y, data.X_test[tested], data.y_test[tested]
 
 
-def model_of(kind, name, value):
-    """A model with a value of a parameter or of a figure."""
-    given = {"model": "hybrid", "n_models": 1} if kind == "hybrid" else {"model": "linear", "solver": "implicit"}
-    given |= {name: value} if name.islower() else {}
-    model = SoftmaxClassifier(random_state=0, n_jobs=1, **given)
-    return model if name.islower() else with_figures(model, **{name: value})
+def variants():
+    """Each number and its other values, after the figures as they are."""
+    yield "", "as it is", None
+    for field in fields(FIGURES):
+        for word, factor in FACTORS.items():
+            value = times(field.name, getattr(FIGURES, field.name), factor)
+            if value is not None and value != getattr(FIGURES, field.name):
+                yield field.name, word, value
 
 
-@pytest.mark.parametrize("name", list(dict.fromkeys(HYBRID + LINEAR)))
-def test_constants_of_auto(timed, name, small):
+@pytest.mark.parametrize("name", SETS)
+def test_half_and_twice_of_each_number(timed, name, small):
     if small:
-        pytest.skip("constants are judged on real data")
+        pytest.skip("numbers are judged on real data")
     X, y, X_test, y_test = cut(name)
-    begin, as_it_is = time.perf_counter(), {}  # of each kind, whatever constant stands beside
-    for constant, (kind, attribute, values) in CONSTANTS.items():
-        for place, value in enumerate(values):
-            have = {(r["data"], r["constant"], r["value"]) for r in records()}
-            if name not in (HYBRID if kind == "hybrid" else LINEAR) or (name, constant, told(value)) in have:
-                continue
-            figures = as_it_is.get(kind) if place == 0 else None
-            if figures is None:
-                start = time.process_time()
-                model = model_of(kind, attribute, value).fit(X, y)
-                cpu = time.process_time() - start
-                found = model.evaluate(X_test, y_test)
-                figures = {
-                    "log_loss": round(found["log_loss"], 4),
-                    "accuracy": round(100 * (1 - found["error"]), 2),
-                    "cpu_s": round(cpu, 1),
-                }
-            if place == 0:
-                as_it_is[kind] = figures
-            row = {"run": "leave_one_out", "data": name, "kind": kind, "constant": constant, "value": told(value)}
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(row | {"now": place == 0} | figures | {"rows": len(y)}) + "\n")
+    begin, made = time.perf_counter(), {(r["data"], r["figure"], r["value"]) for r in records()}
+    for figure, word, value in variants():
+        if (name, figure, word) in made:
+            continue
+        start = time.process_time()
+        with warnings.catch_warnings(action="ignore"), figures_with(figure or "FOLDS", value or FIGURES.FOLDS):
+            model = SoftmaxClassifier(random_state=0, n_jobs=1).fit(X, y)
+        cpu, means = time.process_time() - start, model.evaluate(X_test, y_test)
+        row = {"run": "figures", "data": name, "figure": figure, "value": word, "rows": len(y), "cpu_s": round(cpu, 2)}
+        row |= {"log_loss": round(means["log_loss"], 4), "accuracy": round(100 * (1 - means["error"]), 2)}
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(row) + "\n")
     timed.taken([time.perf_counter() - begin])

@@ -13,6 +13,7 @@ import json
 import math
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -20,12 +21,14 @@ from typing import Any
 
 import pandas as pd
 
+from manyclass.figures import FIGURES
 from manyclass.papers import published
 
 BENCH = Path(__file__).resolve().parent
 PAGES = (BENCH / "README.md", BENCH.parent / "README.md", *sorted((BENCH / "figures").glob("*.md")))
 MISSING, NEVER = "-", "never"  # what a cell says that was not measured, or did not come about
 LOSSES = ("train", "test")
+LEAST_NATS = 0.002  # that a table of halved and doubled numbers tells
 CLOSED_FORMS = ("prior", "naive Bayes", "centroids", "counts", "nearest rows")  # of bench_quality.py: no packages
 
 Columns = Mapping[str, str]  # headers, and the formats of their cells
@@ -175,19 +178,22 @@ def left_out(file: str) -> list[str]:
     return markdown(pd.DataFrame(found))
 
 
-def above_best(file: str, kind: str) -> list[str]:
-    """What the model of a kind has as it is on each set, and the best of what was varied there."""
-    found = []
-    for name, rows in read(file, kind=kind).groupby("data", sort=False):
-        now = rows[rows["now"].astype(bool)].iloc[0]
-        best = rows.loc[rows["log_loss"].astype(float).idxmin()]
-        cells = {"data": name, "rows": f"{int(now['rows']):,}", "tried": 1 + sum(~rows["now"].astype(bool))}
-        cells |= {"log-loss": now["log_loss"], "accuracy": now["accuracy"]}
-        cells["the best of them"] = f"{best['log_loss']} ({best['constant']}: {best['value']})"
-        cells["its accuracy"] = best["accuracy"]
-        cells["nats above it"] = f"{float(now['log_loss']) - float(best['log_loss']):.3f}"
-        found.append(cells)
-    return markdown(pd.DataFrame(found))
+def halved_and_doubled(file: str) -> list[str]:
+    """What half and twice of each number cost where they cost most, and gain where they gain most, in nats."""
+    losses = read(file).pivot(index="data", columns=["figure", "value"], values="log_loss").astype(float)
+    changes = losses.sub(losses["", "as it is"], axis=0)
+    lines = []
+    for figure in dict.fromkeys(name for name, _ in losses.columns if name):
+        cells = {"number": f"`{figure}`", "as it is": repr(getattr(FIGURES, figure))}
+        for word in ("half", "twice"):
+            nats = changes[figure, word].dropna() if (figure, word) in changes else pd.Series(dtype=float)
+            ends = dict.fromkeys((nats.idxmax(), nats.idxmin())) if len(nats) else {}
+            worst = [f"{nats[name]:+.3f} ({name})" for name in ends if abs(nats[name]) >= LEAST_NATS]
+            cells[word] = ", ".join(worst) or "0"
+        lines.append(cells)
+    telling = [cells for cells in lines if (cells["half"], cells["twice"]) != ("0", "0")]
+    silent = ", ".join(cells["number"] for cells in lines if cells not in telling)
+    return [*markdown(pd.DataFrame(telling)), "", *textwrap.wrap(f"Of no set: {silent}.", 155)]
 
 
 def raced(references: tuple[str, ...], columns: Columns) -> list[str]:
@@ -486,7 +492,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         },
     ),
     "leave_one_out": partial(left_out, "leave_one_out"),
-    "implicit_alone": partial(above_best, "leave_one_out", "implicit"),
+    "figures": partial(halved_and_doubled, "figures"),
     "roofline": partial(
         listed,
         "roofline",
