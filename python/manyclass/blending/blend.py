@@ -7,7 +7,6 @@ searches, for these shares as for scales, are the core's (exact/score_scales.hpp
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -28,7 +27,6 @@ DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
 MARGIN = "margin"
 # Losses after which the softmax of the scores is no probability.
 NO_PROBABILITIES = (MARGIN, "triplet", "logistic")
-TILE = 1 << 22  # sums of scores that are made together
 
 
 class ScoredRows(NamedTuple):
@@ -194,44 +192,6 @@ def _as_core(terms: list[Floats], rows: ScoredRows) -> dict[str, Any]:
     _, labels, n_threads, r = rows
     weights = np.ones(len(labels)) if r is None else r
     return {"terms": terms, "indptr": labels.indptr, "ids": labels.ids, "weights": weights, "n_threads": n_threads}
-
-
-def best_scales_of_margins(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
-    """The factors of the scores of two models, by margins of several labels, whose sum ranks the labels best.
-
-    They are the first of MARGIN_SCALES unless others are better by more than the standard error of the difference, as
-    precision jumps from row to row. No loss serves: a softmax of margins has its least loss without the pairs.
-    """
-    ranked, r = _ranked_by_sums(first, second, held_out)
-    precisions_by_scales = [ranked(*scales) for scales in FIGURES.MARGIN_SCALES]
-    gains = [gain(ranked_rows, precisions_by_scales[0], r) for ranked_rows in precisions_by_scales]
-    best = max(range(len(gains)), key=lambda place: gains[place][0])
-    return FIGURES.MARGIN_SCALES[best if gains[best][0] > gains[best][1] else 0]
-
-
-def spoils_ranks(first: Weights, second: Weights, held_out: ScoredRows) -> bool:
-    """Whether even a little of the second model's scores ranks labels worse, by more than two standard errors."""
-    ranked, r = _ranked_by_sums(first, second, held_out)
-    lost, error = gain(ranked(1.0, 0.0), ranked(*FIGURES.LEAST_OF_SECOND), r)
-    return lost > 2 * error
-
-
-def _ranked_by_sums(
-    first: Weights, second: Weights, held_out: ScoredRows
-) -> tuple[Callable[[float, float], Doubles], Doubles]:
-    """Return what gives rows held out the mean of P@1 to P@5 by a sum of two models' scores, and their weights."""
-    rows = _scaled_rows((first, second), held_out)
-    (a, b), labels, n = rows["terms"], Labels(rows["indptr"], rows["ids"]), len(rows["weights"])
-    k, at_a_time = min(FIGURES.RANKED_LABELS, a.shape[1]), max(1, TILE // a.shape[1])
-
-    def ranked(first_factor: float, second_factor: float) -> Doubles:
-        parts = [slice(begin, begin + at_a_time) for begin in range(0, n, at_a_time)]
-        best = [
-            _core.best_classes(first_factor * a[part].astype(float) + second_factor * b[part], k)[0] for part in parts
-        ]
-        return precisions(labels, np.concatenate(best))
-
-    return ranked, rows["weights"]
 
 
 def precisions(labels: Labels, best: Ids) -> Doubles:

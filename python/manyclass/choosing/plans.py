@@ -263,10 +263,11 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
     plan = replace(plan, finds_scale=scaled, alpha=alpha)
     params = resolved_of_batches(choice, taking, solver_numbers)
-    if not margin or plan.dim is None or choice.by_steps:
+    if plan.dim is None or choice.by_steps or not (margin or choice.is_open("model")):
         return planned(choice, plan, params)
-    runs = embedding_runs(choice, plan)
-    return planned(choice, HybridPlan(None, runs), {**params, **runs_taken(choice, runs)})
+    runs = _runs_of_embeddings(choice, plan)
+    whole = HybridPlan(None, runs, ridge=_ridge_to_find(choice, runs))
+    return planned(choice, whole, {**params, **runs_taken(choice, runs)})
 
 
 def resolved_of_batches(choice: Choice, taking: Taking, solver_numbers: Taking) -> dict[str, Any]:
@@ -423,24 +424,33 @@ BESIDE_PAIRS = ("alpha", "dim", "n_negatives", "sampler")
 def hybrid_plan(choice: Choice) -> Planned:
     """Return the plan of a blend; its members have the estimator's parameters that pairs do not use."""
     plan, params = _pairs(choice, Taking.of(choice, *BESIDE_PAIRS), "with model='hybrid'")
-    model, facts = choice["model"], choice.facts
+    model = choice["model"]
     embeddings, taking = _member_of_batches(choice, "embeddings")
     if embeddings.source == "exact" and not (choice.is_open("sampler") or choice.is_open("n_negatives")):
         raise ValueError(f"n_negatives={choice['n_negatives']!r} has no effect with sampler='all'; leave it 'auto'")
-    runs = embedding_runs(choice, replace(embeddings, seed=plan.seed))
-    finds_ridge = embeddings.double_sum is not None and choice.is_open("alpha")
+    runs = _runs_of_embeddings(choice, replace(embeddings, seed=plan.seed))
     # No number stands for the ridges of several members.
     params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS and name != "alpha"}
-    whole = HybridPlan(
-        plan,
-        runs,
-        ridge=choice.figures.PRIOR / facts.n_samples if finds_ridge else None,
-        repeats=model.repeats == "learn",
-        counts=model.counts == "learn",
-    )
-    if not facts.several and plan.prune == 0:
+    learns = {"repeats": model.repeats == "learn", "counts": model.counts == "learn"}
+    whole = HybridPlan(plan, runs, ridge=_ridge_to_find(choice, runs), **learns)
+    if plan.prune == 0:
         whole = _with_linear_members(choice, whole, model)
     return planned(choice, whole, params | runs_taken(choice, runs))
+
+
+def _ridge_to_find(choice: Choice, runs: tuple[BatchesPlan, ...]) -> float | None:
+    """Return the ridge that runs of unbiased embeddings may have; None where it is set, or there are none."""
+    is_unbiased = any(run.double_sum is not None for run in runs)
+    return choice.figures.PRIOR / choice.facts.n_samples if is_unbiased and choice.is_open("alpha") else None
+
+
+def _runs_of_embeddings(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
+    """Return the runs of embeddings, and behind those by margins some by unbiased steps."""
+    runs = embedding_runs(choice, embeddings)
+    if not any(recipe.name == "unbiased embeddings" for recipe in choice.recipe.beside) or embeddings.loss != MARGIN:
+        return runs
+    unbiased, _ = _member_of_batches(choice, "unbiased embeddings")
+    return (*runs, *embedding_runs(choice, replace(unbiased, seed=embeddings.seed)))
 
 
 def _member_of_batches(choice: Choice, name: str) -> tuple[BatchesPlan, Taking]:
@@ -466,23 +476,28 @@ def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan
 
 def runs_taken(choice: Choice, runs: tuple[BatchesPlan, ...]) -> dict[str, Any]:
     """Return what n_models became, which says that the plan makes all runs."""
-    return {"n_models": len(runs)} if choice.is_open("n_models") or len(runs) > 1 else {}
+    n = sum(run.loss == runs[0].loss for run in runs)
+    return {"n_models": n} if choice.is_open("n_models") or len(runs) > 1 else {}
 
 
 def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> HybridPlan:
-    """Return the plan with a linear model by margins and one by exact steps, where they are quick and small enough."""
+    """Return the plan with a linear model by margins and one by steps, where they are small, and quick beside it."""
     facts, figures = choice.facts, choice.figures
     assert plan.pairs is not None
+    most = figures.MOST_OF_EMBEDDINGS * sum(costs.fit_cost(facts, run) for run in plan.embeddings)
     seed, room = plan.pairs.seed, min(figures.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
-    if model.margins == "learn" and facts.n_classes <= figures.MOST_SCORED and facts.bytes <= room:
-        plan = replace(plan, margins=replace(_member_of_batches(choice, "margins")[0], seed=seed))
-        room -= facts.bytes
-    if model.linear == "learn" and costs.is_quick_exactly(facts) and facts.bytes <= room:
-        linear = points_plan(choice.beside("linear")).plan
+    if model.margins == "learn" and facts.bytes <= room:
+        margins = replace(_member_of_batches(choice, "margins")[0], seed=seed)
+        if costs.fit_cost(facts, margins) <= most:
+            plan, room = replace(plan, margins=margins), room - facts.bytes
+    if model.linear == "learn" and facts.bytes <= room and not facts.several:
+        name = "linear" if costs.is_quick_exactly(facts) else "sampled linear"
+        linear = points_plan(choice.beside(name)).plan
         assert isinstance(linear, PointsPlan)
         if not choice.is_open("alpha"):  # of the rows as they are, for training has units of its own
             linear = replace(linear, alpha=linear.alpha / facts.lengths.mean_square)
-        plan = replace(plan, linear=replace(linear, seed=seed))
+        if costs.fit_cost(facts, linear) <= most:
+            plan = replace(plan, linear=replace(linear, seed=seed))
     return plan
 
 

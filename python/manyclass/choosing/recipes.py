@@ -309,6 +309,11 @@ def embeds(c: Choice) -> bool:
     return _is_free(c) and c.facts.sparse and (c.facts.several or one_label)
 
 
+def embeds_by_hand(c: Choice) -> bool:
+    """model='embedding', the solver open, no search"""
+    return _model(c) == "embedding" and c.chosen.solver is None and "search" not in c.chosen.names
+
+
 def embeds_ranked(c: Choice) -> bool:
     """the same of up to {MANY_LABELS:g} labels a row; or a solver with reduction='margin'"""
     if c.chosen.solver is None:
@@ -384,11 +389,6 @@ def frequent_of_many(c: Choice) -> str:
     name, few = c["solver"].name, c.facts.n_classes <= c.figures.MOST_SCORED
     is_hidden = is_hidden_layer(c)
     return "all" if name == "exact" or (few and (is_hidden or name not in LABEL_SOLVERS)) else "frequency"
-
-
-def frequent_of_one(c: Choice) -> str:
-    """'frequency', of several labels 'all' up to {MOST_SCORED:,} classes"""
-    return "all" if c.facts.several and c.facts.n_classes <= c.figures.MOST_SCORED else "frequency"
 
 
 def frequent_or_all(c: Choice) -> str:
@@ -574,16 +574,22 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
     margins = partial(batches, trains="margin", passes=f.BATCHES_PASSES)
     frequent_classes, ranked = (frequent_of_many, f.NEGATIVES_BATCHES), (uniform_of_many, f.NEGATIVES_RANKING)
     wide = partial(margins, model="embedding", dim=f.RANKING_DIM, classes=("uniform", f.NEGATIVES_RANKING))
-    alone = partial(batches, model="embedding", reduction=decoupled_of_several, passes=f.EMBEDDED_PASSES)
-    by_margins = partial(batches, model=embedding_of_open, reduction=MARGIN)
+    alone = partial(batches, model="embedding", solver="scent", reduction=decoupled_of_several)
+    alone = partial(
+        alone, rate=f.ADAGRAD_RATE, passes=f.EMBEDDED_PASSES, classes=(frequent_or_all, f.NEGATIVES_BATCHES)
+    )
+    by_margins = partial(
+        batches, model=embedding_of_open, reduction=MARGIN, beside=(alone("unbiased embeddings", embeds),)
+    )
     by_margins = partial(by_margins, dim=f.RANKING_ALONE_DIM, passes=f.RANKING_ALONE_PASSES)
     hidden = partial(batches, dim=f.HIDDEN_DIM, passes=f.HIDDEN_PASSES, alpha=prior_of_adagrad)
     return (
         wide("margins of many classes", of_wide_margins),
         margins("margins", of_margins, classes=("all", f.NEGATIVES_MARGIN)),
         by_margins("embeddings by margins", embeds_ranked, classes=ranked),
-        alone("embeddings alone", embeds, rate=f.ADAGRAD_RATE, classes=(frequent_of_one, f.NEGATIVES_BATCHES)),
+        alone("embeddings alone", embeds),
         hidden("a hidden layer", is_hidden_layer, model="embedding", classes=frequent_classes),
+        alone("embeddings by hand", embeds_by_hand),
         batches("minibatches", by_batches, classes=frequent_classes, passes=passes_of_batches),
     )
 
@@ -597,18 +603,29 @@ def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     )
     ranked = (uniform_of_many, f.NEGATIVES_RANKING)
     by_margins = embeddings(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)
+    unbiased = replace(one, name="unbiased embeddings")
     linear = partial(Recipe, holds=blends, classes=("all", f.NEGATIVES_BATCHES))
     margins = linear("margins", trains="margin", rate=rate_of_batches, reduction=MARGIN, passes=f.MARGINS_PASSES)
     hand = (f.PASSES_BY_HAND, f.DECAY_BY_HAND)
     exact = partial(linear, trains="points", solver="exact", averaging="suffix", alpha=ridge_of_one)
     steps = exact("linear", rate=1.0, passes=hand)
+    samples = replace(steps, name="sampled linear", solver="implicit", rate=f.RELATIVE_RATES["implicit"])
+    last = (f.PASSES_SAMPLED, decay_to_last)
+    samples = replace(samples, classes=(frequent, f.NEGATIVES_SAMPLED), passes=last)
+    more, ranking = (margins, steps, samples), (by_margins, unbiased, margins)
     pairs = partial(Recipe, trains="pairs", rate=rate_of_pairs, classes=("all", f.NEGATIVES_BATCHES))
     pairs = partial(pairs, passes=passes_of_pairs, reduction="decoupled", tried=("learning_rate",))
     return (
         pairs("pairs", pairs_alone, model="pairs"),
-        pairs("next items", blends_next, model=hybrid, beside=(following, margins, steps)),
-        pairs("several labels", blends_ranked, model=hybrid, reduction=margins_of_fits, beside=(by_margins,)),
-        pairs("a blend", blends, model=hybrid, beside=(one, margins, steps)),
+        pairs("next items", blends_next, model=hybrid, beside=(following, *more)),
+        pairs(
+            "several labels",
+            blends_ranked,
+            model=hybrid,
+            reduction=margins_of_fits,
+            beside=(by_margins, unbiased, margins),
+        ),
+        pairs("a blend", blends, model=hybrid, beside=(one, *more)),
     )
 
 

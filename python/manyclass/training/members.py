@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN, ScoredRows
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.figures import FIGURES
-from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
+from manyclass.training.core_training import Trained, Watch
 from manyclass.training.hybrid import beside, counted, features_of_classes, mixed
 from manyclass.training.minibatches import fit_batches
 from manyclass.training.pairs import fit_pairs
@@ -51,6 +50,8 @@ class Member(NamedTuple):
     ----------
     name : str
     trained : Trained
+    plan_loss : str
+        The loss of its plan.
     seconds : float
         Of the processor, for its training.
     passes : int
@@ -64,6 +65,7 @@ class Member(NamedTuple):
 
     name: str
     trained: Trained
+    plan_loss: str
     seconds: float
     passes: int
     scores: Floats
@@ -201,7 +203,7 @@ class _Training:
     def __init__(self, plan: PairsPlan | BatchesPlan | HybridPlan, split: Split, n_classes: int, watch: Watch) -> None:
         self._plan, self._split, self._n_classes, self._watch = plan, split, n_classes, watch
         self._begin, self._members = time.perf_counter(), list[Member]()
-        self._loss = blend.DECOUPLED if isinstance(plan, HybridPlan) and not plan.by_margins else blend.MEAN_LOG_LOSS
+        self._loss = blend.DECOUPLED if isinstance(plan, HybridPlan) else blend.MEAN_LOG_LOSS
         n_terms = len(plan.members) + 4 if isinstance(plan, HybridPlan) else 1
         self._scored = blend.fewer_rows(split.scored, n_classes, n_terms)
 
@@ -219,29 +221,23 @@ class _Training:
 
     def _add_embeddings(self, plan: HybridPlan, begun: bool) -> bool:
         """Train the runs of embeddings, each with the ridge that earlier ones tell; return whether none was ended."""
-        ridge = plan.embeddings[0].alpha
+        unbiased = list[Member]()
         for number, embeddings in enumerate(plan.embeddings):
             name = f"embeddings {number + 1}" if len(plan.embeddings) > 1 else "embeddings"
-            embeddings = replace(embeddings, alpha=ridge, max_iter=embeddings.max_iter if begun else 0)
-            if not self._add(name, embeddings) or not begun:
+            if embeddings.double_sum is not None and plan.ridge is not None:
+                embeddings = replace(embeddings, alpha=_next_ridge(unbiased, plan.ridge))
+            if not self._add(name, embeddings if begun else replace(embeddings, max_iter=0)) or not begun:
                 return False
-            if plan.ridge is not None and len(self._split.held_out):
-                ridge = self._next_ridge(number + 1, plan.ridge)
+            if embeddings.double_sum is not None and len(self._split.held_out):
+                unbiased.append(self._members[-1])
         return True
-
-    def _next_ridge(self, n_runs: int, ridge: float) -> float:
-        """Return the ridge of the next run: 0, or what is tried where rows held out want smaller scores."""
-        runs = self._members[-n_runs:]
-        if runs[0].factor > FIGURES.OVERCONFIDENT:
-            return 0.0
-        return ridge if n_runs == 1 or runs[1].loss < runs[0].loss else 0.0
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
         """Train a member; return whether no callback, interrupt or clock has ended it."""
         begin, watch = time.process_time(), self._watch_of(name)
         trained = self._trained(plan, watch)
         seconds = time.process_time() - begin
-        member = Member(name, trained, seconds, len(trained.curve), NO_FORMS)
+        member = Member(name, trained, getattr(plan, "loss", ""), seconds, len(trained.curve), NO_FORMS)
         if len(self._split.held_out):
             scores = trained.weights.scores(self._scored.x, self._scored.n_threads)
             factor, loss = blend.best_factor_of(scores, self._scored, self._loss)
@@ -266,24 +262,19 @@ class _Training:
         watch, plan = self._watch, self._plan
         if not isinstance(plan, HybridPlan):
             return watch
-        validation, callback = watch.label_validation, watch.callback
+        validation = watch.label_validation
         if validation is not None:
             validation = validation.anew(is_scaled=True) if self._members else validation
             validation.is_scaled = True
-        if len(self._members) == 1 and plan.pairs is not None and plan.by_margins and len(self._split.held_out):
-            callback = _unless_it_spoils(self._members[0].weights, self._split.scored, callback)
         seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
-        return replace(watch, heading=name, max_seconds=seconds_left, label_validation=validation, callback=callback)
+        return replace(watch, heading=name, max_seconds=seconds_left, label_validation=validation)
 
 
-def _unless_it_spoils(first: Weights, rows: ScoredRows, callback: Callback | None) -> Callable[[TrainingState], bool]:
-    """Return a callback that does what another one does, and ends training after a pass that spoils ranks."""
-
-    def after_pass(state: TrainingState) -> bool:
-        ends = callback is not None and bool(callback(state))
-        return ends or (state.n_iter == 1 and blend.spoils_ranks(first, state.weights, rows))
-
-    return after_pass
+def _next_ridge(runs: list[Member], ridge: float) -> float:
+    """Return the ridge of the next run: 0, or what is tried where rows held out want smaller scores."""
+    if not runs or runs[0].factor > FIGURES.OVERCONFIDENT:
+        return 0.0
+    return ridge if len(runs) == 1 or runs[1].loss < runs[0].loss else 0.0
 
 
 def _fit_linear(plan: PointsPlan, split: Split, n_classes: int, watch: Watch) -> Trained:
@@ -317,25 +308,18 @@ def _plain_sum(members: list[Member]) -> Trained:
 
 def _joined(plan: HybridPlan, points: Points, split: Split, members: list[Member]) -> Trained:
     """Steps 3 to 6 of `fit_members`."""
-    if plan.by_margins:
-        trained = _plain_sum(members)
-        if plan.pairs is None:
-            trained.weights.multiply_scores(blend.best_factor(trained.weights, split.scored))
-            return trained
-        trained.weights.multiply_parts(
-            blend.best_scales_of_margins(trained.weights.pairs_alone, trained.weights.rows_alone, split.scored)
-        )
-        trained.weights.multiply_scores(blend.best_factor(trained.weights, split.scored))
-        return trained._replace(weights=_with_mixture(plan, trained.weights, points, split))
     # Where most classes have more rows, rows held out may gain by the shares and others lose.
     are_rare = plan.pairs is not None and plan.pairs.fit_intercept and 2 * len(split.known) < len(split.held_out)
-    by_counts = plan.counts and isinstance(points.x, sp.csr_array)
+    by_counts = plan.pairs is not None and plan.counts and isinstance(points.x, sp.csr_array)
     sum_of_members = _Sum(plan, points, split, members, are_rare=are_rare)
     if by_counts:
         sum_of_members.add_closed_forms()  # 3
     sum_of_members.find_shares()  # 4
     weights, squares = sum_of_members.weights()
-    weights = _with_mixture(plan, weights, points, split)  # 5, 6
+    if points.several:
+        sum_of_members.make_probable(weights)
+    if plan.pairs is not None:
+        weights = _with_mixture(plan, weights, points, split)  # 5, 6
     if by_counts:
         sum_of_members.count_rows_held_out(weights)
     first = members[0].trained
@@ -359,7 +343,8 @@ class _Sum:
     def __init__(
         self, plan: HybridPlan, points: Points, split: Split, members: list[Member], *, are_rare: bool
     ) -> None:
-        self._points, self._split, self._members, self._are_rare = points, split, members, are_rare
+        self._plan, self._points, self._split, self._members = plan, points, split, members
+        self._are_rare = are_rare
         self._rows = blend.fewer_rows(split.scored, points.n_classes, len(plan.members) + 4)
         self._pairs, self._squares = members[0].weights, members[0].trained.squares
         if are_rare and plan.counts and plan.pairs is not None and plan.pairs.prune == 0:
@@ -400,27 +385,44 @@ class _Sum:
 
     def weights(self) -> tuple[Weights, Squares]:
         """Return the sum, and the squares of the first member of each kind."""
-        factors = [share * member.factor for share, member in zip(self._shares, self._members, strict=True)]
-        pairs, rows = self._pairs, list[tuple[Member, float]]()
-        values, bias = np.float32(factors[0]) * pairs.values, np.float32(factors[0]) * pairs.bias
+        factors = [float(share) * member.factor for share, member in zip(self._shares, self._members, strict=True)]
+        terms = list(zip(self._members, factors, strict=True))
+        phi, squares_of_phi = self._over_phi([term for term in terms if term[0].weights.embeddings.size])
+        if self._plan.pairs is None:
+            return phi, squares_of_phi
+        pairs, squares_of_pairs = self._on_pairs([term for term in terms if not term[0].weights.embeddings.size])
+        return beside([(pairs, squares_of_pairs), (phi, squares_of_phi)])
+
+    def _over_phi(self, terms: list[tuple[Member, float]]) -> tuple[Weights, Squares]:
+        """Return the sum of members with embeddings times factors; of the first one alone, if all are 0."""
+        terms = [(member, factor) for member, factor in terms if factor > 0] or terms[:1]
+        phi = Weights.sum_over_phi([member.weights for member, _ in terms], np.array([factor for _, factor in terms]))
+        loss = terms[0][0].plan_loss
+        phi.scales[1] = sum(factor for member, factor in terms if member.plan_loss == loss)
+        return phi, terms[0][0].trained.squares
+
+    def _on_pairs(self, terms: list[tuple[Member, float]]) -> tuple[Weights, Squares]:
+        """Return the sum of weights on pairs, the first of the terms, linear models, closed forms and frequencies."""
+        (_, factor_of_pairs), *linear = terms
+        pairs, multiple = self._pairs, np.float32(factor_of_pairs)
+        values, bias = multiple * pairs.values, multiple * pairs.bias
         if self._form_shares.any():
             values += self._form_shares.astype(np.float32) @ self._forms
         if self._are_rare:
             bias += np.float32(self._share_of_frequencies) * self._log_frequencies()
-        pairs, others = replace(pairs, values=values, bias=bias), list(zip(self._members[1:], factors[1:], strict=True))
-        for member, factor in others:
-            if member.weights.embeddings.size:
-                rows.append((member, factor))
-            elif factor > 0:
-                pairs = pairs.plus_pairs(sp.csr_array(member.weights.coef * np.float32(factor)))
-                pairs.bias[:] += np.float32(factor) * member.weights.intercept
-        squares = self._squares.of_more_pairs(self._pairs, pairs)
-        rows = [(member, factor) for member, factor in rows if factor > 0] or rows[:1]
-        phi = Weights.sum_over_phi([member.weights for member, _ in rows], np.array([factor for _, factor in rows]))
-        weights, squares = beside([(pairs, squares), (phi, rows[0][0].trained.squares)])
-        mixes = bool(self._form_shares.any()) or any(f > 0 and not m.weights.embeddings.size for m, f in others)
-        weights.scales[:] = [self._scale_of_alone(pairs) if mixes else factors[0], sum(f for _, f in rows)]
-        return weights, squares
+        pairs = replace(pairs, values=values, bias=bias)
+        linear = [(member, factor) for member, factor in linear if factor > 0]
+        for member, factor in linear:
+            pairs = pairs.plus_pairs(sp.csr_array(member.weights.coef * np.float32(factor)))
+            pairs.bias[:] += np.float32(factor) * member.weights.intercept
+        pairs.scales[0] = self._scale_of_alone(pairs) if linear or self._form_shares.any() else factor_of_pairs
+        return pairs, self._squares.of_more_pairs(self._pairs, pairs)
+
+    def make_probable(self, weights: Weights) -> None:
+        """Give the scores of several labels, in place, the temperature that makes their softmax the most probable."""
+        temperature = blend.best_factor(weights, self._split.scored)
+        weights.multiply_scores(temperature)
+        self._form_shares = self._form_shares * temperature
 
     def _scale_of_alone(self, part: Weights) -> float:
         """Return by how much the scores of a part are smaller in the sum than they are best alone; 0: they are 0.
