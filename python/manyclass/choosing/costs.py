@@ -124,7 +124,8 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
         visit = pairs_cost(facts)
     elif isinstance(plan, BatchesPlan):
         drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)
-        width = plan.dim or facts.figures.EMBEDDED_DIM
+        # A stored value costs as much as two or three numbers of a row of embeddings (agent-brand, eurlex57k).
+        width = plan.dim or round((2.5 if facts.sparse else 1.0) * facts.row)
         visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, width)
         if plan.relu and not facts.sparse:
             # Three products of each feature's row with each point; rows of W are read by a batch of points together.

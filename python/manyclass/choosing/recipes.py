@@ -618,13 +618,7 @@ def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     return (
         pairs("pairs", pairs_alone, model="pairs"),
         pairs("next items", blends_next, model=hybrid, beside=(following, *more)),
-        pairs(
-            "several labels",
-            blends_ranked,
-            model=hybrid,
-            reduction=margins_of_fits,
-            beside=(by_margins, unbiased, margins),
-        ),
+        pairs("several labels", blends_ranked, model=hybrid, reduction=margins_of_fits, beside=ranking),
         pairs("a blend", blends, model=hybrid, beside=(one, *more)),
     )
 
