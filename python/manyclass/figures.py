@@ -224,19 +224,7 @@ class Figures:
     LEAST_SHARE: float = 0.01
     # Rows held out that want the scores of embeddings times less than this say that these are too sure of themselves.
     OVERCONFIDENT: float = 0.95
-    # What ranks labels is compared by the mean of P@1 to P@RANKED_LABELS. Embeddings by margins count half of pairs by
-    # margins: on bibtex, 40,000 rows of yso-en and a set of package dependencies a quarter to all of them are within .5
-    # points of the best (bench/decisions.md).
-    RANKED_LABELS: int = 5
-    MARGIN_SCALES: tuple[tuple[float, float], ...] = (
-        *((1.0, 0.5), (1.0, 0.2), (1.0, 1.0)),
-        *((0.5, 1.0), (1.0, 0.0), (0.0, 1.0)),
-    )
-    # The least that the second one counts in a sum of both: where even that ranks labels worse after its first pass,
-    # its training ends there. After it the mean of P@1 to P@5 is .001, .005 and -.0025 (1.0 standard errors) higher on
-    # bibtex, package dependencies and yso-en, and in the end .007, .009 and .004; on definitions -.010 (2.3 errors),
-    # and -.001.
-    LEAST_OF_SECOND: tuple[float, float] = (1.0, 0.2)
+    RANKED_LABELS: int = 5  # what ranks labels is compared by the mean of P@1 to P@RANKED_LABELS
     LABELS_IN_ORDER: int = 10  # best classes of several labels that keep their order where a mixture ranks them worse
     SHRINKAGE: float = 10.0  # of counts, in rows, before any were tried
     # Rows count as parts of sequences where at least LEAST_FOLLOWING of the rows with several features come after

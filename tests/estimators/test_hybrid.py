@@ -14,7 +14,6 @@ from manyclass import SoftmaxClassifier, models, solvers
 from manyclass.blending import blend
 from manyclass.checks import seed_from
 from manyclass.datasets import l2_normalize
-from manyclass.figures import FIGURES
 from manyclass.training import members
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
@@ -236,23 +235,6 @@ def ranked_rows(seed, n=400, n_classes=30):
     return z, noise, Labels(np.arange(0, 3 * n + 1, 3), ids.ravel().astype(np.int32))
 
 
-def test_scales_of_margins_are_those_that_rank_best_but_for_chance(seed):
-    z, noise, lists = ranked_rows(seed)
-    x, first = np.zeros((len(z), 1)), FIGURES.MARGIN_SCALES[0]
-
-    def mean(scores):  # of P@1 to P@5, by the definition
-        order = np.argsort(-scores, axis=1, kind="stable")[:, : FIGURES.RANKED_LABELS]
-        hits = [np.isin(row, lists.ids[3 * i : 3 * i + 3]) for i, row in enumerate(order)]
-        return np.mean([np.cumsum(hit) / np.arange(1, FIGURES.RANKED_LABELS + 1) for hit in hits])
-
-    for a, b in ((z, noise), (noise, z), (z + 2 * noise, z - 2 * noise)):
-        found = blend.best_scales_of_margins(Scores(a), Scores(b), blend.ScoredRows(x, lists, 1))
-        best = max(mean(s * a.astype(float) + t * b) for s, t in FIGURES.MARGIN_SCALES)
-        assert mean(found[0] * a.astype(float) + found[1] * b) == pytest.approx(best)
-    # Parts that rank alike leave the first scales, however few rows say otherwise.
-    assert blend.best_scales_of_margins(Scores(z), Scores(z + 1e-3 * noise), blend.ScoredRows(x, lists, 1)) == first
-
-
 def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(seed):
     z, noise, lists = ranked_rows(seed)
     x = np.zeros((len(z), 1))
@@ -270,24 +252,6 @@ def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(s
     worse = z.copy()
     worse[0] = -worse[0]
     assert not blend.ranks_worse(Ranked(worse), Ranked(z), blend.ScoredRows(x, lists, 1, one))
-
-
-def test_pairs_and_embeddings_of_several_labels_are_joined_by_scales_of_margins(seed, monkeypatch):
-    X, P = some_rows(seed, n=300)
-    asked = []
-
-    def scales(*given):
-        asked.append(given)
-        return 2.0, 0.25
-
-    monkeypatch.setattr(blend, "best_scales_of_margins", scales)
-    monkeypatch.setattr(blend, "best_factor", lambda *_: 3.0)
-    model = SoftmaxClassifier(model="hybrid", dim=4, n_models=1, random_state=seed).fit(X, indicator(P))
-    assert len(asked) == 1
-    np.testing.assert_allclose(model._weights.scales, (6.0, 0.75))
-    one = SoftmaxClassifier(model="hybrid", dim=4, random_state=seed).fit(X, np.array([p[0] for p in P]))
-    assert len(asked) == 1
-    assert one._weights.scales[0] != 6
 
 
 def test_a_hybrid_that_is_stopped_has_the_weights_alone():
@@ -336,30 +300,3 @@ def test_a_model_no_better_than_the_shares_of_the_classes_says_so(model, seed):
     assert any("no more than how frequent" in str(w.message) for w in caught) == (loss >= by_shares)
     y = np.asarray(X.argmax(axis=1)).ravel() % 30
     SoftmaxClassifier(model=model, **given).fit(X, y)  # a warning is an error here
-
-
-def test_embeddings_that_rank_rows_held_out_worse_end_after_a_pass(seed, monkeypatch):
-    X, P = some_rows(seed, n=400)
-
-    def fit(spoils):
-        passes = []
-        monkeypatch.setattr(blend, "spoils_ranks", lambda *given: spoils)
-        model = SoftmaxClassifier(model="hybrid", random_state=seed, dim=8, max_iter=2, n_models=2 if spoils else 1)
-        return model.fit(X, indicator(P), callback=lambda state: passes.append(state.n_iter)), passes
-
-    (whole, of_whole), (ended, of_ended) = fit(spoils=False), fit(spoils=True)
-    assert of_whole == [1, 2, *range(1, FIGURES.RANKING_PASSES[0] + 1)]
-    assert of_ended == [1, 2, 1]
-    np.testing.assert_array_equal(whole.loss_curve_, ended.loss_curve_)  # that of the pairs
-
-
-def test_what_spoils_ranks_is_worse_by_more_than_two_standard_errors(seed):
-    rng = np.random.default_rng(seed)
-    z, noise = (rng.normal(size=(400, 30)).astype(np.float32) for _ in range(2))
-    labels = Labels.single((z + 0.5 * noise).argmax(axis=1).astype(np.int32))
-    given = (np.zeros((400, 1)), labels, 1)
-    assert not blend.spoils_ranks(
-        Scores(z), Scores(noise), blend.ScoredRows(*given)
-    )  # it holds what the labels have beside
-    assert blend.spoils_ranks(Scores(z), Scores(-8 * noise), blend.ScoredRows(*given))
-    assert not blend.spoils_ranks(Scores(z), Scores(np.zeros_like(z)), blend.ScoredRows(*given))

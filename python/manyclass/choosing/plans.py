@@ -263,10 +263,14 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
     plan = replace(plan, finds_scale=scaled, alpha=alpha)
     params = resolved_of_batches(choice, taking, solver_numbers)
-    if plan.dim is None or choice.by_steps or not (margin or choice.is_open("model")):
+    n_models = choice.parameters["n_models"]
+    runs_are_set = not choice.is_open("n_models") and n_models > 1 and plan.double_sum is not None
+    if plan.dim is None or choice.by_steps or not (margin or choice.is_open("model") or runs_are_set):
         return planned(choice, plan, params)
-    runs = _runs_of_embeddings(choice, plan)
+    runs = embedding_runs(choice, plan)
     whole = HybridPlan(None, runs, ridge=_ridge_to_find(choice, runs))
+    if whole.ridge is not None:  # no number stands for the ridges of several runs
+        params.pop("alpha", None)
     return planned(choice, whole, {**params, **runs_taken(choice, runs)})
 
 
@@ -433,7 +437,7 @@ def hybrid_plan(choice: Choice) -> Planned:
     params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS and name != "alpha"}
     learns = {"repeats": model.repeats == "learn", "counts": model.counts == "learn"}
     whole = HybridPlan(plan, runs, ridge=_ridge_to_find(choice, runs), **learns)
-    if plan.prune == 0:
+    if plan.prune == 0 and not (choice.facts.several and choice.facts.n_texts):  # whose words few rows have
         whole = _with_linear_members(choice, whole, model)
     return planned(choice, whole, params | runs_taken(choice, runs))
 
@@ -447,7 +451,7 @@ def _ridge_to_find(choice: Choice, runs: tuple[BatchesPlan, ...]) -> float | Non
 def _runs_of_embeddings(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
     """Return the runs of embeddings, and behind those by margins some by unbiased steps."""
     runs = embedding_runs(choice, embeddings)
-    if not any(recipe.name == "unbiased embeddings" for recipe in choice.recipe.beside) or embeddings.loss != MARGIN:
+    if embeddings.loss != MARGIN or choice.facts.n_texts:
         return runs
     unbiased, _ = _member_of_batches(choice, "unbiased embeddings")
     return (*runs, *embedding_runs(choice, replace(unbiased, seed=embeddings.seed)))
@@ -475,16 +479,16 @@ def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan
 
 
 def runs_taken(choice: Choice, runs: tuple[BatchesPlan, ...]) -> dict[str, Any]:
-    """Return what n_models became, which says that the plan makes all runs."""
-    n = sum(run.loss == runs[0].loss for run in runs)
-    return {"n_models": n} if choice.is_open("n_models") or len(runs) > 1 else {}
+    """Return what n_models became, if it was open."""
+    return {"n_models": sum(run.loss == runs[0].loss for run in runs)} if choice.is_open("n_models") else {}
 
 
 def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> HybridPlan:
     """Return the plan with a linear model by margins and one by steps, where they are small, and quick beside it."""
     facts, figures = choice.facts, choice.figures
     assert plan.pairs is not None
-    most = figures.MOST_OF_EMBEDDINGS * sum(costs.fit_cost(facts, run) for run in plan.embeddings)
+    seconds = sum(costs.fit_cost(facts, run) for run in plan.embeddings)
+    most = max(figures.QUICK, figures.MOST_OF_EMBEDDINGS * seconds)
     seed, room = plan.pairs.seed, min(figures.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
     if model.margins == "learn" and facts.bytes <= room:
         margins = replace(_member_of_batches(choice, "margins")[0], seed=seed)

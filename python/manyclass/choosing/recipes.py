@@ -215,6 +215,8 @@ class Choice:
             model = MODELS["embedding"](activation=self["model"].activation)
             if recipe.solver in LABEL_SOLVERS and sampler is not None and sampler.name == "search":
                 solver = SOLVERS["adagrad"]()  # a search leaves classes out
+            if name == "unbiased embeddings":  # which have draws of their own
+                sampler, names = None, [*names, "sampler", "n_negatives"]
         else:
             model, sampler = MODELS["linear"](), None
             names += ["dim", "sampler", "n_negatives"]
@@ -307,11 +309,6 @@ def embeds(c: Choice) -> bool:
     too_many = c.facts.least_count is None or _is_wide(c)
     one_label = not c.by_steps and _is_large(c) and too_many
     return _is_free(c) and c.facts.sparse and (c.facts.several or one_label)
-
-
-def embeds_by_hand(c: Choice) -> bool:
-    """model='embedding', the solver open, no search"""
-    return _model(c) == "embedding" and c.chosen.solver is None and "search" not in c.chosen.names
 
 
 def embeds_ranked(c: Choice) -> bool:
@@ -589,7 +586,6 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
         by_margins("embeddings by margins", embeds_ranked, classes=ranked),
         alone("embeddings alone", embeds),
         hidden("a hidden layer", is_hidden_layer, model="embedding", classes=frequent_classes),
-        alone("embeddings by hand", embeds_by_hand),
         batches("minibatches", by_batches, classes=frequent_classes, passes=passes_of_batches),
     )
 
@@ -603,7 +599,7 @@ def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     )
     ranked = (uniform_of_many, f.NEGATIVES_RANKING)
     by_margins = embeddings(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)
-    unbiased = replace(one, name="unbiased embeddings")
+    unbiased = replace(one, name="unbiased embeddings", dim=f.RANKING_DIM)
     linear = partial(Recipe, holds=blends, classes=("all", f.NEGATIVES_BATCHES))
     margins = linear("margins", trains="margin", rate=rate_of_batches, reduction=MARGIN, passes=f.MARGINS_PASSES)
     hand = (f.PASSES_BY_HAND, f.DECAY_BY_HAND)

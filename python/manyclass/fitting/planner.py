@@ -242,9 +242,9 @@ def is_composed(parameters: Parameters) -> bool:
 def resolved(parameters: Parameters, state: State) -> Parameters:
     """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
     values, closed = state.fit_report.params, {}
-    if values.get("n_models", 1) > 1:  # their sum is one model, with the columns of all
-        values = {**values, "n_models": 1, "dim": state.weights.n_hidden}
-        parameters = parameters.changed(dim="auto")
+    if state.fit_report.makes_runs and state.weights.embeddings.size:  # the sum of runs has the columns of all
+        values = {**values, "dim": state.weights.n_hidden}
+        parameters = parameters.changed(dim="auto", n_models=1)
     for name, value in values.items():
         parameter = parameters[name]
         if is_open(parameter) or parameter == getattr(value, "name", ""):

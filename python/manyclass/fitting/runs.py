@@ -224,7 +224,7 @@ class _Runs:
             choices = {"params": was.params, "rules": was.rules, "report": was.report}
             first = first.with_report(**choices, alpha_path=was.alpha_path, rates=was.rates)
         chosen, weights, curves = first.fit_report.params, first.weights, [first.curve]
-        n_others = 0 if "n_models" in chosen else self._n_models - 1  # a plan may have made all runs
+        n_others = 0 if first.fit_report.makes_runs else self._n_models - 1
         for n in range(1, 1 + n_others):
             if self.ended:
                 break

@@ -277,6 +277,8 @@ class FitReport:
         The log-losses on held-out points after each pass, of early stopping.
     best_iter : int
         The pass, from 1, whose weights were kept.
+    makes_runs : bool
+        Whether the plan made the runs that n_models asks for.
     """
 
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -286,6 +288,7 @@ class FitReport:
     rates: Mapping[float, float] = field(default_factory=dict)
     validation_curve: Doubles = field(default_factory=lambda: np.zeros(0))
     best_iter: int = 0
+    makes_runs: bool = False
 
 
 @dataclass(frozen=True)

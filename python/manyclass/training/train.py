@@ -146,7 +146,8 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
         out, trained_points = (points.some(np.flatnonzero(rows)) for rows in (first.held_out, ~first.held_out))
         validation = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
     trained = fit_members(plan, trained_points, replace(watch, label_validation=validation))
-    return _first_state(points, trained, validation, squares=trained.squares)
+    state = _first_state(points, trained, validation, squares=trained.squares)
+    return state.with_report(makes_runs=isinstance(plan, HybridPlan))
 
 
 def _first_state(
