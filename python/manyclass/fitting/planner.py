@@ -242,7 +242,8 @@ def is_composed(parameters: Parameters) -> bool:
 def resolved(parameters: Parameters, state: State) -> Parameters:
     """Return the parameters, those left open being what a fit has made of them; what is set since then counts."""
     values, closed = state.fit_report.params, {}
-    if state.fit_report.makes_runs and state.weights.embeddings.size:  # the sum of runs has the columns of all
+    has_runs = "n_models" in values or parameters["n_models"] not in (1, "auto")
+    if has_runs and state.weights.embeddings.size:  # the sum of runs has the columns of all
         values = {**values, "dim": state.weights.n_hidden}
         parameters = parameters.changed(dim="auto", n_models=1)
     for name, value in values.items():
