@@ -241,9 +241,10 @@ def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Ve
         None if not isinstance(data.X, list) else SequenceEncoder if isinstance(data.X, Histories) else TextVectorizer
     )
     vectorizer = _wanted_vectorizer(vectorizers, kind, f"{data.name} is read as {data.form}")
-    texts = dict[str, str]()
+    texts, histories = dict[str, str](), None
     if isinstance(vectorizer, SequenceEncoder):
-        data = replace(data, X=data.X.before())
+        histories = data.X.before()
+        data = replace(data, X=histories)
         with waiting(f"counting the items of {len(data.X)} histories"):
             vectorizer.fit(data.X)
         data = tell(next_items(data, vectorizer))
@@ -273,16 +274,25 @@ def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Ve
         "seconds to read": f"{time.perf_counter() - begin:.2f}",
     }
     begin = time.perf_counter()
-    beside: dict[str, Any] = {"vectorizer": vectorizer} if isinstance(vectorizer, SequenceEncoder) else {}
+    beside: dict[str, Any] = {} if histories is None else {"vectorizer": vectorizer}
     if texts:
         text_classes = as_classes(rows.labels, as_labels([*texts]))
         beside["class_text"] = text_classes, features(args.reading, [*texts.values()], vectorizer)
-    is_interrupted = _fit(args, model, rows, beside, several=which == "all")
+    if histories is not None and which == "first":  # whose rows know their users
+        is_interrupted = was_interrupted(lambda: model.fit(histories, **beside, **_how(args)))
+    else:
+        is_interrupted = _fit(args, model, rows, beside, several=which == "all")
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     if vectorizer is not None:
         model.vectorizer_ = vectorizer
     _save(args, model, args.reading.notes(data.form, one_based=data.one_based), table)
     return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
+
+
+def _how(args: FitArguments) -> dict[str, Any]:
+    """Return the arguments of `fit` beside the data."""
+    limits = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
+    return {**limits, **args.checkpoints.checked()}
 
 
 def _which_labels(args: FitArguments, data: Records) -> str:
@@ -294,9 +304,7 @@ def _which_labels(args: FitArguments, data: Records) -> str:
 
 def _fit(args: FitArguments, model: Classifier, rows: Records, beside: dict[str, Any], *, several: bool) -> bool:
     """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
-    limits = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
-    how = {**limits, **beside, **args.checkpoints.checked()}
-    labels = rows.labels
+    how, labels = {**beside, **_how(args)}, rows.labels
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
     used = labels[np.unique(rows.Y.indices)]
