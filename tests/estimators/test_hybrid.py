@@ -46,8 +46,8 @@ def test_a_hybrid_adds_the_scores_of_both_parts(several, seed, tmp_path, monkeyp
         np.testing.assert_allclose(losses, -log_softmax(z, axis=1)[np.arange(200), y], rtol=0, atol=2 * atol)
         np.testing.assert_array_equal(ranks, np.sum(z > z[np.arange(200), y][:, np.newaxis] + atol, axis=1))
     np.testing.assert_allclose(model.intercept_, own.pairs_alone.intercept + own.rows_alone.intercept)
-    assert model.embed(X).shape == (200, 8)
-    assert model.embedding_.shape == (X.shape[1], 8)
+    assert model.embed(X).shape == (200, own.n_hidden)
+    assert model.embedding_.shape == (X.shape[1], own.n_hidden)
     assert not hasattr(model, "coef_")
     model.save(tmp_path / "a.model")
     for other in (*(manyclass.load(tmp_path / "a.model", mmap=m) for m in (False, True)), copy.deepcopy(model)):
@@ -127,8 +127,8 @@ def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, se
     model = SoftmaxClassifier(random_state=seed, **given).fit(X[:800], labels[:800])
     monkeypatch.setattr(members, "_closed_forms", lambda *_: members.NO_FORMS)
     without = SoftmaxClassifier(random_state=seed, **given).fit(X[:800], labels[:800])
-    assert shares[0].shape == (3,)  # of pairs, embeddings and naive Bayes
-    assert shares[0][2] > 0
+    assert shares[0].shape == (4 if several else 3,)  # of pairs, embeddings, by margins too, and naive Bayes
+    assert shares[0][-1] > 0
     losses = [one.evaluate(X[800:], labels[800:])["log_loss"] for one in (model, without)]
     assert losses[0] < losses[1]
     np.testing.assert_array_equal(model._weights.indptr, without._weights.indptr)

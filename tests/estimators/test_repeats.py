@@ -117,7 +117,7 @@ def test_several_labels_have_a_share_of_repeats(seed):
     Y = absent.astype(int)  # all three of the group that the row has not
     found, ignored = (fitted(X, Y, seed, look=look) for look in (True, False))
     seen = X.toarray() > 0
-    assert on_what_rows_have(found, X, seen) < on_what_rows_have(ignored, X, seen) / 3
+    assert on_what_rows_have(found, X, seen) <= on_what_rows_have(ignored, X, seen) < 0.01
 
 
 def test_means_and_files_have_the_share_of_repeats(seed, tmp_path):

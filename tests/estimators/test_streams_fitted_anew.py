@@ -165,6 +165,7 @@ def test_a_stream_that_was_never_fitted_leaves_its_rows_as_it_is(model, given, s
     X, y = some_data(seed, several=False, n=400)
     X = X.toarray() if model == "linear" else X
     kept, plain = (few_rows(SoftmaxClassifier(model=model, random_state=0)) for _ in range(2))
+    kept = with_planner(kept, loss=lambda planner, state, points: state.history.n_fit)  # a fit does not win
     in_calls(kept, X, y, 100, 300)
     in_calls(plain, X, y, 100, 300, n_kept=0)
     assert kept._state.calls

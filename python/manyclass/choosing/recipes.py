@@ -605,7 +605,7 @@ def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     hand = (f.PASSES_BY_HAND, f.DECAY_BY_HAND)
     exact = partial(linear, trains="points", solver="exact", averaging="suffix", alpha=ridge_of_one)
     steps = exact("linear", rate=1.0, passes=hand)
-    samples = replace(steps, name="sampled linear", solver="implicit", rate=f.RELATIVE_RATES["implicit"])
+    samples = replace(steps, name="sampled linear", solver="implicit", rate=f.RELATIVE_RATES.get("implicit", 1.0))
     last = (f.PASSES_SAMPLED, decay_to_last)
     samples = replace(samples, classes=(frequent, f.NEGATIVES_SAMPLED), passes=last)
     more, ranking = (margins, steps, samples), (by_margins, unbiased, margins)

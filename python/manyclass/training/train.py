@@ -32,7 +32,7 @@ from manyclass.training.incremental import (
 )
 from manyclass.training.members import fit_members
 from manyclass.training.passes import LabelValidation, Validation, warn_user
-from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, HybridPlan, GroupIds, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, GroupIds, HybridPlan, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.squares import EarlierModel, Squares
