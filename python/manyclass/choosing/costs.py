@@ -57,7 +57,7 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
     if facts.sparse:
         class_cost = 0.0036 + 0.9e-4 * megabytes**0.37 * facts.row
     else:
-        class_cost = (0.0036 + 0.7e-4 * facts.row) * float(max(1.0, min(megabytes, 2 * LAST_CACHE) / 2) ** 0.36)
+        class_cost = (0.0036 + 0.7e-4 * facts.row) * math.pow(max(1.0, min(megabytes, 2 * LAST_CACHE) / 2), 0.36)
     # The line of the label is met without any draw.
     return fixed + LINE * class_cost + class_cost * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
 

@@ -262,10 +262,14 @@ def softmax_batches_plan(choice: Choice) -> Planned:
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
     scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
     plan = replace(plan, finds_scale=scaled, alpha=alpha)
-    params = resolved_of_batches(choice, taking, solver_numbers)
+    return _with_runs(choice, plan, resolved_of_batches(choice, taking, solver_numbers))
+
+
+def _with_runs(choice: Choice, plan: BatchesPlan, params: dict[str, Any]) -> Planned:
+    """Return the plan of several runs of embeddings, by margins, chosen or asked for; else that of one."""
     n_models = choice.parameters["n_models"]
     runs_are_set = not choice.is_open("n_models") and n_models > 1 and plan.double_sum is not None
-    if plan.dim is None or choice.by_steps or not (margin or choice.is_open("model") or runs_are_set):
+    if plan.dim is None or choice.by_steps or not (plan.loss == MARGIN or choice.is_open("model") or runs_are_set):
         return planned(choice, plan, params)
     runs = embedding_runs(choice, plan)
     whole = HybridPlan(None, runs, ridge=_ridge_to_find(choice, runs))

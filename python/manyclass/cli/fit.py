@@ -257,22 +257,8 @@ def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Ve
         raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
     which = _which_labels(args, data)
     rows = labelled(data, features(args.reading, data.X, vectorizer), which)
-    test = None
-    if args.test:
-        names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
-        has_several = which == "all"
-        expected = Expected(rows.X.shape[1], True, names, vectorizer, has_several, need_label=True, n_jobs=model.n_jobs)
-        test = labelled_rows(args.reading, args.test, expected, which)
-    n_rows, n_features = rows.X.shape
-    table = {
-        "estimator": type(model).__name__,
-        "rows": n_rows,
-        "features": n_features,
-        "classes": 0,
-        "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if which == "all" else None,
-        "non-zeros": n_rows * n_features if hasattr(rows.X, "columns") else rows.X.nnz,
-        "seconds to read": f"{time.perf_counter() - begin:.2f}",
-    }
+    test = _test_rows(args, rows, vectorizer, which, model.n_jobs) if args.test else None
+    table = _sizes(model, rows, which) | {"seconds to read": f"{time.perf_counter() - begin:.2f}"}
     begin = time.perf_counter()
     beside: dict[str, Any] = {} if histories is None else {"vectorizer": vectorizer}
     if texts:
@@ -287,6 +273,29 @@ def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Ve
         model.vectorizer_ = vectorizer
     _save(args, model, args.reading.notes(data.form, one_based=data.one_based), table)
     return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
+
+
+def _sizes(model: Classifier, rows: Records, which: str) -> dict[str, Any]:
+    """Return the lines of the table that tell the sizes of the rows."""
+    n_rows, n_features = rows.X.shape
+    return {
+        "estimator": type(model).__name__,
+        "rows": n_rows,
+        "features": n_features,
+        "classes": 0,
+        "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if which == "all" else None,
+        "non-zeros": n_rows * n_features if hasattr(rows.X, "columns") else rows.X.nnz,
+    }
+
+
+def _test_rows(
+    args: FitArguments, rows: Records, vectorizer: Vectorizer | None, which: str, n_jobs: int | None
+) -> Records:
+    """Read the rows of --test, whose columns are those of the rows that were read."""
+    assert args.test is not None
+    names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
+    expected = Expected(rows.X.shape[1], True, names, vectorizer, which == "all", need_label=True, n_jobs=n_jobs)
+    return labelled_rows(args.reading, args.test, expected, which)
 
 
 def _how(args: FitArguments) -> dict[str, Any]:

@@ -18,16 +18,16 @@ from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN, Scales, ScoredRows
 from manyclass.checks import as_csr
 from manyclass.figures import FIGURES
-from manyclass.labels import columns_of_classes
 from manyclass.training.core_training import Trained, Watch
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
+from manyclass.training.mixtures import beside, counted, features_of_classes, mixed
 from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.state import Points, Starts
 from manyclass.training.weighting import normalized
-from manyclass.weights.arrays import UNMIXED, Doubles, Ids, Mixture
+from manyclass.weights.arrays import UNMIXED, Doubles, Mixture
 from manyclass.weights.weights import Weights
 
 NO_LOG_ODDS = ("margin", "triplet")  # losses whose intercepts do not follow from counts
@@ -165,14 +165,6 @@ def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
     return rows, Squares.of_rows(rows, plan.adagrad)
 
 
-def beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:
-    """Return one term, or both as a sum."""
-    if len(terms) == 1:
-        return terms[0]
-    (pairs, pair_squares), (rows, row_squares) = terms
-    return pairs.beside(rows), pair_squares.beside(row_squares)
-
-
 def _train_on(
     terms: _Terms,
     trained_points: Points,
@@ -236,36 +228,6 @@ def _to_own_scale(weights: Weights) -> tuple[float, float]:
 
 
 # The mixture
-
-
-def counted(weights: Weights, points: Points, mixture: Mixture) -> Weights:
-    """Return weights that have counts, if any, with those of more points, and this mixture."""
-    if len(weights.counts):
-        x, labels = as_csr(points.x), points.labels
-        weights = weights.counted(x, labels.indptr, labels.ids, normalized(points.weights))
-    return replace(weights, mixture=mixture)
-
-
-def mixed(
-    plan: Plan, weights: Weights, points: Points, trained_points: Points, telling: Points, *, least: bool = False
-) -> Weights:
-    """Return weights with counts and repeats mixed in, if points that they were not trained on say so.
-
-    With `least` a small share of counts is the least: a stream's later rows may say more.
-    """
-    if not isinstance(plan, HybridPlan):
-        return weights
-    with_counts = weights
-    if plan.counts:
-        nothing = replace(weights, counts=np.zeros(len(weights.classes), np.float32))
-        with_counts = counted(nothing, trained_points, Mixture(shrinkage=FIGURES.SHRINKAGE, counts_own=True))
-    class_features = features_of_classes(plan, points)
-    best = blend.best_mixture(with_counts, class_features, _scored(telling, plan.n_threads))
-    if best is None:
-        best = with_counts if least else weights
-    if least and plan.counts:
-        best = replace(best, mixture=replace(best.mixture, share=max(FIGURES.LEAST_OF_STREAM, best.mixture.share)))
-    return best
 
 
 def _learn_mixture(
@@ -338,13 +300,3 @@ def _set_new_intercepts(plan: Term, weights: Weights, before: Before, counts: Do
         intercept = np.ascontiguousarray(weights.intercept)  # beside embeddings it is a column
         _core.set_new_intercepts(before.position, before.counts, counts, intercept)
         weights.intercept[:] = intercept
-
-
-def features_of_classes(plan: HybridPlan, points: Points) -> Ids | None:
-    """The feature that is each class itself, -1 where there is none: of its name, or of its number; None: of no class.
-
-    Places of hashed features say nothing.
-    """
-    if not plan.repeats or points.hashing is not None:
-        return None
-    return columns_of_classes(points.classes, points.column_labels, points.x.shape[1])

@@ -26,8 +26,8 @@ from manyclass.blending.blend import MARGIN, ScoredRows
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Trained, Watch
-from manyclass.training.hybrid import beside, counted, features_of_classes, mixed
 from manyclass.training.minibatches import fit_batches
+from manyclass.training.mixtures import beside, counted, features_of_classes, mixed
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan
