@@ -32,7 +32,7 @@ MOST_LINES = {"the Python layer": 27_200, "a folder of it": 3_800, "the core": 2
 MOST_VAGUE = 0.02  # of all bindings
 # Files that a call enters, and functions of the package that wait for each other. A fit and a call of partial_fit are
 # to come down to 25 files, and a fit to a depth of 30: these may fall, too.
-MOST_FILES = {"fit": 36, "partial_fit": 30, "predict": 7}
+MOST_FILES = {"fit": 36, "partial_fit": 31, "predict": 7}
 MOST_DEPTH = {"fit": 34, "partial_fit": 22, "predict": 9}
 
 
