@@ -374,5 +374,5 @@ def test_nothing_is_tried_where_labels_are_the_columns():
     visits = [[(start + step) % 30 for step in range(6)] for start in range(300)]
     model = SoftmaxClassifier(random_state=0).fit(visits, vectorizer=SequenceEncoder())
     assert model.resolved_params_["model"].name == "hybrid"
-    assert {line["parameter"] for line in model.auto_report_} <= {"learning_rate"}
+    assert {line["parameter"] for line in model.auto_report_} <= {"learning_rate", "member"}
     assert model.predict([[3, 4, 5], [28, 29]]).tolist() == [6, 0]

@@ -123,7 +123,7 @@ def test_given_candidates_are_not_searched_for(monkeypatch, seed):
 def test_searched_heads_learn_peaked_classes_better_than_their_tails_alone(storage, n_jobs, seed):
     X, y = planted(np.random.default_rng(seed), 3000, 12, 150, scale=12)
     data = as_storage(X, storage)
-    parameters = {"n_negatives": 8, "max_iter": 8, "random_state": seed, "n_jobs": n_jobs}
+    parameters = {"n_negatives": 8, "max_iter": 8, "random_state": seed, "n_jobs": n_jobs, "solver": "implicit"}
     head, tail = (
         softmax(selection=selection, n_head=8, refresh=1, **parameters).fit(data, y).evaluate(data, y)["log_loss"]
         for selection in ("head_tail", "block")

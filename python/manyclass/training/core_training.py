@@ -206,8 +206,6 @@ class Probe:
         Passes of the training.
     weights : ndarray of shape (n_points,) or None
         The weights of the points.
-    begins : bool
-        Whether training begins with these points, so that what all of them tell has no error.
 
     Attributes
     ----------
@@ -223,8 +221,6 @@ class Probe:
         signs: Signs,
         max_iter: int,
         weights: Doubles | None = None,
-        *,
-        begins: bool = False,
     ) -> None:
         assert signs.n_drawn is not None
         self.core = _core.Probe(
@@ -239,17 +235,13 @@ class Probe:
         rows = np.sort(np.random.default_rng(0).choice(len(labels), self.core.n_points, replace=False))
         self.x, self.labels, self.ridge = x[rows], labels.of(rows), signs.ridge
         self._weights = NO_DOUBLES if weights is None else weights[rows]
-        self._share_of_error = math.sqrt(1 - len(rows) / len(labels)) if begins else 1.0
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss after pass n_iter; return whether it is no number, so that training is to stop."""
         losses = self._losses(state)
         if self.ridge > 0:
             losses = losses + self.ridge / 2 * state.squared_norm()
-        is_no_number = self.core.look(n_iter, losses, self._weights)
-        mean, error = self.core.looks[n_iter]
-        self.core.looks = {**self.core.looks, n_iter: (mean, error * self._share_of_error)}
-        return is_no_number
+        return self.core.look(n_iter, losses, self._weights)
 
     def _losses(self, state: TrainingState) -> Doubles:
         if len(self.labels.ids) == len(self.labels):
@@ -310,7 +302,7 @@ class CoreTraining(ABC):
         self._most = 2 * signs.at_zero if signs.bounded and not self.goes_on else math.inf
         if signs.n_drawn is not None:
             points = (self.x, self.labels, self.weights.n_classes, signs, plan.max_iter)
-            self._probe = Probe(*points, self.sample_weight, begins=not self.goes_on)
+            self._probe = Probe(*points, self.sample_weight)
             if self.goes_on or plan.max_iter == 0:
                 self._probe.look(self.state, 0)
         if signs.begins_elsewhere:
