@@ -236,7 +236,7 @@ class Figures:
     ROWS_OF_LONG: float = 5.0
     MOST_NEXT: int = 3
     MOST_TOGETHER: float = 0.1
-    # For a temperature, which is found well by so many, which then are no loss to training.
+    # The most and the fewest rows that are held out to find a temperature.
     CALIBRATION_ROWS: int = 4096
     LEAST_CALIBRATION_ROWS: int = 256
     # The model is fitted again, on all rows, where calibration has held out more than this share of them: a tenth of

@@ -100,19 +100,21 @@ class Hybrid(Model):
     """Scores are a sum of those of members, each trained alone; in probability, counts and repeats are mixed in.
 
     1. Up to 1,000 rows, at most a twentieth, are held out. On the others each member is trained in full: weights on
-       pairs; up to three runs of embeddings, by unbiased steps on drawn classes (SCENT), whose cost does not grow with
-       their number; a linear model by margins, where W of all classes takes at most 256 MB; and one by exact steps,
-       where a visit of all classes takes at most 8 microseconds. A run of embeddings has a ridge of 1 / N where the
-       rows held out want the scores of the first one smaller. solver, learning_rate and max_iter of the estimator are
-       those of the weights on pairs, dim, sampler and n_negatives those of the embeddings, and alpha, where it is set,
-       is the ridge of all but the pairs. A callback of `fit` sees the member in training.
-    2. Scores are added, z = sum_m a_m z_m: the shares a_m >= 0 have the least log-loss on the rows held out, a convex
-       problem. A member of share 0 is dropped; `auto_report_` has a line for each. Beside them stand naive Bayes,
+       pairs; up to three runs of embeddings, by steps on drawn classes (SCENT), whose cost does not grow with their
+       number; and, where W of all classes takes at most 256 MB and they are predicted to take at most 3 times the
+       seconds of the embeddings, or 4 seconds, a linear model by margins and one of the softmax, by exact steps where a
+       visit takes at most 8 microseconds, else by sampled ones. A run of embeddings has a ridge of 1 / N where the rows
+       held out want the scores of the first one smaller. solver, learning_rate and max_iter of the estimator are those
+       of the weights on pairs, dim, sampler and n_negatives those of the embeddings, and alpha, where it is set, is the
+       ridge of all but the pairs. A callback of `fit` sees the member in training.
+    2. Scores are added, z = sum_m a_m z_m. The shares a_m >= 0 have the least log-loss on the rows held out, of several
+       labels the decoupled one, a convex problem with a weak prior at 0. A member of less than a hundredth of the
+       largest share is dropped; `auto_report_` has a line for each. Terms of the same problem are naive Bayes,
        log(n_jk n / (n_j n_k)), n_jk being how many rows have feature j and class k, and where most rows held out have a
        class without other rows n_jk / (n_jk + 2 n_k / m), m being the mean of n_k, and logarithms of the classes'
        shares.
-    3. Up to 8 labels a row in the mean are learnt by margins instead, on pairs and by embeddings, and the shares are
-       the pair of six that ranks best; more by the decoupled softmax. Several labels then get a temperature.
+    3. Weights on pairs and embeddings of up to 8 labels a row in the mean are trained by margins, and embeddings by
+       SCENT are further members; more labels are those of the decoupled softmax. Several labels then get a temperature.
     4. Counts are mixed in: p_k = (1 - l m) softmax_k + l q_k, q_k = sum_j a_j C_jk / (C_j + s), m = sum_k q_k. C_jk is
        how many rows had feature j and class k, C_j how many labels the rows of feature j had, a_j = |x_j| / sum |x_j|,
        s one of 0.3, 1, 3, ..., 300. `partial_fit` counts on.

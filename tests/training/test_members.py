@@ -233,7 +233,7 @@ def test_a_callback_sees_the_linear_member_with_features_as_they_are(seed):
 
 
 def test_the_steps_of_the_default_draw_no_classes_but_in_scent(calls, seed):
-    """Those of the others are by all classes; of SCENT's draws `test_objectives.py` enumerates every outcome."""
+    """Margins and linear steps use all classes; `test_objectives.py` enumerates every draw of SCENT."""
     X, y = word_rows(seed)
     SoftmaxClassifier(model="hybrid", n_negatives=16, random_state=seed).fit(X, y)
     plan = calls[-1][0]

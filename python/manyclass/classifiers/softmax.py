@@ -86,8 +86,8 @@ class SoftmaxClassifier(LabelClassifier):
     calibration : {"temperature"} or None, default=None
         Divide scores by the best temperature for held-out rows; see `help(manyclass.blending.calibration)`.
     n_models : int or "auto", default="auto"
-        Train this many models with different seeds and average their scores, in one model; "auto": at most 3. Hybrids
-        of 20,000 rows of one label and more share the weights on pairs, and the rows left out, of the first one.
+        Train this many models with different seeds and average their scores, in one model. Of a hybrid it is the number
+        of runs of embeddings, which get shares as other members do; "auto" is at most 3 of these, and 1 of others.
     warm_start : bool, default=False
         `fit` starts from the weights and the choices of the last fit; see `help(manyclass.fitting.fit)`.
 
