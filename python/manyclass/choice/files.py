@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_choice
 from manyclass.choice.fitting import ChoiceFit, ChoiceForm
 from manyclass.choice.inference import COVARIANCES, Covariance
+from manyclass.choice.mixture import Mixture, MixtureState
 from manyclass.datasets.csr import is_sparse
 from manyclass.registry import names
 from manyclass.version import __version__
@@ -56,6 +57,7 @@ class ChoiceState:
     null_log_likelihood : float
         The same with equal probabilities of what is available.
     solver : {"lbfgs", "double_sum"}
+    mixture : MixtureState or None
     """
 
     form: ChoiceForm
@@ -68,6 +70,12 @@ class ChoiceState:
     log_likelihood: float
     null_log_likelihood: float
     solver: str
+    mixture: MixtureState | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all coefficients."""
+        return self.form.names if self.mixture is None else self.mixture.names
 
 
 def write_choice_model(
@@ -128,12 +136,13 @@ def _kind_of_labels(labels: NDArray[Any]) -> str:
 
 
 def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: value for name, value in parameters.items() if name not in BY_ALTERNATIVE}
+    values = {name: value for name, value in parameters.items() if name not in (*BY_ALTERNATIVE, "mixture")}
     values["constants"] = parameters["constants"] if isinstance(parameters["constants"], str) else None
     seed = values["random_state"]
     values["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
     return {
         "parameters": values,
+        "mixture": _describe_mixture(parameters["mixture"], state.mixture),
         **{name: list(getattr(state.form, name)) for name in NAMES},
         **{name: getattr(state.form, name) for name in ("noise", "rank", "has_features", "n_alternatives")},
         "alternatives": _kind_of_labels(state.alternatives),
@@ -147,13 +156,30 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
     }
 
 
+def _describe_mixture(mixture: Mixture | None, state: MixtureState | None) -> dict[str, Any] | None:
+    if mixture is None or state is None:
+        return None
+    return {"kind": type(mixture).__name__, "parameters": mixture.get_params(), "state": state.description()}
+
+
+def _read_mixture(about: Mapping[str, Any] | None, form: ChoiceForm) -> tuple[Mixture | None, MixtureState | None]:
+    if about is None:
+        return None, None
+    check_choice("mixture", about["kind"], tuple(Mixture.kinds))
+    mixture = Mixture.kinds[about["kind"]](**about["parameters"])
+    mixture.check_parameters()
+    return mixture, mixture.restore(form, about["state"])
+
+
 def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     """Return the parameters and the state of a file; what is wrong raises what `reading` makes a ValueError."""
     check_version(file, FORMAT_VERSION)
     about = json.loads(file.metadata["model"])
     check_choice("solver", about["solver"], ("lbfgs", "double_sum"))
     form = _read_form(file, about)
-    estimates, covariance = _read_estimates(file, about, form)
+    mixture, mixture_state = _read_mixture(about.get("mixture"), form)
+    n = form.n if mixture_state is None else len(mixture_state.names)
+    estimates, covariance = _read_estimates(file, about, form, n)
     likelihood, null = (float("nan") if about[name] is None else float(about[name]) for name in NUMBERS)
     state = ChoiceState(
         form,
@@ -166,8 +192,9 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         likelihood,
         null,
         about["solver"],
+        mixture_state,
     )
-    parameters = dict(about["parameters"])
+    parameters = dict(about["parameters"], mixture=mixture)
     if parameters.get("constants") is None:
         parameters["constants"] = np.array(form.group_labels)[form.groups] if len(form.groups) else "none"
     parameters["nests"] = np.array(form.nest_labels)[form.nests] if len(form.nests) else None
@@ -197,9 +224,10 @@ def _read_form(file: TensorFile, about: Mapping[str, Any]) -> ChoiceForm:
     return form
 
 
-def _read_estimates(file: TensorFile, about: Mapping[str, Any], form: ChoiceForm) -> tuple[ChoiceFit, Covariance]:
+def _read_estimates(
+    file: TensorFile, about: Mapping[str, Any], form: ChoiceForm, n: int
+) -> tuple[ChoiceFit, Covariance]:
     check_choice("covariance_kind", about["covariance_kind"], COVARIANCES[1:])
-    n = form.n
     shapes = {"theta": (n,), "draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}
     shapes["losses"] = file.entries["losses"][1][:1]
     arrays = {name: file.read(checked(file, name, np.float64, shape)) for name, shape in shapes.items()}

@@ -23,8 +23,10 @@ from manyclass.choice.fitting import (
     fit_drawn,
     fit_exactly,
     list_features,
+    make_problems,
 )
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
+from manyclass.choice.mixture import Mixture, MixtureSettings
 from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets
 from manyclass.choice.tables import choice_sets
@@ -69,6 +71,9 @@ class ChoiceClassifier(FittedChoiceModel):
         "interactions" and "constants" has one for each part.
     constraints : mapping or None, default=None
         By the name of a coefficient "positive", "negative", a number that fixes it, or the name of one that it equals.
+    mixture : RandomCoefficients, LatentClasses or None, default=None
+        What varies among persons (rows of one number in `ChoiceSets.persons`), an object of `manyclass.choice`; with
+        Gumbel noise, without nests and without a W of low rank.
     covariance : {"auto", "hessian", "robust", "clustered", "none"}, default="auto"
         Standard errors by the inverse Hessian, the sandwich, or the sandwich by person; "auto" is "clustered" where
         rows have persons and "hessian" else, and "none" where there are too many coefficients or a ridge.
@@ -143,6 +148,7 @@ class ChoiceClassifier(FittedChoiceModel):
         nests: Any = None,
         alpha: Any = 0.0,
         constraints: Mapping[str, Any] | None = None,
+        mixture: Mixture | None = None,
         covariance: Literal["auto", "hessian", "robust", "clustered", "none"] = "auto",
         solver: Literal["auto", "lbfgs", "double_sum"] = "auto",
         n_negatives: int = 64,
@@ -158,6 +164,7 @@ class ChoiceClassifier(FittedChoiceModel):
         self.nests = nests
         self.alpha = alpha
         self.constraints = constraints
+        self.mixture = mixture
         self.covariance = covariance
         self.solver = solver
         self.n_negatives = n_negatives
@@ -242,6 +249,17 @@ class ChoiceClassifier(FittedChoiceModel):
         n_threads_from(self.n_jobs)
         if self.nests is not None and self.noise != "gumbel":
             raise ValueError(f"noise is {self.noise!r}; with nests it must be 'gumbel'")
+        self._check_mixture()
+
+    def _check_mixture(self) -> None:
+        if self.mixture is None:
+            return
+        if not isinstance(self.mixture, Mixture):
+            kinds = " or ".join(sorted(Mixture.kinds))
+            raise TypeError(f"mixture is {self.mixture!r}; it must be None or {kinds} of manyclass.choice")
+        self.mixture.check_parameters()
+        if self.noise != "gumbel" or self.nests is not None or not isinstance(self.interactions, str):
+            raise ValueError("with a mixture, noise must be 'gumbel', nests None, and interactions no rank")
 
     @hinting
     def fit(self, X: ChoiceSets | ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -272,16 +290,27 @@ class ChoiceClassifier(FittedChoiceModel):
         free = find_free_coefficients(form, dict(self.constraints or {}))
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
-        solver = self._solver(sets, form)
-        whole = list_features(sets) if solver == "lbfgs" else sets
-        objective = ChoiceObjective(form, whole, ridge, threads)
-        start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         turns = itertools.count(1)
 
         def watch(loss: float) -> None:
             if self.verbose > 0:
                 print(f"{next(turns):4d}  {loss:.8f}")
 
+        if self.mixture is not None:
+            settings = MixtureSettings(
+                ridge=ridge,
+                **{name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")},
+                seed=seed,
+                n_threads=threads,
+                watch=watch,
+            )
+            self._state = self._fit_mixture(self.mixture, form, sets, free, settings)
+            self.n_features_in_ = sets.X.shape[1]
+            return self
+        solver = self._solver(sets, form)
+        whole = list_features(sets) if solver == "lbfgs" else sets
+        objective = ChoiceObjective(form, whole, ridge, threads)
+        start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         if solver == "lbfgs":
             most = 500 if self.max_iter == "auto" else int(self.max_iter)
             # Where much is to be looked at, a ten-thousandth of a standard error.
@@ -300,6 +329,26 @@ class ChoiceClassifier(FittedChoiceModel):
         )
         self.n_features_in_ = sets.X.shape[1]
         return self
+
+    @staticmethod
+    def _fit_mixture(
+        mixture: Mixture, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings
+    ) -> ChoiceState:
+        mixed = mixture.fit(form, sets, free, settings)
+        sizes = np.concatenate([p.log_set_sizes() for p in make_problems(form, sets, settings.n_threads)])
+        return ChoiceState(
+            form,
+            sets.alternatives,
+            sets.Z,
+            mixed.fit,
+            mixed.covariance,
+            sets.n_rows,
+            mixed.n_free,
+            mixed.log_likelihood,
+            -float(np.sum(sets.weights * sizes)),
+            "lbfgs",
+            mixed.state,
+        )
 
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".

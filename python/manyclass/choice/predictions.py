@@ -18,6 +18,7 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.files import ChoiceState
 from manyclass.choice.fitting import make_problems
 from manyclass.choice.inference import ChoiceSummary, Test
+from manyclass.choice.mixture import MixtureProblem
 from manyclass.choice.sets import ChoiceSets, positions_among
 from manyclass.choice.tables import choice_sets
 from manyclass.weights.arrays import Doubles
@@ -64,7 +65,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     @property
     def coef_names_(self) -> list[str]:
         """Names of the coefficients."""
-        return self._fitted.form.names
+        return self._fitted.names
 
     @property
     def covariance_(self) -> Doubles:
@@ -141,9 +142,11 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
             alternative_names=form.alternative_names,
         )
 
-    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem]:
-        """The core's problems of ranges of rows, with the alternatives that these have."""
+    def _problems(self, sets: ChoiceSets) -> Iterator[_core.ChoiceProblem | MixtureProblem]:
+        """The problems of ranges of rows, with the alternatives that these have."""
         form = replace(self._fitted.form, n_alternatives=sets.n_alternatives)
+        if self._fitted.mixture is not None:
+            return self._fitted.mixture.problems(form, sets, n_threads_from(self.n_jobs))
         return make_problems(form, sets, n_threads_from(self.n_jobs))
 
     def _losses(self, sets: ChoiceSets) -> Doubles:
@@ -256,6 +259,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         X : ChoiceSets with choices
         """
         sets = self._rows(X)
+        if self._fitted.mixture is not None:
+            return self._fitted.mixture.log_likelihood(self.coef_, self._fitted.form, sets, n_threads_from(self.n_jobs))
         return -float(np.sum(sets.weights * self._losses(sets)))
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
@@ -302,7 +307,9 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         """
         state = self._fitted
         facts: dict[str, Any] = {
-            "model": {
+            "model": state.mixture.title
+            if state.mixture
+            else {
                 "gumbel": "multinomial logit",
                 "nested": "nested logit",
                 "normal": "multinomial probit",

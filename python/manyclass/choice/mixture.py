@@ -1,0 +1,193 @@
+"""What mixtures of choice models have in common: the parameter object, the state of a fit, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from manyclass.choice.fitting import ChoiceFit, ChoiceForm, FreeCoefficients
+from manyclass.choice.inference import Covariance
+from manyclass.choice.sets import ChoiceSets
+from manyclass.weights.arrays import Doubles
+
+STEP = 1e-4  # of a feature in units of its largest size, by which probabilities are differenced
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """What the estimator says about the fit of a mixture.
+
+    Attributes
+    ----------
+    ridge : ndarray of shape (form.n,), float64, of the coefficients of the form
+    covariance : {"auto", "hessian", "robust", "clustered", "none"}
+    solver : {"auto", "lbfgs", "double_sum"}; the last one draws alternatives
+    n_negatives : int, alternatives that it draws by row
+    max_iter : int or "auto"
+    tol : float or "auto"
+    seed : int
+    n_threads : int
+    watch : callable, which takes the loss of each iteration
+    """
+
+    ridge: Doubles
+    covariance: str
+    solver: str
+    n_negatives: int
+    max_iter: Any
+    tol: Any
+    seed: int
+    n_threads: int
+    watch: Callable[[float], None]
+
+
+class MixtureProblem:
+    """Rows of choosers under a fitted mixture: answers that follow from probabilities, as `_core.ChoiceProblem` has.
+
+    Subclasses have `probabilities` and `inclusive_values`.
+
+    Parameters
+    ----------
+    sets : ChoiceSets without a function of pairs
+    """
+
+    def __init__(self, sets: ChoiceSets) -> None:
+        self.sets = sets
+
+    def probabilities(self, theta: Doubles) -> Doubles:
+        """Return the probability of each alternative, (n_rows, n_alternatives)."""
+        raise NotImplementedError
+
+    def inclusive_values(self, theta: Doubles) -> Doubles:
+        """Return the expected logsum of each row, (n_rows,)."""
+        raise NotImplementedError
+
+    def with_sets(self, sets: ChoiceSets) -> MixtureProblem:
+        """Return the problem of the same choosers with other features."""
+        raise NotImplementedError
+
+    def utilities(self, theta: Doubles) -> Doubles:
+        """Return the logarithms of probabilities: a mixture has no utility of its own."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.probabilities(theta)))
+
+    def losses(self, theta: Doubles) -> Doubles:
+        """Return the log-loss of each row, in nats."""
+        chosen = self.sets.known_choices
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.log(self.probabilities(theta)[np.arange(len(chosen)), chosen]))
+
+    def most_probable(self, theta: Doubles, k: int) -> tuple[NDArray[Any], Doubles]:
+        """Return the k most probable alternatives of each row, best first, and their probabilities."""
+        shares = self.probabilities(theta)
+        ids = np.argsort(-shares, axis=1, kind="stable")[:, :k]
+        return ids, np.take_along_axis(shares, ids, axis=1)
+
+    def marginal_effects(self, theta: Doubles, kind: str, column: int, alternative: int) -> Doubles:
+        """Return the derivatives of all probabilities by a feature, by central differences."""
+        lists = self.sets.lists
+        size = {"chooser": self.sets.X, "alternative": self.sets.Z, "pair": lists.features}[kind]
+        step = STEP * max(
+            float(abs(size[:, [column]]).max(initial=0) if not is_sparse(size) else abs(size).max()), 1e-8
+        )
+        above, below = (
+            self.with_sets(_moved(self.sets, kind, column, alternative, move)).probabilities(theta)
+            for move in (step, -step)
+        )
+        return np.asarray((above - below) / (2 * step))
+
+    def elasticity_sums(self, theta: Doubles, kind: str, column: int, alternative: int) -> tuple[Doubles, Doubles]:
+        """Return sums over rows of derivatives times the feature's value, and of probabilities, by alternative."""
+        if kind == "pair":
+            lists = self.sets.lists
+            at = np.flatnonzero(lists.alternatives == alternative)
+            values = np.zeros(self.sets.n_rows)
+            values[lists.rows[at]] = lists.features[at, column]
+        else:
+            values = np.full(self.sets.n_rows, self.sets.Z[[alternative], [column]].item())
+        effects = self.marginal_effects(theta, kind, column, alternative)
+        weights = self.sets.weights
+        return (weights * values) @ effects, weights @ self.probabilities(theta)
+
+
+def _moved(sets: ChoiceSets, kind: str, column: int, alternative: int, step: float) -> ChoiceSets:
+    """The data with a feature that moved by a step, for one alternative, or for all with -1."""
+    if kind == "chooser":
+        return sets.changed(**{sets.chooser_names[column]: lambda values: values + step})
+    if kind == "alternative":
+        moves = np.arange(sets.n_alternatives) == alternative if alternative >= 0 else np.ones(sets.n_alternatives)
+        return sets.changed(**{sets.alternative_names[column]: lambda values: values + step * moves})
+    sets = replace(sets, lists=sets.lists.filled(sets.n_alternatives))
+    moves = sets.lists.alternatives == alternative if alternative >= 0 else np.ones(len(sets.lists.alternatives))
+    return sets.changed(**{sets.pair_names[column]: lambda values: values + step * moves})
+
+
+class MixtureState(Protocol):
+    """What a fitted mixture is beside its coefficients."""
+
+    names: list[str]  # of all coefficients
+    title: str  # "mixed logit"
+
+    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
+        """Yield the problems of ranges of rows."""
+
+    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
+        """Return the log-likelihood of the choices of all persons, in nats."""
+
+    def description(self) -> dict[str, Any]:
+        """Return what `Mixture.restore` takes, as JSON holds it."""
+
+
+@dataclass(frozen=True)
+class MixtureFit:
+    """A fitted mixture.
+
+    Attributes
+    ----------
+    state : MixtureState
+    fit : ChoiceFit, of all coefficients
+    covariance : Covariance
+    n_free : int
+    log_likelihood : float
+    """
+
+    state: MixtureState
+    fit: ChoiceFit
+    covariance: Covariance
+    n_free: int
+    log_likelihood: float
+
+
+class Mixture(BaseEstimator):
+    """What varies among persons: the parameter `mixture` of `ChoiceClassifier`."""
+
+    kinds: ClassVar[dict[str, type[Mixture]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        Mixture.kinds[cls.__name__] = cls
+
+    def check_parameters(self) -> None:
+        """Raise ValueError or TypeError for parameters that are not allowed."""
+        raise NotImplementedError
+
+    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
+        """Fit the mixture to choices.
+
+        Parameters
+        ----------
+        form : ChoiceForm, of Gumbel noise without nests, W being none or full
+        sets : ChoiceSets with choices
+        free : FreeCoefficients, of the form
+        settings : MixtureSettings
+        """
+        raise NotImplementedError
+
+    def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixtureState:
+        """Return the state that was described in a file."""
+        raise NotImplementedError
