@@ -91,10 +91,9 @@ class MixtureProblem:
     def marginal_effects(self, theta: Doubles, kind: str, column: int, alternative: int) -> Doubles:
         """Return the derivatives of all probabilities by a feature, by central differences."""
         lists = self.sets.lists
-        size = {"chooser": self.sets.X, "alternative": self.sets.Z, "pair": lists.features}[kind]
-        step = STEP * max(
-            float(abs(size[:, [column]]).max(initial=0) if not is_sparse(size) else abs(size).max()), 1e-8
-        )
+        features = {"chooser": self.sets.X, "alternative": self.sets.Z, "pair": lists.features}[kind]
+        largest = float(abs(features[:, [column]]).max()) if features.shape[0] else 0.0
+        step = STEP * (largest or 1.0)
         above, below = (
             self.with_sets(_moved(self.sets, kind, column, alternative, move)).probabilities(theta)
             for move in (step, -step)
