@@ -22,7 +22,9 @@ from reference.dask_rows import (
 from reference.dask_simulation import plan_of, simulate
 
 from manyclass import SoftmaxClassifier, solvers
+from manyclass.classifiers.base import planner_of
 from manyclass.dask import DaskSoftmaxClassifier
+from manyclass.dask.loading import divide, draw_groups, load, sizes_of_groups
 from manyclass.dask.shards import Shard, Whole
 from manyclass.training.passes import fork, held_out
 
@@ -88,3 +90,43 @@ def test_a_worker_may_hold_no_rows_out_but_one_must(client, rows):
     dX, dy = ([dask.delayed(one[some]) for some in (second[:8], second[8:])] for one in (X, y))
     with pytest.raises(ValueError, match="early_stopping needs a class with at least two points"):
         DaskSoftmaxClassifier(**stopping(), client=client).fit(dX, dy)
+
+
+def test_groups_of_one_worker_are_those_of_one_machine(client, rows):
+    X, y, _ = rows
+    groups = np.arange(N) // 5
+    local = SoftmaxClassifier(**stopping()).fit(X, y, groups=groups)
+    model = DaskSoftmaxClassifier(**stopping(), client=client)
+    X_parts, y_parts, groups_parts = on_one(client, X, y, groups)
+    model.fit(X_parts, y_parts, groups=groups_parts)
+    assert equal(model.to_local(), local)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "text"])
+def test_a_group_is_held_out_on_all_workers(kind):
+    groups = np.arange(40) % 10
+    labels = groups if kind == "numbers" else np.array([f"person {group}" for group in groups])
+    rng, planner = np.random.default_rng(0), planner_of(SoftmaxClassifier())
+    X, y = rng.normal(size=(40, 3)).astype(np.float32), np.arange(40) // 2 % 2
+    halves_of_rows = [
+        load(planner, None, [(X[half], y[half], None, labels[half])]) for half in (np.s_[:15], np.s_[15:])
+    ]
+    out = draw_groups(list(map(sizes_of_groups, halves_of_rows)), 0.3, np.random.RandomState(0))
+    assert len(out) == 3
+    divided = [divide(points, np.random.RandomState(0), 0.3, n, out) for n, points in enumerate(halves_of_rows)]
+    trained, held = (np.concatenate([both[which].groups for both in divided]) for which in (0, 1))
+    assert set(held) == set(out)
+    assert not set(held) & set(trained)
+    with pytest.raises(ValueError, match="groups has one group"):
+        draw_groups([sizes_of_groups(halves_of_rows[0].some(np.array([0])))], 0.3, np.random.RandomState(0))
+
+
+def test_a_cluster_may_be_given_groups(client, rows):
+    X, y, _ = rows
+    groups = np.array([f"person {n // 5}" for n in range(N)])
+    model = DaskSoftmaxClassifier(**stopping(), client=client)
+    X_parts, y_parts, groups_parts = parts(X, y, groups)
+    model.fit(X_parts, y_parts, groups=groups_parts)
+    assert model.best_iter_ <= model.n_iter_
+    with pytest.raises(ValueError, match=r"X has 4 parts, groups has 1"):
+        model.fit(X_parts, y_parts, groups=[dask.delayed(groups)])

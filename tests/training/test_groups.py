@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
-from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core
+from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, tune_learning_rate
 from manyclass.datasets import SequenceEncoder, Stream
 from manyclass.datasets.logs import Histories
 from manyclass.fitting.points import grouped
@@ -216,6 +216,18 @@ def test_streams_have_no_groups():
     X, y = np.eye(8, dtype=np.float32), np.arange(8) // 2
     with pytest.raises(ValueError, match="groups is given, which is for arrays"):
         SoftmaxClassifier().fit(Stream(X, y), groups=np.arange(8) % 2)
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS)
+def test_a_grid_of_step_sizes_is_judged_by_groups(classifier, seed):
+    (X, y, people), _ = rows_of_people(seed, n_classes=4, n_people=6, n_features=10)
+    model = classifier(max_iter=4, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        alone, together = (tune_learning_rate(model, X, y, groups=groups) for groups in (None, people))
+    assert together.losses.min() > alone.losses.min()
+    with pytest.raises(ValueError, match=r"groups has shape \(3,\)"):
+        tune_learning_rate(model, X, y, groups=[0, 1, 2])
 
 
 # With other arguments

@@ -13,7 +13,7 @@ from manyclass.choosing.costs import LearningRates
 from manyclass.classifiers.base import LinearClassifier, planner_of
 from manyclass.fitting.grid import try_grid
 from manyclass.fitting.points import indicator_lists, is_indicator
-from manyclass.labels import check_targets, labels_by_row
+from manyclass.labels import check_targets, group_ids, labels_by_row
 from manyclass.parts import part_name
 from manyclass.training.weighting import raw_weights
 from manyclass.weights.arrays import Data, Matrix
@@ -25,6 +25,7 @@ def tune_learning_rate(
     y: ArrayLike,
     *,
     sample_weight: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     fraction: float = 0.1,
     min_points: int = 10_000,
     criterion: str = "validation",
@@ -45,6 +46,8 @@ def tune_learning_rate(
     y : array-like of shape (n_samples,), or indicator matrix of shape (n_samples, n_classes)
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows, for training and for the criterion. The estimator's class_weight is for training alone.
+    groups : array-like of shape (n_samples,), default=None
+        The group of each row, as in `fit`: whole groups are held out.
     fraction : float, default=0.1
         Share of the points, in ]0, 1].
     min_points : int, default=10000
@@ -88,4 +91,5 @@ def tune_learning_rate(
         min_points=min_points,
         criterion=criterion,
         random_state=random_state,
+        groups=None if groups is None else group_ids(groups, n),
     )

@@ -18,9 +18,10 @@ from manyclass.datasets.csr import rows_of
 from manyclass.datasets.inputs import TABLES, Input, Layout, guess_form
 from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
 from manyclass.datasets.records import Records, first_labels, read_records
-from manyclass.datasets.tables import BLANKS, Marks
+from manyclass.datasets.tables import BLANKS, Marks, columns_of
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
+from manyclass.training.weighting import taken
 
 FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "binary"]
 BINARY = {"binary": "csr", "csr": "binary"}  # the one form whose name is another one in Python
@@ -191,6 +192,8 @@ class Expected:
         What makes rows of texts or histories.
     learns : bool
         Whether new items of histories get columns.
+    groups : str or None
+        The column of a table, or the file, that has the group of each row.
     several : bool
         Whether all labels of a row count.
     need_label : bool
@@ -207,6 +210,7 @@ class Expected:
     need_label: bool = False
     n_jobs: int | None = None
     learns: bool = False
+    groups: str | None = None
 
 
 def read(reading: Reading, path: str, expected: Expected) -> Records:
@@ -247,6 +251,10 @@ def _check_options(reading: Reading, name: str, form: str, expected: Expected) -
 def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Records:
     """Read data of a form; what errors say of parameters is said of options."""
     layout = reading.layout(form, expected)
+    if expected.groups is not None and reading.sequences is not None:
+        raise ValueError("--groups is not for logs, whose users are groups by themselves; leave it out")
+    if form in TABLES and expected.groups in columns_of(source, form, Marks.of(form, layout)):
+        layout = replace(layout, groups=expected.groups)
     if form in DELIMITED and reading.sequences is not None:
         names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
         columns = LogColumns(names, reading.session_gap, reading.last, reading.since)
@@ -255,9 +263,24 @@ def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Rec
         header = header_of(source, layout.header)
         _check_width(source.name, header[1] if header else None, expected)
     try:
-        return replace(read_records(form, source, layout, cache=reading.cache), form=BINARY.get(form, form))
+        records = replace(read_records(form, source, layout, cache=reading.cache), form=BINARY.get(form, form))
     except (ValueError, ImportError) as error:
         raise type(error)(_as_options(str(error), form)) from error
+    if expected.groups is None or layout.groups is not None:
+        return records
+    return replace(records, groups=_read_groups(expected.groups, records))
+
+
+def _read_groups(path: str, records: Records) -> NDArray[Any]:
+    """Read a file that has the group of a row on each line."""
+    try:
+        groups = [line.strip(BLANKS) for line in Input.of(path).lines()]
+    except FileNotFoundError as error:
+        kind = "no column of the data, and no file" if records.form in TABLES else "no file"
+        raise ValueError(f"--groups is {path!r}, which is {kind}") from error
+    if len(groups) != (n_rows := records.Y.shape[0]):
+        raise ValueError(f"{path} has {len(groups)} lines, {records.name} has {n_rows} rows; they must be as many")
+    return as_labels(groups)
 
 
 def _as_options(message: str, form: str) -> str:
@@ -405,7 +428,7 @@ def labelled(records: Records, X: Any, which: str) -> Records:
     ValueError
         If a row has several labels and may not, or no row is left.
     """
-    Y = records.Y
+    Y, groups = records.Y, records.groups
     several = int(np.sum(np.diff(Y.indptr) > 1))
     if several and which == "one":
         raise ValueError(f"{records.name}: {several} rows have several labels; choose --labels first or --labels all")
@@ -418,12 +441,12 @@ def labelled(records: Records, X: Any, which: str) -> Records:
             note(f"{records.name}: dropped {count} rows {lack.replace('_', ' ')}")
     if any(dropped.values()):
         rows = np.flatnonzero(has_label & has_feature)
-        X, Y = rows_of(X, rows), Y[rows]
+        X, Y, groups = rows_of(X, rows), Y[rows], taken(groups, rows)
     if X.shape[0] == 0:
         raise ValueError(f"{records.name}: no row has a label and a feature")
     if which != "all" and several:
         Y = first_labels(Y)
-    return replace(records, X=X, Y=Y, dropped=dropped)
+    return replace(records, X=X, Y=Y, dropped=dropped, groups=groups)
 
 
 def rows_with_features(X: Any) -> NDArray[np.bool_]:

@@ -96,6 +96,9 @@ class FitArguments(WithProgress):
         --estimator margin
     n_features : int
         number of features, where the data do not show all of them; a feature beyond it is an error
+    groups : COLUMN|FILE
+        the group of each row, such as its person: a column of a table, which is no feature then, or a file that has one
+        on each line; wherever rows are held out, whole groups are
     class_text : FILE
         texts or names of classes, on each line a label, a tab, its text; classes that no row has get scores, too
     parsed : Namespace
@@ -114,6 +117,7 @@ class FitArguments(WithProgress):
     n_features: int | None = None
     checkpoints: CheckpointOptions
     streaming: BoundedStreaming
+    groups: str | None = None
     class_text: str | None = None
     long_table: LongTable
     reading: Reading
@@ -161,7 +165,7 @@ def _fit_choices(args: FitArguments) -> int:
     check_writable(args.output)
     options = {"--stream": args.streaming.stream, "--plot": args.plot, "--max-seconds": args.max_seconds}
     options |= {"--checkpoint": args.checkpoints.checkpoint, "--n-features": args.n_features}
-    options |= {"--max-memory": args.streaming.max_memory}
+    options |= {"--max-memory": args.streaming.max_memory, "--groups": args.groups}
     for option, value in options.items():
         if value:
             raise ValueError(f"{option} is not for --estimator choice; leave it out")
@@ -210,6 +214,8 @@ def _check_options(args: FitArguments) -> None:
         raise ValueError(f"--class-text cannot be with {option}; leave out one of them")
     if args.streaming.stream and args.evaluate:
         raise ValueError("--evaluate reads all rows at once; leave it out with --stream")
+    if args.streaming.stream and args.groups:
+        raise ValueError("--groups is for rows that are read at once; leave it out with --stream")
     if args.streaming.stream and args.labels == "one":
         raise ValueError("--labels is one; with --stream choose first or all")
     if args.labels == "all" and args.estimator == "augment-reduce":
@@ -235,8 +241,8 @@ def _wanted_vectorizer(
 def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
     """Fit to rows that are read at once."""
     begin = time.perf_counter()
-    expected_data = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
-    data = read(args.reading, args.data, expected_data)
+    expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
+    data = read(args.reading, args.data, replace(expected, groups=args.groups))
     kind = (
         None if not isinstance(data.X, list) else SequenceEncoder if isinstance(data.X, Histories) else TextVectorizer
     )
@@ -260,7 +266,7 @@ def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Ve
     test = _test_rows(args, rows, vectorizer, which, model.n_jobs) if args.test else None
     table = _sizes(model, rows, which) | {"seconds to read": f"{time.perf_counter() - begin:.2f}"}
     begin = time.perf_counter()
-    beside: dict[str, Any] = {} if histories is None else {"vectorizer": vectorizer}
+    beside: dict[str, Any] = {"groups": rows.groups} if histories is None else {"vectorizer": vectorizer}
     if texts:
         text_classes = as_classes(rows.labels, as_labels([*texts]))
         beside["class_text"] = text_classes, features(args.reading, [*texts.values()], vectorizer)

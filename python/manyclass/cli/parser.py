@@ -24,7 +24,7 @@ from manyclass.version import __version__
 DESCRIPTION = "Categorical models with very many classes, trained on the true normalised likelihood."
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 OPTION = "--print-completion"
-FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS")  # how the arguments that are files are written
+FILES = ("DATA", "FILE", "MODEL", "PATH", "CORPUS", "COLUMN|FILE")  # how the arguments that are files are written
 # Modules of this folder; only the one that is asked for is loaded.
 COMMANDS = (
     *("demo", "fit", "learn", "compress", "evaluate", "predict", "explain", "serve"),

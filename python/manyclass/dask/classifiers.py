@@ -104,6 +104,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        groups: Any = None,
         labels: Literal["first", "all"] = "first",
         callback: Callable[[Round], bool | None] | None = None,
         max_seconds: float | None = None,
@@ -118,6 +119,8 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             A label a row, or indicator matrices, dense or CSR; None where X is files.
         sample_weight : dask array or Series, or list of delayed parts, divided as X is, default=None
             Weights multiply losses and count by their ratios; a row of weight 0 is left out.
+        groups : dask array or Series, or list of delayed parts, divided as X is, default=None
+            The group of each row, by any labels; early stopping holds whole groups out, on whatever workers they are.
         labels : {"first", "all"}, default="first"
             Which labels of a row of files count.
         callback : callable, default=None
@@ -133,7 +136,7 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
             If workers, the scheduler or the client are lost and training cannot go on; it is raised within 30 seconds.
         """
         seconds = Watch.of(None, max_seconds).max_seconds
-        return self._train(X, aligned(X, y, sample_weight, labels), Origin, callback, seconds)
+        return self._train(X, aligned(X, y, sample_weight, labels, groups), Origin, callback, seconds)
 
     def partial_fit(
         self,

@@ -22,7 +22,7 @@ KINDS = (
 
 KNOWN = "compute_chunk_sizes() of an array makes its chunks known, and they are then divided anew"
 
-Columns = tuple[Any, Any, Any]  # x, y, and weights or None
+Columns = tuple[Any, Any, Any, Any]  # x, y, weights or None, and labels of groups or None
 
 
 def n_rows(x: Any) -> int:
@@ -31,11 +31,11 @@ def n_rows(x: Any) -> int:
 
 
 def pack(*columns: Any) -> Columns:
-    """Return a part as (x, y, weights or None); a part of files is x and y already."""
+    """Return a part as (x, y, weights or None, groups or None); a part of files is x and y already."""
     if isinstance(columns[0], tuple):
         columns = (*columns[0], *columns[1:])
-    x, y, weights = (*columns, None, None)[:3]
-    return x, y, weights
+    x, y, weights, groups = (*columns, None, None, None)[:4]
+    return x, y, weights, groups
 
 
 def parts_of(data: Any, name: str, labels: str = "first") -> list[Any]:
@@ -76,13 +76,13 @@ def are_files(X: Any) -> bool:
     return isinstance(X, list | tuple) and bool(X) and all(isinstance(part, str | os.PathLike) for part in X)
 
 
-def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[list[Any]]:
-    """Return, for each part, its rows of X, of y (unless X is a list of files) and of the weights, if there are any.
+def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first", groups: Any = None) -> list[list[Any]]:
+    """Return, for each part, its rows of X, of y (unless X is a list of files), of the weights and of the groups.
 
     Raises
     ------
     ValueError
-        If X, y and the weights have different numbers of parts.
+        If X, y, the weights and the groups have different numbers of parts.
     TypeError
         As `parts_of`.
     """
@@ -95,8 +95,10 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first") -> list[l
     elif y is None:
         raise ValueError("y is None; it must be given, unless X is a list of files")
     columns = [parts_of(X, "X", labels)]
-    for name, other in (("y", y), ("sample_weight", sample_weight)):
+    beside = {"sample_weight": sample_weight, "groups": groups}
+    for name, other in (beside if are_files(X) else {"y": y, **beside}).items():
         if other is None:
+            columns.append([None] * len(columns[0]))
             continue
         columns.append(parts_of(_divided_as(X, other), name))
         if len(columns[-1]) != len(columns[0]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -22,11 +23,11 @@ from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
 from manyclass.fitting.trials import plan_points
-from manyclass.labels import find_positions, sorted_classes
+from manyclass.labels import as_labels, find_positions, group_ids, sorted_classes, written
 from manyclass.parts import Part
 from manyclass.training.incremental import Before, Call, passes_of_call
 from manyclass.training.passes import fork, held_out
-from manyclass.training.plan import PointsPlan
+from manyclass.training.plan import PointsPlan, first_groups, shuffle_groups, spare_labels
 from manyclass.training.state import History, Points, State
 from manyclass.training.weighting import taken, times_class_weight
 from manyclass.weights.arrays import Doubles
@@ -83,6 +84,7 @@ class RowFacts(NamedTuple):
     n_columns: int
     sparse_labels: bool
     weighted: bool
+    grouped: bool
     weight: float
 
 
@@ -100,6 +102,7 @@ def facts_of(points: Points | None) -> RowFacts | None:
         n_columns=points.n_classes if points.several else 0,
         sparse_labels=points.sparse_labels,
         weighted=weights is not None,
+        grouped=points.groups is not None,
         weight=float(x.shape[0] if weights is None else weights.sum()),
     )
 
@@ -111,6 +114,7 @@ ALIKE = (
     ("n_columns", "y", "the number of columns (0: labels in place of an indicator matrix)"),
     ("sparse_labels", "y", "whether it is a sparse matrix"),
     ("weighted", "sample_weight", "whether there are weights"),
+    ("grouped", "groups", "whether there are groups"),
 )
 
 
@@ -139,18 +143,32 @@ def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns])
 
 def checked_part(planner: Planner, known: NDArray[Any] | None, part: Columns) -> Points:
     """Check a part as `fit` does on one machine."""
-    x, y, weights = part
+    x, y, weights, groups = part
     # Counts of classes are known later; of an indicator matrix the check refuses weights of classes.
     class_weight = planner.parameters["class_weight"] if is_indicator(y) else None
     classes = Known(known, has_others=True)
     points = points_of(planner.caller, x, y, weights, class_weight, several=planner.several, known=classes)
-    return replace(points, rows=None)
+    ids = None if groups is None else taken(number_groups(groups, n_rows(x)), points.rows)
+    return replace(points, rows=None, groups=ids)
+
+
+def number_groups(groups: Any, n: int) -> NDArray[np.int64]:
+    """Return what workers know a group by from its label alone: whole numbers themselves, digests of others."""
+    group_ids(groups, n)  # which checks them
+    labels = as_labels(groups)
+    if labels.dtype.kind in "iu":
+        return labels.astype(np.int64)
+    names, places = sorted_classes(labels, name="groups")
+    digests = [blake2b(name.encode(), digest_size=8).digest() for name in written(names)]
+    return np.frombuffer(b"".join(digests), np.int64)[places]
 
 
 def joined(parts: Sequence[Points]) -> Points:
     """Put the rows of several parts together, labels being places among the classes of all."""
     classes = all_classes([points.classes for points in parts])
-    return Points.joined((*parts[:-1], among(parts[-1], classes)))
+    rows = Points.joined((*parts[:-1], among(parts[-1], classes)))
+    groups = [part.groups for part in parts if part.groups is not None]  # which are of several parts
+    return replace(rows, groups=np.concatenate(groups) if groups else None)
 
 
 def all_classes(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -168,16 +186,46 @@ def among(points: Points, classes: NDArray[Any]) -> Points:
 
 
 Divided = tuple[Points, Points | None]  # the rows of a worker to train on, and those that are held out
+Sizes = tuple[NDArray[np.int64], NDArray[np.int64]]  # the numbers of groups, and how many rows they have
 
 
-def divide(points: Points, random: np.random.RandomState, fraction: float | None, number: int) -> Divided:
-    """Draw the rows of a worker that are held out, as on one machine; none where no class has two rows there."""
+def sizes_of_groups(points: Points) -> Sizes | None:
+    """Return the groups of the rows of a worker; None where there are none."""
+    return None if points.groups is None else np.unique(points.groups, return_counts=True)
+
+
+def draw_groups(sizes: Sequence[Sizes], fraction: float, random: np.random.RandomState) -> NDArray[np.int64]:
+    """Draw which groups are held out, of those of all workers; raises ValueError where there is but one."""
+    groups, places = np.unique(np.concatenate([numbers for numbers, _ in sizes]), return_inverse=True)
+    if len(groups) < 2:
+        raise ValueError("groups has one group; whole groups are held out, so that there must be two: leave it None")
+    n_rows = np.bincount(places, np.concatenate([counts for _, counts in sizes])).astype(np.int64)
+    n_out = max(1, round(fraction * n_rows.sum()))
+    return groups[first_groups(n_rows, shuffle_groups(n_rows, n_out, random), n_out)]
+
+
+def divide(
+    points: Points,
+    random: np.random.RandomState,
+    fraction: float | None,
+    number: int,
+    groups_out: NDArray[np.int64] | None,
+) -> Divided:
+    """Draw the rows of a worker that are held out, as on one machine; none where no class has two rows there.
+
+    Where several workers have groups these are drawn before, for all of them.
+    """
     if fraction is None or np.bincount(points.labels.ids).max() < 2:
         return points, None
     generator = fork(random)
-    if number:
-        generator = np.random.RandomState([generator.randint(2**31 - 1), number])
-    is_held_out = held_out(points.labels.ids, fraction, generator)
+    if points.groups is not None and groups_out is not None:
+        is_held_out = spare_labels(np.isin(points.groups, groups_out), points.labels)
+    else:
+        if number:
+            generator = np.random.RandomState([generator.randint(2**31 - 1), number])
+        is_held_out = held_out(points.labels.ids, fraction, generator, points.groups)
+    if not is_held_out.any():
+        return points, None
     train, validation = (
         replace(points.some(rows), weights=taken(points.weights, rows))
         for rows in map(np.flatnonzero, (~is_held_out, is_held_out))
@@ -410,6 +458,11 @@ class Loaded:
         seed = parameters["random_state"]
         self.fraction = parameters.get("validation_fraction") if self._stops_early else None
         self.random = np.random.RandomState() if seed is None else fork(seed)
+        self._groups_out: NDArray[np.int64] | None = None
+        if self.fraction is not None:
+            sizes = [sizes for sizes in self.workers.gather(self.workers.each(sizes_of_groups, rows)) if sizes]
+            groups_out = draw_groups(sizes, self.fraction, fork(self.random)) if sizes else None
+            self._groups_out = groups_out if len(rows) > 1 else None
         self._divided = [self._divide(number, points) for number, points in enumerate(rows)]
         self.n_held_out = self.workers.gather(self.workers.each(n_held_out, self._divided))
         if self._stops_early and not any(self.n_held_out):
@@ -420,7 +473,7 @@ class Loaded:
         return self.workers.submit(number, load, self.planner, self.origin.known, self.workers.compute(number, parts))
 
     def _divide(self, number: int, rows: Any) -> Any:
-        return self.workers.submit(number, divide, rows, self.random, self.fraction, number)
+        return self.workers.submit(number, divide, rows, self.random, self.fraction, number, self._groups_out)
 
     def _count(self) -> list[Any]:
         """Count the rows of each class, and make what all workers know."""

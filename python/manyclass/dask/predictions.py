@@ -60,7 +60,7 @@ class WholeModel:
 
 def answer(model: LabelAnswers, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
     """Return what the model answers of a part of X."""
-    x, _, _ = pack(part)
+    x, *_ = pack(part)
     if not n_rows(x):
         return empty
     if question in ("top_labels", "top_log_probabilities"):
@@ -74,7 +74,7 @@ def sums_of(model: LabelAnswers, score: bool, *columns: Any) -> dict[str, float]
 
     Of several labels, rows without any do not count, but for the share that is right.
     """
-    x, y, sample_weight = pack(*columns)
+    x, y, sample_weight, _ = pack(*columns)
     n = n_rows(x)
     if not n:
         return {"weight": 0.0}
@@ -157,7 +157,7 @@ class BlocksModel:
 
 def block_scores(model: LabelAnswers, block: Block, k: int, *columns: Any) -> BlockScores | None:
     """Return what a block says of a part; None of one without rows."""
-    x, y, _ = pack(*columns)
+    x, y, *_ = pack(*columns)
     if not n_rows(x):
         return None
     labels = None if y is None else find_positions(labels_by_row(y, n_rows(x)), model.classes_, "y")
@@ -177,7 +177,7 @@ def answer_of_blocks(model: LabelAnswers, question: str, empty: Any, scores: Seq
 
 def scores_of(model: LabelAnswers, block: Block, part: Any) -> Any:
     """Return the scores of a block's classes, None for a part without rows."""
-    x, _, _ = pack(part)
+    x, *_ = pack(part)
     return block.scores(rows_of(caller_of(model), state_of(model), x)) if n_rows(x) else None
 
 
@@ -188,7 +188,7 @@ def probabilities(empty: Any, scores: Sequence[Any]) -> Any:
 
 def sums_of_blocks(model: LabelAnswers, scores: Sequence[BlockScores | None], *columns: Any) -> dict[str, float]:
     """Return what `sums_of` does."""
-    _, y, sample_weight = pack(*columns)
+    _, y, sample_weight, _ = pack(*columns)
     filled = [block for block in scores if block is not None]
     if not filled:
         return {"weight": 0.0}

@@ -146,6 +146,8 @@ class Layout:
         Columns of a table that are joined to texts; empty: it has numeric features.
     features : tuple of str
         The features of a table; empty: all columns but that of labels.
+    groups : str or None
+        The column of the groups of rows, which is no feature.
     separator : str or None
         What stands between labels; None: a comma in "text", and in a table a cell is a label.
     delimiter : str or None
@@ -163,6 +165,7 @@ class Layout:
     need_label: bool = True
     text: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
+    groups: str | None = None
     separator: str | None = None
     delimiter: str | None = None
     decimal: str = "."

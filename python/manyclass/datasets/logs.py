@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from manyclass.checks import check_number
 from manyclass.datasets.inputs import Input
 from manyclass.datasets.label_words import label_columns
-from manyclass.datasets.records import ROWS, Records
+from manyclass.datasets.records import Records
 from manyclass.datasets.sequences import SequenceEncoder
-from manyclass.datasets.tables import Cells, Marks, label_in, library
+from manyclass.datasets.tables import Marks, cells_of, library
 
 
 class Histories(list[NDArray[Any]]):
@@ -97,7 +97,7 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     ValueError
         If a column is missing, or a time is neither a number nor a date.
     """
-    cells = _cells(source, marks, columns.names)
+    cells = cells_of(source, form, marks, columns.names)
     has_both = np.array([bool(user and item) for user, item in zip(cells[0], cells[1], strict=True)], dtype=bool)
     n_dropped = int((~has_both).sum())
     notes = (f"{source.name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
@@ -117,17 +117,6 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     Y = sp.csr_array(np.zeros((len(sequences), 0), np.float32))
     histories = Histories(sequences, names, n_before)
     return Records(histories, Y, np.zeros(0, dtype=object), name=source.name, form=form, notes=notes)
-
-
-def _cells(source: Input, marks: Marks, names: Sequence[str]) -> list[list[str]]:
-    """Return the cells of these columns."""
-    with source.opened() as file:
-        cells = Cells(file, source.name, marks)
-        for name in names:
-            if name not in cells.columns:
-                raise ValueError(f"{source.name}: there is no column {name!r}; it has {', '.join(cells.columns)}")
-        blocks = [block for _, block in cells.blocks([], ROWS)]
-    return [[label_in(cell) for block in blocks for cell in block[name]] for name in names]
 
 
 def _labels(cells: Sequence[str]) -> NDArray[Any]:

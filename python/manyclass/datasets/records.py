@@ -18,11 +18,9 @@ from manyclass.datasets.label_words import label_columns
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.stream import open_files
 from manyclass.datasets.svmlight import SvmlightFiles
-from manyclass.datasets.tables import Present
+from manyclass.datasets.tables import ROWS, Marks, Present, cells_of
 from manyclass.datasets.xmc import CACHE_SUFFIX, read_cached, read_xmc
 from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes, written
-
-ROWS = 65_536  # of a table that are parsed at once
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,8 @@ class Records:
         Number of rows "without_label" and "without_feature" (and with a label), where these have been dropped.
     notes : tuple of str
         What a user should know of the reading.
+    groups : ndarray of shape (n_rows,), or None
+        The group of each row.
     """
 
     X: Any
@@ -57,6 +57,7 @@ class Records:
     form: str = ""
     dropped: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    groups: NDArray[Any] | None = None
 
 
 def read_records(form: str, source: Input, layout: Layout, *, cache: bool = False) -> Records:
@@ -91,7 +92,11 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
         blocks, one_based = list(open_files(form, [source], layout).blocks(ROWS)), False
     rows = joined_rows([X for X, _ in blocks])
     Y, names, notes = _columns([labels for _, labels in blocks])
-    return Records(rows, Y, names, one_based, source.name, form, notes=notes)
+    groups = None
+    if layout.groups is not None:
+        [cells] = cells_of(source, form, Marks.of(form, layout), [layout.groups])
+        groups = as_labels(cells)
+    return Records(rows, Y, names, one_based, source.name, form, notes=notes, groups=groups)
 
 
 def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[str, ...]]:

@@ -23,6 +23,7 @@ LABEL_COLUMN = "label"  # where no other is named
 TEXTS = "if each line is a text, a tab and its labels, its format is text"
 BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 PIECE_BYTES = 1 << 20  # of text read at a time
+ROWS = 65_536  # that are parsed at once
 
 
 def label_in(cell: str) -> str:
@@ -176,7 +177,7 @@ class Tables:
         """
         library("pandas")
         marks = Marks.of(form, layout)
-        names = [_columns(source, form, marks) for source in inputs]
+        names = [columns_of(source, form, marks) for source in inputs]
         label, features = _columns_to_read(inputs[0].name, names[0], layout)
         for source, other_names in zip(inputs, names, strict=True):
             if sorted(other_names) != sorted(names[0]):
@@ -249,14 +250,6 @@ def _parquet(source: Input) -> Any:
     return library("pyarrow.parquet").ParquetFile(raw)
 
 
-def _columns(source: Input, form: str, marks: Marks) -> list[str]:
-    """Return the names of an input's columns."""
-    if form == "parquet":
-        return list(_parquet(source).schema_arrow.names)
-    with source.opened() as raw:
-        return Cells(raw, source.name, marks).columns
-
-
 def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[str | None, list[str]]:
     """Return the column of labels, if there is one to read, and those of features; raises as `Tables.of` does."""
     label = layout.label if layout.label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
@@ -269,10 +262,32 @@ def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[s
     for column in [*wanted, *([label] if label is not None else [])]:
         if column not in names:
             raise ValueError(f"{name}: there is no column {column!r}; it has {_listed(names)}")
-    features = [*wanted] or [column for column in names if column != label]
+    features = [*wanted] or [column for column in names if column not in (label, layout.groups)]
     if not features:
         raise ValueError(f"{name}: there is no column but {label!r}; features are needed")
     return label, features
+
+
+def columns_of(source: Input, form: str, marks: Marks) -> list[str]:
+    """Return the names of an input's columns."""
+    if form == "parquet":
+        return list(_parquet(source).schema_arrow.names)
+    with source.opened() as raw:
+        return Cells(raw, source.name, marks).columns
+
+
+def cells_of(source: Input, form: str, marks: Marks, names: Sequence[str]) -> list[list[str]]:
+    """Return the cells of some columns, as labels are read; raises ValueError where a column is missing."""
+    columns = columns_of(source, form, marks)
+    for name in names:
+        if name not in columns:
+            raise ValueError(f"{source.name}: there is no column {name!r}; it has {', '.join(columns)}")
+    if form == "parquet":
+        table = _parquet(source).read(list(names))
+        return [["" if cell is None else label_in(str(cell)) for cell in table[name].to_pylist()] for name in names]
+    with source.opened() as raw:
+        blocks = [block for _, block in Cells(raw, source.name, marks).blocks([], ROWS)]
+    return [[label_in(cell) for block in blocks for cell in block[name]] for name in names]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -104,19 +104,32 @@ def draw_rows_out(
         is_out[random.choice(n_rows, n_out, replace=False)] = True
         return is_out
     _, positions, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    order = random.permutation(len(sizes))
-    order = order[np.argsort(np.where(sizes > n_out, sizes, 0)[order], kind="stable")]  # the largest ones come last
-    can_be_out = np.ones(len(sizes), dtype=bool)
+    order = shuffle_groups(sizes, n_out, random)
     if labels is not None:
-        can_be_out = _groups_to_spare(labels, positions, order)
-        if not can_be_out.any():  # no label is in two of the groups that are left
+        order = order[_groups_to_spare(labels, positions, order)[order]]
+        if not len(order):  # no label is in two of the groups
             return draw_rows_out(n_out, n_rows, random, None, labels)
-    order = order[can_be_out[order]]
+    is_out = first_groups(sizes, order, n_out)[positions]
+    return is_out if labels is None else spare_labels(is_out, labels)
+
+
+def shuffle_groups(sizes: NDArray[np.int64], n_out: int, random: Random) -> NDArray[np.intp]:
+    """Return groups in random order, but the largest ones, of more rows than are to be held out, last."""
+    order = random.permutation(len(sizes))
+    return order[np.argsort(np.where(sizes > n_out, sizes, 0)[order], kind="stable")]
+
+
+def first_groups(sizes: NDArray[np.int64], order: NDArray[np.intp], n_out: int) -> NDArray[np.bool_]:
+    """Return which groups come first in an order: one, or as many as have n_out rows at most."""
     n_drawn = np.searchsorted(np.cumsum(sizes[order]), n_out, side="right")
     is_drawn = np.zeros(len(sizes), dtype=bool)
     is_drawn[order[: max(1, n_drawn)]] = True
-    is_out = is_drawn[positions]
-    return is_out if labels is None else is_out & labels.known_from(labels.of(np.flatnonzero(~is_out)))
+    return is_drawn
+
+
+def spare_labels(is_out: NDArray[np.bool_], labels: Labels) -> NDArray[np.bool_]:
+    """Return the rows that are held out but for those with a label that no other row has."""
+    return is_out & labels.known_from(labels.of(np.flatnonzero(~is_out)))
 
 
 def _groups_to_spare(labels: Labels, positions: NDArray[np.intp], order: NDArray[np.intp]) -> NDArray[np.bool_]:
