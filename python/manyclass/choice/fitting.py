@@ -293,10 +293,10 @@ class ChoiceFit:
     draw_errors: Doubles
 
 
-def _preconditioner(
+def precondition(
     objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int, n_rows: int, near: bool = False
 ) -> Doubles:
-    """T with T T' near the inverse of the second derivatives of some rows at theta, or the diagonal that it has.
+    """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has.
 
     Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
     save: both are made `near` the minimum only, for steps with drawn alternatives.
@@ -311,15 +311,28 @@ def _preconditioner(
         rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
         second_derivatives = replace(objective, sets=objective.sets.take(rows)).metric(theta)
         free_derivatives = free.matrix.T @ second_derivatives @ free.matrix
-        scale = np.sqrt(np.maximum(np.diag(free_derivatives), 1e-12 * max(np.max(np.diag(free_derivatives)), 1e-300)))
-        if free.bounded:
-            return np.asarray(1 / scale)
-        values, vectors = np.linalg.eigh(free_derivatives / np.outer(scale, scale))
-        roots = 1 / np.sqrt(np.maximum(values, 1e-6))
-        if form.rank > 0:  # directions in which factors move and W does not: steps across them reach every W
-            roots[values < 1e-6] = 0
-        return np.asarray((vectors * roots) / scale[:, None])
+        return whiten(free_derivatives, free.bounded, flat=0.0 if form.rank > 0 else 1e3)
     return free.select(1 / next(objective.problems).scales())
+
+
+def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Doubles:
+    """Return T with T T' near the inverse of second derivatives, or the diagonal that it has where bounds need one.
+
+    Parameters
+    ----------
+    second_derivatives : ndarray of shape (n, n), float64
+    bounded : bool
+    flat : float
+        T along directions in which nothing changes, relative to the diagonal: 0 for factors of W, as steps across
+        these reach every W.
+    """
+    diagonal = np.diag(second_derivatives)
+    scale = np.sqrt(np.maximum(diagonal, 1e-12 * max(np.max(diagonal, initial=0), 1e-300)))
+    if bounded:
+        return np.asarray(1 / scale)
+    values, vectors = np.linalg.eigh(second_derivatives / np.outer(scale, scale))
+    roots = np.where(values < 1e-6, flat, 1 / np.sqrt(np.maximum(values, 1e-6)))
+    return np.asarray((vectors * roots) / scale[:, None])
 
 
 def _times(T: Doubles, vector: Doubles) -> Doubles:
@@ -357,7 +370,38 @@ def fit_exactly(
     ChoiceFit
     """
     start, n_metric_rows = _start_from_few_rows(objective, free, start, seed)
-    T = _preconditioner(objective, free, start, seed, n_metric_rows)
+    T = precondition(objective, free, start, seed, n_metric_rows)
+    return descend(objective, free, start, T, tol=tol, max_iter=max_iter, watch=watch)
+
+
+def descend(
+    objective: Callable[[Doubles], tuple[float, Doubles]],
+    free: FreeCoefficients,
+    start: Doubles,
+    T: Doubles,
+    *,
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+) -> ChoiceFit:
+    """Minimise any function of coefficients by L-BFGS, in the coordinates of `precondition`.
+
+    Parameters
+    ----------
+    objective : callable, which returns the value and the gradient
+    free : FreeCoefficients
+    start : ndarray of shape (n,), float64
+    T : ndarray of shape (n_free, n_free) or (n_free,), float64
+        What makes free coefficients of coordinates; of shape (n_free,) where some have bounds.
+    tol : float, as in `fit_exactly`
+    max_iter : int
+    watch : callable
+        It is called with the loss of each iteration.
+
+    Returns
+    -------
+    ChoiceFit
+    """
     begin = free.select(start)
     losses: list[float] = []
     curve: list[float] = []
@@ -381,7 +425,7 @@ def fit_exactly(
     # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
     converged = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
     theta = free.expand(_times(T, minimum.x))
-    return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(objective.form.n))
+    return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(len(theta)))
 
 
 def slope_within_bounds(slope: Doubles, values: Doubles, bounds: Doubles) -> Doubles:
@@ -465,7 +509,7 @@ def fit_drawn(
     first_rows = np.sort(random.permutation(n)[: START_ROWS if noise == "gumbel" else START_ROWS // 4])
     first = replace(objective, sets=draws.sets(first_rows, 0))
     near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
-    T = _preconditioner(first, free, near.theta, seed, len(first_rows), near=True)
+    T = precondition(first, free, near.theta, seed, len(first_rows), near=True)
     batch_size = int(np.clip(n // 50, 64, 8192))
     n_steps = len(first_rows) / batch_size  # as if the rows of the start had been steps before
     descent = _begin_descent(objective, free, near.theta, T, n_steps)
