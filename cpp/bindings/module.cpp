@@ -38,6 +38,7 @@ PYBIND11_MODULE(_core, module) {
   bind_gradient(m);
   bind_label_sets(m);
   bind_losses(m);
+  bind_mixed(m);
   bind_plans(m);
   bind_pairs(m);
   bind_probe(m);

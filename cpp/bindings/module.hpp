@@ -12,6 +12,7 @@ void bind_io(Module& m);
 void bind_label_mixtures(Module& m);
 void bind_label_sets(Module& m);
 void bind_losses(Module& m);
+void bind_mixed(Module& m);
 void bind_train(Module& m);
 void bind_weight_arrays(Module& m);
 void bind_weights(Module& m);

@@ -669,6 +669,30 @@ def estimated_log_sums(
     log_weights: NDArray[np.float64],
 ) -> NDArray[np.float64]: ...
 
+# bind_mixed
+
+class MixedProblem:
+    def __init__(
+        self,
+        *,
+        problem: ChoiceProblem,
+        persons: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        signs: NDArray[np.float64],
+        spreads: NDArray[np.int32],
+        shifts: NDArray[np.int32],
+        n_coefficients: int,
+    ) -> None: ...
+    def person_scores(
+        self, draws: NDArray[np.float32], begin: int, theta: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def person_coefficients(
+        self, draws: NDArray[np.float32], begin: int, theta: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def mean_probabilities(
+        self, draws: NDArray[np.float32], begin: int, theta: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
 # bind_choice
 
 class ChoiceForm:

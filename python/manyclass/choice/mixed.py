@@ -1,0 +1,536 @@
+"""Mixed logit: coefficients that vary among persons, fitted by maximum simulated likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from manyclass import _core
+from manyclass.checks import check_choice, check_number
+from manyclass.choice.fitting import (
+    ChoiceFit,
+    ChoiceForm,
+    ChoiceObjective,
+    FreeCoefficients,
+    fit_exactly,
+    list_features,
+    make_problems,
+    slope_within_bounds,
+)
+from manyclass.choice.inference import Covariance
+from manyclass.choice.inference import _sandwich as sandwich
+from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
+from manyclass.choice.sets import ChoiceSets
+from manyclass.weights.arrays import Doubles
+
+MOST_DRAWS = 1 << 27  # numbers that are made once and kept: 512 MB
+DRAWS_TOGETHER = 1 << 23  # numbers that are made at once where all are too many to keep
+MOST_POINTS = 1 << 30  # of a sequence
+FIRST_SPREAD = 0.1  # in units of what moves a person's log-likelihood by about 1
+
+
+def _triangular(u: Doubles) -> Doubles:
+    """The quantiles of the symmetric triangular distribution on [-1, 1]."""
+    return np.where(u < 0.5, np.sqrt(2 * u) - 1, 1 - np.sqrt(2 * (1 - u)))
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How a coefficient varies: quantiles of z around 0, the sign of an exponential (0: none), what its spread is."""
+
+    quantiles: Callable[[Doubles], Doubles]
+    sign: float = 0.0
+    spread: str = "sd"
+
+
+DISTRIBUTIONS = {
+    "normal": Distribution(ndtri),
+    "lognormal": Distribution(ndtri, 1.0),
+    "-lognormal": Distribution(ndtri, -1.0),
+    "triangular": Distribution(_triangular, spread="spread"),
+    "uniform": Distribution(lambda u: 2 * u - 1, spread="spread"),
+}
+
+
+class RandomCoefficients(Mixture):
+    r"""Mixed logit: coefficients vary among persons, and the rows of one person share theirs.
+
+    With independent z of mean 0, the coefficient j of a person with features x is :math:`v_j`, :math:`e^{v_j}` or
+    :math:`-e^{v_j}`, where
+
+    .. math:: v_j = \theta_j + s_j \cdot x + \sum_{l \le j} L_{jl} z_l .
+
+    Maximised is the simulated log-likelihood, the sum over persons p, with their weights, of
+
+    .. math:: \log \frac{1}{R} \sum_{r=1}^R \prod_{i \in p} P_i(y_i \mid \beta(z_r)),
+
+    whose bias falls with the number R of draws (Revelt & Train 1998, "Mixed logit with repeated choices"; Train 2009,
+    "Discrete choice methods with simulation", chapters 6 and 9 to 11). Of "lognormal" and "-lognormal", coef_ has the
+    mean and the standard deviation of the logarithm. Of "triangular" and "uniform" the spread is half the width.
+
+    Parameters
+    ----------
+    coefficients : mapping of str to {"normal", "lognormal", "-lognormal", "triangular", "uniform"}
+        The distribution of each coefficient that varies, by the name that it has in ``coef_names_``.
+    correlated : bool or sequence of str, default=False
+        Whether all of them are correlated, or which: L has then the entries "chol[a,b]", and else "sd[a]" or
+        "spread[a]".
+    means : mapping of str to sequence of str, optional
+        Features of choosers by which the mean of a coefficient shifts, "cost:income". They must be the same in all rows
+        of a person.
+    n_draws : int, default=500
+        R.
+    draws : {"sobol", "halton"}, default="sobol"
+        Scrambled points of this sequence, R for each person.
+    """
+
+    def __init__(
+        self,
+        coefficients: Mapping[str, str],
+        *,
+        correlated: bool | Sequence[str] = False,
+        means: Mapping[str, Sequence[str]] | None = None,
+        n_draws: int = 500,
+        draws: Literal["sobol", "halton"] = "sobol",
+    ) -> None:
+        self.coefficients = coefficients
+        self.correlated = correlated
+        self.means = means
+        self.n_draws = n_draws
+        self.draws = draws
+
+    def check_parameters(self) -> None:
+        """Raise ValueError or TypeError for parameters that are not allowed."""
+        if not isinstance(self.coefficients, Mapping) or not self.coefficients:
+            raise TypeError(f"coefficients is {self.coefficients!r}; it must map names to distributions")
+        for name, distribution in self.coefficients.items():
+            check_choice(f"the distribution of {name!r}", distribution, tuple(DISTRIBUTIONS))
+        for name in (*self.correlated_names, *(self.means or {})):
+            check_choice("a coefficient of correlated or means", name, tuple(self.coefficients))
+        check_number("n_draws", self.n_draws, low=1, integer=True)
+        check_choice("draws", self.draws, ("sobol", "halton"))
+
+    @property
+    def correlated_names(self) -> tuple[str, ...]:
+        """Names of the coefficients that are correlated."""
+        if isinstance(self.correlated, bool | np.bool_):
+            return tuple(self.coefficients) if self.correlated else ()
+        return tuple(self.correlated)
+
+    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
+        """Fit the mixture to choices; see `fit_random_coefficients`."""
+        return fit_random_coefficients(form, sets, free, self, settings)
+
+    def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixedLogit:
+        """Return the state that was described in a file."""
+        flips = tuple(float(flip) for flip in description["flips"])
+        if len(flips) != len(self.coefficients) or not set(flips) <= {1.0, -1.0}:
+            raise ValueError("flips of draws do not fit the coefficients that vary")
+        return MixedLogit(self, form, int(description["seed"]), flips)
+
+
+@dataclass(frozen=True)
+class MixedLogit:
+    """What a mixed logit is beside its coefficients.
+
+    Attributes
+    ----------
+    mixture : RandomCoefficients
+    form : ChoiceForm
+    seed : int, of the draws
+    flips : tuple of float
+        By coefficient that varies, -1 where draws have the other sign, by which no spread is negative.
+    """
+
+    mixture: RandomCoefficients
+    form: ChoiceForm
+    seed: int
+    flips: tuple[float, ...]
+
+    title = "mixed logit"
+
+    @cached_property
+    def places(self) -> dict[str, tuple[int, ...]]:
+        """Row and column of L by the name of each spread, and coefficient and feature by that of each shift."""
+        varying, correlated = [*self.mixture.coefficients], self.mixture.correlated_names
+        places: dict[str, tuple[int, ...]] = {}
+        for j, name in enumerate(varying):
+            if name in correlated:
+                others = [other for other in varying[: j + 1] if other in correlated]
+                places |= {f"chol[{name},{other}]": (j, varying.index(other)) for other in others}
+            else:
+                places[f"{DISTRIBUTIONS[self.mixture.coefficients[name]].spread}[{name}]"] = (j, j)
+        return places
+
+    @cached_property
+    def shifts(self) -> dict[str, tuple[int, int]]:
+        """The coefficient that varies and the chooser's feature of each shift, by its name."""
+        varying, choosers = [*self.mixture.coefficients], self.form.chooser_names
+        shifts = {}
+        for name, features in (self.mixture.means or {}).items():
+            for feature in features:
+                check_choice(f"a feature of choosers in means of {name!r}", feature, choosers)
+                if f"{feature}:{name}" in self.form.names:
+                    raise ValueError(
+                        f"the shift of {name!r} by {feature!r} is an interaction, too; set interactions='none'"
+                    )
+                shifts[f"{name}:{feature}"] = (varying.index(name), choosers.index(feature))
+        return shifts
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of all coefficients: those of the form, spreads, and shifts."""
+        return [*self.form.names, *self.places, *self.shifts]
+
+    @cached_property
+    def columns(self) -> NDArray[np.int32]:
+        """Where coefficients that vary stand among those of the form; raises ValueError where there is none."""
+        for name in self.mixture.coefficients:
+            check_choice("a coefficient of the mixture", name, tuple(self.form.names))
+        return np.array([self.form.names.index(name) for name in self.mixture.coefficients], dtype=np.int32)
+
+    @property
+    def distributions(self) -> list[Distribution]:
+        """The distribution of each coefficient that varies."""
+        return [DISTRIBUTIONS[name] for name in self.mixture.coefficients.values()]
+
+    def draws(self, begin: int, end: int) -> NDArray[np.float32]:
+        """Return z of persons from `begin` to before `end`, (n_persons, n_varying, n_draws)."""
+        n, count = len(self.columns), self.mixture.n_draws
+        if end * count >= MOST_POINTS:
+            raise ValueError(f"n_draws is {count} for {end} persons; there are {MOST_POINTS} points in all")
+        random = np.random.default_rng(self.seed)
+        engine = qmc.Sobol(n, seed=random) if self.mixture.draws == "sobol" else qmc.Halton(n, seed=random)
+        engine.fast_forward(1 + begin * count)
+        points = engine.random((end - begin) * count).reshape(end - begin, count, n)
+        z = np.empty((end - begin, n, count), dtype=np.float32)
+        for j, distribution in enumerate(self.distributions):
+            z[:, j] = self.flips[j] * distribution.quantiles(np.clip(points[:, :, j], 1e-15, 1 - 1e-15))
+        return z
+
+    def description(self) -> dict[str, Any]:
+        """Return what `RandomCoefficients.restore` takes."""
+        return {"seed": self.seed, "flips": list(self.flips)}
+
+    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
+        """Yield the problems of ranges of rows."""
+        for part in sets.parts():
+            yield MixedLogitProblem(self, form, part, n_threads)
+
+    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
+        """Return the simulated log-likelihood of the choices of all persons, in nats."""
+        persons = MixedPersons.of(self, form, list_features(sets), n_threads)
+        return float(persons.weights @ persons.scores(theta)[0])
+
+    def person_coefficients(
+        self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int
+    ) -> tuple[Doubles, Doubles]:
+        """Return means and standard deviations of persons' coefficients given their choices, (n_persons, n_varying)."""
+        persons = MixedPersons.of(self, form, list_features(sets), n_threads)
+        means, squares = persons.gather(lambda draws, begin: persons.core.person_coefficients(draws, begin, theta))
+        return means, np.sqrt(np.maximum(squares - means**2, 0))
+
+
+@dataclass(frozen=True)
+class MixedPersons:
+    """Persons, their rows and their draws, as the core takes them.
+
+    Attributes
+    ----------
+    state : MixedLogit
+    core : _core.MixedProblem, of rows person after person
+    order : ndarray of shape (n_rows,), int64, where these rows stand in the data
+    begins : ndarray of shape (n_persons + 1,), int64, where each person's begin
+    weights : ndarray of shape (n_persons,), float64
+    """
+
+    state: MixedLogit
+    core: _core.MixedProblem
+    order: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    weights: Doubles
+
+    @classmethod
+    def of(cls, state: MixedLogit, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> MixedPersons:
+        """Return the persons of data; raises ValueError where they have weights or shifts that differ by row."""
+        who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
+        order = np.argsort(who, kind="stable")
+        begins = np.append(np.flatnonzero(np.diff(who[order], prepend=-1)), sets.n_rows)
+        sets = sets.take(order)
+        firsts = np.repeat(begins[:-1], np.diff(begins))
+        if np.any(sets.weights != sets.weights[firsts]):
+            raise ValueError("the rows of a person have different weights")
+        for feature in {feature for _, feature in state.shifts.values()}:
+            if np.any(sets.X[:, feature] != sets.X[firsts, feature]):
+                raise ValueError(f"{sets.chooser_names[feature]!r} shifts means, but differs among rows of a person")
+        (problem,) = make_problems(form, sets, n_threads)
+        n, n_form = len(state.columns), state.form.n
+        spreads = np.full((n, n), -1, dtype=np.int32)
+        shifts = np.full((n, len(form.chooser_names)), -1, dtype=np.int32)
+        for place, (row, column) in enumerate(state.places.values(), start=n_form):
+            spreads[row, column] = place
+        for place, (row, column) in enumerate(state.shifts.values(), start=n_form + len(state.places)):
+            shifts[row, column] = place
+        core = _core.MixedProblem(
+            problem=problem,
+            persons=begins.astype(np.int64),
+            columns=state.columns,
+            signs=np.array([distribution.sign for distribution in state.distributions]),
+            spreads=spreads.ravel(),
+            shifts=shifts.ravel(),
+            n_coefficients=len(state.names),
+        )
+        return cls(state, core, order, begins, sets.weights[begins[:-1]])
+
+    @cached_property
+    def _all_draws(self) -> NDArray[np.float32]:
+        return self.state.draws(0, len(self.weights))
+
+    def gather(self, answer: Callable[[NDArray[np.float32], int], tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
+        """Return for all persons the two arrays that the core answers of draws and the first person of these."""
+        n, of_one = len(self.weights), len(self.state.columns) * self.state.mixture.n_draws
+        if n * of_one <= MOST_DRAWS:
+            return answer(self._all_draws, 0)
+        step = max(1, DRAWS_TOGETHER // of_one)
+        begins = range(0, n, step)
+        answers = [answer(self.state.draws(begin, min(begin + step, n)), begin) for begin in begins]
+        first, second = (np.concatenate(parts) for parts in zip(*answers, strict=True))
+        return first, second
+
+    def scores(self, theta: Doubles) -> tuple[Doubles, Doubles]:
+        """Return the log-likelihood of each person and its gradient, (n_persons, n)."""
+        return self.gather(lambda draws, begin: self.core.person_scores(draws, begin, theta))
+
+
+class MixedLogitProblem(MixtureProblem):
+    """Rows of choosers under a mixed logit: means over the distribution.
+
+    Parameters
+    ----------
+    state : MixedLogit
+    form : ChoiceForm, with the alternatives of the data
+    sets : ChoiceSets without a function of pairs
+    n_threads : int
+    """
+
+    def __init__(self, state: MixedLogit, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> None:
+        super().__init__(sets)
+        self.state, self.form, self.n_threads = state, form, n_threads
+
+    def with_sets(self, sets: ChoiceSets) -> MixedLogitProblem:
+        """Return the problem of the same choosers with other features."""
+        return MixedLogitProblem(self.state, self.form, sets, self.n_threads)
+
+    def _means(self, theta: Doubles) -> tuple[Doubles, Doubles]:
+        persons = MixedPersons.of(self.state, self.form, replace(self.sets, sample_weight=None), self.n_threads)
+        shares, logsums = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
+        back = np.argsort(persons.order)
+        return shares[back], logsums[back]
+
+    def probabilities(self, theta: Doubles) -> Doubles:
+        """Return the mean probability of each alternative, (n_rows, n_alternatives)."""
+        return self._means(theta)[0]
+
+    def inclusive_values(self, theta: Doubles) -> Doubles:
+        """Return the mean logsum of each row, (n_rows,)."""
+        return self._means(theta)[1]
+
+
+@dataclass(frozen=True)
+class MixedObjective:
+    """Minus the mean simulated log-likelihood of persons, with a ridge, by the free coefficients.
+
+    Attributes
+    ----------
+    persons : MixedPersons
+    free : FreeCoefficients
+    ridge : ndarray of shape (n,), float64
+    """
+
+    persons: MixedPersons
+    free: FreeCoefficients
+    ridge: Doubles
+
+    @cached_property
+    def weights(self) -> Doubles:
+        """Weights of the persons, whose sum is 1."""
+        return np.asarray(self.persons.weights / self.persons.weights.sum())
+
+    def __call__(self, values: Doubles) -> tuple[float, Doubles]:
+        """Return the value and the gradient."""
+        theta = self.free.expand(values)
+        log_likelihoods, scores = self.persons.scores(theta)
+        gradient = self.ridge * theta - self.weights @ scores
+        return 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods), self.free.reduce(gradient)
+
+    def score_products(self, values: Doubles, weights: Doubles) -> Doubles:
+        """Return the sum over persons of weighted outer products of gradients (Berndt, Hall, Hall & Hausman 1974)."""
+        scores = self.persons.scores(self.free.expand(values))[1] @ self.free.matrix
+        return np.asarray(scores.T @ (scores * weights[:, None]))
+
+    def hessian(self, values: Doubles, T: Doubles, step: float = 1e-5) -> Doubles:
+        """Return second derivatives, by differences of the gradient along columns of T, where they are near 1."""
+        gradient = self(values)[1]
+        inverse = np.linalg.inv(T)
+        second = np.array([self(values + step * direction)[1] - gradient for direction in T.T]) @ T / step
+        return np.asarray(inverse.T @ (second + second.T) @ inverse / 2)
+
+
+def _root_of_inverse(information: Doubles, bounded: bool) -> Doubles:
+    """T with T T' near the inverse of a matrix that may have no inverse; a diagonal where coefficients have bounds."""
+    scale = np.sqrt(np.maximum(np.diag(information), 1e-12 * max(np.max(np.diag(information)), 1e-300)))
+    if bounded:
+        return np.diag(1 / scale)
+    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
+    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-6)) / scale[:, None])
+
+
+def fit_random_coefficients(
+    form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, mixture: RandomCoefficients, settings: MixtureSettings
+) -> MixtureFit:
+    """Fit a mixed logit by BFGS from the multinomial logit's estimate, in the metric of persons' scores.
+
+    With solver "double_sum", each row has alternatives drawn once, whose weights correct utilities: consistent for the
+    multinomial logit (McFadden 1978), and for a mixed one as the number of draws grows (Guevara & Ben-Akiva 2013,
+    "Sampling of alternatives in logit mixture models").
+
+    Parameters
+    ----------
+    form : ChoiceForm, of Gumbel noise without nests, W being none or full
+    sets : ChoiceSets with choices
+    free : FreeCoefficients, of the form
+    mixture : RandomCoefficients
+    settings : MixtureSettings
+
+    Returns
+    -------
+    MixtureFit
+
+    Raises
+    ------
+    ValueError
+        If names are none of coefficients or features, or data do not fit in memory.
+    """
+    state = MixedLogit(mixture, form, settings.seed, (1.0,) * len(mixture.coefficients))
+    state.columns, state.shifts  # noqa: B018 - raise for names that do not exist
+    sets = _sets_in_memory(sets, settings)
+    multinomial = ChoiceObjective(form, sets, settings.ridge, settings.n_threads)
+    bounded_start = free.expand(np.clip(free.select(form.start(settings.seed)), *free.bounds.T))
+    first = fit_exactly(
+        multinomial, free, bounded_start, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None
+    )
+    theta = np.append(first.theta, np.zeros(len(state.names) - form.n))
+    for place, distribution in zip(state.columns, state.distributions, strict=True):
+        if distribution.sign:
+            theta[place] = np.log(max(abs(theta[place]), 1e-3))
+    persons = MixedPersons.of(state, form, sets, settings.n_threads)
+    objective = MixedObjective(persons, _with_extra(free, theta), np.append(settings.ridge, theta[form.n :]))
+    theta[form.n : form.n + len(state.places)] = _first_spreads(objective, theta)
+    values, losses, converged = _minimize(objective, objective.free.select(theta), settings)
+    state, theta = _with_positive_spreads(state, objective.free.expand(values))
+    objective = replace(objective, persons=replace(persons, state=state))
+    covariance = _covariance(objective, theta, settings, sets)
+    likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
+    fit = ChoiceFit(theta, losses, converged, np.zeros(len(theta)))
+    return MixtureFit(state, fit, covariance, objective.free.n, likelihood)
+
+
+def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
+    """The data with features of pairs in lists, alternatives drawn where the solver is "double_sum"."""
+    if settings.solver == "double_sum":
+        share = 0.0 if sets.lists.only else 0.5
+        rows = np.arange(sets.n_rows)
+        how = {"seed": settings.seed, "epoch": 0, "n_threads": settings.n_threads}
+        return sets.draw(rows, settings.n_negatives, share=share, **how)
+    sets = list_features(sets)
+    if sets.function is not None:
+        raise ValueError("features of pairs that a function makes are too many to keep; set solver='double_sum'")
+    return sets
+
+
+def _with_extra(free: FreeCoefficients, theta: Doubles) -> FreeCoefficients:
+    """The free coefficients of the form, and all behind them."""
+    extra = len(theta) - len(free.fixed)
+    matrix = sp.csr_array(sp.block_diag([free.matrix, sp.eye_array(extra)]))
+    bounds = np.concatenate([free.bounds, np.tile([-np.inf, np.inf], (extra, 1))])
+    place = np.append(free.place, free.n + np.arange(extra))
+    return FreeCoefficients(matrix, np.append(free.fixed, np.zeros(extra)), bounds, place)
+
+
+def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
+    """Spreads to begin with, that move persons' log-likelihoods by about `FIRST_SPREAD`; 0 off the diagonal of L."""
+    state = objective.persons.state
+    slopes = objective.persons.scores(theta)[1][:, state.columns]
+    scale = 1 / np.maximum(np.sqrt(objective.weights @ slopes**2), 1e-12)
+    return np.array([FIRST_SPREAD * scale[row] * (row == column) for row, column in state.places.values()])
+
+
+def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> tuple[Doubles, Doubles, bool]:
+    """The free coefficients at the minimum, the loss of each iteration, and whether it was reached."""
+    free, n = objective.free, len(objective.weights)
+    T = _root_of_inverse(objective.score_products(start, objective.weights), free.bounded)
+    tol = 1e-3 / np.sqrt(n) if settings.tol == "auto" else float(settings.tol)  # a thousandth of a standard error
+    losses: list[float] = []
+    curve: list[float] = []
+
+    def value(coordinates: Doubles) -> tuple[float, Doubles]:
+        loss, gradient = objective(T @ coordinates)
+        losses.append(loss)
+        return loss, T.T @ gradient
+
+    def end_iteration(_: Any) -> None:
+        curve.append(losses[-1])
+        settings.watch(losses[-1])
+
+    bounds = free.bounds / np.diag(T)[:, None] if free.bounded else None  # T is then a diagonal
+    method = "BFGS" if bounds is None else "L-BFGS-B"
+    options = {"gtol": tol, "maxiter": 500 if settings.max_iter == "auto" else int(settings.max_iter)}
+    how: dict[str, Any] = {"method": method, "bounds": bounds, "callback": end_iteration, "options": options}
+    minimum = scipy.optimize.minimize(value, np.linalg.solve(T, start), jac=True, **how)
+    slope = minimum.jac if bounds is None else slope_within_bounds(minimum.jac, minimum.x, bounds)
+    converged = bool(np.max(np.abs(slope), initial=0) <= max(10 * tol, 1e-5))
+    return T @ minimum.x, np.array(curve or [minimum.fun]), converged
+
+
+def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogit, Doubles]:
+    """The same likelihood with a diagonal of L that is not negative: columns of L and draws change their signs."""
+    first = state.form.n
+    diagonal = {row: theta[first + at] for at, (row, column) in enumerate(state.places.values()) if row == column}
+    flips = np.array([-1.0 if diagonal[j] < 0 else 1.0 for j in range(len(state.columns))])
+    theta = theta.copy()
+    for at, (_, column) in enumerate(state.places.values()):
+        theta[first + at] *= flips[column]
+    return replace(state, flips=tuple(flips.tolist())), theta
+
+
+def _covariance(objective: MixedObjective, theta: Doubles, settings: MixtureSettings, sets: ChoiceSets) -> Covariance:
+    """The covariance of the estimates: "auto" is "hessian", and "robust" is by person, as the likelihood is."""
+    n, free = len(theta), objective.free
+    kind = "hessian" if settings.covariance == "auto" else settings.covariance
+    if kind == "clustered" and sets.persons is None:
+        raise ValueError("covariance is 'clustered'; the data have no persons")
+    if kind == "none" or (settings.covariance == "auto" and objective.ridge.any()):
+        return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
+    values = free.select(theta)
+    low, high = free.bounds.T
+    inside = np.flatnonzero((values > low) & (values < high))
+    M = free.matrix[:, inside].toarray()
+    T = _root_of_inverse(objective.score_products(values, objective.weights), bounded=False)
+    information = objective.hessian(values, T)[np.ix_(inside, inside)]
+    if kind == "hessian":
+        spread = information / objective.persons.weights.sum()
+    else:
+        spread = objective.score_products(values, objective.weights**2)[np.ix_(inside, inside)]
+    matrix = sandwich(M, information, spread, objective.persons.state.names)
+    bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
+    matrix[bound], matrix[:, bound] = np.nan, np.nan
+    return Covariance(kind, matrix, np.zeros(n), sets.n_rows)
