@@ -18,6 +18,7 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.files import ChoiceState
 from manyclass.choice.fitting import make_problems
 from manyclass.choice.inference import ChoiceSummary, Test
+from manyclass.choice.mixed import MixedLogit
 from manyclass.choice.mixture import MixtureProblem
 from manyclass.choice.sets import ChoiceSets, positions_among
 from manyclass.choice.tables import choice_sets
@@ -262,6 +263,25 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         if self._fitted.mixture is not None:
             return self._fitted.mixture.log_likelihood(self.coef_, self._fitted.form, sets, n_threads_from(self.n_jobs))
         return -float(np.sum(sets.weights * self._losses(sets)))
+
+    def person_coefficients(self, X: ChoiceSets) -> tuple[Doubles, Doubles]:
+        """Return means and standard deviations of persons' coefficients given their choices; of a mixed logit.
+
+        Parameters
+        ----------
+        X : ChoiceSets with choices
+
+        Returns
+        -------
+        means : ndarray of shape (n_persons, n_varying), float64
+            Persons in the order of their numbers, coefficients in that of ``mixture.coefficients``.
+        deviations : ndarray of shape (n_persons, n_varying), float64
+        """
+        state = self._fitted
+        if not isinstance(state.mixture, MixedLogit):
+            raise ValueError("the model has no coefficients of persons; it must have mixture=RandomCoefficients(...)")
+        sets = self._chosen(X, None, None)
+        return state.mixture.person_coefficients(self.coef_, state.form, sets, n_threads_from(self.n_jobs))
 
     def score(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of rows that are predicted right.

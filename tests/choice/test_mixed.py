@@ -1,0 +1,214 @@
+"""Mixed logit against a slow twin in NumPy, planted coefficients, and closed forms."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import manyclass
+from manyclass import ChoiceClassifier
+from manyclass.choice import RandomCoefficients
+from manyclass.choice.mixed import MixedLogit, MixedPersons
+from manyclass.datasets import choice_sets
+
+
+def planted_sets(n_persons=120, n_tasks=4, n_alternatives=5, seed=0, panel=True):
+    """Choices by coefficients that vary among persons: cost by -1 + .8 z + .5 income, time by -e^(-.5 + .6 z)."""
+    rng = np.random.default_rng(seed)
+    n = n_persons * n_tasks
+    who = np.repeat(np.arange(n_persons), n_tasks)
+    cost, time, comfort = rng.uniform(0, 2, (3, n, n_alternatives))
+    income = np.repeat(rng.normal(size=n_persons), n_tasks)
+    z = rng.normal(size=(2, n_persons))[:, who, None]
+    quality = rng.normal(size=(n_alternatives, 1))
+    u = (-1 + 0.8 * z[0] + 0.5 * income[:, None]) * cost - np.exp(-0.5 + 0.6 * z[1]) * time
+    u += 0.7 * comfort + 0.4 * quality[:, 0] + rng.gumbel(size=cost.shape)
+    return choice_sets(
+        alternatives=np.arange(n_alternatives),
+        X=income[:, None],
+        chooser_names=["income"],
+        Z=quality,
+        alternative_names=["quality"],
+        pairs={"cost": cost, "time": time, "comfort": comfort},
+        available=rng.random(cost.shape) < 0.8 + (u == u.max(axis=1, keepdims=True)),
+        chosen=np.argmax(u, axis=1),
+        persons=who if panel else None,
+    )
+
+
+EVERYTHING = RandomCoefficients(
+    {"cost": "normal", "time": "-lognormal", "quality": "triangular", "constant[2]": "uniform"},
+    correlated=["cost", "time", "constant[2]"],
+    means={"cost": ["income"], "time": ["income"]},
+    n_draws=70,
+)
+
+
+def state_and_form(sets, mixture, **parameters):
+    model = ChoiceClassifier(constants="alternative", interactions="none", mixture=mixture, **parameters)
+    form = model._form(sets)
+    return MixedLogit(mixture, form, 3, (1.0,) * len(mixture.coefficients)), form
+
+
+def slow_log_likelihoods(state, form, sets, theta):
+    """Log-likelihoods of persons by loops over these, their draws and rows."""
+    varying, names = [*state.mixture.coefficients], state.names
+    value = dict(zip(names, theta, strict=True))
+    persons = np.arange(sets.n_rows) if sets.persons is None else sets.persons
+    lists = sets.lists.filled(sets.n_alternatives)
+    found = []
+    for number, person in enumerate(np.unique(persons)):
+        rows = np.flatnonzero(persons == person)
+        draws = state.draws(number, number + 1)[0].astype(float)
+        likelihoods = []
+        for z in draws.T:
+            at = value.copy()
+            for name, (row, column) in state.places.items():
+                at[varying[row]] += value[name] * z[column]
+            for name, (row, feature) in state.shifts.items():
+                at[varying[row]] += value[name] * sets.X[rows[0], feature]
+            for name, distribution in zip(varying, state.distributions, strict=True):
+                at[name] = distribution.sign * np.exp(at[name]) if distribution.sign else at[name]
+            product = 1.0
+            for i in rows:
+                listed = np.arange(lists.indptr[i], lists.indptr[i + 1])
+                ks = lists.alternatives[listed]
+                u = lists.offsets[listed].copy()
+                for j, name in enumerate(form.pair_names):
+                    u += at[name] * lists.features[listed, j]
+                u += at["quality"] * sets.Z[ks, 0] + np.array([at.get(f"constant[{k}]", 0.0) for k in ks])
+                p = np.exp(u) / np.exp(u).sum()
+                product *= p[ks == sets.chosen[i]][0]
+            likelihoods.append(product)
+        found.append(np.log(np.mean(likelihoods)))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("panel", [True, False])
+def test_the_likelihood_is_that_of_the_slow_twin_and_its_gradient_that_of_differences(panel):
+    sets = planted_sets(12, 3, panel=panel)
+    state, form = state_and_form(sets, EVERYTHING)
+    persons = MixedPersons.of(state, form, sets, 1)
+    theta = np.random.default_rng(1).normal(size=len(state.names)) * 0.7
+    likelihoods, scores = persons.scores(theta)
+    assert likelihoods == pytest.approx(slow_log_likelihoods(state, form, sets, theta), rel=1e-12)
+    for j in range(len(theta)):
+        step = 1e-5 * (np.arange(len(theta)) == j)
+        slope = (persons.scores(theta + step)[0] - persons.scores(theta - step)[0]) / 2e-5
+        assert scores[:, j] == pytest.approx(slope, abs=2e-8)
+
+
+def test_without_spread_it_is_the_multinomial_logit():
+    sets = planted_sets(40)
+    mixture = RandomCoefficients({"cost": "normal", "time": "triangular"}, n_draws=20)
+    state, form = state_and_form(sets, mixture)
+    plain = ChoiceClassifier(constants="alternative", interactions="none").fit(sets)
+    theta = np.append(plain.coef_, [0, 0])
+    assert state.log_likelihood(theta, form, sets, 1) == pytest.approx(plain.log_likelihood_, rel=1e-12)
+    (problem,) = state.problems(form, sets, 1)
+    assert problem.probabilities(theta) == pytest.approx(plain.predict_proba(sets), abs=1e-14)
+    assert problem.inclusive_values(theta) == pytest.approx(plain.inclusive_values(sets), abs=1e-12)
+    assert problem.losses(theta) == pytest.approx(-np.log(plain.predict_proba(sets)[np.arange(160), sets.chosen]))
+
+
+def test_planted_coefficients_are_found_again():
+    sets = planted_sets(1500, 6, seed=2)
+    mixture = RandomCoefficients({"cost": "normal", "time": "-lognormal"}, means={"cost": ["income"]}, n_draws=100)
+    model = ChoiceClassifier(constants="none", interactions="none", mixture=mixture, random_state=0).fit(sets)
+    assert model.converged_
+    assert model.coef_names_ == ["quality", "cost", "time", "comfort", "sd[cost]", "sd[time]", "cost:income"]
+    planted = np.array([0.4, -1, -0.5, 0.7, 0.8, 0.6, 0.5])
+    assert np.all(np.abs(model.coef_ - planted) < 3.5 * model.std_errors_)
+    assert np.all(model.std_errors_ < 0.1)
+    robust = ChoiceClassifier(**{**model.get_params(deep=False), "covariance": "robust"}).fit(sets)
+    assert robust.std_errors_ == pytest.approx(model.std_errors_, rel=0.2)
+
+
+def test_threads_order_of_rows_and_blocks_of_persons_change_nothing(monkeypatch):
+    sets = planted_sets(50)
+    state, form = state_and_form(sets, EVERYTHING)
+    theta = np.random.default_rng(1).normal(size=len(state.names)) * 0.5
+    likelihoods, scores = MixedPersons.of(state, form, sets, 1).scores(theta)
+    mixed_up = sets.take(np.random.default_rng(0).permutation(sets.n_rows))
+    monkeypatch.setattr("manyclass.choice.mixed.MOST_DRAWS", 1)
+    monkeypatch.setattr("manyclass.choice.mixed.DRAWS_TOGETHER", 7 * 4 * 70)
+    threaded = MixedPersons.of(state, form, mixed_up, 3).scores(theta)
+    assert threaded[0] == pytest.approx(likelihoods, rel=1e-13)
+    assert threaded[1] == pytest.approx(scores, abs=1e-12)
+    assert np.array_equal(MixedPersons.of(state, form, sets, 3).scores(theta)[1], scores)
+
+
+def test_predictions_follow_from_probabilities_and_survive_a_file(tmp_path):
+    sets = planted_sets(60)
+    mixture = RandomCoefficients({"cost": "normal", "time": "-lognormal"}, correlated=True, n_draws=64)
+    model = ChoiceClassifier(constants="none", interactions="none", mixture=mixture, random_state=1).fit(sets)
+    shares = model.predict_proba(sets)
+    assert shares.sum(axis=1) == pytest.approx(1)
+    assert np.all(shares[:, :][~np.isfinite(model.utilities(sets))] == 0)
+    assert model.log_likelihood(sets) == pytest.approx(model.log_likelihood_)
+    effects = model.marginal_effects(sets, "quality")
+    assert effects.sum(axis=1) == pytest.approx(0, abs=1e-8)
+    assert model.elasticities(sets, "cost", 1)[1] < 0
+    changes = model.simulate(sets, sets.changed(cost=lambda cost: 1.2 * cost), "comfort")
+    assert np.all(changes["inclusive_value_change"] < 0.5)
+    model.save(tmp_path / "mixed.safetensors")
+    again = manyclass.load(tmp_path / "mixed.safetensors")
+    assert again.coef_names_ == model.coef_names_
+    assert again.mixture.get_params() == mixture.get_params()
+    assert np.array_equal(again.predict_proba(sets), shares)
+    assert str(again.summary()) == str(model.summary())
+
+
+def test_persons_coefficients_are_nearer_to_their_own_than_to_the_mean():
+    rng = np.random.default_rng(4)
+    who = np.repeat(np.arange(200), 20)
+    cost = rng.uniform(0, 3, (4000, 3))
+    planted = rng.normal(-1, 1, 200)
+    u = planted[who, None] * cost + rng.gumbel(size=cost.shape)
+    sets = choice_sets(pairs={"cost": cost}, chosen=np.argmax(u, axis=1), persons=who)
+    mixture = RandomCoefficients({"cost": "normal"}, n_draws=200, draws="halton")
+    model = ChoiceClassifier(constants="none", mixture=mixture).fit(sets)
+    means, deviations = model.person_coefficients(sets)
+    assert means.shape == deviations.shape == (200, 1)
+    assert np.corrcoef(means[:, 0], planted)[0, 1] > 0.9
+    assert np.sqrt(np.mean((means[:, 0] - planted) ** 2)) == pytest.approx(np.sqrt(np.mean(deviations**2)), rel=0.15)
+
+
+def test_drawn_alternatives_are_corrected_for():
+    sets = planted_sets(800, 4, 12, seed=5)
+    mixture = RandomCoefficients({"cost": "normal"}, n_draws=64)
+    parameters = {"constants": "none", "interactions": "none", "mixture": mixture, "random_state": 0}
+    whole = ChoiceClassifier(**parameters).fit(sets)
+    drawn = ChoiceClassifier(**parameters, solver="double_sum", n_negatives=8).fit(sets)
+    assert np.all(np.abs(drawn.coef_ - whole.coef_) < 2 * whole.std_errors_)
+
+
+@pytest.mark.parametrize(
+    ("mixture", "message"),
+    [
+        (RandomCoefficients({"price": "normal"}), "'price'; it must be one of 'quality', 'cost', 'time', 'comfort'"),
+        (RandomCoefficients({"cost": "gamma"}), "'gamma'; it must be one of 'normal', 'lognormal', '-lognormal'"),
+        (RandomCoefficients({"cost": "normal"}, means={"cost": ["age"]}), "'age'; it must be one of 'income'"),
+        (RandomCoefficients({"cost": "normal"}, means={"time": ["income"]}), "'time'; it must be one of 'cost'"),
+        (RandomCoefficients({"cost": "normal"}, correlated=["time"]), "'time'; it must be one of 'cost'"),
+        (RandomCoefficients({"cost": "normal"}, n_draws=0), "n_draws"),
+        (RandomCoefficients({"cost": "normal"}, draws="random"), "'random'; it must be one of 'sobol', 'halton'"),
+    ],
+)
+def test_names_and_parameters_that_do_not_exist_are_named(mixture, message):
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        ChoiceClassifier(constants="none", interactions="none", mixture=mixture).fit(planted_sets(5))
+
+
+def test_what_a_mixture_cannot_be_combined_with_is_refused():
+    sets = planted_sets(5)
+    mixture = RandomCoefficients({"cost": "normal"}, means={"cost": ["income"]})
+    with pytest.raises(TypeError, match="RandomCoefficients"):
+        ChoiceClassifier(mixture="normal").fit(sets)
+    with pytest.raises(ValueError, match="nests"):
+        ChoiceClassifier(mixture=mixture, nests=[0, 0, 1, 1, 1]).fit(sets)
+    with pytest.raises(ValueError, match="interactions='none'"):
+        ChoiceClassifier(mixture=RandomCoefficients({"quality": "normal"}, means={"quality": ["income"]})).fit(sets)
+    differs = sets.changed(income=np.arange(sets.n_rows))
+    with pytest.raises(ValueError, match="'income' shifts means, but differs among rows"):
+        ChoiceClassifier(interactions="none", mixture=mixture).fit(differs)
