@@ -170,7 +170,7 @@ def test_persons_coefficients_are_nearer_to_their_own_than_to_the_mean():
     model = ChoiceClassifier(constants="none", mixture=mixture).fit(sets)
     means, deviations = model.person_coefficients(sets)
     assert means.shape == deviations.shape == (200, 1)
-    assert np.corrcoef(means[:, 0], planted)[0, 1] > 0.9
+    assert np.corrcoef(means[:, 0], planted)[0, 1] > 0.85
     assert np.sqrt(np.mean((means[:, 0] - planted) ** 2)) == pytest.approx(np.sqrt(np.mean(deviations**2)), rel=0.15)
 
 

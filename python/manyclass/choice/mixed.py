@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -21,10 +20,11 @@ from manyclass.choice.fitting import (
     ChoiceForm,
     ChoiceObjective,
     FreeCoefficients,
+    descend,
     fit_exactly,
     list_features,
     make_problems,
-    slope_within_bounds,
+    whiten,
 )
 from manyclass.choice.inference import Covariance
 from manyclass.choice.inference import _sandwich as sandwich
@@ -365,33 +365,25 @@ class MixedObjective:
         """Weights of the persons, whose sum is 1."""
         return np.asarray(self.persons.weights / self.persons.weights.sum())
 
-    def __call__(self, values: Doubles) -> tuple[float, Doubles]:
-        """Return the value and the gradient."""
-        theta = self.free.expand(values)
+    def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
+        """Return the value and the gradient by all coefficients."""
         log_likelihoods, scores = self.persons.scores(theta)
-        gradient = self.ridge * theta - self.weights @ scores
-        return 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods), self.free.reduce(gradient)
+        value = 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods)
+        return value, self.ridge * theta - self.weights @ scores
 
-    def score_products(self, values: Doubles, weights: Doubles) -> Doubles:
-        """Return the sum over persons of weighted outer products of gradients (Berndt, Hall, Hall & Hausman 1974)."""
-        scores = self.persons.scores(self.free.expand(values))[1] @ self.free.matrix
+    def score_products(self, theta: Doubles, weights: Doubles) -> Doubles:
+        """Return the sum over persons of weighted products of gradients by free ones (Berndt, Hall & others 1974)."""
+        scores = self.persons.scores(theta)[1] @ self.free.matrix
         return np.asarray(scores.T @ (scores * weights[:, None]))
 
-    def hessian(self, values: Doubles, T: Doubles, step: float = 1e-5) -> Doubles:
-        """Return second derivatives, by differences of the gradient along columns of T, where they are near 1."""
-        gradient = self(values)[1]
+    def hessian(self, theta: Doubles, step: float = 1e-5) -> Doubles:
+        """Return second derivatives by free ones: differences of the gradient along steps where they are near 1."""
+        T = whiten(self.score_products(theta, self.weights), bounded=False)
+        gradient = self(theta)[1]
+        moves = self.free.matrix @ T
+        second = np.array([self(theta + step * move)[1] - gradient for move in moves.T]) @ moves / step
         inverse = np.linalg.inv(T)
-        second = np.array([self(values + step * direction)[1] - gradient for direction in T.T]) @ T / step
         return np.asarray(inverse.T @ (second + second.T) @ inverse / 2)
-
-
-def _root_of_inverse(information: Doubles, bounded: bool) -> Doubles:
-    """T with T T' near the inverse of a matrix that may have no inverse; a diagonal where coefficients have bounds."""
-    scale = np.sqrt(np.maximum(np.diag(information), 1e-12 * max(np.max(np.diag(information)), 1e-300)))
-    if bounded:
-        return np.diag(1 / scale)
-    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
-    return np.asarray(vectors / np.sqrt(np.maximum(values, 1e-6)) / scale[:, None])
 
 
 def fit_random_coefficients(
@@ -435,13 +427,12 @@ def fit_random_coefficients(
     persons = MixedPersons.of(state, form, sets, settings.n_threads)
     objective = MixedObjective(persons, _with_extra(free, theta), np.append(settings.ridge, theta[form.n :]))
     theta[form.n : form.n + len(state.places)] = _first_spreads(objective, theta)
-    values, losses, converged = _minimize(objective, objective.free.select(theta), settings)
-    state, theta = _with_positive_spreads(state, objective.free.expand(values))
+    fit = _minimize(objective, theta, settings)
+    state, theta = _with_positive_spreads(state, fit.theta)
     objective = replace(objective, persons=replace(persons, state=state))
     covariance = _covariance(objective, theta, settings, sets)
     likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
-    fit = ChoiceFit(theta, losses, converged, np.zeros(len(theta)))
-    return MixtureFit(state, fit, covariance, objective.free.n, likelihood)
+    return MixtureFit(state, replace(fit, theta=theta), covariance, objective.free.n, likelihood)
 
 
 def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
@@ -474,31 +465,12 @@ def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
     return np.array([FIRST_SPREAD * scale[row] * (row == column) for row, column in state.places.values()])
 
 
-def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> tuple[Doubles, Doubles, bool]:
-    """The free coefficients at the minimum, the loss of each iteration, and whether it was reached."""
-    free, n = objective.free, len(objective.weights)
-    T = _root_of_inverse(objective.score_products(start, objective.weights), free.bounded)
-    tol = 1e-3 / np.sqrt(n) if settings.tol == "auto" else float(settings.tol)  # a thousandth of a standard error
-    losses: list[float] = []
-    curve: list[float] = []
-
-    def value(coordinates: Doubles) -> tuple[float, Doubles]:
-        loss, gradient = objective(T @ coordinates)
-        losses.append(loss)
-        return loss, T.T @ gradient
-
-    def end_iteration(_: Any) -> None:
-        curve.append(losses[-1])
-        settings.watch(losses[-1])
-
-    bounds = free.bounds / np.diag(T)[:, None] if free.bounded else None  # T is then a diagonal
-    method = "BFGS" if bounds is None else "L-BFGS-B"
-    options = {"gtol": tol, "maxiter": 500 if settings.max_iter == "auto" else int(settings.max_iter)}
-    how: dict[str, Any] = {"method": method, "bounds": bounds, "callback": end_iteration, "options": options}
-    minimum = scipy.optimize.minimize(value, np.linalg.solve(T, start), jac=True, **how)
-    slope = minimum.jac if bounds is None else slope_within_bounds(minimum.jac, minimum.x, bounds)
-    converged = bool(np.max(np.abs(slope), initial=0) <= max(10 * tol, 1e-5))
-    return T @ minimum.x, np.array(curve or [minimum.fun]), converged
+def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> ChoiceFit:
+    T = whiten(objective.score_products(start, objective.weights), objective.free.bounded)
+    auto = 1e-3 / np.sqrt(len(objective.weights))  # a thousandth of a standard error
+    tol = auto if settings.tol == "auto" else float(settings.tol)
+    max_iter = 500 if settings.max_iter == "auto" else int(settings.max_iter)
+    return descend(objective, objective.free, start, T, tol=tol, max_iter=max_iter, watch=settings.watch)
 
 
 def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogit, Doubles]:
@@ -524,12 +496,11 @@ def _covariance(objective: MixedObjective, theta: Doubles, settings: MixtureSett
     low, high = free.bounds.T
     inside = np.flatnonzero((values > low) & (values < high))
     M = free.matrix[:, inside].toarray()
-    T = _root_of_inverse(objective.score_products(values, objective.weights), bounded=False)
-    information = objective.hessian(values, T)[np.ix_(inside, inside)]
+    information = objective.hessian(theta)[np.ix_(inside, inside)]
     if kind == "hessian":
         spread = information / objective.persons.weights.sum()
     else:
-        spread = objective.score_products(values, objective.weights**2)[np.ix_(inside, inside)]
+        spread = objective.score_products(theta, objective.weights**2)[np.ix_(inside, inside)]
     matrix = sandwich(M, information, spread, objective.persons.state.names)
     bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
     matrix[bound], matrix[:, bound] = np.nan, np.nan

@@ -129,8 +129,13 @@ def _moved(sets: ChoiceSets, kind: str, column: int, alternative: int, step: flo
 class MixtureState(Protocol):
     """What a fitted mixture is beside its coefficients."""
 
-    names: list[str]  # of all coefficients
-    title: str  # "mixed logit"
+    @property
+    def names(self) -> list[str]:
+        """Names of all coefficients."""
+
+    @property
+    def title(self) -> str:
+        """The name of the model: "mixed logit"."""
 
     def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
         """Yield the problems of ranges of rows."""
