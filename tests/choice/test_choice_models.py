@@ -134,6 +134,7 @@ def test_low_rank_interactions_are_stationary_and_of_that_rank(seed):
         ChoiceClassifier(interactions=1, covariance="hessian").fit(sets)
 
 
+@pytest.mark.filterwarnings("ignore:.*at its bound")
 def test_constants_by_group_and_constraints_hold(seed):
     sets, *_ = world(seed, n=200)
     groups = ["in", "out", "in", "far", "out"]
@@ -194,6 +195,7 @@ def test_parameters_are_checked(how, message):
         ChoiceClassifier(**how).fit(sets)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # some data are separated
 @parametrize_with_checks([ChoiceClassifier()])
 def test_the_estimator_keeps_the_contract_of_scikit_learn(estimator, check):
     check(estimator)
@@ -240,6 +242,7 @@ def test_constraints_that_contradict_each_other_are_refused():
 # Files
 
 
+@pytest.mark.filterwarnings("ignore:.*at its bound")
 @pytest.mark.parametrize("kind", ["full", "sparse Z and groups", "nested text", "softmax", "drawn", "rank"])
 def test_a_saved_model_comes_back(seed, tmp_path, kind):
     sets, *_ = world(seed, n=120)
@@ -269,6 +272,7 @@ def test_a_saved_model_comes_back(seed, tmp_path, kind):
     np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*at its bound")
 def test_damaged_choice_models_are_refused(tmp_path):
     model = ChoiceClassifier(nests=[*"uuvvw"]).fit(replace(world(0)[0], alternatives=np.array([*"edcba"])))
     path = tmp_path / "m"

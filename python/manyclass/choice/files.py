@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,15 @@ class ChoiceState:
     covariance : Covariance
     n_rows : int
     n_free : int
-        Coefficients that are neither fixed nor equal to others.
+        Coefficients that are neither fixed nor equal to others, as far as data tell them.
     log_likelihood : float
         NaN where alternatives were drawn.
     null_log_likelihood : float
         The same with equal probabilities of what is available.
     solver : {"lbfgs", "double_sum"}
     mixture : MixtureState or None
+    unidentified : mapping of str to str
+        Causes by the names of coefficients that data do not tell.
     """
 
     form: ChoiceForm
@@ -71,6 +73,7 @@ class ChoiceState:
     null_log_likelihood: float
     solver: str
     mixture: MixtureState | None = None
+    unidentified: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -151,6 +154,7 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
         "covariance_rows": state.covariance.n_rows,
         "covariance_kind": state.covariance.kind,
         "solver": state.solver,
+        "unidentified": dict(state.unidentified),
         "converged": state.fit.converged,
         **{name: getattr(state, name) if np.isfinite(getattr(state, name)) else None for name in NUMBERS},
     }
@@ -193,6 +197,7 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         null,
         about["solver"],
         mixture_state,
+        {name: _text(cause) for name, cause in about.get("unidentified", {}).items()},
     )
     parameters = dict(about["parameters"], mixture=mixture)
     if parameters.get("constants") is None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy import stats
 
 from manyclass.choice.fitting import ChoiceObjective, FreeCoefficients, slope_within_bounds
+from manyclass.choice.identification import Identification, identify_by_information
 from manyclass.weights.arrays import Doubles
 
 # Pairs of a row and an alternative beyond which covariances are those of rows drawn by chance, and how many these have:
@@ -41,9 +43,9 @@ class Covariance:
 
 
 def estimate_covariance(
-    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, kind: str, seed: int
-) -> Covariance:
-    """Return the covariance of estimates at the minimum.
+    objective: ChoiceObjective, known: Identification, theta: Doubles, kind: str, seed: int
+) -> tuple[Covariance, Identification]:
+    """Return the covariance of estimates at the minimum, and what second derivatives there leave identified.
 
     "hessian" is the inverse of the second derivatives of the log-likelihood, "robust" the sandwich of these and of the
     sum of squares of the rows' gradients, "clustered" the same with gradients added by person. There is no correction
@@ -52,66 +54,57 @@ def estimate_covariance(
     Parameters
     ----------
     objective : ChoiceObjective
-    free : FreeCoefficients
+    known : Identification
     theta : ndarray of shape (n,), float64
     kind : {"hessian", "robust", "clustered"}
     seed : int, of rows or persons drawn where all would take too long
 
-    Returns
-    -------
-    Covariance
-
     Raises
     ------
     ValueError
-        If there are too many coefficients, the data have no persons, or some coefficients are not identified.
+        If there are too many coefficients, or the data have no persons.
     """
     sets = objective.sets
     if kind == "clustered" and sets.persons is None:
         raise ValueError("covariance is 'clustered'; the data have no persons")
     total = float(sets.weights.sum())
-    low, high = free.bounds.T
-    free_values = free.select(theta)
-    M = free.matrix[:, np.flatnonzero((free_values > low) & (free_values < high))].toarray()
     slower = 1 if objective.form.model == "gumbel" else AS_A_QUADRATURE
     most, drawn = (pairs[sets.function is not None] // slower for pairs in (MOST_PAIRS, DRAWN_PAIRS))
-    names = objective.form.names
+    # Second derivatives of a nested logit are differences of gradients.
+    tol = 1e-13 if objective.form.model == "gumbel" else 1e-9
+    error, n_rows = np.zeros(len(theta)), sets.n_rows
     if sets.n_pairs <= most:
-        matrix = _sandwich(M, *_information(objective, theta, M, kind, total), names)
-        error, n_rows = np.zeros(len(theta)), sets.n_rows
+        parts = [_information(objective, theta, known.basis, kind, total)]
     else:
         n_rows = max(FOLDS * 20, drawn * sets.n_rows // sets.n_pairs)
         who = np.arange(sets.n_rows) if sets.persons is None else sets.persons
         n_persons = int(who.max()) + 1
         place = np.random.RandomState(seed).permutation(n_persons)[who]
         fold = place * FOLDS * sets.n_rows // (n_rows * n_persons)
-        parts = []
-        for f in range(FOLDS):
-            drawn_objective = replace(objective, sets=sets.take(np.flatnonzero(fold == f)))
-            parts.append(_information(drawn_objective, theta, M, kind, total))
-        matrix = _sandwich(M, *_mean(parts), names)
+        folds = (replace(objective, sets=sets.take(np.flatnonzero(fold == f))) for f in range(FOLDS))
+        parts = [_information(drawn_objective, theta, known.basis, kind, total) for drawn_objective in folds]
+        n_rows = int(np.sum(fold < FOLDS))
+    matrix, identified = invert_information(*_mean(parts), known, tol)
+    if len(parts) > 1:
         middle = np.sqrt(np.diag(matrix))
         # The jackknife over folds (Quenouille and Tukey).
-        without = [_sandwich(M, *_mean([*parts[:f], *parts[f + 1 :]]), names) for f in range(FOLDS)]
+        without = [invert_information(*_mean([*parts[:f], *parts[f + 1 :]]), known, tol)[0] for f in range(FOLDS)]
         spread = np.std(np.sqrt([np.diag(jackknifed) for jackknifed in without]), axis=0) * np.sqrt(FOLDS - 1)
         error = np.divide(spread, middle, out=np.zeros(len(theta)), where=middle > 0)
-        n_rows = int(np.sum(fold < FOLDS))
-    bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
-    matrix[bound], matrix[:, bound] = np.nan, np.nan
-    return Covariance(kind, matrix, error, n_rows)
+    return Covariance(kind, matrix, error, n_rows), identified
 
 
 def _information(
     objective: ChoiceObjective, theta: Doubles, M: Doubles, kind: str, total: float
 ) -> tuple[Doubles, Doubles]:
-    """The second derivatives by free coefficients, and the covariance of their gradient at the minimum."""
+    """The second derivatives by identified numbers, and the covariance of their gradient at the minimum."""
     information = M.T @ objective.hessian(theta) @ M
     if kind == "hessian":
         return information, information / total
     gradients = (objective.scores(theta) * objective.weights[:, None]) @ M
     if kind == "clustered" and objective.sets.persons is not None:
         _, person = np.unique(objective.sets.persons, return_inverse=True)
-        gradients = np.stack([np.bincount(person, column) for column in gradients.T], axis=1)
+        gradients = sp.csr_array((np.ones(len(person)), (person, np.arange(len(person))))) @ gradients
     # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
     weight = float(objective.sets.weights.mean())
     return information, gradients.T @ gradients * (objective.sets.n_rows * weight / total)
@@ -122,23 +115,31 @@ def _mean(parts: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
     return information, gradient_covariance
 
 
-def _sandwich(M: Doubles, information: Doubles, gradient_covariance: Doubles, names: list[str]) -> Doubles:
-    root = _root_of_inverse(information, M, names)
-    inverse = root @ root.T
-    return np.asarray(M @ inverse @ gradient_covariance @ inverse @ M.T)
+def invert_information(
+    information: Doubles, gradient_covariance: Doubles, known: Identification, tol: float = 1e-13
+) -> tuple[Doubles, Identification]:
+    """Return the sandwich covariance of all coefficients on what is identified, NaN for the others.
 
+    Parameters
+    ----------
+    information : ndarray of shape (known.n, known.n), float64
+        Second derivatives by the identified numbers; those by all coefficients, H, are ``basis.T @ H @ basis``.
+    gradient_covariance : ndarray of the same shape
+        Covariance of the gradient by them.
+    known : Identification
+    tol : float, of the least eigenvalue where the diagonal of second derivatives is 1
 
-def _root_of_inverse(information: Doubles, M: Doubles, names: list[str]) -> Doubles:
-    """T with T T' the inverse of the second derivatives by free coefficients, of which M makes all."""
-    scale = np.sqrt(np.maximum(np.diag(information), 1e-300))
-    values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
-    if len(values) and values[0] < 1e-10:
-        position = int(np.argmax(np.abs(M[:, int(np.argmax(np.abs(vectors[:, 0])))])))
-        raise ValueError(
-            f"the coefficient {names[position]!r} is not identified: it can be made up for by others; leave "
-            "some out, or set alpha or covariance='none'"
-        )
-    return np.asarray((vectors / np.sqrt(values)) / scale[:, None])
+    Returns
+    -------
+    matrix : ndarray of shape (n, n), float64; rows of fixed coefficients are 0
+    identified : Identification, without the directions in which second derivatives are 0
+    """
+    identified, root = identify_by_information(information, known, tol)
+    spread = known.basis @ root
+    matrix = np.asarray(spread @ (root.T @ gradient_covariance @ root) @ spread.T)
+    unknown = np.broadcast_to(identified.unknown, len(matrix))
+    matrix[unknown], matrix[:, unknown] = np.nan, np.nan
+    return matrix, identified
 
 
 def certify(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) -> dict[str, float]:
@@ -177,7 +178,11 @@ def certify(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) 
     M = free.matrix.toarray()
     primal, gradient = objective(theta)
     slope = slope_within_bounds(free.reduce(gradient), free.select(theta), free.bounds)
-    root = _root_of_inverse(M.T @ objective.hessian(theta) @ M, M, form.names)
+    identified, root = identify_by_information(M.T @ objective.hessian(theta) @ M, Identification(form.names, M), 1e-10)
+    if identified.causes:
+        raise ValueError(
+            f"the coefficient {next(iter(identified.causes))!r} is not identified; set alpha or leave it out"
+        )
     decrement = float(np.linalg.norm(root.T @ slope))
     margin = 1 - decrement * float(np.sqrt(objective.squared_spread(np.ascontiguousarray((M @ root).T))))
     gap = min(primal, decrement**2 / (2 * margin)) if margin > 0 else primal
@@ -216,7 +221,8 @@ class ChoiceSummary:
     facts : mapping of str to object
         Of the whole model.
     columns : mapping of str to ndarray
-        "coefficient", "estimate", "standard error", "z", "p", "low" and "high": `pandas.DataFrame(summary.columns)`.
+        "coefficient", "estimate", "standard error", "z", "p", "low" and "high", and where data do not tell all
+        coefficients "cause": `pandas.DataFrame(summary.columns)`.
     level : float, of the interval between low and high
     """
 
@@ -229,7 +235,7 @@ class ChoiceSummary:
         width = max(map(len, self.facts))
         lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
         head = [*self.columns]
-        head[-2:] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
+        head[5:7] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
         rows = [head, *([_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True))]
         first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
         lines.append("")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -158,6 +158,7 @@ class MixtureFit:
     covariance : Covariance
     n_free : int
     log_likelihood : float
+    unidentified : dict of str to str, causes by the names of coefficients that data do not tell
     """
 
     state: MixtureState
@@ -165,6 +166,7 @@ class MixtureFit:
     covariance: Covariance
     n_free: int
     log_likelihood: float
+    unidentified: dict[str, str] = field(default_factory=dict)
 
 
 class Mixture(BaseEstimator):

@@ -18,13 +18,13 @@ from manyclass.choice.fitting import (
     PARTS,
     ChoiceForm,
     ChoiceObjective,
-    FreeCoefficients,
     find_free_coefficients,
     fit_drawn,
     fit_exactly,
     list_features,
     make_problems,
 )
+from manyclass.choice.identification import MOST_FREE, Design, Identification, find_scale_nests, find_unidentified
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
 from manyclass.choice.mixture import Mixture, MixtureSettings
 from manyclass.choice.predictions import FittedChoiceModel
@@ -108,7 +108,10 @@ class ChoiceClassifier(FittedChoiceModel):
         Standard errors that drawn alternatives leave in coef_ beside; 0 with "lbfgs".
     loss_curve_ : ndarray of shape (n_iter,), float64, mean log-loss with the ridge
     n_iter_ : int
-    converged_ : bool
+    converged_ : bool, whether the fit ended at a maximum; false where there is none
+    unidentified_ : dict of str to str
+        By the name of each coefficient that the data do not tell, the cause. It has no standard error unless a ridge
+        decides it, information criteria and tests do not count it, and a ConvergenceWarning names it.
     log_likelihood_ : float, of the training data in nats
     solver_ : {"lbfgs", "double_sum"}
     n_features_in_ : int, features of choosers
@@ -282,12 +285,19 @@ class ChoiceClassifier(FittedChoiceModel):
         Raises
         ------
         ValueError
-            If parameters or data are not allowed, or coefficients that are to have standard errors are not identified.
+            If parameters or data are not allowed.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the data do not tell some coefficients: see `unidentified_`.
         """
         self.check_parameters()
         sets = self._sets(X, y, sample_weight)
         form = self._form(sets)
-        free = find_free_coefficients(form, dict(self.constraints or {}))
+        constraints = dict(self.constraints or {})
+        scale_nests = {name: one for name, one in find_scale_nests(form, sets).items() if name not in constraints}
+        free = find_free_coefficients(form, {**scale_nests, **constraints})
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
         turns = itertools.count(1)
@@ -310,6 +320,11 @@ class ChoiceClassifier(FittedChoiceModel):
         solver = self._solver(sets, form)
         whole = list_features(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
+        held = dict.fromkeys(scale_nests, "nest of all alternatives")
+        design = None
+        if free.n <= MOST_FREE:
+            design, free, constant = Design(objective, free, seed).hold_constant(free, ridge)
+            held |= constant
         start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         if solver == "lbfgs":
             most = 500 if self.max_iter == "auto" else int(self.max_iter)
@@ -323,11 +338,23 @@ class ChoiceClassifier(FittedChoiceModel):
             drawn = {"n_draws": self.n_negatives, "n_passes": passes, "seed": seed}
             fitted = fit_drawn(objective, free, start, **drawn, watch=watch)
             likelihood, null = np.nan, np.nan
-        covariance = self._covariance(objective, free, fitted.theta, seed)
+        known = find_unidentified(design, objective, free, fitted.theta, held)
+        covariance, known = self._covariance(objective, known, fitted.theta, seed)
         self._state = ChoiceState(
-            form, sets.alternatives, sets.Z, fitted, covariance, sets.n_rows, free.n, likelihood, null, solver
+            form,
+            sets.alternatives,
+            sets.Z,
+            replace(fitted, converged=fitted.converged and known.has_maximum),
+            covariance,
+            sets.n_rows,
+            known.n,
+            likelihood,
+            null,
+            solver,
+            unidentified=known.causes,
         )
         self.n_features_in_ = sets.X.shape[1]
+        known.warn()
         return self
 
     @staticmethod
@@ -348,6 +375,7 @@ class ChoiceClassifier(FittedChoiceModel):
             -float(np.sum(sets.weights * sizes)),
             "lbfgs",
             mixed.state,
+            mixed.unidentified,
         )
 
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
@@ -458,17 +486,13 @@ class ChoiceClassifier(FittedChoiceModel):
         sizes = np.concatenate([problem.log_set_sizes() for problem in objective.problems])
         return -float(np.sum(weights * objective.losses(theta))), -float(np.sum(weights * sizes))
 
-    def _covariance(self, objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int) -> Covariance:
-        n = len(theta)
-        missing = Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
-        if self.covariance == "none":
-            return missing
-        if self.covariance == "auto":
-            if not objective.form.core.has_scores() or objective.ridge.any() or free.n > 1000 or not free.n:
-                return missing
-            kind = "hessian" if objective.sets.persons is None else "clustered"
-            try:
-                return estimate_covariance(objective, free, theta, kind, seed)
-            except ValueError:  # not identified, and no kind of standard errors was named
-                return missing
-        return estimate_covariance(objective, free, theta, self.covariance, seed)
+    def _covariance(
+        self, objective: ChoiceObjective, known: Identification, theta: Doubles, seed: int
+    ) -> tuple[Covariance, Identification]:
+        n, kind = len(theta), self.covariance
+        if kind == "auto":
+            none = not objective.form.core.has_scores() or objective.ridge.any() or not 0 < known.n <= 1000
+            kind = "none" if none else "hessian" if objective.sets.persons is None else "clustered"
+        if kind == "none":
+            return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
+        return estimate_covariance(objective, known, theta, kind, seed)

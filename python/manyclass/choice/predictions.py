@@ -106,8 +106,13 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
 
     @property
     def converged_(self) -> bool:
-        """Whether L-BFGS ended at the minimum; true of "double_sum"."""
+        """Whether L-BFGS ended at the maximum, and, with "double_sum", whether there is one."""
         return self._fitted.fit.converged
+
+    @property
+    def unidentified_(self) -> dict[str, str]:
+        """By the name of each coefficient that the data do not tell, the cause."""
+        return dict(self._fitted.unidentified)
 
     @property
     def log_likelihood_(self) -> float:
@@ -358,6 +363,9 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
             "low": self.coef_ - reach,
             "high": self.coef_ + reach,
         }
+        if state.unidentified:
+            causes = [state.unidentified.get(name, "") for name in self.coef_names_]
+            columns["cause"] = np.array(causes, dtype=object)
         return ChoiceSummary(facts, columns, level)
 
     def confidence_intervals(self, level: float = 0.95) -> Doubles:
@@ -395,7 +403,8 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         R = np.eye(len(self.coef_))[[self._column(str(name)) for name in named]] if named.dtype.kind in "UO" else named
         R = np.atleast_2d(R)
         gap = R @ self.coef_ - values
-        spread = R @ self.covariance_ @ R.T
+        moved = np.any(R != 0, axis=0)
+        spread = R[:, moved] @ self.covariance_[np.ix_(moved, moved)] @ R[:, moved].T
         if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
             raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
         return Test.of(float(gap @ np.linalg.solve(spread, gap)), len(gap))
@@ -437,7 +446,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         slope = np.zeros(len(self.coef_))
         slope[a] -= 1 / self.coef_[b]
         slope[b] -= ratio / self.coef_[b]
-        error = float(np.sqrt(slope @ np.nan_to_num(self.covariance_) @ slope))
+        error = float(np.sqrt(slope[[a, b]] @ self.covariance_[np.ix_([a, b], [a, b])] @ slope[[a, b]]))
         reach = float((self.confidence_intervals(level)[b, 1] - self.coef_[b]) / self.std_errors_[b]) * error
         low, high = float(ratio) - reach, float(ratio) + reach
         return {"estimate": float(ratio), "std_error": error, "low": low, "high": high}
