@@ -23,6 +23,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, FreeCoefficients
 from manyclass.choice.sets import ChoiceSets
+from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles
 
 MOST_FREE = 1000  # coefficients, beyond which only bounds are looked at
@@ -72,7 +73,7 @@ class Identification:
     @property
     def n(self) -> int:
         """How many numbers are identified, which information criteria and tests count."""
-        return self.basis.shape[1]
+        return int(self.basis.shape[1])
 
     def warn(self) -> None:
         """Emit one ConvergenceWarning that names the coefficients without standard errors, causes and remedies."""
@@ -384,7 +385,7 @@ class Design:
         form, k = self.form, part.n_alternatives
         lists = part.lists.filled(k)
         available = np.isfinite(lists.offsets + part.offsets[lists.alternatives])
-        rows, alternatives = np.asarray(lists.rows)[available], np.asarray(lists.alternatives)[available]
+        rows, alternatives = np.asarray(lists.rows)[available], lists.alternatives[available].astype(np.int64)
         Z = sp.csr_array(np.zeros((k, 0)) if part.Z is None else part.Z)
         blocks: list[Any] = [Z[alternatives], sp.csr_array(np.asarray(lists.features)[available])]
         if form.rank < 0:
@@ -441,7 +442,7 @@ def _cone_of(design: Design, start: Doubles, signs: NDArray[np.int64]) -> _Cone:
     units = D @ sp.diags_array(np.where(constant, 0.0, 1 / np.where(constant, 1.0, peaks)))
     roots = np.sqrt(np.asarray(units.power(2).mean(axis=0)).ravel()) if D.shape[0] else np.zeros(n)
     scale = np.where(constant, np.where(design.sizes > 0, design.sizes, 1.0), peaks * roots)
-    E = sp.csr_array(units @ sp.diags_array(1 / np.where(constant, 1.0, roots)))
+    E: Any = sp.csr_array(units @ sp.diags_array(1 / np.where(constant, 1.0, roots)))
     if E.nnz > 0.2 * E.shape[0] * n:
         E = E.toarray()
     gram = _gram(E, np.full(E.shape[0], 1 / max(1, E.shape[0])))
@@ -467,9 +468,9 @@ def _peaks(D: sp.csr_array) -> Doubles:
 
 
 def _gram(E: Any, weights: Doubles) -> Doubles:
-    weighted = sp.diags_array(weights) @ E if sp.issparse(E) else E * weights[:, None]
+    weighted = sp.diags_array(weights) @ E if is_sparse(E) else E * weights[:, None]
     product = E.T @ weighted
-    return np.asarray(product.toarray() if sp.issparse(product) else product)
+    return np.asarray(product.toarray() if is_sparse(product) else product)
 
 
 def _null_of(A: Doubles) -> Doubles:
@@ -502,7 +503,7 @@ def _newton(E: Any, rows: NDArray[np.int64], y: Doubles) -> Doubles | None:
     """
     _, row = np.unique(rows, return_inverse=True)
     total = sp.csr_array((np.ones(len(row)), (row, np.arange(len(row)))))
-    reach = 2 * float(np.sqrt((E.multiply(E) if sp.issparse(E) else E**2).sum(axis=1).max()))
+    reach = 2 * float(np.sqrt((E.multiply(E) if is_sparse(E) else E**2).sum(axis=1).max()))
 
     def shares(point: Doubles) -> tuple[float, Doubles]:
         u = -(E @ point)
@@ -514,7 +515,7 @@ def _newton(E: Any, rows: NDArray[np.int64], y: Doubles) -> Doubles | None:
 
     loss, p = shares(y)
     for _ in range(12):
-        means = total @ (sp.diags_array(p) @ E if sp.issparse(E) else E * p[:, None])
+        means = total @ (sp.diags_array(p) @ E if is_sparse(E) else E * p[:, None])
         curvature = _gram(E, p) - _gram(means, np.ones(means.shape[0]))
         gradient = -(E.T @ p)
         values, vectors = np.linalg.eigh(curvature)
@@ -540,11 +541,10 @@ def _separate(E: Any, y: Doubles, signs: NDArray[np.int64]) -> tuple[Doubles, Do
     """
     bounded = np.flatnonzero(signs)
     rules = np.eye(len(signs))[bounded] * signs[bounded, None]
-    E = sp.vstack([E, rules], format="csr") if sp.issparse(E) else np.vstack([E, rules])
-    lengths = np.sqrt((E.multiply(E) if sp.issparse(E) else E**2).sum(axis=1))
+    E = sp.csr_array(sp.vstack([sp.csr_array(E), sp.csr_array(rules)]))
+    lengths = np.sqrt(E.power(2).sum(axis=1))
     moving = np.flatnonzero(lengths > 0)
-    E = sp.csr_array(E)[moving]
-    E = sp.diags_array(1 / lengths[moving]) @ E
+    E = sp.diags_array(1 / lengths[moving]) @ E[moving]
     order = np.argsort(E @ y, kind="stable")
     active = np.union1d(order[: MOST_IN_PROGRAMME // 2], order[:: max(1, len(order) // (MOST_IN_PROGRAMME // 2))])
     for _ in range(2 * MOST_ROUNDS):

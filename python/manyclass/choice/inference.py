@@ -104,7 +104,8 @@ def _information(
     gradients = (objective.scores(theta) * objective.weights[:, None]) @ M
     if kind == "clustered" and objective.sets.persons is not None:
         _, person = np.unique(objective.sets.persons, return_inverse=True)
-        gradients = sp.csr_array((np.ones(len(person)), (person, np.arange(len(person))))) @ gradients
+        of_persons = sp.csr_array((np.ones(len(person)), (person, np.arange(len(person)))))
+        gradients = np.asarray(of_persons @ gradients)
     # Of rows drawn by chance: their sum of squares is as many times larger in relation as they are fewer.
     weight = float(objective.sets.weights.mean())
     return information, gradients.T @ gradients * (objective.sets.n_rows * weight / total)

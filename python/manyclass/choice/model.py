@@ -18,6 +18,7 @@ from manyclass.choice.fitting import (
     PARTS,
     ChoiceForm,
     ChoiceObjective,
+    FreeCoefficients,
     find_free_coefficients,
     fit_drawn,
     fit_exactly,
