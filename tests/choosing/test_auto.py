@@ -1,15 +1,20 @@
 """solver="auto": what it chooses, what it leaves alone, and what it tells."""
 
+import warnings
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from planned import question, with_figures
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.choosing.costs import embeds, full_cost, visit_cost
 from manyclass.choosing.facts import Facts
 from manyclass.figures import FIGURES
+from manyclass.fitting.dense_rows import _Ends
 
 BIBTEX = Facts(4_880, 1_836, 146, 68.5, True)
 EURLEX57K = Facts(51_000, 5_000, 1_809, 140.0, True)
@@ -378,12 +383,43 @@ def test_dense_rows_have_the_model_that_rows_held_out_find_more_probable(linear,
     np.testing.assert_array_equal(again.decision_function(X[:9]), model.decision_function(X[:9]))
 
 
-@pytest.mark.parametrize("given", [{"n_negatives": 4}, {"alpha": 0.1}, {"max_iter": 3}], ids=str)
-def test_dense_rows_have_a_linear_model_where_something_is_set(given, seed):
+@pytest.mark.parametrize("given", [{"n_negatives": 4}, {"solver": "exact"}, {"model": "linear"}], ids=str)
+def test_dense_rows_have_a_linear_model_where_what_only_that_has_is_set(given, seed):
     X, y = of_modes(seed, n=1100)
     model = SoftmaxClassifier(random_state=seed, **given).fit(X, y)
     assert model.resolved_params_["model"].name == "linear"
     assert all(line["parameter"] != "model" for line in model.auto_report_)
+
+
+GIVEN = [{"alpha": 1e-4}, {"max_iter": 6}, {"learning_rate": 1.0}, {"early_stopping": True}, {"dim": 64}]
+
+
+@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("given", GIVEN, ids=str)
+def test_what_is_set_leaves_the_choice_of_dense_rows(linear, given, seed):
+    X, y = of_modes(seed, n=1400)
+    y = np.argmax(X @ X[:12].T, axis=1) if linear else y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = SoftmaxClassifier(random_state=seed, **given).fit(X, y)
+        tried = {line["value"]: line["log_loss"] for line in model.auto_report_ if line["parameter"] == "model"}
+        name = model.resolved_params_["model"].name
+        assert name == ("linear" if tried["linear"] <= tried["embedding"] else name)
+        assert not set(given) & set(model.resolved_params_)
+        again = SoftmaxClassifier(random_state=seed, **{**model.resolved_params_, **given})
+        if name == "embedding":  # a linear model may have begun at the discriminant, which is no parameter
+            np.testing.assert_array_equal(again.fit(X, y).decision_function(X[:9]), model.decision_function(X[:9]))
+    if not linear and "max_iter" not in given:
+        assert name == "embedding"
+
+
+def test_a_hidden_layer_must_be_ahead_by_more_than_chance(seed):
+    out = SimpleNamespace(weights=None)
+    losses = np.random.default_rng(seed).exponential(size=90)
+    better = _Ends(out, 1, 1.2, losses, losses - 0.1)
+    by_chance = _Ends(out, 1, 1.2, losses, losses - np.where(np.arange(90) % 2, 0.5, -0.45))
+    assert better.is_ahead
+    assert not by_chance.is_ahead
 
 
 def test_the_unit_of_dense_features_changes_no_score_of_a_hidden_layer(seed):

@@ -5,9 +5,7 @@ r"""What "auto" is: a list of recipes, of which the first whose case holds is ta
 A model or a solver that is set picks the recipe that has it. In a blend `learning_rate` and `max_iter` are those of the
 weights on pairs, `dim`, `sampler` and `n_negatives` those of the embeddings, and `alpha` is that of all members but the
 pairs; members keep the steps and passes that they have.
-`resolved_params_` has what each open parameter became, `auto_report_` the recipe and a line for each trial. Of dense
-rows of one label, with nothing set, a hidden layer takes the place of the linear model where rows held out of both are
-more probable by it.
+`resolved_params_` has what each open parameter became, `auto_report_` the recipe and a line for each trial.
 
 Trials keep to 30 % of the predicted seconds of the fit, or to 4 predicted seconds where that is more; predictions are
 constants times visits, so that equal seeds try and choose alike on any machine and with any number of threads. Nothing
@@ -21,6 +19,10 @@ learning_rate, point by point
     from the weights of linear discriminant analysis, which are in closed form, without a ridge; the fit begins there
     if these trials have a log-loss lower by 5 % (`help(manyclass.training.start)`), and makes but two passes
     where they lower that of the closed form by less than 0.5 %.
+model
+    Of 1,000 dense rows and more of one label, a hidden layer takes the place of the linear model where rows held out of
+    both are more probable by it, by more than the standard error. What is set is set in both; a solver, a sampler or
+    n_negatives leaves the linear model alone.
 learning_rate of weights on pairs
     On 4,000 random rows at most a third or less of it, while the decoupled loss of held-out rows falls: that is the
     log_loss of the report then, summed over the labels of a row. None by margins.
@@ -109,6 +111,19 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class Either:
+    """One of two values, each of which may be a function, by a case of the list or a part of one."""
+
+    case: Callable[[Choice], bool]
+    value: Any
+    otherwise: Any
+
+    def __call__(self, c: Choice) -> Any:
+        """Return the value for a choice."""
+        return self.value if self.case(c) else self.otherwise
+
+
+@dataclass(frozen=True)
 class Choice:
     """What one training is made with: what is set, and the recipe's fields for what is open.
 
@@ -182,12 +197,16 @@ class Choice:
         return PARTS[name][value]() if name in PARTS and isinstance(value, str) else value
 
     def _value(self, value: Any) -> Any:
-        return value(self) if callable(value) else value
+        while callable(value):
+            value = value(self)
+        return value
 
     def tries(self, name: str) -> bool:
         """Whether a trial may better a field, of steps only where the log-loss tells which are better."""
         if not (self.is_open(name) and name in self.recipe.tried):
             return False
+        if name == "model":
+            return self.has_dense_rows
         if name != "learning_rate":
             return self.is_open("solver")
         by_loss = self["solver"].name != "negative_sampling" and self["reduction"] != MARGIN
@@ -200,11 +219,23 @@ class Choice:
         return by_points and self.asked("schedule") != "adaptive" and self["solver"].name != "negative_sampling"
 
     @property
+    def _is_fit_of_dense(self) -> bool:
+        """Whether a fit to dense rows of one label has time, and begins at nothing that is given."""
+        goes_on, is_given = self.by_steps or self.goes_on, self.started or self.candidates
+        return not (self.timed or goes_on or is_given or self.facts.sparse or self.facts.several)
+
+    @property
+    def has_dense_rows(self) -> bool:
+        """Whether a hidden layer may be better than a linear model, of which nothing is set that it has not."""
+        is_free = all(map(self.is_open, ("solver", "sampler", "model", "n_negatives")))
+        is_free = is_free and self.parameters["learning_rate"] != "grid"
+        return is_free and self._is_fit_of_dense and self.facts.n_samples >= self.figures.FEWEST_TO_TRY
+
+    @property
     def begins_at_discriminant(self) -> bool:
         """Whether a linear model of dense rows may begin at linear discriminant analysis, as nothing is set."""
-        if self.timed or self.by_steps or self.goes_on or self.started or self.candidates or self.facts.sparse:
-            return False
-        return all(map(self.is_open, ("alpha", "learning_rate", "solver"))) and bool(self["fit_intercept"])
+        is_free = all(map(self.is_open, ("alpha", "learning_rate", "solver"))) and bool(self["fit_intercept"])
+        return is_free and self._is_fit_of_dense
 
     def beside(self, name: str) -> Choice:
         """Return the choice of a member of a blend; dim, sampler and n_negatives are those of embeddings."""
@@ -266,26 +297,19 @@ def of_margins(c: Choice) -> bool:
     return c.parameters.kind == "MarginClassifier"
 
 
-def of_wide_margins(c: Choice) -> bool:
-    """MarginClassifier by 'adagrad', model and sampler open, more than {MOST_SCORED:,} classes, and a W that is too
-    large for the data
-    """
-    is_free = of_margins(c) and c.is_open("model") and c.is_open("sampler") and _solver(c) == "adagrad"
-    return is_free and not c.by_steps and c.facts.n_classes > c.figures.MOST_SCORED and costs.embeds(c.facts)
-
-
-def pairs_alone(c: Choice) -> bool:
-    """model='pairs'"""
-    return _model(c) == "pairs"
+def is_wide(c: Choice) -> bool:
+    """of more than {MOST_SCORED:,} classes whose W is too large"""
+    is_free = c.is_open("model") and c.is_open("sampler") and _solver(c) == "adagrad" and not c.by_steps
+    return is_free and c.facts.n_classes > c.figures.MOST_SCORED and costs.embeds(c.facts)
 
 
 def blends(c: Choice) -> bool:
-    """model='hybrid'; sparse rows of one label, from {FEWEST_TO_TRY:,} on, or fewer whose W is too large; rows of
-    several labels; if they meet at most {MOST_MET:,} weights on pairs, which max_memory has room for
+    """model='hybrid', or 'pairs' alone; sparse rows of one label, from {FEWEST_TO_TRY:,} on, or fewer whose W is too
+    large; rows of several labels; if they meet at most {MOST_MET:,} weights on pairs, which max_memory has room for
     """
     facts, f, least = c.facts, c.figures, c.facts.least_count
     if not _is_free(c):
-        return _model(c) == "hybrid"
+        return _model(c) in ("hybrid", "pairs")
     if least is None or costs.pairs_bytes(facts, least, facts.few_classes) > c.most_bytes:
         return False
     if not facts.several:
@@ -294,14 +318,14 @@ def blends(c: Choice) -> bool:
     return not facts.sparse or facts.n_labels > f.MANY_LABELS or least <= f.FEW_ROWS_OF_A_PAIR
 
 
-def blends_next(c: Choice) -> bool:
-    """the same of one label, where each class is the name of a column"""
-    return c.facts.of_columns and not c.facts.several and blends(c)
+def is_next(c: Choice) -> bool:
+    """of next items"""
+    return c.facts.of_columns and not c.facts.several
 
 
 def blends_ranked(c: Choice) -> bool:
-    """the same of more than one and up to {MANY_LABELS:g} labels a row in the mean"""
-    return 1 < c.facts.n_labels <= c.figures.MANY_LABELS and blends(c)
+    """a blend of rows that have more than one and up to {MANY_LABELS:g} labels in the mean"""
+    return 1 < c.facts.n_labels <= c.figures.MANY_LABELS and _model(c) != "pairs" and blends(c)
 
 
 def embeds(c: Choice) -> bool:
@@ -312,7 +336,9 @@ def embeds(c: Choice) -> bool:
 
 
 def embeds_ranked(c: Choice) -> bool:
-    """the same of up to {MANY_LABELS:g} labels a row; or a solver with reduction='margin'"""
+    """sparse rows of several labels, up to {MANY_LABELS:g} in the mean, that would meet too many weights on pairs; or a
+    solver with reduction='margin'
+    """
     if c.chosen.solver is None:
         return c.facts.several and c.facts.n_labels <= c.figures.MANY_LABELS and embeds(c)
     by_hand = getattr(c.chosen.solver, "reduction", "") == MARGIN and _solver(c) not in LABEL_SOLVERS
@@ -339,22 +365,17 @@ def in_full(c: Choice) -> bool:
     return is_quick or _solver(c) == "lbfgs"
 
 
-def by_implicit(c: Choice) -> bool:
-    """solver='implicit', by which linear models go on in partial_fit"""
-    return _solver(c) == "implicit"
-
-
 def by_hand(c: Choice) -> bool:
-    """another solver that is set"""
-    return c.chosen.solver is not None
+    """another solver that is set, but 'implicit'"""
+    return _solver(c) not in ("", "implicit")
 
 
 def by_samples(c: Choice) -> bool:
-    """a visit of all classes is predicted to take more than {MOST_EXACT:g} microseconds; n_negatives, a sampler or
-    candidates are given
+    """solver='implicit', by which linear models go on in partial_fit; n_negatives, a sampler or candidates are given; a
+    visit of all classes is predicted to take more than {MOST_EXACT:g} microseconds
     """
     of_samples = c.candidates or not c.is_open("n_negatives") or not c.is_open("sampler")
-    return of_samples or not costs.is_quick_exactly(c.facts)
+    return of_samples or _solver(c) == "implicit" or not costs.is_quick_exactly(c.facts)
 
 
 def otherwise(c: Choice) -> bool:
@@ -430,7 +451,7 @@ def is_adagrad(c: Choice) -> bool:
 
 
 def rate_of_batches(c: Choice) -> float:
-    """{ADAGRAD_RATE:g}, of a hidden layer {HIDDEN_RATE:g}, of linear models over the root mean square of |x|"""
+    """{ADAGRAD_RATE:g}, of linear models over the root mean square of |x|; {HIDDEN_RATE:g} of dense rows"""
     square = 1.0 if c["model"].name == "embedding" else c.facts.lengths.mean_square_of_values
     if is_adagrad(c):
         return c.figures.HIDDEN_RATE if is_hidden_layer(c) else c.figures.ADAGRAD_RATE / square**0.5
@@ -455,14 +476,9 @@ def u_rate(c: Choice) -> float:
 
 
 def ridge(c: Choice) -> float:
-    """{RIDGE:g} / n_samples of the mean of |x|²"""
-    square = c.facts.lengths.mean_square
-    return c.figures.RIDGE / c.facts.n_samples * square if square >= c.figures.LEAST_FOR_RIDGE else 0.0
-
-
-def ridge_of_open_steps(c: Choice) -> float:
-    """{RIDGE:g} / n_samples of the mean of |x|², if learning_rate is open"""
-    return ridge(c) if c.is_open("learning_rate") else 0.0
+    """{RIDGE:g} / n_samples of the mean of |x|², unless solver and learning_rate are set"""
+    square, is_open = c.facts.lengths.mean_square, c.is_open("solver") or c.is_open("learning_rate")
+    return c.figures.RIDGE / c.facts.n_samples * square if is_open and square >= c.figures.LEAST_FOR_RIDGE else 0.0
 
 
 def ridge_of_one(c: Choice) -> float:
@@ -488,8 +504,9 @@ def carried(c: Choice) -> str:
 
 
 def averaging_of_small(c: Choice) -> str:
-    """'suffix' where max_memory has room for it"""
-    return "suffix" if c.facts.bytes <= min(c.figures.MOST_FOR_AVERAGE, c.most_bytes / 2) else "none"
+    """'suffix' where max_memory has room for it and no solver is set"""
+    has_room = c.facts.bytes <= min(c.figures.MOST_FOR_AVERAGE, c.most_bytes / 2)
+    return "suffix" if has_room and c.is_open("solver") else "none"
 
 
 def decay_to_last(c: Choice) -> float:
@@ -548,44 +565,37 @@ OPEN = ("model", "solver", "reduction", "dim", "alpha", "averaging", *FIELDS, *C
 
 
 def _by_points(f: Figures) -> tuple[Recipe, ...]:
-    """Return the recipes of linear models of one label a row, and of utilities first."""
+    """Return the recipes of linear models of one label a row."""
     points = partial(Recipe, trains="points", rate=rate_of_points)
-    sampled = partial(points, solver="implicit", classes=(frequent, f.NEGATIVES_SAMPLED))
     last, full = (f.PASSES_SAMPLED, decay_to_last), (f.MOST_ITERATIONS, f.DECAY_BY_HAND)
     hand, few = (f.PASSES_BY_HAND, f.DECAY_BY_HAND), (f.PASSES_BY_HAND, decay_of_few)
-    drawn, whole, step = f.NEGATIVES_BY_HAND, ("all", f.NEGATIVES_BY_HAND), ("learning_rate",)
-    weak: dict[str, Any] = {"alpha": ridge, "averaging": averaging_of_small, "tried": step}
+    drawn, whole, frequents = f.NEGATIVES_BY_HAND, ("all", f.NEGATIVES_BY_HAND), (frequent, f.NEGATIVES_SAMPLED)
+    step = ("learning_rate",)
+    weak = partial(points, alpha=ridge, averaging=averaging_of_small, tried=("learning_rate", "model"))
     return (
-        points("utilities", of_utilities, solver="implicit", classes=(by_posterior, drawn), passes=hand),
-        points("full passes", in_full, solver="lbfgs", classes=whole, passes=full, alpha=prior, tried=("alpha",)),
-        sampled("a stream", by_implicit, passes=last, alpha=ridge_of_open_steps, tried=step),
+        points(
+            "full passes", in_full, solver="lbfgs", classes=whole, passes=full, alpha=prior, tried=("alpha", "model")
+        ),
         points("steps by hand", by_hand, solver="implicit", classes=(needed, drawn), passes=hand, tried=step),
-        sampled("sampled steps", by_samples, passes=last, **weak),
-        points("exact steps", otherwise, solver="exact", classes=whole, passes=few, **weak),
+        weak("sampled steps", by_samples, solver="implicit", classes=frequents, passes=last),
+        weak("exact steps", otherwise, solver="exact", classes=whole, passes=few),
     )
 
 
 def _by_batches(f: Figures) -> tuple[Recipe, ...]:
-    """Return the recipes of minibatches, margins first."""
+    """Return the recipes of minibatches."""
     batches = partial(Recipe, trains="minibatches", rate=rate_of_batches, dim=f.EMBEDDED_DIM)
-    margins = partial(batches, trains="margin", passes=f.BATCHES_PASSES)
     frequent_classes, ranked = (frequent_of_many, f.NEGATIVES_BATCHES), (uniform_of_many, f.NEGATIVES_RANKING)
-    wide = partial(margins, model="embedding", dim=f.RANKING_DIM, classes=("uniform", f.NEGATIVES_RANKING))
     alone = partial(batches, model="embedding", solver="scent", reduction=decoupled_of_several)
-    alone = partial(
-        alone, rate=f.ADAGRAD_RATE, passes=f.EMBEDDED_PASSES, classes=(frequent_or_all, f.NEGATIVES_BATCHES)
-    )
-    by_margins = partial(
-        batches, model=embedding_of_open, reduction=MARGIN, beside=(alone("unbiased embeddings", embeds),)
-    )
-    by_margins = partial(by_margins, dim=f.RANKING_ALONE_DIM, passes=f.RANKING_ALONE_PASSES)
-    hidden = partial(batches, dim=f.HIDDEN_DIM, passes=f.HIDDEN_PASSES, alpha=prior_of_adagrad)
+    alone = partial(alone, rate=f.ADAGRAD_RATE, passes=f.EMBEDDED_PASSES)
+    alone = partial(alone, classes=(frequent_or_all, f.NEGATIVES_BATCHES))
+    by_margins = partial(batches, model=embedding_of_open, reduction=MARGIN, dim=f.RANKING_ALONE_DIM, classes=ranked)
+    by_margins = partial(by_margins, passes=f.RANKING_ALONE_PASSES, beside=(alone("unbiased embeddings", embeds),))
+    hidden = partial(batches, model="embedding", dim=f.HIDDEN_DIM, passes=f.HIDDEN_PASSES, alpha=prior_of_adagrad)
     return (
-        wide("margins of many classes", of_wide_margins),
-        margins("margins", of_margins, classes=("all", f.NEGATIVES_MARGIN)),
-        by_margins("embeddings by margins", embeds_ranked, classes=ranked),
+        by_margins("embeddings by margins", embeds_ranked),
         alone("embeddings alone", embeds),
-        hidden("a hidden layer", is_hidden_layer, model="embedding", classes=frequent_classes),
+        hidden("dense rows", is_hidden_layer, classes=frequent_classes),
         batches("minibatches", by_batches, classes=frequent_classes, passes=passes_of_batches),
     )
 
@@ -593,37 +603,35 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
 def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     """Return the recipes of weights on pairs, alone and in blends with other members."""
     embeddings = partial(Recipe, "embeddings", blends, "minibatches", f.ADAGRAD_RATE, model="embedding")
-    few = partial(embeddings, reduction=decoupled_of_several, dim=columns_of_few, passes=f.EMBEDDED_PASSES)
-    one, following = (
-        few(solver="scent", classes=(frequent_or_all, drawn)) for drawn in (f.NEGATIVES_BATCHES, f.NEGATIVES_NEXT)
-    )
+    unbiased = partial(embeddings, solver="scent", reduction=decoupled_of_several, passes=f.EMBEDDED_PASSES)
+    draws = Either(is_next, f.NEGATIVES_NEXT, f.NEGATIVES_BATCHES)
+    one = unbiased(dim=columns_of_few, classes=(frequent_or_all, draws))
     ranked = (uniform_of_many, f.NEGATIVES_RANKING)
     by_margins = embeddings(reduction=MARGIN, dim=f.RANKING_DIM, passes=f.RANKING_PASSES, classes=ranked)
-    unbiased = replace(one, name="unbiased embeddings", dim=f.RANKING_DIM)
     linear = partial(Recipe, holds=blends, classes=("all", f.NEGATIVES_BATCHES))
     margins = linear("margins", trains="margin", rate=rate_of_batches, reduction=MARGIN, passes=f.MARGINS_PASSES)
-    hand = (f.PASSES_BY_HAND, f.DECAY_BY_HAND)
     exact = partial(linear, trains="points", solver="exact", averaging="suffix", alpha=ridge_of_one)
-    steps = exact("linear", rate=1.0, passes=hand)
+    steps = exact("linear", rate=1.0, passes=(f.PASSES_BY_HAND, f.DECAY_BY_HAND))
     samples = replace(steps, name="sampled linear", solver="implicit", rate=f.RELATIVE_RATES.get("implicit", 1.0))
-    last = (f.PASSES_SAMPLED, decay_to_last)
-    samples = replace(samples, classes=(frequent, f.NEGATIVES_SAMPLED), passes=last)
-    more, ranking = (margins, steps, samples), (by_margins, unbiased, margins)
-    pairs = partial(Recipe, trains="pairs", rate=rate_of_pairs, classes=("all", f.NEGATIVES_BATCHES))
-    pairs = partial(pairs, passes=passes_of_pairs, reduction="decoupled", tried=("learning_rate",))
+    samples = replace(samples, classes=(frequent, f.NEGATIVES_SAMPLED), passes=(f.PASSES_SAMPLED, decay_to_last))
+    ranking = (by_margins, replace(one, name="unbiased embeddings", dim=f.RANKING_DIM), margins)
+    pairs = partial(Recipe, trains="pairs", rate=rate_of_pairs, classes=("all", f.NEGATIVES_BATCHES), model=hybrid)
+    pairs = partial(pairs, passes=passes_of_pairs, tried=("learning_rate",))
     return (
-        pairs("pairs", pairs_alone, model="pairs"),
-        pairs("next items", blends_next, model=hybrid, beside=(following, *more)),
-        pairs("several labels", blends_ranked, model=hybrid, reduction=margins_of_fits, beside=ranking),
-        pairs("a blend", blends, model=hybrid, beside=(one, *more)),
+        pairs("several labels", blends_ranked, reduction=margins_of_fits, beside=ranking),
+        pairs("a blend", blends, reduction="decoupled", beside=(one, margins, steps, samples)),
     )
 
 
 def recipes(f: Figures = FIGURES) -> tuple[Recipe, ...]:
     """Return the list, in the order in which the first case that holds is taken."""
-    utilities, *by_points = _by_points(f)
-    many, margins, *by_batches = _by_batches(f)
-    return utilities, many, margins, *_by_pairs(f), *by_batches, *by_points
+    utilities = Recipe("utilities", of_utilities, "points", rate_of_points, (by_posterior, f.NEGATIVES_BY_HAND), None)
+    utilities = replace(utilities, passes=(f.PASSES_BY_HAND, f.DECAY_BY_HAND), solver="implicit")
+    drawn = (Either(is_wide, "uniform", "all"), Either(is_wide, f.NEGATIVES_RANKING, f.NEGATIVES_MARGIN))
+    margins = Recipe("margins", of_margins, "margin", rate_of_batches, drawn, f.BATCHES_PASSES)
+    dim = Either(is_wide, f.RANKING_DIM, f.EMBEDDED_DIM)
+    margins = replace(margins, model=Either(is_wide, "embedding", "linear"), dim=dim)
+    return utilities, margins, *_by_pairs(f), *_by_batches(f), *_by_points(f)
 
 
 # In words
@@ -633,20 +641,21 @@ def words_of(value: Any) -> str:
     """Return a field in words: of a function its docstring, with the figures that it names."""
     if isinstance(value, tuple):
         return ", ".join(map(words_of, value))
+    if isinstance(value, Either):
+        return f"{words_of(value.value)} {words_of(value.case)}, else {words_of(value.otherwise)}"
     if not callable(value):
         return repr(value)
     return " ".join((value.__doc__ or "").split()).format(**vars(FIGURES))
 
 
 def table() -> list[tuple[str, ...]]:
-    """Return the list in words: name, case, model and steps, step size and passes, and what trials may better."""
+    """Return the list in words: name, case, models with their classes and passes, step size, what trials may better."""
     lines: list[tuple[str, ...]] = []
     for recipe in recipes():
         members = (recipe, *recipe.beside)
-        models = [f"{words_of(m.model)} by {words_of(m.solver)}: {words_of(m.classes)}" for m in members]
-        steps = [f"{words_of(m.rate)}; {words_of(m.passes)}" for m in members]
+        models = [f"{words_of(m.model)} by {words_of(m.solver)}: {words_of((m.classes, m.passes))}" for m in members]
         tried = ", ".join(recipe.tried)
-        lines.append((recipe.name, words_of(recipe.holds), "; beside ".join(models), "; beside ".join(steps), tried))
+        lines.append((recipe.name, words_of(recipe.holds), "; beside ".join(models), words_of(recipe.rate), tried))
     return lines
 
 

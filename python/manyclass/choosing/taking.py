@@ -59,8 +59,10 @@ class Taking(Given):
             self.take("validation_fraction")
 
     def refuse_dim(self) -> None:
-        """Raise ValueError for a dim where the model has no embeddings."""
-        if not self.is_auto("dim"):
+        """Raise ValueError for a dim where no model has embeddings that is planned or tried."""
+        if self._choice.tries("model"):
+            self.pass_over("dim")
+        elif not self.is_auto("dim"):
             raise ValueError(f"dim is {self.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
 
     def refuse_grid(self) -> None:

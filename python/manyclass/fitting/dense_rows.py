@@ -1,90 +1,76 @@
-"""Dense rows of one label: a linear model or a hidden layer, whichever rows held out of both find more probable."""
+"""Dense rows of one label: a trial of the model, a linear one or a hidden layer, by rows held out of both."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from manyclass.blending.blend import ScoredRows, mean_log_loss
+from manyclass import _core
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
+from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.recipes import Choice
 from manyclass.figures import FIGURES
 from manyclass.fitting.planner import facts_of
-from manyclass.fitting.trials import plan_batches_or_pairs
 from manyclass.models import MODELS
 from manyclass.training.core_training import TrainingState, Watch
 from manyclass.training.passes import fork, quietly
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, PointsPlan, draw_rows_out
 from manyclass.training.state import Points
 from manyclass.training.train import train
-from manyclass.weights.weights import FeatureScaling
-
-OPEN = ("solver", "sampler", "model", "dim", "alpha", "learning_rate", "n_negatives", "max_iter")
-
-
-def hidden_layer_beside(choice: Choice, points: Points) -> Choice | None:
-    """Return the choice of the hidden layer that may be better than a linear model; None where something is set."""
-    facts = choice.facts
-    is_free = all(map(choice.is_open, OPEN)) and not choice.parameters["early_stopping"]
-    takes_part = not (facts.sparse or facts.several or choice.timed or choice.started or choice.candidates)
-    if not (is_free and takes_part) or facts.n_samples < facts.figures.FEWEST_TO_TRY:
-        return None
-    chosen = replace(choice.chosen, model=MODELS["embedding"](activation="relu"))
-    return replace(choice, chosen=chosen, facts=facts_of(points, facts.figures))
+from manyclass.weights.arrays import NO_DOUBLES, Doubles
+from manyclass.weights.weights import FeatureScaling, Weights
 
 
-def better_plan(
-    linear: Planned, choice: Choice, points: Points, scaling: FeatureScaling | None = None
-) -> Planned | None:
-    """Return the plan of the hidden layer if it has less log-loss than the linear model on rows held out, else None.
+def better_hidden_layer(
+    linear: Planned, choice: Choice, points: Points, scaling: FeatureScaling | None
+) -> tuple[Choice, Planned] | None:
+    """Return the choice and the plan of a hidden layer that is more probable on rows held out, else None.
 
-    Each is trained by its whole plan. The hidden layer ends early, after the second pass or a later one, where it is
-    ahead, for passes to come make it better, or far behind. Both are noted in the trials of the linear model.
+    Each model is trained by its whole plan. The hidden layer ends early, after the second pass or a later one, where it
+    is ahead, for passes to come make it better, or far behind. It must be ahead by more than the standard error. Both
+    are noted in the trials of the linear model.
 
     Parameters
     ----------
     linear : Planned
         The plan of the linear model.
     choice : Choice
-        Of the hidden layer.
+        Of the linear model; the hidden layer has all that is set in it.
     points : Points
     scaling : FeatureScaling or None
         Of the features that the linear model is trained on.
     """
-    hidden, trials = plan_batches_or_pairs(choice, points), linear.trials
+    chosen = replace(choice.chosen, model=MODELS["embedding"](activation="relu"))
+    choice = replace(choice, chosen=chosen, facts=facts_of(points, choice.figures), taken=None)
+    hidden, trials, n = softmax_batches_plan(choice), linear.trials, len(points.labels)
     assert isinstance(linear.plan, PointsPlan | FullBatchPlan)
     assert isinstance(hidden.plan, BatchesPlan)
     plans = replace(linear.plan, verbose=0), replace(hidden.plan, verbose=0)
-    n, random = len(points.labels), fork(choice.parameters["random_state"])
     n_out = min(FIGURES.MOST_HELD_OUT, int(FIGURES.SHARE_HELD_OUT * n))
-    is_out = draw_rows_out(n_out, n, random, points.groups, points.labels)
+    is_out = draw_rows_out(n_out, n, fork(choice.parameters["random_state"]), points.groups, points.labels)
     if not is_out.any() or costs.model_bytes(choice.facts, hidden.plan) > choice.most_bytes:
         return None
     trained, out = (points.some(np.flatnonzero(rows)) for rows in (~is_out, is_out))
-    rows, size = ScoredRows(out.x, out.labels, linear.plan.n_threads, out.weights), (len(trained.labels), out.n_classes)
+    ends = _Ends(out, plans[0].n_threads, choice.figures.FAR_BEHIND_LINEAR)
 
     def loss_of_linear() -> float:
         scaled = trained if scaling is None else replace(trained, x=scaling.apply(trained.x))
-        return mean_log_loss(quietly(partial(train, None, scaled, plans[0], scaling=scaling)).weights, rows)
+        ends.linear = ends.losses_of(quietly(partial(train, None, scaled, plans[0], scaling=scaling)).weights)
+        return ends.mean(ends.linear)
 
     def loss_of_hidden() -> float:
-        ends = _Ends(rows, loss, choice.figures.FAR_BEHIND_LINEAR)
         quietly(partial(train, None, trained, plans[1], Watch(ends)))
-        return ends.loss
+        return ends.mean(ends.hidden)
 
-    loss, losses = math.inf, list[float]()
     models = zip(("linear", "embedding"), plans, (loss_of_linear, loss_of_hidden), strict=True)
     for model, plan, find_loss in models:
-        predicted = costs.fit_cost(choice.facts, plan)
-        loss = trials.make("model", model, find_loss, predicted=predicted, size=(*size, plan.max_iter))
-        losses.append(loss)
-    wins = losses[1] < losses[0]
-    trials.choose("model", "embedding" if wins else "linear")
-    return replace(hidden, trials=trials) if wins else None
+        size = (len(trained.labels), out.n_classes, plan.max_iter)
+        trials.make("model", model, find_loss, predicted=costs.fit_cost(choice.facts, plan), size=size)
+    trials.choose("model", "embedding" if ends.is_ahead else "linear")
+    return (choice, replace(hidden, trials=trials)) if ends.is_ahead else None
 
 
 @dataclass
@@ -93,21 +79,43 @@ class _Ends:
 
     Attributes
     ----------
-    rows : ScoredRows
+    out : Points
         The rows held out.
-    linear : float
-        The log-loss of the linear model on them.
+    n_threads : int
     far_behind : float
-        How many times that is far behind it.
-    loss : float
-        The log-loss after the last pass.
+        How many times the log-loss of the linear model that is.
+    linear : ndarray of shape (n_rows,), float64
+        The log-losses of the linear model on them.
+    hidden : ndarray of shape (n_rows,), float64
+        Those of the hidden layer after the last pass.
     """
 
-    rows: ScoredRows
-    linear: float
+    out: Points
+    n_threads: int
     far_behind: float
-    loss: float = field(default=math.inf)
+    linear: Doubles = field(default_factory=lambda: NO_DOUBLES)
+    hidden: Doubles = field(default_factory=lambda: NO_DOUBLES)
+
+    def losses_of(self, weights: Weights) -> Doubles:
+        """Return the log-losses of a model."""
+        return weights.log_losses(self.out.x, self.out.labels.ids, self.n_threads)[0]
+
+    def mean(self, losses: Doubles) -> float:
+        """Return the mean of losses."""
+        return float(np.average(losses, weights=self.out.weights))
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the hidden layer is ahead by more than the standard error."""
+        mean, error = _core.mean_and_error(self.linear - self.hidden, _or_none(self.out.weights))
+        return mean > error
 
     def __call__(self, state: TrainingState) -> bool:
-        self.loss = mean_log_loss(state.weights, self.rows)
-        return state.n_iter > 1 and not self.linear <= self.loss <= self.far_behind * self.linear
+        """Look at the rows held out after a pass."""
+        self.hidden = self.losses_of(state.weights)
+        is_far = not self.mean(self.hidden) <= self.far_behind * self.mean(self.linear)
+        return state.n_iter > 1 and (self.is_ahead or is_far)
+
+
+def _or_none(weights: Doubles | None) -> Doubles:
+    return NO_DOUBLES if weights is None else weights

@@ -15,7 +15,7 @@ from manyclass.choosing.facts import Facts, Lengths
 from manyclass.choosing.plans import points_plan
 from manyclass.choosing.recipes import Choice
 from manyclass.choosing.taking import linear_model
-from manyclass.fitting.dense_rows import better_plan, hidden_layer_beside
+from manyclass.fitting.dense_rows import better_hidden_layer
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
 from manyclass.fitting.options import FitOptions
@@ -194,12 +194,10 @@ def _fit_linear(planner: Planner, choice: Choice, points: Points, watch: Watch, 
     scaled = points if scaling is None else replace(points, x=scaling.apply(points.x))
     if scaling is not None:
         choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(scaled.x)))
-    planned = _plan_linear(planner, choice, scaled)
-    if (hidden := hidden_layer_beside(choice, points)) is not None:
-        better = better_plan(planned, hidden, points, scaling)
-        if better is not None:
-            return _train(hidden, better, points, watch)
-    first = replace(first_of(parameters, points, beginning), start=beginning.start, heads=heads)
+    planned, first = _plan_linear(planner, choice, scaled), first_of(parameters, points, beginning)
+    if choice.tries("model") and (better := better_hidden_layer(planned, choice, points, scaling)) is not None:
+        return _train(*better, points, watch, first)
+    first = replace(first, start=beginning.start, heads=heads)
     if first.evaluated is not None and scaling is not None:
         evaluated, its_labels = first.evaluated
         first = replace(first, evaluated=(scaling.apply(evaluated), its_labels))
