@@ -311,7 +311,8 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
             "manyclass.datasets can be saved"
         )
     check_is_fitted(vectorizer)
-    parameters = encode_parameters(vectorizer.get_params())
+    is_text = isinstance(vectorizer, TextVectorizer)
+    parameters = encode_parameters(vectorizer.fitted_parameters if is_text else vectorizer.get_params())
     n_columns = len(vectorizer.items_) if isinstance(vectorizer, SequenceEncoder) else vectorizer.n_columns_
     if n_columns != n_features:
         raise ValueError(f"vectorizer_ has {n_columns} columns; the model has {n_features} features")

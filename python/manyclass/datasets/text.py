@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_flag, check_number, is_texts, outer_level
@@ -19,6 +21,15 @@ from manyclass.protocols import TrainingRows
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
 _WITHOUT_BLANKS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 N_LOOKED_AT = 200  # texts that tell the script
+# Format characters that stand within words without being of them (UAX 29, WB4): soft hyphens, joiners of lines, and
+# marks of direction. Joiners of letters (U+200C, U+200D) change what is written, and stay.
+_FORMAT = re.compile("[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
+_DOTTED_I = "i\u0307"  # what folding makes of a Turkish capital I with a dot
+VOWELS = "aeiouyAEIOUY"  # words of one letter in European languages
+PART_OF_CODES = 0.1  # of the words of a text, beyond which it has codes
+LAST_MARK = 0x1F000  # code points beyond are symbols, ideographs, and variants of these
+RULES = ("unicode", "python")
+BEFORE_0_3: dict[str, Any] = {"words": "python", "min_length_": 2}  # in files of these versions, which do not name them
 ANALYZERS = ("word", "char_wb")
 MOST_HASHES = 2**31 - 1  # columns are int32
 UNHASHED = {"min_df": 1, "max_features": None}  # what hashing, which keeps no vocabulary, cannot do
@@ -36,9 +47,9 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     Parameters
     ----------
     analyzer : {"word", "char_wb"}, default="word"
-        Terms are words of two or more letters or digits; or runs of characters within words, a blank at either end
-        counting as one, which also see what misspelt or inflected words share. Languages that put no blanks between
-        words, such as Chinese, Japanese and Thai, need "char_wb", with max_n=2.
+        Terms are words; or runs of characters within words, a blank at either end counting as one, which also see what
+        misspelt or inflected words share. Languages that put no blanks between words, such as Chinese, Japanese and
+        Thai, need "char_wb", with max_n=2.
     min_n : int, default=1
         The least length of a term, in words or characters.
     max_n : int, default=1
@@ -48,7 +59,15 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     max_features : int or None, default=None
         Keep only this number of terms, the most frequent ones.
     lowercase : bool, default=True
-        Turn letters into lower case first.
+        Fold case first, as Unicode does: "STRASSE" and "Straße" are one word, and so are "İzmir" and "izmir".
+    words : {"unicode", "python"}, default="unicode"
+        A word is a run of letters, digits and marks of any script, in Unicode's composed form (NFC), whatever form the
+        text has; soft hyphens and marks of direction within it do not count. This is the subset of Unicode's rules
+        (UAX 29) that breaks at every sign of punctuation, "don't" being two words. "python" is a run of letters and
+        digits as Python's ``\\w`` has them, which breaks words of Indic scripts at their vowels: models of before 0.3.
+    min_length : int or "auto", default="auto"
+        The least characters of a word: 2, but 1 where in most texts more than a tenth of the words are codes such as
+        "C" or "5", a digit or a letter other than a vowel; a warning then says so.
     sublinear_tf : bool, default=True
         Count 1 + log n where a term occurs n times in a text; else n.
     idf : bool, default=True
@@ -65,11 +84,14 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         The weight of each column; ones without idf.
     n_columns_ : int
         Columns that `transform` gives.
+    min_length_ : int
+        The least characters of a word.
 
     References
     ----------
     G. Salton and C. Buckley, "Term-weighting approaches in automatic text retrieval", Information Processing &
-    Management 24, 1988; the formula with its added ones is that of scikit-learn's documentation.
+    Management 24, 1988; the formula with its added ones is that of scikit-learn's documentation. Unicode Standard
+    Annex 29, "Unicode text segmentation".
 
     Examples
     --------
@@ -84,6 +106,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     vocabulary_: NDArray[Any]
     idf_: NDArray[np.float32]
     n_columns_: int
+    min_length_: int
 
     def __init__(
         self,
@@ -94,6 +117,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         min_df: int = 1,
         max_features: int | None = None,
         lowercase: bool = True,
+        words: Literal["unicode", "python"] = "unicode",
+        min_length: int | Literal["auto"] = "auto",
         sublinear_tf: bool = True,
         idf: bool = True,
         n_hash: int | None = None,
@@ -104,6 +129,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         self.min_df = min_df
         self.max_features = max_features
         self.lowercase = lowercase
+        self.words = words
+        self.min_length = min_length
         self.sublinear_tf = sublinear_tf
         self.idf = idf
         self.n_hash = n_hash
@@ -122,6 +149,13 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         if self.min_n > self.max_n:
             raise ValueError(f"min_n is {self.min_n}; it must be at most max_n, which is {self.max_n}")
         check_number("min_df", self.min_df, low=1, integer=True)
+        check_choice("words", self.words, RULES)
+        if self.min_length != "auto":
+            check_number("min_length", self.min_length, low=1, integer=True)
+            if self.analyzer != "word" and self.min_length > 1:
+                raise ValueError(
+                    f"min_length is {self.min_length}, which has no effect with analyzer={self.analyzer!r}"
+                )
         for name in ("lowercase", "sublinear_tf", "idf"):
             check_flag(name, getattr(self, name))
         if self.max_features is not None:
@@ -172,16 +206,12 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         texts = checked_documents(documents)
         if not texts:
             raise ValueError("documents is empty; there must be a text")
-        if self.analyzer == "word":
-            _warn_of_scripts(texts)
+        self._see_first(texts)
         counter = self._counter()
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:
-            kinds = "words of two letters or more" if self.analyzer == "word" else "runs of characters"
-            raise ValueError(
-                f"no term is left of {len(texts)} texts; terms are {kinds} that are in at least {self.min_df} of them"
-            ) from error
+            raise ValueError(f"no term is left of {len(texts)} texts; {self._kind_of_terms()}") from error
         terms = np.zeros(0, dtype=object) if self.n_hash else counter.get_feature_names_out().astype(object)
         weigher = self._weigher().fit(counts)
         self.vocabulary_, self.n_columns_ = terms, int(counts.shape[1])
@@ -210,11 +240,14 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         self.check_parameters()
         counts_of_terms: dict[str, list[float]] = {}  # how many texts have a term, and how often it occurs
         hashed, n_texts = np.zeros(self.n_hash or 0), 0
-        counter = clone(self).set_params(min_df=1, max_features=None)._counter()
+        counter: Any = None
         for part in parts:
             texts = checked_documents(part)
-            if n_texts == 0 and texts and self.analyzer == "word":
-                _warn_of_scripts(texts)
+            if texts and counter is None:
+                self._see_first(texts)
+                counter = self._counter(limited=False)
+            if not texts:
+                continue
             n_texts += len(texts)
             try:
                 counts = counter.fit_transform(texts)
@@ -233,10 +266,10 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         if self.max_features is not None:
             terms = sorted(sorted(terms, key=lambda term: -counts_of_terms[term][1])[: self.max_features])
         if not (terms or hashed.any()):
-            raise ValueError(f"no term is left of {n_texts} texts, each in at least {self.min_df} of them")
+            raise ValueError(f"no term is left of {n_texts} texts; {self._kind_of_terms()}")
         n_in = hashed if self.n_hash else np.array([counts_of_terms[term][0] for term in terms])
         idf = np.log(np.float32(n_texts + 1) / (n_in.astype(np.float32) + np.float32(1))) + np.float32(1)
-        vectorizer = self.restored(self.get_params(), terms, idf if self.idf else np.ones_like(idf))
+        vectorizer = self.restored(self.fitted_parameters, terms, idf if self.idf else np.ones_like(idf))
         self.vocabulary_, self.idf_, self.n_columns_ = vectorizer.vocabulary_, vectorizer.idf_, vectorizer.n_columns_
         self._fitted_counter = vectorizer._fitted_counter
         return self
@@ -264,6 +297,11 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         return self._weighted(self._fitted_counter.transform(texts))
 
     column_labels = None  # columns are terms, and no classes
+
+    @property
+    def fitted_parameters(self) -> dict[str, Any]:
+        """The parameters and the least length of a word, as `restored` takes them."""
+        return {**self.get_params(), "min_length_": self.min_length_}
 
     @property
     def keeps_terms(self) -> bool:
@@ -326,7 +364,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         Parameters
         ----------
         parameters : mapping
-            As `get_params` gives them.
+            As `fitted_parameters` are.
         vocabulary : sequence of str
             `vocabulary_`; empty with n_hash.
         idf : array-like of shape (n_columns,)
@@ -341,11 +379,15 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         ValueError or TypeError
             If they cannot be those of a fitted vectorizer.
         """
-        unknown = sorted(set(parameters) - set(cls._get_param_names()))
+        unknown = sorted(set(parameters) - {*cls._get_param_names(), "min_length_"})
         if unknown:
             raise ValueError(f"a TextVectorizer has no parameter {unknown[0]!r}")
-        self = cls(**parameters)
+        options = BEFORE_0_3 | dict(parameters)
+        check_number("min_length_", options["min_length_"], low=1, integer=True)
+        min_length = options.pop("min_length_")
+        self = cls(**options)
         self.check_parameters()
+        self.min_length_ = min_length
         self.idf_, terms = np.asarray(idf, dtype=np.float32), np.asarray(list(vocabulary), dtype=object)
         self.n_columns_ = self.n_hash or len(terms)
         if self.idf_.shape != (self.n_columns_,) or (self.n_hash and len(terms)):
@@ -361,8 +403,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         self._fitted_counter = self._counter(self.vocabulary_)
         return self
 
-    def _counter(self, terms: NDArray[Any] | None = None) -> Any:
-        """scikit-learn's counter of terms: of these, or of those that it finds in its fit."""
+    def _counter(self, terms: NDArray[Any] | None = None, *, limited: bool = True) -> Any:
+        """scikit-learn's counter of terms: of these, or of those that it finds in its fit, of all where not limited."""
         # Imported here because it takes a tenth of a second that those without texts need not spend.
         from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
@@ -372,11 +414,44 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             "lowercase": self.lowercase,
             "dtype": np.float32,
         }
+        if self.words == "unicode":
+            shared["preprocessor"] = _folded if self.lowercase else _composed
+        if self.analyzer == "word":
+            shared |= {"tokenizer": word_finder(self.min_length_, self.words), "token_pattern": None}
         if self.n_hash is not None:
             return HashingVectorizer(n_features=self.n_hash, norm=None, alternate_sign=False, **shared)
         if terms is not None:
             return CountVectorizer(vocabulary={term: column for column, term in enumerate(terms)}, **shared)
-        return CountVectorizer(min_df=self.min_df, max_features=self.max_features, **shared)
+        if limited:
+            shared |= {"min_df": self.min_df, "max_features": self.max_features}
+        return CountVectorizer(**shared)
+
+    def _see_first(self, texts: Sequence[str]) -> None:
+        """Find the least length of a word, and warn of scripts without blanks."""
+        self.min_length_ = 1 if self.min_length == "auto" else self.min_length
+        if self.analyzer != "word":
+            return
+        sample = texts[:: max(1, len(texts) // N_LOOKED_AT)]
+        _warn_of_scripts("".join(sample))
+        if self.min_length == "auto":
+            n_with_codes = sum(map(_has_codes, sample))
+            self.min_length_ = 1 if 2 * n_with_codes > len(sample) else 2
+            if self.min_length_ == 1:
+                warnings.warn(
+                    f"{n_with_codes} of {len(sample)} texts looked at have letters or digits by themselves, which "
+                    "become terms; TextVectorizer(min_length=2) leaves them out",
+                    UserWarning,
+                    stacklevel=outer_level(),
+                )
+
+    def _kind_of_terms(self) -> str:
+        """What a term is, for messages."""
+        if self.analyzer == "char_wb":
+            return f"terms are runs of {self.min_n} to {self.max_n} characters in at least {self.min_df} of them"
+        return (
+            f"terms are words of at least {self.min_length_} letters or digits in at least {self.min_df} of them; "
+            "min_length=1 takes single ones, analyzer='char_wb' parts of words"
+        )
 
     def _weigher(self) -> Any:
         from sklearn.feature_extraction.text import TfidfTransformer
@@ -399,9 +474,57 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             self._fitted_counter = self._counter(self.vocabulary_)
 
 
-def _warn_of_scripts(texts: Sequence[str]) -> None:
+def _composed(text: str) -> str:
+    """A text in Unicode's composed form, without format characters."""
+    return text if text.isascii() else unicodedata.normalize("NFC", _FORMAT.sub("", text))
+
+
+def _folded(text: str) -> str:
+    """The same, with case folded."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", _composed(text).casefold()).replace(_DOTTED_I, "i")
+
+
+@cache
+def word_finder(min_length: int, rule: str) -> Callable[[str], list[str]]:
+    """Return a function that lists the words of a text: letters, digits and, behind the first of these, marks.
+
+    Parameters
+    ----------
+    min_length : int
+        The least characters of a word.
+    rule : {"unicode", "python"}
+        See `TextVectorizer`.
+    """
+    plain = re.compile(rf"\b\w{{{min_length},}}\b").findall
+    if rule == "python":
+        return plain
+    in_ascii = re.compile(rf"\b\w{{{min_length},}}\b", re.ASCII).findall
+    with_marks = re.compile(rf"\w[\w\u200c\u200d{_marks()}]{{{min_length - 1},}}").findall  # and joiners of letters
+
+    def find_words(text: str) -> list[str]:
+        return in_ascii(text) if text.isascii() else with_marks(text)
+
+    return find_words
+
+
+@cache
+def _marks() -> str:
+    """Ranges of the code points that are marks, as a regular expression has them."""
+    is_mark = [unicodedata.category(chr(code)).startswith("M") for code in range(LAST_MARK)]
+    edges = np.flatnonzero(np.diff([False, *is_mark, False])).reshape(-1, 2).tolist()
+    return "".join(f"{chr(begin)}-{chr(end - 1)}" for begin, end in edges)
+
+
+def _has_codes(text: str) -> bool:
+    """Whether more than a tenth of the words are a digit or a letter that is no vowel; "don't" is one word here."""
+    words = word_finder(1, "unicode")(re.sub("['\u2019]", "", _composed(text)))
+    return sum(len(word) == 1 and word not in VOWELS for word in words) > PART_OF_CODES * len(words)
+
+
+def _warn_of_scripts(sample: str) -> None:
     """Warn where most characters are of a script in which words cannot be told by blanks."""
-    sample = "".join(texts[:: max(1, len(texts) // N_LOOKED_AT)])
     if 2 * len(_WITHOUT_BLANKS.findall(sample)) > len(sample):
         warnings.warn(
             "the texts have no blanks between words, so that a term is a whole sentence; "
