@@ -63,7 +63,8 @@ class ChoiceClassifier(FittedChoiceModel):
         first. "auto" is "full" where there are features of choosers.
     constants : {"auto", "none", "alternative"} or array-like of shape (n_alternatives,), default="auto"
         A constant for each alternative, or for each group that the array names; the first one's is 0. "auto" is
-        "alternative" where there are no features of alternatives and at most 1,000 of them.
+        "alternative" where there are no features of alternatives and at most 1,000 of them, and no `utilities`, which
+        have theirs.
     nests : array-like of shape (n_alternatives,) or None, default=None
         Two-level nested logit: the nest of each alternative. Utilities are normalised at the top; a nest has a
         dissimilarity in [0.05, 1], 1 being the multinomial logit. Only with noise="gumbel".
@@ -430,7 +431,9 @@ class ChoiceClassifier(FittedChoiceModel):
             raise ValueError(f"interactions is {rank!r}; the data have no features of choosers")
         groups, none = self.constants, (np.zeros(0, np.int64), ())
         if isinstance(groups, str):
-            by_alternative = groups == "alternative" or (groups == "auto" and not has and k <= MOST_CONSTANTS)
+            whole = sets.source is not None and sets.source.whole
+            missing = not has and not whole and k <= MOST_CONSTANTS
+            by_alternative = groups == "alternative" or (groups == "auto" and missing)
             groups, group_labels = (np.arange(k), sets.alternatives) if by_alternative else none
         else:
             groups, group_labels = self._by_alternative("constants", groups, k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,36 @@ from manyclass.weights.arrays import Doubles, Ids
 
 PairFunction = Callable[[NDArray[np.int64], NDArray[np.int64]], ArrayLike]
 MOST_TOGETHER = 1 << 22  # features of pairs that a function makes at once: 32 MB
+
+
+@dataclass(frozen=True)
+class Source:
+    """The table that features were made of by a formula, so that what changes a column changes what follows from it.
+
+    Attributes
+    ----------
+    table : DataFrame or mapping of names to columns
+    make : callable, which makes a table like it the data of all its rows
+    alternative : str or None
+        The column of alternatives; None: the table has a row for each chooser.
+    whole : bool
+        Whether the formula is the whole utility, with its constants.
+    """
+
+    table: Any
+    make: Callable[[Any], ChoiceSets]
+    alternative: str | None = None
+    whole: bool = False
+
+    def changed(self, name: str, new: Any) -> Source:
+        """Return the source with another column: an array, or what a function makes of the old one."""
+        column = np.asarray(self.table[name])
+        values = np.asarray(new(column) if callable(new) else new)
+        if values.shape != column.shape:
+            raise ValueError(f"{name} has shape {values.shape}; it must be that of the table, {column.shape}")
+        table = self.table
+        changed = {**table, name: values} if isinstance(table, Mapping) else table.assign(**{name: values})
+        return replace(self, table=changed)
 
 
 @dataclass(frozen=True)
@@ -43,7 +73,9 @@ class ChoiceSets:
     chooser_names : tuple of str
     alternative_names : tuple of str
     pair_names : tuple of str
-    origin : ndarray of shape (n_rows,), int64, numbers by which the function knows the rows; None: their positions
+    origin : ndarray of shape (n_rows,), int64
+        Numbers by which the function and the source know the rows; None: their positions.
+    source : Source or None, the table that a formula made features of
     """
 
     alternatives: NDArray[Any]
@@ -59,6 +91,7 @@ class ChoiceSets:
     alternative_names: tuple[str, ...]
     pair_names: tuple[str, ...]
     origin: NDArray[np.int64] | None = None
+    source: Source | None = None
 
     @property
     def n_rows(self) -> int:
@@ -141,7 +174,8 @@ class ChoiceSets:
         Parameters
         ----------
         **features : callable or array
-            The new values of a feature of choosers, alternatives or listed pairs, or what makes them of the old ones.
+            The new values of a feature of choosers, alternatives or listed pairs, or what makes them of the old ones;
+            where features follow a formula, those of a column of its table, from which all of them are made anew.
 
         Returns
         -------
@@ -154,7 +188,11 @@ class ChoiceSets:
         """
         sets = self
         for name, new in features.items():
-            if name in self.chooser_names:
+            if sets.source is not None and name in sets.source.table:
+                source = sets.source.changed(name, new)
+                made = source.make(source.table).take(self._numbers)
+                sets = replace(sets, X=made.X, Z=made.Z, lists=made.lists, source=source)
+            elif name in self.chooser_names:
                 sets = replace(sets, X=_with_column(sets.X, self.chooser_names.index(name), new))
             elif name in self.alternative_names:
                 sets = replace(sets, Z=_with_column(sets.Z, self.alternative_names.index(name), new))
@@ -258,7 +296,7 @@ class ChoiceSets:
         )
         if self.function is not None:
             lists = lists.with_features(self._pair_features(rows[lists.rows], lists.alternatives))
-        return replace(self._rows(rows, lists), function=None)
+        return replace(self._rows(rows, lists), function=None, source=None)
 
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.

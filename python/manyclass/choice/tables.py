@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, positions_among
+from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, Source, positions_among
+from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
 from manyclass.weights.arrays import Doubles, Ids
@@ -253,7 +256,7 @@ def from_long(
     person: str | None = None,
     weight: str | None = None,
     offset: str | None = None,
-    formula: str | None = None,
+    formula: Any = None,
 ) -> ChoiceSets:
     """Return the choices of a long table, which has a row for each pair of a chooser and an available alternative.
 
@@ -279,7 +282,8 @@ def from_long(
     offset : str, optional
         The column that is added to utilities; "offset" where the table has it.
     formula : str, optional
-        Features by a formula of the package formulaic, such as "log(distance) + cost:income", instead of `features`.
+        Features by a formula of the package formulaic, such as "log(distance) + cost:income"; `features` may then tell
+        their kinds.
 
     Returns
     -------
@@ -304,8 +308,9 @@ def from_long(
         labels = as_labels(alternatives)
         ids = positions_among(np.asarray(table[alternative]), labels, alternative)
     n, k = len(choosers), len(labels)
+    spec = None
     if formula is not None:
-        columns = _by_formula(formula, table)
+        columns, spec = _by_formula(formula, table)
     else:
         columns = _feature_columns(table, features, {chooser, alternative, chosen, person, weight, offset})
     parts = _by_kind(columns, features if isinstance(features, Mapping) else None, (rows, ids), (n, k))
@@ -317,7 +322,7 @@ def from_long(
         for name, column in (("persons", person), ("sample_weight", weight))
         if column is not None
     }
-    return choice_sets(
+    sets = choice_sets(
         alternatives=labels,
         X=_table(parts["choosers"], n),
         Z=_table(parts["alternatives"], k) if parts["alternatives"] else None,
@@ -329,6 +334,12 @@ def from_long(
         alternative_names=[*parts["alternatives"]],
         **by_row,
     )
+    if spec is None:
+        return sets
+    kinds = {kind: [*names_of_kind] for kind, names_of_kind in parts.items()}
+    keys = {"chooser": chooser, "alternative": alternative, "alternatives": labels, "offset": offset}
+    make = partial(from_long, **keys, chosen=None, formula=spec, features=kinds)
+    return replace(sets, source=Source(table, make, alternative))
 
 
 def _feature_columns(table: Columns, features: Any, known: set[str | None]) -> dict[str, Doubles]:
@@ -383,21 +394,24 @@ def _table(columns: Mapping[str, Doubles], n: int) -> Doubles:
     return np.stack([*columns.values()], axis=1) if columns else np.zeros((n, 0))
 
 
-def _by_formula(formula: str, table: Columns) -> dict[str, Doubles]:
+def _by_formula(formula: Any, table: Columns) -> tuple[dict[str, Doubles], Any]:
+    """Features by a formula, or by what formulaic has made of it, which is given back and knows means and levels."""
     try:
         formulaic = importlib.import_module("formulaic")
     except ImportError as error:
         raise ImportError("formula needs formulaic: pip install formulaic") from error
     matrix = formulaic.model_matrix(formula, table)
-    return {str(name): np.asarray(matrix[name], dtype=np.float64) for name in matrix.columns if name != "Intercept"}
+    names = [name for name in matrix.columns if name != "Intercept"]
+    return {str(name): np.asarray(matrix[name], dtype=np.float64) for name in names}, matrix.model_spec
 
 
 def from_wide(
     table: Columns,
     *,
-    alternatives: Sequence[Any],
+    alternatives: Sequence[Any] | None = None,
     chosen: str | None = None,
     pairs: Mapping[str, Mapping[Any, str]] | None = None,
+    utilities: Mapping[Any, str] | None = None,
     available: Mapping[Any, str] | None = None,
     choosers: Sequence[str] = (),
     person: str | None = None,
@@ -408,11 +422,17 @@ def from_wide(
     Parameters
     ----------
     table : DataFrame or mapping of names to columns
-    alternatives : sequence of labels
+    alternatives : sequence of labels, optional
+        Those of `utilities` where there are any.
     chosen : str, optional
         The column of what was chosen.
     pairs : mapping of str to mappings of alternatives to columns, optional
         Where each feature of a pair stands; it is 0 for alternatives that are left out.
+    utilities : mapping of alternatives to str, optional
+        Instead of `pairs` and `choosers` the whole utility of each alternative, such as
+        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names that
+        are no columns are coefficients, in which it is linear; each of them names a feature of pairs, and is one number
+        wherever it stands. Columns may have + - * / **, comparisons, &, |, log, exp, sqrt, abs, max, min and where.
     available : mapping of alternatives to columns, optional
         Columns that are true (or not 0) where an alternative is available; one that is left out always is.
     choosers : sequence of str
@@ -434,25 +454,39 @@ def from_wide(
         As `choice_sets` does.
     """
     n = len(np.asarray(table[next(iter(table))]))
-    features = {
-        name: np.stack(
-            [np.asarray(table[columns[a]], dtype=np.float64) if a in columns else np.zeros(n) for a in alternatives], 1
-        )
-        for name, columns in (pairs or {}).items()
-    }
+    if alternatives is None:
+        if utilities is None:
+            raise ValueError("alternatives or utilities must tell which alternatives there are")
+        alternatives = [*utilities]
     mask = None
     if available is not None:
         there = [
             np.asarray(table[available[a]]).astype(bool) if a in available else np.ones(n, bool) for a in alternatives
         ]
         mask = np.stack(there, axis=1)
-    return choice_sets(
+    offset = source = None
+    if utilities is not None:
+        if pairs or choosers:
+            raise ValueError("utilities are whole; pairs and choosers cannot stand beside them")
+        features, offset = evaluate_utilities(utilities, alternatives, table, mask)
+        make = partial(from_wide, alternatives=alternatives, utilities=utilities, available=available)
+        source = Source(table, make, whole=True)
+    else:
+        features = {
+            name: np.stack(
+                [np.asarray(table[cols[a]], dtype=np.float64) if a in cols else np.zeros(n) for a in alternatives], 1
+            )
+            for name, cols in (pairs or {}).items()
+        }
+    sets = choice_sets(
         alternatives=alternatives,
         X=_table({name: np.asarray(table[name], dtype=np.float64) for name in choosers}, n),
         pairs=features or None,
         available=mask,
+        offset=offset,
         chosen=None if chosen is None else np.asarray(table[chosen]),
         persons=None if person is None else np.asarray(table[person]),
         sample_weight=None if weight is None else np.asarray(table[weight]),
         chooser_names=[*choosers],
     )
+    return replace(sets, source=source)

@@ -1,0 +1,183 @@
+"""Utilities as a formula for each alternative, which become features of pairs named by their coefficients.
+
+One form, a mapping of alternatives to texts: the text is what a paper prints, one model fits on a screen, it goes into
+a file as it stands, and coefficients need no declaration. A formula is read by `ast`, never run as Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyclass.weights.arrays import Doubles
+
+Terms = dict[str, Any]  # what each coefficient is multiplied by; by NO_COEFFICIENT what has none
+NO_COEFFICIENT = ""
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.Pow: np.power,
+    ast.BitAnd: np.logical_and,
+    ast.BitOr: np.logical_or,
+    ast.UAdd: np.positive,
+    ast.USub: np.negative,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+# Functions, and how many arguments they have; 0: any number.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
+    "log": (np.log, 1),
+    "exp": (np.exp, 1),
+    "sqrt": (np.sqrt, 1),
+    "abs": (np.abs, 1),
+    "max": (lambda *values: reduce(np.maximum, values), 0),
+    "min": (lambda *values: reduce(np.minimum, values), 0),
+    "where": (np.where, 3),
+}
+
+
+@dataclass(frozen=True)
+class Utility:
+    """The formula of one alternative over the columns of a table.
+
+    Attributes
+    ----------
+    alternative : object, its label
+    text : str
+    table : mapping of str to columns
+    """
+
+    alternative: Any
+    text: str
+    table: Mapping[str, Any]
+
+    def terms(self) -> Terms:
+        """Return what each coefficient is multiplied by; raises ValueError where it is not linear in coefficients."""
+        try:
+            with np.errstate(all="ignore"):  # where alternatives are not available; what counts is checked afterwards
+                return self._terms(ast.parse(self.text.strip(), mode="eval").body)
+        except (SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+            raise self._error(f"it cannot be read: {error}") from error
+
+    def _terms(self, node: ast.expr) -> Terms:
+        if isinstance(node, ast.Name) and node.id not in self.table:
+            return {node.id: 1.0}
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            left, right = self._terms(node.left), self._terms(node.right)
+            combine = OPERATORS[type(node.op)]
+            return {name: combine(left.get(name, 0.0), right.get(name, 0.0)) for name in (*left, *right)}
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
+            left, right = self._terms(node.left), self._terms(node.right)
+            if isinstance(node.op, ast.Mult) and [*left] == [NO_COEFFICIENT]:
+                left, right = right, left
+            factor = self._without_coefficients(right, node)
+            return {name: OPERATORS[type(node.op)](values, factor) for name, values in left.items()}
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
+            return {name: OPERATORS[type(node.op)](values) for name, values in self._terms(node.operand).items()}
+        return {NO_COEFFICIENT: self._numbers(node)}
+
+    def _numbers(self, node: ast.expr) -> Any:
+        """An expression of columns alone."""
+        match node:
+            case ast.Constant(value=bool() | int() | float()):
+                return float(node.value)
+            case ast.Name():
+                return self._column(node.id)
+            case ast.BinOp() if type(node.op) in OPERATORS:
+                operands = [self._operand(part, node) for part in (node.left, node.right)]
+                return OPERATORS[type(node.op)](*operands) * 1.0
+            case ast.Compare() if all(type(op) in OPERATORS for op in node.ops):
+                sides = [self._side(part, node) for part in (node.left, *node.comparators)]
+                pairs = zip(node.ops, sides, sides[1:], strict=False)
+                return reduce(np.logical_and, (OPERATORS[type(op)](a, b) for op, a, b in pairs)) * 1.0
+            case ast.Call(func=ast.Name(id=name), args=[_, *_], keywords=[]) if name in FUNCTIONS:
+                function, n_arguments = FUNCTIONS[name]
+                if n_arguments not in (0, len(node.args)):
+                    raise self._error(f"{name} has {n_arguments} arguments")
+                return function(*(self._operand(argument, node) for argument in node.args))
+        raise self._error(f"{ast.unparse(node)!r} is not among + - * / **, comparisons, & | and {', '.join(FUNCTIONS)}")
+
+    def _operand(self, node: ast.expr, within: ast.expr) -> Any:
+        return self._without_coefficients(self._terms(node), within)
+
+    def _side(self, node: ast.expr, within: ast.expr) -> Any:
+        """A side of a comparison, which may be a text or a column of texts."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        if isinstance(node, ast.Name) and node.id in self.table:
+            return np.asarray(self.table[node.id])
+        return self._operand(node, within)
+
+    def _column(self, name: str) -> Doubles:
+        column = np.asarray(self.table[name])
+        try:
+            return column.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise self._error(f"the column {name!r} has no numbers ({error}); compare it with a text") from error
+
+    def _without_coefficients(self, terms: Terms, node: ast.expr) -> Any:
+        names = [name for name in terms if name != NO_COEFFICIENT]
+        if names:
+            raise self._error(
+                f"{ast.unparse(node)!r} is not linear in coefficients, which are the names that are no columns: "
+                f"{', '.join(names)}"
+            )
+        return terms[NO_COEFFICIENT]
+
+    def _error(self, reason: str) -> ValueError:
+        return ValueError(f"the utility of {self.alternative!r} is {self.text!r}; {reason}")
+
+
+def evaluate_utilities(
+    utilities: Mapping[Any, str],
+    alternatives: Sequence[Any],
+    table: Mapping[str, Any],
+    available: NDArray[np.bool_] | None,
+) -> tuple[dict[str, Doubles], Doubles | None]:
+    """Return the features of pairs by coefficient, and the sum of terms without one, None where there are none.
+
+    Parameters
+    ----------
+    utilities : mapping of alternatives to str
+    alternatives : sequence of labels
+    table : mapping of str to columns, each of shape (n,)
+    available : ndarray of shape (n, n_alternatives), bool, or None
+        Where it is false, terms are 0 and need not be finite.
+
+    Raises
+    ------
+    ValueError
+        If alternatives differ, a formula is not linear in coefficients, or a term is not finite.
+    """
+    if {*utilities} != {*alternatives}:
+        raise ValueError(f"utilities are those of {[*utilities]}; the alternatives are {[*alternatives]}")
+    shape = (len(np.asarray(table[next(iter(table))])), len(alternatives))
+    features: dict[str, Doubles] = {}
+    for alternative, text in utilities.items():
+        j = [*alternatives].index(alternative)
+        utility = Utility(alternative, str(text), table)
+        for name, values in utility.terms().items():
+            column = np.broadcast_to(np.asarray(values, dtype=np.float64), shape[:1])
+            if available is not None:
+                column = np.where(available[:, j], column, 0.0)
+            if not np.isfinite(column).all():
+                row = int(np.argmin(np.isfinite(column)))
+                raise utility._error(f"its term with {name or 'no coefficient'} is {column[row]} in row {row}")
+            features.setdefault(name, np.zeros(shape))[:, j] = column
+    offset = features.pop(NO_COEFFICIENT, None)
+    if not features:
+        raise ValueError("utilities have no coefficients, which are the names that are no columns")
+    return features, offset if offset is not None and offset.any() else None
