@@ -26,8 +26,8 @@ from manyclass.choice.fitting import (
     make_problems,
     whiten,
 )
-from manyclass.choice.inference import Covariance
-from manyclass.choice.inference import _sandwich as sandwich
+from manyclass.choice.identification import Identification
+from manyclass.choice.inference import Covariance, invert_information
 from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
@@ -501,7 +501,7 @@ def _covariance(objective: MixedObjective, theta: Doubles, settings: MixtureSett
         spread = information / objective.persons.weights.sum()
     else:
         spread = objective.score_products(theta, objective.weights**2)[np.ix_(inside, inside)]
-    matrix = sandwich(M, information, spread, objective.persons.state.names)
+    matrix, _ = invert_information(information, spread, Identification(objective.persons.state.names, M))
     bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
     matrix[bound], matrix[:, bound] = np.nan, np.nan
     return Covariance(kind, matrix, np.zeros(n), sets.n_rows)

@@ -337,7 +337,7 @@ def from_long(
     if spec is None:
         return sets
     kinds = {kind: [*names_of_kind] for kind, names_of_kind in parts.items()}
-    keys = {"chooser": chooser, "alternative": alternative, "alternatives": labels, "offset": offset}
+    keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels, "offset": offset}
     make = partial(from_long, **keys, chosen=None, formula=spec, features=kinds)
     return replace(sets, source=Source(table, make, alternative))
 
@@ -430,8 +430,8 @@ def from_wide(
         Where each feature of a pair stands; it is 0 for alternatives that are left out.
     utilities : mapping of alternatives to str, optional
         Instead of `pairs` and `choosers` the whole utility of each alternative, such as
-        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names that
-        are no columns are coefficients, in which it is linear; each of them names a feature of pairs, and is one number
+        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names
+        that are no columns are coefficients, in which it is linear; each names a feature of pairs, and is one number
         wherever it stands. Columns may have + - * / **, comparisons, &, |, log, exp, sqrt, abs, max, min and where.
     available : mapping of alternatives to columns, optional
         Columns that are true (or not 0) where an alternative is available; one that is left out always is.
