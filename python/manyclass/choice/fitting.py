@@ -249,6 +249,11 @@ class FreeCoefficients:
         """Return the free ones among all, equal ones by their mean."""
         return np.asarray(self.reduce(theta) / np.maximum(self.matrix.sum(axis=0), 1))
 
+    def inside(self, theta: Doubles) -> NDArray[np.bool_]:
+        """Return whether each free one is within its bounds, (n_free,)."""
+        (low, high), values = self.bounds.T, self.select(theta)
+        return np.asarray((values > low) & (values < high))
+
 
 def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> FreeCoefficients:
     """Return the free coefficients of a form, given constraints by name.

@@ -45,7 +45,7 @@ REMEDIES = {
     "at its bound": "the errors of others hold it fixed there: leave it out, or free it",
     "nest of all alternatives": "its dissimilarity is only a scale and stays 1: leave the nest out",
 }
-QUIET = ("nest of one alternative",)  # what is usual, and known without data
+QUIET = "nest of one alternative"  # what is usual, and known without data
 
 
 @dataclass(frozen=True)
@@ -162,28 +162,32 @@ def find_unidentified(
     -------
     Identification
     """
-    form, names, held = objective.form, objective.form.names, held or {}
-    low, high = free.bounds.T
-    values = free.select(theta)
-    inside = (values > low) & (values < high)
-    M = free.matrix[:, np.flatnonzero(inside)]
-    bound = {
-        names[j]: f"at its bound {values[free.place[j]]:g}"
-        for j in np.flatnonzero(free.place >= 0)
-        if not inside[free.place[j]]
-    }
-    causes = {**{f"dissimilarity[{nest}]": QUIET[0] for nest in _small_nests(form)}, **bound, **held}
-    unknown = np.isin(names, [*bound, *held])
-    state = Identification(names, M.toarray(), causes, unknown)
+    form, held = objective.form, held or {}
+    small = {f"dissimilarity[{nest}]": QUIET for nest in _small_nests(form)}
+    state = identify_within_bounds(form.names, free, theta)
+    state = replace(
+        state, causes={**small, **state.causes, **held}, unknown=state.unknown | np.isin(form.names, [*held])
+    )
     if design is None or not design.D.shape[0]:
         return state
     # Columns of the design whose coefficients are inside their bounds, and where these stand in M.
+    low, high = free.bounds.T
+    values, inside = free.select(theta), free.inside(theta)
+    M = free.matrix[:, np.flatnonzero(inside)]
     columns = np.flatnonzero(inside[design.columns])
     design = design.take(columns)
     movable = np.searchsorted(np.flatnonzero(inside), design.columns)
     signs = np.where(np.isfinite(low), 1, np.where(np.isfinite(high), -1, 0))[design.columns]
     cone = _find_cone(design, values[design.columns], signs)
     return state if cone.flat.shape[1] == 0 else _with_cone(state, objective, M, movable, cone)
+
+
+def identify_within_bounds(names: list[str], free: FreeCoefficients, theta: Doubles) -> Identification:
+    """Return an identification of which only bounds that are reached are known."""
+    values, inside = free.select(theta), free.inside(theta)
+    bound = [j for j in np.flatnonzero(free.place >= 0) if not inside[free.place[j]]]
+    causes = {names[j]: f"at its bound {values[free.place[j]]:g}" for j in bound}
+    return Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray(), causes, np.isin(names, [*causes]))
 
 
 def find_scale_nests(form: ChoiceForm, sets: ChoiceSets) -> dict[str, float]:

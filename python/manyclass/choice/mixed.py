@@ -26,7 +26,7 @@ from manyclass.choice.fitting import (
     make_problems,
     whiten,
 )
-from manyclass.choice.identification import Identification
+from manyclass.choice.identification import Identification, identify_within_bounds
 from manyclass.choice.inference import Covariance, invert_information
 from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
@@ -430,9 +430,10 @@ def fit_random_coefficients(
     fit = _minimize(objective, theta, settings)
     state, theta = _with_positive_spreads(state, fit.theta)
     objective = replace(objective, persons=replace(persons, state=state))
-    covariance = _covariance(objective, theta, settings, sets)
+    covariance, known = _covariance(objective, theta, settings, sets)
+    known.warn()
     likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
-    return MixtureFit(state, replace(fit, theta=theta), covariance, objective.free.n, likelihood)
+    return MixtureFit(state, replace(fit, theta=theta), covariance, known.n, likelihood, known.causes)
 
 
 def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
@@ -484,24 +485,22 @@ def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogi
     return replace(state, flips=tuple(flips.tolist())), theta
 
 
-def _covariance(objective: MixedObjective, theta: Doubles, settings: MixtureSettings, sets: ChoiceSets) -> Covariance:
+def _covariance(
+    objective: MixedObjective, theta: Doubles, settings: MixtureSettings, sets: ChoiceSets
+) -> tuple[Covariance, Identification]:
     """The covariance of the estimates: "auto" is "hessian", and "robust" is by person, as the likelihood is."""
-    n, free = len(theta), objective.free
+    n = len(theta)
+    known = identify_within_bounds(objective.persons.state.names, objective.free, theta)
     kind = "hessian" if settings.covariance == "auto" else settings.covariance
     if kind == "clustered" and sets.persons is None:
         raise ValueError("covariance is 'clustered'; the data have no persons")
     if kind == "none" or (settings.covariance == "auto" and objective.ridge.any()):
-        return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
-    values = free.select(theta)
-    low, high = free.bounds.T
-    inside = np.flatnonzero((values > low) & (values < high))
-    M = free.matrix[:, inside].toarray()
+        return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
+    inside = np.flatnonzero(objective.free.inside(theta))
     information = objective.hessian(theta)[np.ix_(inside, inside)]
     if kind == "hessian":
         spread = information / objective.persons.weights.sum()
     else:
         spread = objective.score_products(theta, objective.weights**2)[np.ix_(inside, inside)]
-    matrix, _ = invert_information(information, spread, Identification(objective.persons.state.names, M))
-    bound = (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)
-    matrix[bound], matrix[:, bound] = np.nan, np.nan
-    return Covariance(kind, matrix, np.zeros(n), sets.n_rows)
+    matrix, known = invert_information(information, spread, known, tol=1e-9)
+    return Covariance(kind, matrix, np.zeros(n), sets.n_rows), known
