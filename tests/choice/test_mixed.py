@@ -98,6 +98,7 @@ def test_the_likelihood_is_that_of_the_slow_twin_and_its_gradient_that_of_differ
         assert scores[:, j] == pytest.approx(slope, abs=2e-8)
 
 
+@pytest.mark.filterwarnings("ignore:5 of 8 coefficients .*collinear")  # a feature beside constants of alternatives
 def test_without_spread_it_is_the_multinomial_logit():
     sets = planted_sets(40)
     mixture = RandomCoefficients({"cost": "normal", "time": "triangular"}, n_draws=20)
