@@ -1,0 +1,607 @@
+"""Latent classes of persons: each person belongs to one of a few choice models, which one is not observed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+import scipy.special
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from manyclass.checks import check_number, n_threads_from
+from manyclass.choice.fitting import (
+    ChoiceForm,
+    ChoiceObjective,
+    FreeCoefficients,
+    descend,
+    fit_exactly,
+    list_features,
+    make_problems,
+    precondition,
+    whiten,
+)
+from manyclass.choice.inference import Covariance
+from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
+from manyclass.choice.sets import ChoiceSets
+from manyclass.weights.arrays import Doubles
+
+if TYPE_CHECKING:
+    from manyclass.choice.model import ChoiceClassifier
+
+STARTS_CONTINUED = 5  # to the end, of all starts
+DESCENTS = 4  # iterations of L-BFGS by which an EM step comes near its maximum
+SOFTNESS = 0.1  # of the memberships that a start begins with, which is spread over all classes
+MOST_DENSE = 1000  # coefficients up to which there are second derivatives
+FLAT = 1e-7  # second derivatives by features of size 1, per row, that are none but rounding
+
+
+@dataclass(frozen=True)
+class LatentState:
+    """Which coefficients a model of latent classes has: those of each class, then those of membership.
+
+    Attributes
+    ----------
+    form : ChoiceForm, of one class
+    n_classes : int
+    membership : tuple of str, features of choosers
+    shares : tuple of float, of the classes among the persons of the fit, descending
+    """
+
+    form: ChoiceForm
+    n_classes: int
+    membership: tuple[str, ...]
+    shares: tuple[float, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all coefficients: "cost[1]" of the first class, "membership income[2]" of the second."""
+        classes = range(1, self.n_classes + 1)
+        features = ("constant", *self.membership)
+        return [f"{name}[{c}]" for c in classes for name in self.form.names] + [
+            f"membership {feature}[{c}]" for c in classes[1:] for feature in features
+        ]
+
+    @property
+    def title(self) -> str:
+        """The name of the model, with the shares of its classes."""
+        return f"latent classes of {', '.join(f'{100 * share:.1f} %' for share in self.shares)}"
+
+    def split(self, theta: Doubles) -> tuple[Doubles, Doubles]:
+        """Return the coefficients of the classes, (n_classes, form.n), and those of membership.
+
+        The latter are of shape (n_classes - 1, 1 + n_features); those of the first class are 0.
+        """
+        n = self.n_classes * self.form.n
+        return theta[:n].reshape(self.n_classes, -1), theta[n:].reshape(self.n_classes - 1, 1 + len(self.membership))
+
+    def features(self, sets: ChoiceSets) -> Doubles:
+        """Return 1 and the features of membership of each row, (n_rows, 1 + n_features)."""
+        columns = [sets.X[:, sets.chooser_names.index(name)] for name in self.membership]
+        return np.stack([np.ones(sets.n_rows), *columns], axis=1)
+
+    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
+        """Yield the problems of ranges of rows."""
+        for part in sets.parts():
+            yield LatentProblem(self, form, part, n_threads)
+
+    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
+        """Return the log-likelihood of the choices of all persons, in nats."""
+        objective = LatentObjective(self, ChoiceObjective(form, sets, np.zeros(form.n), n_threads))
+        return objective.total * float(objective.person_weights @ objective.weigh(theta)[0])
+
+    def description(self) -> dict[str, Any]:
+        """Return what `LatentClasses.restore` takes."""
+        return {"n_classes": self.n_classes, "membership": [*self.membership], "shares": [*self.shares]}
+
+
+def log_shares(membership: Doubles, features: Doubles) -> Doubles:
+    """Return the logarithms of probabilities to belong to each class, (n_classes, n_persons).
+
+    Parameters
+    ----------
+    membership : ndarray of shape (n_classes - 1, 1 + n_features), float64
+    features : ndarray of shape (n_persons, 1 + n_features), float64
+    """
+    utilities = np.concatenate([np.zeros((1, len(features))), membership @ features.T])
+    return np.asarray(utilities - np.logaddexp.reduce(utilities, axis=0))
+
+
+class LatentProblem(MixtureProblem):
+    """Rows of choosers, whose class is known by their features alone.
+
+    Parameters
+    ----------
+    state : LatentState
+    form : ChoiceForm
+    sets : ChoiceSets without a function of pairs
+    n_threads : int
+    """
+
+    def __init__(self, state: LatentState, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> None:
+        super().__init__(sets)
+        self.state, self.form, self.n_threads = state, form, n_threads
+        self.problem = next(make_problems(form, sets, n_threads))
+
+    def probabilities(self, theta: Doubles) -> Doubles:
+        """Return the probability of each alternative, (n_rows, n_alternatives)."""
+        return self._mean(theta, self.problem.probabilities)
+
+    def inclusive_values(self, theta: Doubles) -> Doubles:
+        """Return the expected logsum of each row, (n_rows,)."""
+        return self._mean(theta, self.problem.inclusive_values)
+
+    def with_sets(self, sets: ChoiceSets) -> LatentProblem:
+        """Return the problem of the same choosers with other features."""
+        return LatentProblem(self.state, self.form, sets, self.n_threads)
+
+    def _mean(self, theta: Doubles, answer: Callable[[Doubles], Doubles]) -> Doubles:
+        coefficients, membership = self.state.split(theta)
+        shares = np.exp(log_shares(membership, self.state.features(self.sets)))
+        return np.asarray(sum((share * answer(row).T).T for share, row in zip(shares, coefficients, strict=True)))
+
+
+@dataclass
+class LatentObjective:
+    """Minus the log-likelihood of persons whose classes are not observed, per row, with the ridge of each class.
+
+    Attributes
+    ----------
+    state : LatentState
+    rows : ChoiceObjective, of one class
+    """
+
+    state: LatentState
+    rows: ChoiceObjective
+
+    def __post_init__(self) -> None:
+        sets = self.rows.sets
+        n, persons = sets.n_rows, np.arange(sets.n_rows) if sets.persons is None else sets.persons
+        self.persons, first, self.person = np.unique(persons, return_index=True, return_inverse=True)
+        self.by_person = sp.csr_array((np.ones(n), (self.person, np.arange(n))), shape=(len(first), n))
+        self.total = float(sets.weights.sum())
+        self.person_weights = sets.weights[first] / self.total
+        by_row = self.state.features(sets)
+        self.features = by_row[first]
+        columns = {"the weight": sets.weights, **dict(zip(self.state.membership, by_row.T[1:], strict=True))}
+        for name, column in columns.items():
+            if (column != column[first][self.person]).any():
+                row = int(np.flatnonzero(column != column[first][self.person])[0])
+                raise ValueError(f"{name} of row {row} is not that of the person's first row; it must be one a person")
+
+    def weigh(self, theta: Doubles) -> tuple[Doubles, Doubles]:
+        """Return the log-likelihood of each person, and the probabilities of its classes, (n_classes, n_persons)."""
+        coefficients, membership = self.state.split(theta)
+        losses = np.stack([self.by_person @ self.rows.losses(row) for row in coefficients])
+        joint = log_shares(membership, self.features) - losses
+        logs = np.logaddexp.reduce(joint, axis=0)
+        return np.asarray(logs), np.exp(joint - logs)
+
+    def expect(self, posterior: Doubles) -> Callable[[Doubles], tuple[float, Doubles]]:
+        """Return the loss, and its gradient, that is expected where classes have these probabilities: EM's."""
+        classes = [self._weighted(row) for row in posterior[:, self.person]]
+
+        def expected(theta: Doubles) -> tuple[float, Doubles]:
+            coefficients, membership = self.state.split(theta)
+            logs = log_shares(membership, self.features)
+            value = -float(np.sum(self.person_weights * posterior * logs))
+            slopes = []
+            for (share, objective), row in zip(classes, coefficients, strict=True):
+                loss, slope = objective(row)
+                value += share * loss
+                slopes.append(share * slope)
+            slopes.append(np.ravel((self.person_weights * (np.exp(logs) - posterior))[1:] @ self.features))
+            return value, np.concatenate(slopes)
+
+        return expected
+
+    def _weighted(self, posterior: Doubles) -> tuple[float, ChoiceObjective]:
+        """The share of a class, and its rows with the weights that they have there."""
+        weights = self.rows.sets.weights * np.maximum(posterior, 1e-100)
+        share = float(weights.sum() / self.total)
+        return share, replace(
+            self.rows, sets=replace(self.rows.sets, sample_weight=weights), ridge=self.rows.ridge / share
+        )
+
+    def __call__(self, theta: Doubles) -> tuple[float, Doubles]:
+        """Return the value and the gradient, which is that of what is expected."""
+        logs, posterior = self.weigh(theta)
+        return self.value(theta, logs), self.expect(posterior)(theta)[1]
+
+    def value(self, theta: Doubles, logs: Doubles) -> float:
+        """Return the value by the log-likelihood of each person."""
+        squares = float(np.sum(self.rows.ridge * self.state.split(theta)[0] ** 2))
+        return 0.5 * squares - float(self.person_weights @ logs)
+
+    def scores(self, theta: Doubles) -> Doubles:
+        """Return the gradient of each person's minus log-likelihood, (n_persons, n)."""
+        coefficients, membership = self.state.split(theta)
+        posterior = self.weigh(theta)[1]
+        surplus = np.exp(log_shares(membership, self.features)) - posterior
+        of_classes = [
+            weight[:, None] * (self.by_person @ self.rows.scores(row))
+            for weight, row in zip(posterior, coefficients, strict=True)
+        ]
+        return np.concatenate([*of_classes, *(row[:, None] * self.features for row in surplus[1:])], axis=1)
+
+    def scales(self) -> Doubles:
+        """Return the change of each coefficient that moves utilities by about 1."""
+        of_class = 1 / next(self.rows.problems).scales()
+        of_membership = 1 / np.sqrt(self.person_weights @ self.features**2 / self.person_weights.sum())
+        k = self.state.n_classes
+        return np.concatenate([np.tile(of_class, k), np.tile(of_membership, k - 1)])
+
+    def order(self, theta: Doubles) -> tuple[LatentState, Doubles]:
+        """Return the state and the coefficients with classes in the order of their shares, the largest first."""
+        coefficients, membership = self.state.split(theta)
+        shares = self.weigh(theta)[1] @ self.person_weights / self.person_weights.sum()
+        order = np.argsort(-shares, kind="stable")
+        utilities = np.concatenate([np.zeros((1, self.features.shape[1])), membership])[order]
+        ordered = np.concatenate([np.ravel(coefficients[order]), np.ravel(utilities[1:] - utilities[0])])
+        return replace(self.state, shares=tuple(shares[order].tolist())), ordered
+
+
+class LatentClasses(Mixture):
+    """Latent classes of persons: "classes" here are groups of persons, each with coefficients of its own.
+
+    A person belongs to class c with a probability that is a logit of the constant and the `membership` features, and
+    all rows of the person are independent choices by the coefficients of its class (Greene and Hensher 2003). Classes
+    are numbered by their shares, the largest first. EM begins at several starts; the best are continued by L-BFGS on
+    the likelihood itself, of which `ChoiceClassifier` has `max_iter` and `tol`. Standard errors come from persons'
+    gradients, and from differences of the gradient of all.
+
+    Error components and ordered dissimilarities are not offered here: biogeme and apollo have them.
+
+    Parameters
+    ----------
+    n_classes : int, default=2
+    membership : sequence of str or None, default=None
+        Features of choosers on which memberships depend; None: all persons have the same. They are in utilities, too,
+        unless `ChoiceClassifier` has interactions="none".
+    n_starts : int, default=10
+    max_iter : int, default=20
+        EM steps of a start.
+    tol : float, default=0.01
+        EM ends where a step gains less, in nats of the log-likelihood.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyclass import ChoiceClassifier
+    >>> from manyclass.choice import LatentClasses
+    >>> from manyclass.datasets import choice_sets
+    >>> rng = np.random.default_rng(0)
+    >>> person = np.repeat(np.arange(300), 8)
+    >>> cost = rng.uniform(1, 3, (2400, 4))
+    >>> taste = np.where(person % 3 == 0, -4.0, -1.0)[:, None]
+    >>> chosen = np.argmax(taste * cost + rng.gumbel(size=cost.shape), axis=1)
+    >>> sets = choice_sets(pairs={"cost": cost}, chosen=chosen, persons=person)
+    >>> model = ChoiceClassifier(constants="none", mixture=LatentClasses(2), random_state=0).fit(sets)
+    >>> print(*(f"{name} {value:.1f}" for name, value in zip(model.coef_names_, model.coef_)), sep=", ")
+    cost[1] -1.0, cost[2] -3.9, membership constant[2] -0.6
+    """
+
+    def __init__(
+        self,
+        n_classes: int = 2,
+        membership: Sequence[str] | None = None,
+        n_starts: int = 10,
+        max_iter: int = 20,
+        tol: float = 0.01,
+    ) -> None:
+        self.n_classes = n_classes
+        self.membership = membership
+        self.n_starts = n_starts
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def check_parameters(self) -> None:
+        """Raise ValueError or TypeError for parameters that are not allowed."""
+        for name in ("n_classes", "n_starts", "max_iter"):
+            check_number(name, getattr(self, name), low=1, integer=True)
+        check_number("tol", self.tol, low=0)
+        if isinstance(self.membership, str):
+            raise TypeError(f"membership is {self.membership!r}; it must be a list of names of features of choosers")
+
+    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
+        """Fit the classes to choices.
+
+        Parameters
+        ----------
+        form : ChoiceForm
+        sets : ChoiceSets with choices
+        free : FreeCoefficients, of the form
+        settings : MixtureSettings
+
+        Raises
+        ------
+        ValueError
+            If alternatives are to be drawn, a membership feature is none of choosers or differs within a person, or
+            there are fewer persons than classes.
+        """
+        if settings.solver == "double_sum":
+            raise ValueError("solver is 'double_sum'; latent classes look at all alternatives: it must be 'lbfgs'")
+        membership = tuple(self.membership or ())
+        for name in membership:
+            if name not in sets.chooser_names:
+                known = ", ".join(map(repr, sets.chooser_names)) or "none"
+                raise ValueError(f"membership has {name!r}, which is no feature of choosers; there are {known}")
+        if settings.covariance == "clustered" and sets.persons is None:
+            raise ValueError("covariance is 'clustered'; the data have no persons")
+        state = LatentState(form, int(self.n_classes), membership, ())
+        rows = ChoiceObjective(form, list_features(sets), settings.ridge, settings.n_threads)
+        objective = LatentObjective(state, rows)
+        if len(objective.persons) < state.n_classes:
+            raise ValueError(f"n_classes is {state.n_classes}; the data have {len(objective.persons)} persons")
+        return fit_latent_classes(objective, free, self, settings)
+
+    def restore(self, form: ChoiceForm, description: dict[str, Any]) -> LatentState:
+        """Return the state that was described in a file."""
+        n_classes, shares = description["n_classes"], tuple(map(float, description["shares"]))
+        check_number("n_classes", n_classes, low=1, integer=True)
+        if not set(description["membership"]) <= set(form.chooser_names) or len(shares) != n_classes:
+            raise ValueError("parts of the mixture do not fit each other")
+        return LatentState(form, n_classes, tuple(description["membership"]), shares)
+
+
+def fit_latent_classes(
+    objective: LatentObjective, free: FreeCoefficients, mixture: LatentClasses, settings: MixtureSettings
+) -> MixtureFit:
+    """Fit latent classes: EM from several starts, of which the best are continued by L-BFGS.
+
+    Parameters
+    ----------
+    objective : LatentObjective
+    free : FreeCoefficients, of one class
+    mixture : LatentClasses
+    settings : MixtureSettings
+
+    Returns
+    -------
+    MixtureFit
+    """
+    rows, state, watch = objective.rows, objective.state, settings.watch
+    tol = 1e-8 if settings.tol == "auto" else float(settings.tol)
+    most = 500 if settings.max_iter == "auto" else int(settings.max_iter)
+    free_of_all = _repeat(free, state)
+    begin = free.expand(np.clip(free.select(rows.form.start(settings.seed)), *free.bounds.T))
+    pooled = fit_exactly(rows, free, begin, tol=tol, max_iter=most, seed=settings.seed, watch=watch).theta
+    T = precondition(rows, free, pooled, settings.seed, 2000)
+    theta = np.concatenate(
+        [np.tile(pooled, state.n_classes), np.zeros(len(state.names) - len(pooled) * state.n_classes)]
+    )
+    T_of_all = _join(objective, T)
+    memberships = _memberships_of_starts(objective, free, pooled, T, mixture, settings.seed)
+    runs = [_run_em(objective, free_of_all, theta, posterior, T_of_all, mixture, watch) for posterior in memberships]
+    fits = []
+    for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
+        metric = T_of_all
+        if rows.form.core.has_scores() and free_of_all.n <= MOST_DENSE:
+            scores = objective.scores(theta) @ free_of_all.matrix
+            metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
+        fit = descend(objective, free_of_all, theta, metric, tol=tol, max_iter=most, watch=watch)
+        fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
+    fit = min(fits, key=lambda fit: float(fit.losses[-1]))
+    state, theta = objective.order(fit.theta)
+    covariance = _covariance(objective, free_of_all, theta, settings.covariance)
+    likelihood = state.log_likelihood(theta, rows.form, rows.sets, settings.n_threads)
+    return MixtureFit(state, replace(fit, theta=theta), covariance, free_of_all.n, likelihood)
+
+
+def _repeat(free: FreeCoefficients, state: LatentState) -> FreeCoefficients:
+    """The free coefficients of all classes and of membership."""
+    k, m = state.n_classes, (state.n_classes - 1) * (1 + len(state.membership))
+    places = [np.where(free.place < 0, -1, free.place + c * free.n) for c in range(k)]
+    return FreeCoefficients(
+        sp.csr_array(sp.block_diag([*[free.matrix] * k, sp.eye_array(m)])),
+        np.concatenate([*[free.fixed] * k, np.zeros(m)]),
+        np.concatenate([*[free.bounds] * k, np.tile([-np.inf, np.inf], (m, 1))]),
+        np.concatenate([*places, k * free.n + np.arange(m)]),
+    )
+
+
+def _join(objective: LatentObjective, T: Doubles) -> Doubles:
+    """The coordinates of all coefficients by those of one class."""
+    moments = objective.features.T @ (objective.person_weights[:, None] * objective.features)
+    blocks = [*[T] * objective.state.n_classes, *[whiten(moments, T.ndim == 1)] * (objective.state.n_classes - 1)]
+    return np.concatenate(blocks) if T.ndim == 1 else scipy.linalg.block_diag(*blocks)
+
+
+def _memberships_of_starts(
+    objective: LatentObjective,
+    free: FreeCoefficients,
+    pooled: Doubles,
+    T: Doubles,
+    mixture: LatentClasses,
+    seed: int,
+) -> Iterator[Doubles]:
+    """Yield probabilities of classes to begin with: persons beside those of like gradients, who are drawn by chance."""
+    k, n, random = objective.state.n_classes, len(objective.persons), np.random.RandomState(seed)
+    directions = random.standard_normal((n, k))
+    if objective.rows.form.core.has_scores():
+        slopes = (objective.by_person @ objective.rows.scores(pooled)) @ free.matrix
+        directions = slopes * T if T.ndim == 1 else slopes @ T
+    directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)
+    for _ in range(mixture.n_starts if k > 1 else 1):
+        centres = directions[random.choice(n, k, replace=False)]
+        nearest = np.argmax(directions @ centres.T, axis=1)
+        yield SOFTNESS / k + (1 - SOFTNESS) * (nearest == np.arange(k)[:, None])
+
+
+def _run_em(
+    objective: LatentObjective,
+    free: FreeCoefficients,
+    theta: Doubles,
+    posterior: Doubles,
+    T: Doubles,
+    mixture: LatentClasses,
+    watch: Callable[[float], None],
+) -> tuple[Doubles, list[float]]:
+    """Coefficients after some steps of EM, and the loss after each."""
+    losses: list[float] = []
+    for _ in range(mixture.max_iter):
+        expected = objective.expect(posterior)
+        theta = descend(expected, free, theta, T, tol=1e-6, max_iter=DESCENTS, watch=lambda _: None).theta
+        logs, posterior = objective.weigh(theta)
+        losses.append(objective.value(theta, logs))
+        watch(losses[-1])
+        if len(losses) > 1 and (losses[-2] - losses[-1]) * objective.total < mixture.tol:
+            break
+    return theta, losses
+
+
+def _covariance(objective: LatentObjective, free: FreeCoefficients, theta: Doubles, kind: str) -> Covariance:
+    """The inverse of second derivatives, or their sandwich with squares of persons' gradients; see `Covariance`."""
+    n, rows = len(theta), objective.rows
+    missing = Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
+    if kind == "none" or (kind == "auto" and (rows.ridge.any() or free.n > MOST_DENSE or not free.n)):
+        return missing
+    if kind == "auto":
+        kind = "hessian" if rows.sets.persons is None or not rows.form.core.has_scores() else "clustered"
+    low, high = free.bounds.T
+    inside = np.flatnonzero((free.select(theta) > low) & (free.select(theta) < high))
+    M = free.matrix[:, inside].toarray()
+    scale = free.select(objective.scales())[inside]
+    values, vectors = np.linalg.eigh(_second_derivatives(objective, M * scale, theta))
+    flat = values < FLAT
+    root = M @ (scale[:, None] * vectors[:, ~flat] / np.sqrt(values[~flat]))
+    inverse = root @ root.T
+    if kind == "hessian":
+        matrix = inverse / objective.total
+    else:
+        moves = objective.person_weights[:, None] * objective.scores(theta) @ inverse
+        matrix = moves.T @ moves
+    unknown = abs(M) @ (abs(vectors[:, flat]) > 1e-3).any(axis=1) > 0
+    if unknown.any():
+        names = ", ".join(np.array(objective.state.names)[unknown])
+        warnings.warn(
+            f"the data do not tell {names}: their standard errors are NaN; try fewer classes or alpha", stacklevel=4
+        )
+    unknown |= (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)  # at a bound
+    matrix[unknown], matrix[:, unknown] = np.nan, np.nan
+    return Covariance(kind, matrix, np.zeros(n), rows.sets.n_rows)
+
+
+def _second_derivatives(objective: LatentObjective, directions: Doubles, theta: Doubles) -> Doubles:
+    """The second derivatives along the columns of directions, by differences of the gradient."""
+    step = 0.01 / np.sqrt(objective.total)
+    slopes = [objective(theta + step * row)[1] - objective(theta - step * row)[1] for row in directions.T]
+    matrix = directions.T @ np.reshape(slopes, directions.T.shape).T / (2 * step)
+    return np.asarray((matrix + matrix.T) / 2)
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """Who belongs to which class.
+
+    Attributes
+    ----------
+    persons : ndarray of shape (n_persons,), int64, numbers as `ChoiceSets.persons` has them, or positions of rows
+    prior : ndarray of shape (n_persons, n_classes), float64, probabilities by the features of membership alone
+    posterior : ndarray of shape (n_persons, n_classes), float64, probabilities that the choices of the person tell
+    """
+
+    persons: NDArray[np.int64]
+    prior: Doubles
+    posterior: Doubles
+
+
+def find_memberships(model: ChoiceClassifier, sets: ChoiceSets) -> Memberships:
+    """Return the probabilities of persons to belong to each class.
+
+    Parameters
+    ----------
+    model : ChoiceClassifier, fitted with LatentClasses
+    sets : ChoiceSets with choices
+
+    Returns
+    -------
+    Memberships
+    """
+    objective = _objective(model, sets)
+    prior = np.exp(log_shares(objective.state.split(model.coef_)[1], objective.features))
+    return Memberships(objective.persons, prior.T, objective.weigh(model.coef_)[1].T)
+
+
+def _objective(model: ChoiceClassifier, sets: ChoiceSets) -> LatentObjective:
+    state = model._fitted.mixture
+    if not isinstance(state, LatentState):
+        raise ValueError(f"mixture is {model.mixture!r}; the model must be fitted with LatentClasses")
+    rows = ChoiceObjective(state.form, model._rows(sets), np.zeros(state.form.n), n_threads_from(model.n_jobs))
+    return LatentObjective(state, rows)
+
+
+def predict_known(model: ChoiceClassifier, history: ChoiceSets, sets: ChoiceSets) -> Doubles:
+    """Return the probability of each alternative for persons some of whose choices are known.
+
+    Parameters
+    ----------
+    model : ChoiceClassifier, fitted with LatentClasses
+    history : ChoiceSets with choices of the persons
+    sets : ChoiceSets
+        Rows of the same persons, whose numbers are those of the history: both are parts of a table by `take`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_alternatives), float64
+
+    Raises
+    ------
+    ValueError
+        If a person has no history.
+    """
+    memberships = find_memberships(model, history)
+    sets = model._rows(sets)
+    numbers = np.zeros(0, np.int64) if sets.persons is None else sets.persons
+    place = np.searchsorted(memberships.persons, numbers)
+    if not len(numbers) or not np.isin(numbers, memberships.persons).all():
+        raise ValueError("sets have persons without a history, or no persons")
+    shares, state = memberships.posterior[place].T[:, :, None], model._fitted.mixture
+    form, coefficients = replace(state.form, n_alternatives=sets.n_alternatives), state.split(model.coef_)[0]
+    threads = n_threads_from(model.n_jobs)
+    classes = (
+        np.concatenate([problem.probabilities(row) for problem in make_problems(form, sets, threads)])
+        for row in coefficients
+    )
+    return np.asarray(sum(share * probabilities for share, probabilities in zip(shares, classes, strict=True)))
+
+
+def compare_classes(model: ChoiceClassifier, sets: ChoiceSets, numbers: Iterable[int]) -> dict[str, list[float]]:
+    """Fit a model with several numbers of classes, and return what tells how many there are.
+
+    Parameters
+    ----------
+    model : ChoiceClassifier with LatentClasses, fitted or not
+    sets : ChoiceSets with choices
+    numbers : iterable of int, of classes
+
+    Returns
+    -------
+    dict of str to list
+        By number: "n_classes", "log_likelihood", "n_free", "AIC", "BIC", "CAIC", and "entropy", 1 where every person is
+        of one class for certain and 0 where choices tell nothing. BIC and CAIC count rows, as `summary` does.
+        `pandas.DataFrame` makes a table of it.
+    """
+    table: dict[str, list[float]] = {}
+    for number in numbers:
+        fitted = clone(model).set_params(mixture__n_classes=number).fit(sets)
+        posterior = find_memberships(fitted, sets).posterior
+        n_free, loss = fitted._fitted.n_free, -2 * fitted.log_likelihood_
+        spread = -np.sum(scipy.special.xlogy(posterior, posterior))
+        line = {
+            "n_classes": number,
+            "log_likelihood": fitted.log_likelihood_,
+            "n_free": n_free,
+            "AIC": loss + 2 * n_free,
+            "BIC": loss + n_free * np.log(sets.n_rows),
+            "CAIC": loss + n_free * (1 + np.log(sets.n_rows)),
+            "entropy": 1 - spread / (len(posterior) * np.log(max(number, 2))),
+        }
+        for name, figure in line.items():
+            table.setdefault(name, []).append(float(figure))
+    return table
