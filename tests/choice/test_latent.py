@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from choice_twins import K, log_likelihoods, numerical, world
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold
 
 import manyclass
@@ -185,10 +186,12 @@ def test_coefficients_that_the_data_do_not_tell_are_named(planted):
     sets = planted[0]
     features = np.stack([sets.lists.features[:, 0], np.full(len(sets.lists.features), 2.0)], axis=1)
     sets = replace(sets, lists=sets.lists.with_features(features))
-    with pytest.warns(UserWarning, match=r"time\[1\]"):
+    with pytest.warns(ConvergenceWarning, match=r"time\[1\]"):
         model = estimator(LatentClasses(2, n_starts=2)).fit(sets)
     assert np.isnan(model.std_errors_).tolist() == [False, True, False, True, False]
     assert np.all(model.std_errors_[[0, 2, 4]] > 0)
+    assert model._fitted.n_free == 3
+    assert model.unidentified_ == {"time[1]": "flat", "time[2]": "flat"}
 
 
 def test_the_number_of_classes_shows_in_criteria(planted):

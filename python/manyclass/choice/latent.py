@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,8 @@ from manyclass.choice.fitting import (
     precondition,
     whiten,
 )
-from manyclass.choice.inference import Covariance
+from manyclass.choice.identification import MOST_FREE, Identification
+from manyclass.choice.inference import Covariance, invert_information
 from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 STARTS_CONTINUED = 5  # to the end, of all starts
 DESCENTS = 4  # iterations of L-BFGS by which an EM step comes near its maximum
 SOFTNESS = 0.1  # of the memberships that a start begins with, which is spread over all classes
-MOST_DENSE = 1000  # coefficients up to which there are second derivatives
 FLAT = 1e-7  # second derivatives by features of size 1, per row, that are none but rounding
 
 
@@ -85,14 +84,18 @@ class LatentState:
         columns = [sets.X[:, sets.chooser_names.index(name)] for name in self.membership]
         return np.stack([np.ones(sets.n_rows), *columns], axis=1)
 
-    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
+    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[LatentProblem]:
         """Yield the problems of ranges of rows."""
         for part in sets.parts():
             yield LatentProblem(self, form, part, n_threads)
 
+    def objective(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> LatentObjective:
+        """Return minus the log-likelihood per row, as a function of coefficients."""
+        return LatentObjective(self, ChoiceObjective(form, sets, np.zeros(form.n), n_threads))
+
     def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
         """Return the log-likelihood of the choices of all persons, in nats."""
-        objective = LatentObjective(self, ChoiceObjective(form, sets, np.zeros(form.n), n_threads))
+        objective = self.objective(form, sets, n_threads)
         return objective.total * float(objective.person_weights @ objective.weigh(theta)[0])
 
     def description(self) -> dict[str, Any]:
@@ -130,19 +133,28 @@ class LatentProblem(MixtureProblem):
 
     def probabilities(self, theta: Doubles) -> Doubles:
         """Return the probability of each alternative, (n_rows, n_alternatives)."""
-        return self._mean(theta, self.problem.probabilities)
+        return self.mix(theta, self.problem.probabilities)
 
     def inclusive_values(self, theta: Doubles) -> Doubles:
         """Return the expected logsum of each row, (n_rows,)."""
-        return self._mean(theta, self.problem.inclusive_values)
+        return self.mix(theta, self.problem.inclusive_values)
 
     def with_sets(self, sets: ChoiceSets) -> LatentProblem:
         """Return the problem of the same choosers with other features."""
         return LatentProblem(self.state, self.form, sets, self.n_threads)
 
-    def _mean(self, theta: Doubles, answer: Callable[[Doubles], Doubles]) -> Doubles:
+    def mix(self, theta: Doubles, answer: Callable[[Doubles], Doubles], shares: Doubles | None = None) -> Doubles:
+        """Return the mean over classes of what is answered with their coefficients.
+
+        Parameters
+        ----------
+        theta : ndarray of shape (n,), float64
+        answer : callable
+        shares : ndarray of shape (n_classes, n_rows), float64, optional; without, those by features
+        """
         coefficients, membership = self.state.split(theta)
-        shares = np.exp(log_shares(membership, self.state.features(self.sets)))
+        if shares is None:
+            shares = np.exp(log_shares(membership, self.state.features(self.sets)))
         return np.asarray(sum((share * answer(row).T).T for share, row in zip(shares, coefficients, strict=True)))
 
 
@@ -177,7 +189,7 @@ class LatentObjective:
     def weigh(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return the log-likelihood of each person, and the probabilities of its classes, (n_classes, n_persons)."""
         coefficients, membership = self.state.split(theta)
-        losses = np.stack([self.by_person @ self.rows.losses(row) for row in coefficients])
+        losses = np.stack([np.asarray(self.by_person @ self.rows.losses(row)) for row in coefficients])
         joint = log_shares(membership, self.features) - losses
         logs = np.logaddexp.reduce(joint, axis=0)
         return np.asarray(logs), np.exp(joint - logs)
@@ -223,18 +235,17 @@ class LatentObjective:
         coefficients, membership = self.state.split(theta)
         posterior = self.weigh(theta)[1]
         surplus = np.exp(log_shares(membership, self.features)) - posterior
-        of_classes = [
-            weight[:, None] * (self.by_person @ self.rows.scores(row))
-            for weight, row in zip(posterior, coefficients, strict=True)
+        blocks = [
+            weights[:, None] * np.asarray(self.by_person @ self.rows.scores(row))
+            for weights, row in zip(posterior, coefficients, strict=True)
         ]
-        return np.concatenate([*of_classes, *(row[:, None] * self.features for row in surplus[1:])], axis=1)
+        return np.concatenate([*blocks, *(row[:, None] * self.features for row in surplus[1:])], axis=1)
 
     def scales(self) -> Doubles:
         """Return the change of each coefficient that moves utilities by about 1."""
-        of_class = 1 / next(self.rows.problems).scales()
-        of_membership = 1 / np.sqrt(self.person_weights @ self.features**2 / self.person_weights.sum())
-        k = self.state.n_classes
-        return np.concatenate([np.tile(of_class, k), np.tile(of_membership, k - 1)])
+        features = np.sqrt(self.person_weights @ self.features**2 / self.person_weights.sum())
+        sizes = [*[next(self.rows.problems).scales()] * self.state.n_classes, *[features] * (self.state.n_classes - 1)]
+        return np.asarray(1 / np.concatenate(sizes))
 
     def order(self, theta: Doubles) -> tuple[LatentState, Doubles]:
         """Return the state and the coefficients with classes in the order of their shares, the largest first."""
@@ -283,7 +294,7 @@ class LatentClasses(Mixture):
     >>> sets = choice_sets(pairs={"cost": cost}, chosen=chosen, persons=person)
     >>> model = ChoiceClassifier(constants="none", mixture=LatentClasses(2), random_state=0).fit(sets)
     >>> print(*(f"{name} {value:.1f}" for name, value in zip(model.coef_names_, model.coef_)), sep=", ")
-    cost[1] -1.0, cost[2] -3.9, membership constant[2] -0.6
+    cost[1] -1.1, cost[2] -3.9, membership constant[2] -0.8
     """
 
     def __init__(
@@ -381,16 +392,16 @@ def fit_latent_classes(
     fits = []
     for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
         metric = T_of_all
-        if rows.form.core.has_scores() and free_of_all.n <= MOST_DENSE:
+        if rows.form.core.has_scores() and free_of_all.n <= MOST_FREE:
             scores = objective.scores(theta) @ free_of_all.matrix
             metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
         fit = descend(objective, free_of_all, theta, metric, tol=tol, max_iter=most, watch=watch)
         fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
     fit = min(fits, key=lambda fit: float(fit.losses[-1]))
     state, theta = objective.order(fit.theta)
-    covariance = _covariance(objective, free_of_all, theta, settings.covariance)
+    covariance, known = _covariance(objective, free_of_all, theta, settings.covariance)
     likelihood = state.log_likelihood(theta, rows.form, rows.sets, settings.n_threads)
-    return MixtureFit(state, replace(fit, theta=theta), covariance, free_of_all.n, likelihood)
+    return MixtureFit(state, replace(fit, theta=theta), covariance, known.n, likelihood, known.causes)
 
 
 def _repeat(free: FreeCoefficients, state: LatentState) -> FreeCoefficients:
@@ -424,7 +435,7 @@ def _memberships_of_starts(
     k, n, random = objective.state.n_classes, len(objective.persons), np.random.RandomState(seed)
     directions = random.standard_normal((n, k))
     if objective.rows.form.core.has_scores():
-        slopes = (objective.by_person @ objective.rows.scores(pooled)) @ free.matrix
+        slopes: Any = (objective.by_person @ objective.rows.scores(pooled)) @ free.matrix
         directions = slopes * T if T.ndim == 1 else slopes @ T
     directions /= np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-300)
     for _ in range(mixture.n_starts if k > 1 else 1):
@@ -455,36 +466,32 @@ def _run_em(
     return theta, losses
 
 
-def _covariance(objective: LatentObjective, free: FreeCoefficients, theta: Doubles, kind: str) -> Covariance:
-    """The inverse of second derivatives, or their sandwich with squares of persons' gradients; see `Covariance`."""
-    n, rows = len(theta), objective.rows
-    missing = Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0)
-    if kind == "none" or (kind == "auto" and (rows.ridge.any() or free.n > MOST_DENSE or not free.n)):
-        return missing
-    if kind == "auto":
-        kind = "hessian" if rows.sets.persons is None or not rows.form.core.has_scores() else "clustered"
+def _covariance(
+    objective: LatentObjective, free: FreeCoefficients, theta: Doubles, kind: str
+) -> tuple[Covariance, Identification]:
+    """The covariance, by persons where it is not "hessian", and what the data tell as second derivatives show it."""
+    n, rows, names = len(theta), objective.rows, objective.state.names
     low, high = free.bounds.T
-    inside = np.flatnonzero((free.select(theta) > low) & (free.select(theta) < high))
-    M = free.matrix[:, inside].toarray()
-    scale = free.select(objective.scales())[inside]
-    values, vectors = np.linalg.eigh(_second_derivatives(objective, M * scale, theta))
-    flat = values < FLAT
-    root = M @ (scale[:, None] * vectors[:, ~flat] / np.sqrt(values[~flat]))
-    inverse = root @ root.T
-    if kind == "hessian":
-        matrix = inverse / objective.total
-    else:
-        moves = objective.person_weights[:, None] * objective.scores(theta) @ inverse
-        matrix = moves.T @ moves
-    unknown = abs(M) @ (abs(vectors[:, flat]) > 1e-3).any(axis=1) > 0
-    if unknown.any():
-        names = ", ".join(np.array(objective.state.names)[unknown])
-        warnings.warn(
-            f"the data do not tell {names}: their standard errors are NaN; try fewer classes or alpha", stacklevel=4
-        )
-    unknown |= (free.matrix.sum(axis=1) > 0) & (M.sum(axis=1) == 0)  # at a bound
-    matrix[unknown], matrix[:, unknown] = np.nan, np.nan
-    return Covariance(kind, matrix, np.zeros(n), rows.sets.n_rows)
+    inside = (free.select(theta) > low) & (free.select(theta) < high)
+    known = Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray())
+    if kind == "auto":
+        persons = rows.sets.persons is not None and rows.form.core.has_scores()
+        kind = "none" if rows.ridge.any() or free.n > MOST_FREE else "clustered" if persons else "hessian"
+    if kind == "none":
+        return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
+    bound = (free.place >= 0) & ~inside[free.place]
+    causes = {names[j]: f"at its bound {theta[j]:g}" for j in np.flatnonzero(bound)}
+    known = replace(known, basis=known.basis * free.select(objective.scales())[inside], causes=causes, unknown=bound)
+    information = _second_derivatives(objective, known.basis, theta)
+    told = np.diag(information) > FLAT
+    information *= np.outer(told, told)
+    spread = information / objective.total
+    if kind != "hessian":
+        moves = objective.person_weights[:, None] * objective.scores(theta) @ known.basis
+        spread = moves.T @ moves
+    matrix, known = invert_information(information, spread, known, FLAT)
+    known.warn()
+    return Covariance(kind, matrix, np.zeros(n), rows.sets.n_rows), known
 
 
 def _second_derivatives(objective: LatentObjective, directions: Doubles, theta: Doubles) -> Doubles:
@@ -523,17 +530,17 @@ def find_memberships(model: ChoiceClassifier, sets: ChoiceSets) -> Memberships:
     -------
     Memberships
     """
-    objective = _objective(model, sets)
-    prior = np.exp(log_shares(objective.state.split(model.coef_)[1], objective.features))
+    state = _state(model)
+    objective = state.objective(state.form, model._rows(sets), n_threads_from(model.n_jobs))
+    prior = np.exp(log_shares(state.split(model.coef_)[1], objective.features))
     return Memberships(objective.persons, prior.T, objective.weigh(model.coef_)[1].T)
 
 
-def _objective(model: ChoiceClassifier, sets: ChoiceSets) -> LatentObjective:
+def _state(model: ChoiceClassifier) -> LatentState:
     state = model._fitted.mixture
     if not isinstance(state, LatentState):
         raise ValueError(f"mixture is {model.mixture!r}; the model must be fitted with LatentClasses")
-    rows = ChoiceObjective(state.form, model._rows(sets), np.zeros(state.form.n), n_threads_from(model.n_jobs))
-    return LatentObjective(state, rows)
+    return state
 
 
 def predict_known(model: ChoiceClassifier, history: ChoiceSets, sets: ChoiceSets) -> Doubles:
@@ -556,19 +563,18 @@ def predict_known(model: ChoiceClassifier, history: ChoiceSets, sets: ChoiceSets
         If a person has no history.
     """
     memberships = find_memberships(model, history)
-    sets = model._rows(sets)
+    sets, state, threads = model._rows(sets), _state(model), n_threads_from(model.n_jobs)
     numbers = np.zeros(0, np.int64) if sets.persons is None else sets.persons
-    place = np.searchsorted(memberships.persons, numbers)
     if not len(numbers) or not np.isin(numbers, memberships.persons).all():
         raise ValueError("sets have persons without a history, or no persons")
-    shares, state = memberships.posterior[place].T[:, :, None], model._fitted.mixture
-    form, coefficients = replace(state.form, n_alternatives=sets.n_alternatives), state.split(model.coef_)[0]
-    threads = n_threads_from(model.n_jobs)
-    classes = (
-        np.concatenate([problem.probabilities(row) for problem in make_problems(form, sets, threads)])
-        for row in coefficients
+    sets = replace(sets, persons=np.searchsorted(memberships.persons, numbers))
+    form = replace(state.form, n_alternatives=sets.n_alternatives)
+    return np.concatenate(
+        [
+            problem.mix(model.coef_, problem.problem.probabilities, memberships.posterior[problem.sets.persons].T)
+            for problem in state.problems(form, sets, threads)
+        ]
     )
-    return np.asarray(sum(share * probabilities for share, probabilities in zip(shares, classes, strict=True)))
 
 
 def compare_classes(model: ChoiceClassifier, sets: ChoiceSets, numbers: Iterable[int]) -> dict[str, list[float]]:
