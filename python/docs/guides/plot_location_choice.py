@@ -57,7 +57,7 @@ model = ChoiceClassifier().fit(sets)
 print(model.summary())
 for name, coef, error in zip(model.coef_names_, model.coef_, model.std_errors_, strict=True):
     print(f"{name:9}  {(coef - truth[name]) / error:+.2f} standard errors from the truth")
-print({name: round(value, 3) for name, value in model.willingness_to_pay("distance", "rent").items()})
+print({name: round(value, 3) for name, value in model.willingness_to_pay("distance", "rent", change=-1).items()})
 
 # %%
 # With drawn zones

@@ -48,8 +48,8 @@ nested = ChoiceClassifier(constants="alternative", nests=nests).fit(trips)
 test = nested.likelihood_ratio_test(logit)
 print(f"log-likelihood {nested.log_likelihood_:.2f} with nests, {logit.log_likelihood_:.2f} without")
 print(f"p = {test.p_value:.4f} of the likelihood-ratio test")
-worth = logit.willingness_to_pay("ttme", "gc")
-print(f"a minute less at the terminal is worth {-worth['estimate']:.2f} dollars, +- {worth['std_error']:.2f}")
+worth = logit.willingness_to_pay("ttme", "gc", change=-1)
+print(f"a minute less at the terminal is worth {worth['estimate']:.2f} dollars, +- {worth['std_error']:.2f}")
 
 # %%
 # Shorter waits for trains

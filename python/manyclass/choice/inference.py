@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
-from scipy import stats
 
 from manyclass.choice.fitting import ChoiceObjective, FreeCoefficients, slope_within_bounds
 from manyclass.choice.identification import Identification, identify_by_information
@@ -188,66 +184,3 @@ def certify(objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles) 
     margin = 1 - decrement * float(np.sqrt(objective.squared_spread(np.ascontiguousarray((M @ root).T))))
     gap = min(primal, decrement**2 / (2 * margin)) if margin > 0 else primal
     return {"primal": primal, "dual": primal - gap, "gap": gap}
-
-
-@dataclass(frozen=True)
-class Test:
-    """A test of hypotheses on coefficients.
-
-    Attributes
-    ----------
-    statistic : float
-    degrees_of_freedom : int
-    p_value : float, of the chi-squared distribution
-    """
-
-    __test__ = False  # pytest takes it for one of its own
-
-    statistic: float
-    degrees_of_freedom: int
-    p_value: float
-
-    @classmethod
-    def of(cls, statistic: float, degrees_of_freedom: int) -> Self:
-        """Return the test of a statistic."""
-        return cls(statistic, degrees_of_freedom, float(stats.chi2.sf(max(statistic, 0.0), degrees_of_freedom)))
-
-
-@dataclass(frozen=True)
-class ChoiceSummary:
-    """The table of a fitted choice model, printed by `str`.
-
-    Attributes
-    ----------
-    facts : mapping of str to object
-        Of the whole model.
-    columns : mapping of str to ndarray
-        "coefficient", "estimate", "standard error", "z", "p", "low" and "high", and where data do not tell all
-        coefficients "cause": `pandas.DataFrame(summary.columns)`.
-    level : float, of the interval between low and high
-    """
-
-    facts: Mapping[str, Any]
-    columns: Mapping[str, NDArray[Any]]
-    level: float
-
-    def __str__(self) -> str:
-        """Return the facts and the table."""
-        width = max(map(len, self.facts))
-        lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
-        head = [*self.columns]
-        head[5:7] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
-        rows = [head, *([_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True))]
-        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
-        lines.append("")
-        for name, *cells in rows:
-            shown = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-            lines.append("  ".join([name.ljust(first), *shown]).rstrip())
-        return "\n".join(lines)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float | np.floating):
-        size = abs(float(value))
-        return "" if np.isnan(size) else f"{value:.4f}" if 1e-3 <= size < 1e6 or size == 0 else f"{value:.3e}"
-    return str(value)

@@ -28,7 +28,7 @@ from manyclass.choice.fitting import (
 from manyclass.choice.identification import MOST_FREE, Design, Identification, find_scale_nests, find_unidentified
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
 from manyclass.choice.mixture import Mixture, MixtureSettings
-from manyclass.choice.predictions import FittedChoiceModel
+from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets
 from manyclass.choice.tables import choice_sets
 from manyclass.help_lines import hinting
@@ -43,7 +43,7 @@ MANY_PAIRS = 100_000_000
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
-class ChoiceClassifier(FittedChoiceModel):
+class ChoiceClassifier(ChoicePolicies):
     r"""Discrete choice among few or very many alternatives: multinomial logit, probit, logistic and nested logit.
 
     Chooser i takes the alternative of the largest utility among those available,

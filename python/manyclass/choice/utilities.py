@@ -92,8 +92,8 @@ class Utility:
     def _numbers(self, node: ast.expr) -> Any:
         """An expression of columns alone."""
         match node:
-            case ast.Constant(value=bool() | int() | float()):
-                return float(node.value)
+            case ast.Constant(value=bool() | int() | float() as number):
+                return float(number)
             case ast.Name():
                 return self._column(node.id)
             case ast.BinOp() if type(node.op) in OPERATORS:

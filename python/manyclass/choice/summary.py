@@ -1,0 +1,315 @@
+"""What is known of the coefficients of a fitted choice model: their table, tests, and what they are worth in money."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from manyclass.checks import check_choice, check_number
+from manyclass.choice.predictions import FittedChoiceModel
+from manyclass.choice.sets import ChoiceSets
+from manyclass.datasets.tables import library
+from manyclass.weights.arrays import Doubles
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test of hypotheses on coefficients.
+
+    Attributes
+    ----------
+    statistic : float
+    degrees_of_freedom : int
+    p_value : float, of the chi-squared distribution
+    """
+
+    __test__ = False  # pytest takes it for one of its own
+
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+
+    @classmethod
+    def of(cls, statistic: float, degrees_of_freedom: int) -> Self:
+        """Return the test of a statistic."""
+        return cls(statistic, degrees_of_freedom, float(stats.chi2.sf(max(statistic, 0.0), degrees_of_freedom)))
+
+
+@dataclass(frozen=True)
+class ChoiceSummary:
+    """The table of a fitted choice model, printed by `str`.
+
+    Attributes
+    ----------
+    facts : mapping of str to object
+        Of the whole model.
+    columns : mapping of str to ndarray
+        "coefficient", "estimate", "standard error", "z", "p", "low" and "high", and where data do not tell all
+        coefficients "cause": `pandas.DataFrame(summary.columns)`.
+    level : float, of the interval between low and high
+    """
+
+    facts: Mapping[str, Any]
+    columns: Mapping[str, NDArray[Any]]
+    level: float
+
+    def to_frame(self) -> Any:
+        """Return the table as a `pandas.DataFrame`, whose index is the names of the coefficients."""
+        return library("pandas").DataFrame(dict(self.columns)).set_index("coefficient")
+
+    def to_latex(self, **options: Any) -> str:
+        """Return the table as LaTeX, by `pandas.DataFrame.to_latex` with its options, which needs jinja2."""
+        shown = {"float_format": _shown, "na_rep": "", "escape": True, **options}
+        return str(self.to_frame().to_latex(**shown))
+
+    def __str__(self) -> str:
+        """Return the facts and the table."""
+        width = max(map(len, self.facts))
+        lines = [f"{name:<{width}}  {_shown(value)}" for name, value in self.facts.items()]
+        head = [*self.columns]
+        head[5:7] = [f"{100 * (1 - self.level) / 2:.3g} %", f"{100 * (1 + self.level) / 2:.3g} %"]
+        rows = [head, *([_shown(value) for value in row] for row in zip(*self.columns.values(), strict=True))]
+        first, *widths = (max(map(len, column)) for column in zip(*rows, strict=True))
+        lines.append("")
+        for name, *cells in rows:
+            shown = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            lines.append("  ".join([name.ljust(first), *shown]).rstrip())
+        return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float | np.floating):
+        size = abs(float(value))
+        return "" if np.isnan(size) else f"{value:.4f}" if 1e-3 <= size < 1e6 or size == 0 else f"{value:.3e}"
+    return str(value)
+
+
+class ChoiceInference(FittedChoiceModel):
+    """Coefficients of a fitted choice model with what is known of them."""
+
+    def summary(self, level: float = 0.95) -> ChoiceSummary:
+        """Return the table of coefficients with standard errors, z, p and intervals; `print` shows it.
+
+        z and p are those of the hypothesis that a coefficient is 0, or, for a dissimilarity, that it is 1.
+
+        Parameters
+        ----------
+        level : float, of the intervals
+
+        Returns
+        -------
+        ChoiceSummary
+        """
+        state = self._fitted
+        facts: dict[str, Any] = {
+            "model": state.mixture.title
+            if state.mixture
+            else {
+                "gumbel": "multinomial logit",
+                "nested": "nested logit",
+                "normal": "multinomial probit",
+                "logistic": "multinomial logistic",
+            }[state.form.model],
+            "rows": state.n_rows,
+            "alternatives": len(state.alternatives),
+            "free coefficients": state.n_free,
+            "solver": state.solver,
+            "standard errors": state.covariance.kind,
+        }
+        if np.isfinite(state.log_likelihood):
+            facts["log-likelihood"] = state.log_likelihood
+            facts["log-likelihood at 0"] = state.null_log_likelihood
+            facts["rho-squared"] = 1 - state.log_likelihood / state.null_log_likelihood
+            facts["AIC"] = 2 * (state.n_free - state.log_likelihood)
+            facts["BIC"] = state.n_free * float(np.log(state.n_rows)) - 2 * state.log_likelihood
+        errors = np.where(self.std_errors_ > 0, self.std_errors_, np.nan)
+        nulls = np.zeros(len(errors))
+        nulls[state.form.slices["dissimilarity"]] = 1.0
+        if nulls.any():
+            facts["z and p of dissimilarities"] = "against 1"
+        z = (self.coef_ - nulls) / errors
+        reach = stats.norm.ppf(0.5 + level / 2) * errors
+        columns = {
+            "coefficient": np.array(self.coef_names_, dtype=object),
+            "estimate": self.coef_,
+            "standard error": errors,
+            "z": z,
+            "p": 2 * stats.norm.sf(np.abs(z)),
+            "low": self.coef_ - reach,
+            "high": self.coef_ + reach,
+        }
+        if state.unidentified:
+            causes = [state.unidentified.get(name, "") for name in self.coef_names_]
+            columns["cause"] = np.array(causes, dtype=object)
+        return ChoiceSummary(facts, columns, level)
+
+    def confidence_intervals(self, level: float = 0.95) -> Doubles:
+        """Return the lower and upper end for each coefficient, (n_coefficients, 2), by the normal distribution.
+
+        Parameters
+        ----------
+        level : float, in ]0, 1[
+        """
+        check_number("level", level, low=0, high=1, open_low=True)
+        columns = self.summary(level).columns
+        return np.stack([columns["low"], columns["high"]], axis=1)
+
+    def _column(self, name: str) -> int:
+        if name not in self.coef_names_:
+            raise ValueError(f"{name!r} is no coefficient; there are {', '.join(self.coef_names_[:20])}")
+        return self.coef_names_.index(name)
+
+    def wald_test(self, hypotheses: Sequence[str] | Mapping[str, float] | ArrayLike, values: Any = 0.0) -> Test:
+        """Return the Wald test of linear hypotheses.
+
+        Parameters
+        ----------
+        hypotheses : sequence of names that are 0, mapping of names to values, or matrix of shape (m, n_coefficients)
+        values : float or array-like of shape (m,), of a matrix times the coefficients
+
+        Returns
+        -------
+        Test
+        """
+        if isinstance(hypotheses, Mapping):
+            values = np.array([*hypotheses.values()], dtype=float)
+            hypotheses = [*hypotheses]
+        named = np.asarray(hypotheses)
+        R = np.eye(len(self.coef_))[[self._column(str(name)) for name in named]] if named.dtype.kind in "UO" else named
+        R = np.atleast_2d(R)
+        gap = R @ self.coef_ - values
+        moved = np.any(R != 0, axis=0)
+        spread = R[:, moved] @ self.covariance_[np.ix_(moved, moved)] @ R[:, moved].T
+        if not np.isfinite(spread).all() or np.linalg.matrix_rank(spread) < len(gap):
+            raise ValueError("the hypotheses are not independent, or are about coefficients without a standard error")
+        return Test.of(float(gap @ np.linalg.solve(spread, gap)), len(gap))
+
+    def likelihood_ratio_test(self, smaller: ChoiceInference) -> Test:
+        """Return the test of a model that is this one with fewer free coefficients, fitted on the same data.
+
+        Parameters
+        ----------
+        smaller : ChoiceClassifier
+
+        Returns
+        -------
+        Test
+        """
+        a, b = self._fitted, smaller._fitted
+        if a.n_rows != b.n_rows or not np.isclose(a.null_log_likelihood, b.null_log_likelihood, equal_nan=False):
+            raise ValueError("the two models were not fitted on the same data by solver='lbfgs'")
+        df = a.n_free - b.n_free
+        if df < 1:
+            raise ValueError(f"the other model has {b.n_free} free coefficients; it must have fewer than {a.n_free}")
+        return Test.of(2 * (a.log_likelihood - b.log_likelihood), df)
+
+    def hausman_test(self, weaker: ChoiceInference) -> Test:
+        """Return the test that another model, consistent under weaker assumptions, has the same coefficients.
+
+        This model must be efficient where its assumptions hold: both have errors by "hessian". Coefficients of one name
+        are compared; a variance that is not positive definite is inverted where it is not 0, and a negative statistic
+        speaks for the hypothesis (Hausman and McFadden 1984).
+
+        Parameters
+        ----------
+        weaker : ChoiceClassifier, such as one fitted without some alternatives (see `iia_test`)
+
+        Returns
+        -------
+        Test
+        """
+        models = (weaker, self)
+        kinds = [model._fitted.covariance.kind for model in models]
+        if kinds != ["hessian", "hessian"]:
+            raise ValueError(f"standard errors are {kinds[1]!r} and {kinds[0]!r}; both must be by covariance='hessian'")
+        known = [dict(zip(model.coef_names_, model.std_errors_ > 0, strict=True)) for model in models]
+        names = [name for name in self.coef_names_ if all(model.get(name, False) for model in known)]
+        if not names:
+            raise ValueError("the two models have no coefficients in common that have standard errors")
+        places = [[model.coef_names_.index(name) for name in names] for model in models]
+        estimates, variances = zip(
+            *((model.coef_[at], model.covariance_[np.ix_(at, at)]) for model, at in zip(models, places, strict=True)),
+            strict=True,
+        )
+        gap, spread = estimates[0] - estimates[1], variances[0] - variances[1]
+        statistic = float(gap @ np.linalg.pinv(spread, hermitian=True) @ gap)
+        return Test.of(statistic, int(np.linalg.matrix_rank(spread, hermitian=True)))
+
+    def iia_test(self, X: ChoiceSets, removed: ArrayLike) -> Test:
+        """Return Hausman and McFadden's test of the independence from irrelevant alternatives.
+
+        The model is fitted again to the choices of other alternatives, without those that are removed.
+
+        Parameters
+        ----------
+        X : ChoiceSets, those of the fit
+        removed : label or array-like of labels
+
+        Returns
+        -------
+        Test
+        """
+        rows = self._rows(X)
+        others = rows.take(~np.isin(rows.labels, np.atleast_1d(np.asarray(removed))))
+        without = replace(others.without(removed), chosen=others.known_choices)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # constants of what is removed are not compared
+            return self.hausman_test(clone(self).set_params(covariance="hessian").fit(without))
+
+    def willingness_to_pay(
+        self,
+        feature: str,
+        price: str,
+        level: float = 0.95,
+        *,
+        change: float = 1.0,
+        interval: Literal["delta", "simulation"] = "delta",
+        n_draws: int = 10_000,
+        random_state: Any = None,
+    ) -> dict[str, float]:
+        """Return what a change of a feature is worth in money, -change * coef[feature] / coef[price].
+
+        A good, of a positive coefficient beside a negative one of price, is worth a positive sum, as in logitr and
+        gmnl. The value of a minute saved, b_time / b_cost of biogeme, apollo and mlogit, is that of ``change=-1``, and
+        of an hour that of ``change=-60``.
+
+        Parameters
+        ----------
+        feature : str, the name of a coefficient
+        price : str, the name of the coefficient of money
+        level : float
+        change : float
+            Of the feature, in its units.
+        interval : {"delta", "simulation"}, default="delta"
+            By the delta method, or between quantiles of coefficients drawn from their normal distribution (Krinsky and
+            Robb 1986), which need not be symmetric.
+        n_draws : int, for "simulation"
+        random_state : int, RandomState instance or None, for "simulation"
+
+        Returns
+        -------
+        dict with "estimate", "std_error" by the delta method, "low" and "high"
+        """
+        check_choice("interval", interval, ("delta", "simulation"))
+        check_number("level", level, low=0, high=1, open_low=True)
+        places = [self._column(feature), self._column(price)]
+        means, covariance = self.coef_[places], self.covariance_[np.ix_(places, places)]
+        estimate = -change * means[0] / means[1]
+        slope = np.array([-change, -estimate]) / means[1]
+        error = float(np.sqrt(slope @ covariance @ slope))
+        reach = stats.norm.ppf(0.5 + level / 2) * error
+        low, high = estimate - reach, estimate + reach
+        if interval == "simulation":
+            check_number("n_draws", n_draws, low=2, integer=True)
+            draws = check_random_state(random_state).multivariate_normal(means, covariance, n_draws)
+            low, high = np.quantile(-change * draws[:, 0] / draws[:, 1], [0.5 - level / 2, 0.5 + level / 2])
+        return {"estimate": float(estimate), "std_error": error, "low": float(low), "high": float(high)}
