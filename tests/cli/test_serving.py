@@ -326,7 +326,8 @@ def test_numbers_are_excluded_by_numbers():
 @pytest.mark.parametrize(
     ("code", "method", "path", "headers"),
     [
-        (404, "DELETE", "/", {}),
+        (404, "DELETE", "/nothing", {}),
+        (405, "DELETE", "/", {}),
         (404, "POST", "/predictions", JSON),
         (405, "GET", "/predict", {}),
         (405, "PUT", "/predict", JSON),

@@ -1,6 +1,7 @@
 """The server's connections: kept, slow, too many, many at once; its counters, and its end at a signal."""
 
 import contextlib
+import http.client
 import json
 import re
 import signal
@@ -280,6 +281,11 @@ def process(folder, model, *options, before=""):
             running.kill()
 
 
+def unlogged(err):
+    """What stands on stderr beside the log, whose lines begin with a date."""
+    return "".join(line for line in err.splitlines(keepends=True) if not re.match(r"\d{4}-\d\d-\d\dT", line))
+
+
 def half_a_request(address):
     """A client whose request has begun, and the rest of it."""
     body = json.dumps({"row": [0] * D}).encode()
@@ -309,7 +315,7 @@ def test_sigterm_finishes_the_requests_that_run_and_takes_no_more(dense, tmp_pat
         assert b"\r\nconnection: close\r\n" in answer
         assert b'"labels": [' in answer
         out, err = running.communicate(timeout=60)
-        assert (running.returncode, out, err) == (0, "", "")
+        assert (running.returncode, out, unlogged(err)) == (0, "", "")
         client.close()
         idle.close()
 
@@ -320,7 +326,7 @@ def test_ctrl_c_does_not_wait_for_ever(dense, tmp_path):
         running.send_signal(signal.SIGINT)
         out, err = running.communicate(timeout=60)
         told = "manyclass: requests still ran after 0.2 seconds and were cut off\n"
-        assert (running.returncode, out, err) == (0, "", told)
+        assert (running.returncode, out, unlogged(err)) == (0, "", told)
         client.close()
 
 
@@ -340,13 +346,61 @@ Predictor.read = read
         running.send_signal(signal.SIGTERM)
         out, err = running.communicate(timeout=60)
         told = "manyclass: requests still ran after 0.2 seconds and were cut off\n"
-        assert (running.returncode, out, err) == (0, "", told)
+        assert (running.returncode, out, unlogged(err)) == (0, "", told)
         client.close()
 
 
 def test_signals_are_those_of_before_once_the_server_has_ended(dense):
     limits = limited()
     server = Server("127.0.0.1", 0, Predictor(dense[0], limits, 5), {}, limits)
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    numbers = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+    before = [*map(signal.getsignal, numbers)]
     assert server.run_until_signal(lambda: signal.raise_signal(signal.SIGTERM))
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert [*map(signal.getsignal, numbers)] == before
+
+
+def test_sigterm_before_the_server_listens_ends_well(dense, tmp_path):
+    slow = """
+import signal
+import manyclass.cli.serve as serve
+def load(args):
+    signal.raise_signal(signal.SIGHUP)
+    signal.raise_signal(signal.SIGTERM)
+serve._load = load
+"""
+    dense[0].save(tmp_path / "m")
+    code = f"import sys\n{slow}\nfrom manyclass.cli import main\nsys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", code, "serve", str(tmp_path / "m"), "--port", "0"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_sighup_loads_the_model_file_anew_and_keeps_the_old_one_where_that_fails(dense, tmp_path):
+    other = fitted("text")[0]
+    with process(tmp_path, dense[0], "--access-log") as (running, address):
+
+        def info():
+            connection = http.client.HTTPConnection(*address, timeout=30)
+            connection.request("GET", "/info")
+            found = json.loads(connection.getresponse().read())
+            connection.close()
+            return found["serving"]["texts"]
+
+        def hang_up(ending):
+            running.send_signal(signal.SIGHUP)
+            while ending not in (line := running.stderr.readline()):
+                assert line, "the server has ended"
+            return line
+
+        assert info() is False
+        other.save(tmp_path / "new")
+        (tmp_path / "new").replace(tmp_path / "m")
+        hang_up("the model was loaded anew")
+        assert info() is True
+        (tmp_path / "m").write_bytes(b"damaged\x1b[0m")
+        assert "\x1b" not in hang_up("the old model stays, as the new one cannot be loaded: ")
+        assert info() is True
+        running.send_signal(signal.SIGTERM)
+        err = running.communicate(timeout=60)[1]
+        assert running.returncode == 0
+        assert re.search(r"127\.0\.0\.1 GET /info 200 \d+\.\d ms\n", err)

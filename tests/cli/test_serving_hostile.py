@@ -123,6 +123,12 @@ def test_a_body_that_was_refused_is_not_read_as_another_request(server):
         ("192.0.2.1", 400),
         ("", 400),
         ("[", 400),
+        ("evil@localhost", 400),
+        ("evil:x@127.0.0.1:8000", 400),
+        ("localhost/evil", 400),
+        ("localhost?evil", 400),
+        ("localhost#evil", 400),
+        ("local\\host", 400),
     ],
 )
 def test_a_request_must_name_a_host_that_is_the_server(dense, host, code):
@@ -140,3 +146,34 @@ def test_a_server_of_all_addresses_knows_addresses_and_any_host_may_be_allowed(d
         with serving(server):
             assert ask(server, headers={"Host": "192.0.2.1:8000"})[0] == 200
             assert ask(server, headers={"Host": "evil.example"})[0] == name
+
+
+# What is written of requests
+
+
+def test_a_message_repeats_no_more_than_a_part_of_a_request(server, capfd):
+    label = "x" * 100_000 + "\x1b[31m"
+    for body in ({"row": [0] * D, "exclude": [label, 3]}, {"rows": [label]}, {"row": [0] * D, label: 1}):
+        code, told = post(server, body)
+        assert code == 400
+        assert len(told["error"]) < 600
+    log = capfd.readouterr().err
+    assert len(log) < 3000
+    assert "\x1b" not in log
+    assert log.count("POST /predict 400") == 3
+
+
+def test_a_page_of_another_site_is_refused_by_a_sentence(server):
+    headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    code, told, content = ask(server, "OPTIONS", "/predict", headers=headers)
+    assert code == 400
+    assert "no CORS" in json.loads(content)["error"]
+    assert not [name for name in told if name.lower().startswith("access-control")]
+
+
+def test_the_page_to_try_the_model_on_asks_this_server_alone(server):
+    code, headers, content = ask(server, path="/")
+    assert (code, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert "default-src 'none'; connect-src 'self'" in headers["Content-Security-Policy"]
+    assert b'fetch("predict"' in content
+    assert b"http" not in content.replace(b'"use strict"', b"")

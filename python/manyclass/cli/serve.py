@@ -4,17 +4,24 @@ POST /predict takes JSON, {"rows": [...], "k": 5}, a row being a list of numbers
 columns from 0, a text where the model was fitted on texts, or a list of items where it was fitted on histories; {"row":
 ...} is one row; "exclude" has a list of labels for each row that it is not to get, or is "seen": what a history has.
 The answer has labels, scores and probabilities as `manyclass predict` has them. GET /health, /info and /metrics are for
-whoever runs the server. There is no encryption and no password: leave the host as it is, or put a proxy before it. The
-URL is printed on one line once the server listens. SIGTERM or Ctrl-C ends it: running requests are finished, and the
-exit code is 0. The command needs an extra: pip install 'manyclass[serve]'.
+whoever runs the server, and GET / is a page to try the model on. Requests that are refused, and with --access-log all,
+have a line on stderr. SIGHUP loads the model file anew; where that fails, the old model stays. There is no encryption
+and no password: leave the host as it is, or put a proxy before it. The URL is printed on one line once the server
+listens. SIGTERM or Ctrl-C ends it: running requests are finished, and the exit code is 0. The command needs an
+extra: pip install 'manyclass[serve]'.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +63,8 @@ class ServeArguments:
         tuned by 128 or more rows of DATA
     recall : float
         share of the labels that --approximate is to find; default: 0.95
+    access_log : bool
+        write a line on stderr for each request
     """
 
     model: str
@@ -68,14 +77,48 @@ class ServeArguments:
     n_jobs: int = 1
     approximate: str | None = None
     recall: float | None = None
+    access_log: bool = False
     limits: Limits
 
 
 def run(args: ServeArguments) -> int:
     """Serve until a signal comes."""
+    with _early_signals():
+        return _serve(args)
+
+
+@contextlib.contextmanager
+def _early_signals() -> Iterator[None]:
+    """End well at SIGTERM, and do not end at SIGHUP, while the server does not listen yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))}
+    if hasattr(signal, "SIGHUP"):
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _serve(args: ServeArguments) -> int:
     server = importlib.import_module("manyclass.serving.server")  # it needs an extra, which the command's help does not
     check_number("port", args.port, low=0, high=MOST_PORT, integer=True)
     check_recall(args.recall, args.approximate)
+    options = {"load": lambda: _load(args), "logs_requests": args.access_log}
+    running = server.Server(args.host, args.port, *_load(args), args.limits, args.allowed_host or (), **options)
+    if not running.run_until_signal(lambda: print(running.url, flush=True)):
+        note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
+        sys.stdout.flush()
+        # Python would wait for their threads at its end, however long they take.
+        os._exit(0)
+    return 0
+
+
+def _load(args: ServeArguments) -> tuple[Predictor, dict[str, Any]]:
+    """Return the predictor of the model file, and what is said of it."""
     with waiting(f"loading {args.model}"):
         model = load_classifier(args.model, mmap=args.mmap)
     facts = describe_model(args.model, model)
@@ -88,11 +131,4 @@ def run(args: ServeArguments) -> int:
         X = features(reading, rows_of(data.X, slice(TUNE_ROWS)), vectorizer_of(model))
         with waiting("building the index"):
             predictor.build_index(np.asarray(X, np.float32) if hasattr(X, "columns") else X, args.recall or RECALL)
-    facts["serving"] = asdict(args.limits) | predictor.about()
-    running = server.Server(args.host, args.port, predictor, facts, args.limits, args.allowed_host or ())
-    if not running.run_until_signal(lambda: print(running.url, flush=True)):
-        note(f"requests still ran after {args.limits.grace:g} seconds and were cut off")
-        sys.stdout.flush()
-        # Python would wait for their threads at its end, however long they take.
-        os._exit(0)
-    return 0
+    return predictor, facts | {"serving": asdict(args.limits) | predictor.about()}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
+import importlib.resources
 import ipaddress
 import json
 import re
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -33,19 +36,39 @@ try:
 except ImportError as missing:
     raise ImportError(f"the server needs {missing.name}: pip install 'manyclass[serve]'") from missing
 
-PATHS = ("/predict", "/health", "/metrics", "/info")
+PATHS = ("/predict", "/health", "/metrics", "/info", "/")
 LATE = "the request was not whole in time"
 JSON_KIND = re.compile(r'application/json *(; *charset="?utf-?8"?)?', re.IGNORECASE)
 # Seconds in which a client may read why it was refused: a socket that is closed at once, with bytes that were not read,
 # resets the connection, and the answer is lost.
 LINGER = 1.0
+LONGEST = 500  # characters of a message, which may repeat what a client sent
+HOST = re.compile(r"[^@/?#\\\s]+")  # a name or an address and a port, without a user or a path
+PAGE_HEADERS = {  # the page runs its own script, and asks this server alone
+    "Content-Security-Policy": "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 BACKLOG = 128  # clients that have connected and are not accepted yet
 # Seconds: from a row of a small model, less than a millisecond, to a full batch of a large one.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
+def log(text: str) -> None:
+    """Write a line on stderr with the time, in which nothing but printable characters stands."""
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    safe = "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+    print(f"{now} {safe}", file=sys.stderr, flush=True)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 class Application:
     """What each path answers, and its counters.
+
+    A request that is refused or fails has a line in the log; with `logs_requests`, each has one.
 
     Parameters
     ----------
@@ -58,10 +81,16 @@ class Application:
     """
 
     def __init__(
-        self, predictor: Predictor, info: Mapping[str, Any], limits: Limits, is_known: Callable[[str], bool]
+        self,
+        predictor: Predictor,
+        info: Mapping[str, Any],
+        limits: Limits,
+        is_known: Callable[[str], bool],
+        *,
+        logs_requests: bool = False,
     ) -> None:
-        self.predictor, self.limits, self._is_known = predictor, limits, is_known
-        self.stopping = False
+        self.predictor, self.info, self.limits, self._is_known = predictor, info, limits, is_known
+        self.stopping, self._logs_requests = False, logs_requests
         self.pool = ThreadPoolExecutor(limits.max_running)
         self._turns = asyncio.Semaphore(limits.max_running)
         self._registry = prometheus_client.CollectorRegistry()
@@ -75,10 +104,12 @@ class Application:
         self._in_flight = prometheus_client.Gauge(name, text, registry=self._registry)
         name, text = "manyclass_prediction_seconds", "Seconds from the last byte of a request to its answer."
         self._seconds = prometheus_client.Histogram(name, text, registry=self._registry, buckets=BUCKETS)
+        page = importlib.resources.files("manyclass.serving").joinpath("page.html").read_bytes()
         metrics = partial(prometheus_client.generate_latest, self._registry)
         answers: dict[str, Callable[[], Response]] = {
             "/health": lambda: JSONResponse({"status": "ok"}),
-            "/info": lambda: JSONResponse(info),
+            "/info": lambda: JSONResponse(self.info),
+            "/": lambda: Response(page, media_type="text/html", headers=PAGE_HEADERS),
             "/metrics": lambda: Response(metrics(), media_type=prometheus_client.CONTENT_TYPE_LATEST),
         }
         routes = [Route(path, partial(_answered, answer)) for path, answer in answers.items()]
@@ -89,22 +120,33 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, as ASGI has it, and count it."""
         path = scope["path"] if scope["path"] in PATHS else "other"
+        begin, status = time.perf_counter(), 0
 
         async def counted(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                self.requests.labels(path, message["status"]).inc()
+                status = message["status"]
+                self.requests.labels(path, status).inc()
                 if self.stopping:
                     message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
-        host = Request(scope).headers.get("host")  # a request of HTTP 1.0 may have none; browsers send no such request
+        headers = Request(scope).headers
+        host = headers.get("host")  # a request of HTTP 1.0 may have none; browsers send no such request
         why = ""
         if scope["query_string"]:
             why = "the path has a query after '?'; there are no options but those in the body"
         if host is not None and not self._is_known(host):
             why = f"the host is {host[:SHOWN]!r}, which is not this server's; start it with --allowed-host NAME"
+        if scope["method"] == "OPTIONS" and "origin" in headers:
+            why = "pages of other sites may not ask this server (no CORS); put a proxy that allows them before it"
         app = JSONResponse({"error": why}, HTTPStatus.BAD_REQUEST) if why else self._app
         await app(scope, receive, counted)
+        if self._logs_requests or status >= HTTPStatus.BAD_REQUEST:
+            client, milliseconds = (scope["client"] or ("a client",))[0], 1000 * (time.perf_counter() - begin)
+            reason = why or scope.get("reason", "")
+            request = f"{scope['method']} {scope['path'][:SHOWN]}"
+            log(f"{client} {request} {status} {milliseconds:.1f} ms{f': {_cut(reason)}' if reason else ''}")
 
     async def _predict(self, request: Request) -> Response:
         body, begin = await self._body(request), time.perf_counter()
@@ -125,13 +167,13 @@ class Application:
 
     def _computed(self, body: bytes) -> tuple[int, bytes]:
         """Return the number of rows and the answer."""
-        until = time.monotonic() + self.limits.max_seconds
+        until, predictor = time.monotonic() + self.limits.max_seconds, self.predictor  # which may be loaded anew
         try:
-            query = self.predictor.read(body)
+            query = predictor.read(body)
         except (ValueError, TypeError, OverflowError) as error:
             raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
         try:
-            return query.n_rows, self.predictor.predict(query, until)
+            return query.n_rows, predictor.predict(query, until)
         except TimeoutError as error:
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
@@ -170,7 +212,8 @@ async def _refused(request: Request, error: Any) -> Response:
     words = {HTTPStatus.NOT_FOUND: f"there is no such path; the paths are {', '.join(PATHS)}"}
     words[HTTPStatus.METHOD_NOT_ALLOWED] = "the path has not this method; the header Allow names those that it has"
     message = words.get(error.status_code, error.detail)
-    message = message.encode("utf-8", "backslashreplace").decode()  # it may repeat halves of surrogate pairs
+    message = _cut(message.encode("utf-8", "backslashreplace").decode())  # it may repeat halves of surrogate pairs
+    request.scope["reason"] = message
     return JSONResponse({"error": message}, error.status_code, error.headers)
 
 
@@ -232,6 +275,7 @@ class Connection(H11Protocol):
         """Answer in place of the application, and close the connection."""
         self.connections.discard(self)
         self._application.requests.labels("other", code.value).inc()
+        log(f"a connection was refused with {code.value}: {why}")
         body = json.dumps({"error": why}).encode()
         head = f"HTTP/1.1 {code.value} {code.phrase}\r\nContent-Type: application/json\r\nConnection: close\r\n"
         head += f"Retry-After: 1\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -265,6 +309,10 @@ class Server(uvicorn.Server):
     limits : Limits
     allowed_hosts : iterable of str
         Names by which requests may call this server beside its own; "*" allows all.
+    load : callable or None
+        Returns a predictor and its info anew, at SIGHUP; an error leaves those that there are.
+    logs_requests : bool
+        Whether each request has a line in the log, and not only those that are refused.
 
     Raises
     ------
@@ -280,6 +328,9 @@ class Server(uvicorn.Server):
         info: Mapping[str, Any],
         limits: Limits,
         allowed_hosts: Iterable[str] = (),
+        *,
+        load: Callable[[], tuple[Predictor, Mapping[str, Any]]] | None = None,
+        logs_requests: bool = False,
     ) -> None:
         try:
             address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -289,7 +340,8 @@ class Server(uvicorn.Server):
         self.address: str = self.socket.getsockname()[0]
         self._hosts = {"localhost", "127.0.0.1", "::1", self.address, host.lower(), *map(str.lower, allowed_hosts)}
         self.finished = True  # False where requests still ran at the end
-        self.application = Application(predictor, info, limits, self._is_known)
+        self.application = Application(predictor, info, limits, self._is_known, logs_requests=logs_requests)
+        self._load, self._loading = load, threading.Lock()
         options: dict[str, Any] = {  # whose seconds are floats, beside uvicorn's declaration
             "timeout_keep_alive": limits.timeout,
             "timeout_graceful_shutdown": limits.grace,
@@ -306,6 +358,8 @@ class Server(uvicorn.Server):
 
     def _is_known(self, host: str) -> bool:
         """Whether a host is a name or an address of the server; any address is, where it listens at all of them."""
+        if not HOST.fullmatch(host):
+            return False
         try:
             name = urlsplit(f"//{host}").hostname or ""
             return bool({"*", name} & self._hosts) or (
@@ -321,8 +375,20 @@ class Server(uvicorn.Server):
         self.finished = not self.server_state.tasks  # those that are left have been cancelled, and have not seen it yet
         self.application.pool.shutdown(wait=False, cancel_futures=True)
 
+    def load_anew(self) -> None:
+        """Load the model again, for the requests to come; the old one stays where the new one cannot be read."""
+        if self._load is None:
+            return
+        with self._loading:
+            try:
+                self.application.predictor, self.application.info = self._load()
+            except Exception as error:  # whatever is wrong with a file must not end the server
+                log(f"the old model stays, as the new one cannot be loaded: {_cut(str(error) or repr(error))}")
+            else:
+                log("the model was loaded anew")
+
     def run_until_signal(self, ready: Callable[[], None]) -> bool:
-        """Serve until SIGTERM or SIGINT, and finish what runs; a second SIGINT ends that at once.
+        """Serve until SIGTERM or SIGINT, and finish what runs; a second SIGINT ends that at once. SIGHUP loads anew.
 
         Parameters
         ----------
@@ -336,11 +402,16 @@ class Server(uvicorn.Server):
         """
         # uvicorn raises a signal anew after the end, for handlers that were there before: it would end the process.
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
+        if hasattr(signal, "SIGHUP"):
+            loads = lambda *_: threading.Thread(target=self.load_anew, daemon=True).start()  # noqa: E731
+            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, loads)
         try:
+            log(f"serving at {self.url}")
             ready()
             self.run(sockets=[self.socket])
         finally:
             self.socket.close()
+            log("ended")
             for number, handler in before.items():
                 signal.signal(number, handler)
         return self.finished
