@@ -130,7 +130,8 @@ def _group(kind: type) -> str:
 
 def _missing(row: int, label: Any, name: str) -> str:
     if name != "y":
-        return f"{name}[{row}] is {label}; each row must have one: a row by itself has a label that no other one has"
+        hint = ": a row by itself has a label that no other one has" if name == "groups" else ""
+        return f"{name}[{row}] is {label}; each row must have one{hint}"
     return (
         f"y[{row}] is {label}: row {row} has no label. Input y contains NaN or None; leave such rows out: "
         "keep = ~pandas.isna(y); fit(X[keep], y[keep])"
@@ -463,13 +464,13 @@ def labels_by_row(y: Any, n_rows: int) -> NDArray[Any]:
     return labels
 
 
-def group_ids(groups: Any, n_rows: int) -> NDArray[np.int64]:
+def group_ids(groups: Any, n_rows: int, name: str = "groups") -> NDArray[np.int64]:
     """Return the number of each row's group, of labels of any kind; raises ValueError where a row has none."""
-    check_targets(groups, several=False, name="groups")
+    check_targets(groups, several=False, name=name)
     labels = as_labels(groups)
     if labels.shape != (n_rows,):
-        raise ValueError(f"groups has shape {labels.shape}, and X has {n_rows} rows; it must be ({n_rows},)")
-    return sorted_classes(labels, name="groups")[1].astype(np.int64)
+        raise ValueError(f"{name} has shape {labels.shape}, and X has {n_rows} rows; it must be ({n_rows},)")
+    return sorted_classes(labels, name=name)[1].astype(np.int64)
 
 
 def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:

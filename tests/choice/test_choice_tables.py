@@ -133,9 +133,14 @@ def test_data_that_do_not_fit_are_refused(how, message):
 
 
 def test_a_choice_that_was_not_available_is_refused():
-    sets = choice_sets(available=np.array([[True, False], [True, True]]), chosen=[1, 1])
+    how = {"available": np.array([[True, False], [True, True]]), "chosen": [1, 1]}
+    message = "1 of 2 rows have chosen an alternative that is not available: row 0 has chosen 1"
+    with pytest.raises(ValueError, match=message):
+        choice_sets(**how)
+    with pytest.warns(UserWarning, match=message):
+        assert choice_sets(**how, unavailable_choices="drop").n_rows == 1
     with pytest.raises(ValueError, match="row 0 has chosen alternative 1, which is not available"):
-        ChoiceClassifier().fit(sets)
+        ChoiceClassifier().fit(choice_sets(**how, unavailable_choices="keep"))
 
 
 def test_long_tables_with_faults_are_refused():

@@ -12,6 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
+from manyclass.checks import did_you_mean
+from manyclass.choice.columns import CellError, read_numbers
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, find_positions
 from manyclass.weights.arrays import Doubles, Ids
@@ -160,7 +162,8 @@ class ChoiceSets:
         ValueError
             If one is no alternative, or a row is left without any.
         """
-        gone = positions_among(np.atleast_1d(np.asarray(removed)), self.alternatives, "removed")
+        labels = removed if isinstance(removed, list | tuple) else np.atleast_1d(np.asarray(removed))
+        gone = positions_among(labels, self.alternatives, "removed", by_row=False)
         offsets = self.offsets.copy()
         offsets[gone] = -np.inf
         available = np.isfinite(offsets)[self.lists.alternatives]
@@ -253,10 +256,11 @@ class ChoiceSets:
 
     def _pair_features(self, rows: NDArray[np.int64], alternatives: Ids) -> Doubles:
         assert self.function is not None
-        features = np.asarray(self.function(self._numbers[rows], alternatives.astype(np.int64)), dtype=np.float64)
-        shape = (len(rows), len(self.pair_names))
-        if features.shape != shape:
-            raise ValueError(f"the function of pairs gave an array of shape {features.shape}; it must be {shape}")
+        features: Doubles = read_numbers(
+            "the function of pairs",
+            self.function(self._numbers[rows], alternatives.astype(np.int64)),
+            (len(rows), len(self.pair_names)),
+        )
         return features
 
     @cached_property
@@ -345,11 +349,20 @@ def _with_column(table: Any, j: int, new: Any) -> Any:
     return out
 
 
-def positions_among(labels: ArrayLike, alternatives: NDArray[Any], name: str) -> NDArray[np.int64]:
+def positions_among(
+    labels: ArrayLike, alternatives: NDArray[Any], name: str, *, by_row: bool = True
+) -> NDArray[np.int64]:
     """Return where labels stand among distinct alternatives in any order; raises ValueError where one is none."""
     order = np.argsort(alternatives, kind="stable")
     wanted = as_labels(labels)
     positions = find_positions(wanted, alternatives[order], name)
     if positions.min(initial=0) < 0:
-        raise ValueError(f"{name} has {wanted[positions < 0][:1].tolist()[0]!r}, which is none of the alternatives")
+        row = int(np.argmax(positions < 0))
+        label, known = wanted[row : row + 1].tolist()[0], alternatives[:10].tolist()
+        rule = f", which is none of the alternatives {', '.join(map(repr, known))}{', ...' * (len(alternatives) > 10)}"
+        raise CellError(name, label, (row,) * by_row, rule + did_you_mean(label, filter(_is_text, known)))
     return order[positions]
+
+
+def _is_text(label: Any) -> bool:
+    return isinstance(label, str)

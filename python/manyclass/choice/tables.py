@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
+from manyclass.checks import check_choice, did_you_mean, outer_level
+from manyclass.choice.columns import CellError, check_cells, columns_of, has_numbers, read_flags, read_numbers
 from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, Source, positions_among
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.csr import is_sparse
-from manyclass.labels import as_labels
+from manyclass.datasets.tables import library
+from manyclass.labels import as_labels, check_targets, group_ids, sorted_classes
 from manyclass.weights.arrays import Doubles, Ids
 
 Columns = Mapping[str, ArrayLike]
-
-
-def _finite(name: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Doubles:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != len(shape) or any(w is not None and w != s for w, s in zip(shape, array.shape, strict=True)):
-        wanted = ", ".join("any" if w is None else str(w) for w in shape)
-        raise ValueError(f"{name} has shape {array.shape}; it must be ({wanted})")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} has numbers that are not finite")
-    return array
+Unavailable = Literal["raise", "drop", "keep"]
+USUAL = ("person", "weight", "offset")  # columns that are used where a table has them
+# Names of columns of numbers that are hardly features: weights, and the numbers of rows.
+WEIGHTS = r"(.*[_. ])?(wt|wgt|weights?|exp_?fac(tor)?|expansion[_. ]?factor)\d*"
+TASKS = "; where tasks recur for each person, chooser names several columns, such as chooser=['person', 'task']"
+ROW_NUMBERS = r"|index|unnamed: \d+|row[_. ]?(names?|ids?|numbers?)"
 
 
 def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, letter: str) -> tuple[str, ...]:
@@ -45,16 +46,28 @@ def _list_available(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], 
     """Where each row begins among what is available, and the alternatives there."""
     if isinstance(available, tuple):
         indptr, ids = (np.asarray(part) for part in available)
+        _check_integers("the indptr of available", indptr, len(ids))
+        _check_integers("available", ids, k - 1)
+        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
+            raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
     else:
         if callable(available):
             step = max(1, MOST_TOGETHER // k)
-            parts = [np.asarray(available(np.arange(b, min(b + step, n))), dtype=bool) for b in range(0, n, step)]
+            parts = [np.asarray(available(np.arange(b, min(b + step, n)))) for b in range(0, n, step)]
             available = np.concatenate([part.reshape(-1, k) for part in parts])
         if np.shape(available) != (n, k):
             raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
-        mask = sp.csr_array(available, dtype=bool)
+        mask = sp.csr_array(read_flags("available", available))
+        mask.eliminate_zeros()
         indptr, ids = mask.indptr, mask.indices
     return indptr.astype(np.int64), ids.astype(np.int32)
+
+
+def _check_integers(name: str, values: NDArray[Any], most: int) -> None:
+    """Raise ValueError unless numbers are integers in [0, most]."""
+    if values.size and values.dtype.kind not in "iu":
+        raise ValueError(f"{name} has {values.dtype} such as {values.ravel()[0]}; it must have integers")
+    check_cells(name, values, (values >= 0) & (values <= most), f"; it must be in [0, {most}]")
 
 
 def choice_sets(
@@ -67,12 +80,14 @@ def choice_sets(
     unavailable: Any = None,
     offset: Any = None,
     chosen: ArrayLike | None = None,
+    counts: Any = None,
     persons: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     chooser_names: Sequence[str] | None = None,
     alternative_names: Sequence[str] | None = None,
     pair_names: Sequence[str] | None = None,
     n_rows: int | None = None,
+    unavailable_choices: Unavailable = "raise",
 ) -> ChoiceSets:
     """Return data of choices, made of arrays.
 
@@ -91,15 +106,18 @@ def choice_sets(
         arrays, numbers of rows and positions of alternatives, that returns (n, n_pair_features); `pair_names` then
         names them.
     available : optional
-        What each row may choose: a mask, dense or sparse, of shape (n_rows, n_alternatives); ranges of positions, an
-        integer array of shape (n_rows, 2) of first and last + 1; lists (indptr, alternatives) by position; or a
-        function of an array of row numbers that returns their mask.
+        What each row may choose: a mask, dense or sparse, of shape (n_rows, n_alternatives), in which a cell is 0 or 1,
+        false or true, no or yes; ranges of positions, an integer array of shape (n_rows, 2) of first and last + 1;
+        lists (indptr, alternatives) by position; or a function of an array of row numbers that returns their mask.
     unavailable : sparse matrix of shape (n_rows, n_alternatives), optional
         What a row may not choose, where that is little; instead of `available`.
     offset : array-like of shape (n_alternatives,), (n_rows, n_alternatives) or (n_listed,), optional
         Added to utilities, with a coefficient of 1.
     chosen : array-like of shape (n_rows,), optional
         Labels of what was chosen.
+    counts : array-like or sparse matrix of shape (n_rows, n_alternatives), optional
+        How many choosers with the features of a row chose each alternative, instead of `chosen`: a row becomes one for
+        each alternative that was chosen, whose weight is the count.
     persons : array-like of shape (n_rows,), optional
         Who chose: rows of one person are repeated choices.
     sample_weight : array-like of shape (n_rows,), optional
@@ -111,6 +129,9 @@ def choice_sets(
         Names of the features of pairs.
     n_rows : int, optional
         Needed where nothing else tells it.
+    unavailable_choices : {"raise", "drop", "keep"}
+        What becomes of rows whose choice is not available; a warning counts those that are left out, and those that
+        are kept are refused by `fit`.
 
     Returns
     -------
@@ -119,23 +140,27 @@ def choice_sets(
     Raises
     ------
     ValueError
-        If sizes do not fit each other, numbers are not finite, or a chosen alternative is not available.
+        If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
     """
+    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
+    if chosen is not None and counts is not None:
+        raise ValueError("chosen and counts are both given; give one")
     features = {} if pairs is None or callable(pairs) else dict(pairs)
     function = pairs if callable(pairs) else None
     offset_is_fixed = np.ndim(offset) == 1 and not isinstance(available, tuple)
-    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset)
+    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
     labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
     k = len(labels)
-    x, z = _finite("X", np.zeros((n, 0)) if X is None else X, (n, None)), _alternative_features(Z, k)
     if function is not None and not pair_names:
         raise ValueError("pairs is a function; give the names of its features by pair_names")
     fixed, pair_names = np.zeros(k), tuple(pair_names or features)
     if offset_is_fixed and np.shape(offset) == (k,):
-        fixed, offset = _finite("offset", offset, (k,)), None
+        fixed, offset = read_numbers("offset", offset, (k,)), None
     lists = _make_lists(features, available, unavailable, offset, n, k)
     if function is not None:
         lists = lists.with_features(np.zeros((len(lists.alternatives), len(pair_names))))
+    x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
+    z = None if Z is None else read_numbers("Z", Z, (k, None))
     sets = ChoiceSets(
         labels,
         x,
@@ -143,8 +168,8 @@ def choice_sets(
         lists,
         function,
         fixed,
-        None if chosen is None else positions_among(chosen, labels, "chosen").astype(np.int32),
-        None if persons is None else np.unique(as_labels(persons), return_inverse=True)[1].astype(np.int64),
+        None if chosen is None else _chosen_positions(chosen, labels),
+        None if persons is None else group_ids(persons, n, "persons"),
         _row_weights(sample_weight, n),
         _names("chooser_names", chooser_names, X, x.shape[1], "x"),
         _names("alternative_names", alternative_names, Z, 0 if z is None else z.shape[1], "z"),
@@ -153,7 +178,46 @@ def choice_sets(
     names = (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)
     if len(set(names)) < len(names):
         raise ValueError(f"features have names that occur twice: {', '.join(names)}")
-    return sets
+    return _leave_out(sets if counts is None else _with_counts(sets, counts), unavailable_choices)
+
+
+def _chosen_positions(chosen: ArrayLike, labels: NDArray[Any]) -> Ids:
+    check_targets(chosen, several=False, name="chosen")
+    return positions_among(chosen, labels, "chosen").astype(np.int32)
+
+
+def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
+    """A row for each alternative that choosers of a row took, weighted by their number."""
+    matrix = sp.csr_array(read_numbers("counts", counts, (sets.n_rows, sets.n_alternatives)))
+    check_cells("counts", matrix, matrix.data >= 0, "; it must be at least 0")
+    matrix.eliminate_zeros()
+    if not matrix.nnz:
+        raise ValueError("counts has only zeros")
+    rows = np.repeat(np.arange(sets.n_rows), np.diff(matrix.indptr))
+    weights = sets.weights[rows] * matrix.data
+    return replace(sets.take(rows), chosen=matrix.indices.astype(np.int32), sample_weight=weights)
+
+
+def _leave_out(
+    sets: ChoiceSets, unavailable_choices: Unavailable, name_row: Callable[[int], str] = "row {}".format
+) -> ChoiceSets:
+    """The rows whose choice is available; others are counted, and refused or left out."""
+    if sets.chosen is None or unavailable_choices == "keep":
+        return sets
+    lists, is_available = sets.lists, np.full(sets.n_rows, not sets.lists.only)
+    listed = np.flatnonzero(np.repeat(sets.chosen, np.diff(lists.indptr)) == lists.alternatives)
+    is_available[np.searchsorted(lists.indptr, listed, side="right") - 1] = np.isfinite(lists.offsets[listed])
+    wrong = np.flatnonzero(~is_available)
+    if not len(wrong):
+        return sets
+    rows = (wrong[:3] if sets.origin is None else sets.origin[wrong[:3]]).tolist()
+    labels = sets.labels[wrong[:3]].tolist()
+    few = [f"{name_row(row)} has chosen {label!r}" for row, label in zip(rows, labels, strict=True)]
+    message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {', '.join(few)}"
+    if unavailable_choices == "raise" or len(wrong) == sets.n_rows:
+        raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")
+    warnings.warn(f"{message}; they are left out", stacklevel=outer_level())
+    return sets.take(is_available)
 
 
 def _sizes(
@@ -161,36 +225,40 @@ def _sizes(
 ) -> tuple[NDArray[Any], Any, int]:
     """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
     shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
-    row_counts = [len(np.asarray(array)) for array in by_row if array is not None]
-    z_counts = [] if Z is None else [Z.shape[0]]
-    counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(np.asarray(alternatives))]
-    if _is_ranges(available, counts):
-        available = _core.lists_of_ranges(np.ascontiguousarray(available, dtype=np.int64))
-        row_counts.append(len(available[0]) - 1)
+    row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
+    row_counts += [_shape(array)[0] if is_sparse(array) else len(array) for array in by_row if array is not None]
+    z_counts = [] if Z is None else [np.shape(Z)[0]]
+    counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(as_labels(alternatives))]
+    has_ranges = _is_ranges(available, counts)
+    if has_ranges:
+        row_counts.append(len(available))
     elif len(_shape(available)) == 2:
         shapes.append(_shape(available))
     n = _one_size("rows", n_rows, *row_counts, *(shape[0] for shape in shapes))
+    if n < 1:
+        raise ValueError("the data have no rows")
     if alternatives is None:
         alternatives = np.arange(_one_size("alternatives", *z_counts, *(shape[1] for shape in shapes)))
-    labels = as_labels(alternatives)
-    if len(labels) < 1 or len(np.unique(labels)) < len(labels):
-        raise ValueError("alternatives must be distinct, and there must be some")
+    labels = _distinct_labels(alternatives)
+    if has_ranges:
+        ranges = np.ascontiguousarray(available, dtype=np.int64)
+        is_right = (ranges >= 0) & (ranges <= len(labels)) & (ranges[:, :1] < ranges[:, 1:])
+        rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {len(labels)}]"
+        check_cells("available", np.asarray(available), is_right, rule)
+        available = _core.lists_of_ranges(ranges)
     return labels, available, n
 
 
-def _alternative_features(Z: Any, k: int) -> Any:
-    if is_sparse(Z):
-        Z = sp.csr_array(Z, dtype=np.float64)
-        _finite("Z", Z.data, (None,))
-    elif Z is not None:
-        Z = _finite("Z", Z, (k, None))
-    if Z is not None and Z.shape[0] != k:
-        raise ValueError(f"Z has {Z.shape[0]} rows; it must have one for each of {k} alternatives")
-    return Z
+def _distinct_labels(alternatives: Any) -> NDArray[Any]:
+    check_targets(alternatives, several=False, name="alternatives")
+    labels = as_labels(alternatives)
+    if labels.ndim != 1 or not len(labels) or len(sorted_classes(labels, name="alternatives")[0]) < len(labels):
+        raise ValueError("alternatives must be distinct, and there must be some")
+    return labels
 
 
 def _row_weights(sample_weight: ArrayLike | None, n: int) -> Doubles | None:
-    weights = None if sample_weight is None else _finite("sample_weight", sample_weight, (n,))
+    weights = None if sample_weight is None else read_numbers("sample_weight", sample_weight, (n,))
     if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
         raise ValueError("sample_weight has numbers below 0, or only zeros")
     return weights
@@ -222,68 +290,80 @@ def _make_lists(
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
-    closed = None if unavailable is None else sp.csr_array(unavailable, dtype=bool)
+    closed = None if unavailable is None else sp.csr_array(read_flags("unavailable", unavailable))
     if available is None and any(v is not None and not is_sparse(v) for v in (*features.values(), offset)):
         available, closed = (np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()), None
+    lists, mask = None if available is None else _list_available(available, n, k), None
+    if lists is not None and any(not is_sparse(v) and np.shape(v) == (n, k) for v in (*features.values(), offset)):
+        mask = np.zeros((n, k), dtype=bool)  # cells of what is not available may be missing
+        mask[np.repeat(np.arange(n), np.diff(lists[0])), lists[1]] = True
     return _core.ChoiceLists(
         n_rows=n,
         n_alternatives=k,
-        lists=None if available is None else _list_available(available, n, k),
-        features={name: _values(name, values, (n, k)) for name, values in features.items()},
-        offset=None if offset is None else _values("offset", offset, (n, k)),
-        unavailable=None if closed is None else _values("unavailable", closed, (n, k)),
+        lists=lists,
+        features={name: _values(name, values, mask) for name, values in features.items()},
+        offset=None if offset is None else _values("offset", offset, mask),
+        unavailable=None if closed is None else _values("unavailable", closed, mask),
     )
 
 
-def _values(name: str, values: Any, shape: tuple[int, int]) -> Any:
-    """Numbers of pairs as the core takes them."""
-    if not is_sparse(values):
-        return np.ascontiguousarray(values, dtype=np.float64)
-    if values.shape != shape:
-        raise ValueError(f"{name} has shape {values.shape}; it must be {shape}")
-    matrix = sp.csr_array(values, dtype=np.float64)
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
+def _values(name: str, values: Any, mask: NDArray[np.bool_] | None) -> Any:
+    """Numbers of pairs as the core takes them; those of a table that are not available are 0."""
+    is_table = mask is not None and not is_sparse(values) and np.shape(values) == mask.shape
+    numbers = read_numbers(name, values, where=mask if is_table else None)
+    if not is_sparse(numbers):
+        return np.ascontiguousarray(numbers)
+    return numbers.indptr.astype(np.int64), numbers.indices.astype(np.int32), numbers.data
 
 
 def from_long(
     table: Columns,
     *,
-    chooser: str = "chooser",
+    chooser: str | Sequence[str] = "chooser",
     alternative: str = "alternative",
     chosen: str | None = "chosen",
+    counts: str | None = None,
+    available: str | None = None,
     features: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     alternatives: ArrayLike | None = None,
-    person: str | None = None,
-    weight: str | None = None,
-    offset: str | None = None,
+    person: str | None = "auto",
+    weight: str | None = "auto",
+    offset: str | None = "auto",
     formula: Any = None,
+    unavailable_choices: Unavailable = "raise",
 ) -> ChoiceSets:
-    """Return the choices of a long table, which has a row for each pair of a chooser and an available alternative.
+    """Return the choices of a long table, which has a row for each pair of a chooser and an alternative.
 
     Parameters
     ----------
     table : DataFrame or mapping of names to columns
-    chooser : str
-        The column with numbers or names of choosers.
+    chooser : str or sequence of str
+        The column with numbers or names of choosers; several where tasks recur, such as ["person", "task"].
     alternative : str
         The column with numbers or names of alternatives.
     chosen : str or None
-        The column that is true (or not 0) where a row was chosen; None: it is not known.
+        The column that tells whether a row was chosen, by 0 and 1, false and true, or no and yes; None: nothing does.
+    counts : str, optional
+        The column of how many with the chooser's features chose a row, instead of `chosen`; see `choice_sets`.
+    available : str, optional
+        The column that tells likewise whether a row may be chosen; without, each may.
     features : sequence of str or mapping, optional
         Columns with features, all others that have numbers being taken where none are named. What is the same in all
         rows of every chooser becomes a feature of choosers, and of every alternative one of alternatives; a mapping of
         "choosers", "alternatives" and "pairs" to columns says which are which, as it must for a table to predict.
     alternatives : array-like, optional
         Labels of all alternatives, of which the table may lack some.
-    person : str, optional
-        The column of who chose; "person" where the table has it.
-    weight : str, optional
-        The column of weights of choosers; "weight" where the table has it.
-    offset : str, optional
-        The column that is added to utilities; "offset" where the table has it.
+    person : str or None
+        The column of who chose; "auto" is "person" where the table has it, None no column.
+    weight : str or None
+        The column of weights of choosers; "auto" is "weight" where the table has it, None no column.
+    offset : str or None
+        The column that is added to utilities; "auto" is "offset" where the table has it, None no column.
     formula : str, optional
         Features by a formula of the package formulaic, such as "log(distance) + cost:income"; `features` may then tell
         their kinds.
+    unavailable_choices : {"raise", "drop", "keep"}
+        What becomes of choosers whose choice is not available; see `choice_sets`.
 
     Returns
     -------
@@ -291,92 +371,156 @@ def from_long(
 
     Raises
     ------
-    KeyError
-        If a column is missing.
     ValueError
-        If a chooser has chosen none or several alternatives, lists one twice, or a number is not finite.
+        If a column is missing, a cell is not what its column holds, a chooser has chosen none or several alternatives
+        or lists one twice, weights or persons differ within a chooser, or no features are named and columns of numbers
+        look like weights.
     """
-    names = [str(name) for name in table]
+    columns, has_no_weight = columns_of(table), weight is None
+    choosers = (chooser,) if isinstance(chooser, str) else tuple(chooser)
     person, weight, offset = (
-        name or (usual if usual in names else None)
-        for name, usual in ((person, "person"), (weight, "weight"), (offset, "offset"))
+        (usual if usual in columns else None) if name == "auto" else name
+        for name, usual in zip((person, weight, offset), USUAL, strict=True)
     )
-    choosers, first_of_row, rows = np.unique(as_labels(table[chooser]), return_index=True, return_inverse=True)
-    if alternatives is None:
-        labels, ids = np.unique(as_labels(table[alternative]), return_inverse=True)
-    else:
-        labels = as_labels(alternatives)
-        ids = positions_among(np.asarray(table[alternative]), labels, alternative)
-    n, k = len(choosers), len(labels)
-    spec = None
+    chosen = None if counts is not None else chosen
+    kinds = features if isinstance(features, Mapping) else None
+    columns_needed = {"chooser": choosers, "alternative": (alternative,), "chosen": (chosen,), "counts": (counts,)}
+    columns_needed |= {"available": (available,), "person": (person,), "weight": (weight,), "offset": (offset,)}
+    _check_columns(columns, "from_long", columns_needed)
+    rows, first = number_choosers(columns, choosers)
+    listed = _label_column(columns, alternative)
+    labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else _distinct_labels(alternatives)
+    ids = positions_among(listed, labels, alternative)
+    n, k = len(first), len(labels)
+    mask = np.ones(len(rows), bool) if available is None else read_flags(available, columns[available])
     if formula is not None:
-        columns, spec = _by_formula(formula, table)
+        feature_columns, spec = _by_formula(formula, columns, features)
     else:
-        columns = _feature_columns(table, features, {chooser, alternative, chosen, person, weight, offset})
-    parts = _by_kind(columns, features if isinstance(features, Mapping) else None, (rows, ids), (n, k))
-    choice = None if chosen is None else _choices(np.asarray(table[chosen]).astype(bool), rows, ids, choosers)
-    order = np.lexsort((ids, rows))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n))])
-    by_row: dict[str, Any] = {
-        name: np.asarray(table[column])[first_of_row]
-        for name, column in (("persons", person), ("sample_weight", weight))
-        if column is not None
-    }
+        uses = {*USUAL, *itertools.chain(*columns_needed.values())}
+        feature_columns = {name: columns[name] for name in _feature_names(columns, features, uses, has_no_weight)}
+    order = np.flatnonzero(mask)[np.lexsort((ids[mask], rows[mask]))]
+    features_read = {name: read_numbers(name, column, where=mask)[order] for name, column in feature_columns.items()}
+    by_chooser: dict[str, Any] = {}
+    for role, name in (("persons", person), ("sample_weight", weight)):
+        if name is not None:
+            cells = _label_column(columns, name) if role == "persons" else read_numbers(name, columns[name])
+            by_chooser[role] = _of_choosers(name, cells, columns, choosers, rows, first)
+    if counts is not None:
+        numbers = read_numbers(counts, columns[counts])
+        by_chooser["counts"] = sp.csr_array((numbers, (rows, ids)), shape=(n, k))
+    elif chosen is not None:
+        marks = read_flags(chosen, columns[chosen])
+        by_chooser["chosen"] = labels[_choices(marks, rows, ids, columns, choosers, first)]
     sets = choice_sets(
         alternatives=labels,
-        X=_table(parts["choosers"], n),
-        Z=_table(parts["alternatives"], k) if parts["alternatives"] else None,
-        pairs={name: column[order] for name, column in parts["pairs"].items()} or None,
-        available=(indptr, ids[order]),
-        offset=None if offset is None else np.asarray(table[offset], dtype=np.float64)[order],
-        chosen=None if choice is None else labels[choice],
-        chooser_names=[*parts["choosers"]],
-        alternative_names=[*parts["alternatives"]],
-        **by_row,
+        offset=None if offset is None else read_numbers(offset, columns[offset], where=mask)[order],
+        unavailable_choices="keep",
+        **_features_of_pairs(features_read, kinds, rows[order], ids[order], (n, k)),
+        **by_chooser,
     )
-    if spec is None:
-        return sets
-    kinds = {kind: [*names_of_kind] for kind, names_of_kind in parts.items()}
-    keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels, "offset": offset}
-    make = partial(from_long, **keys, chosen=None, formula=spec, features=kinds)
-    return replace(sets, source=Source(table, make, alternative))
+    if formula is not None:
+        keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels}
+        keys |= {"available": available, "offset": offset, "person": None, "weight": None, "chosen": None}
+        make = partial(from_long, **keys, formula=spec, features=_names_by_kind(sets))
+        sets = replace(sets, source=Source(columns, make, alternative))
+    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
+    return _leave_out(
+        sets, unavailable_choices, lambda i: f"chooser {name_chooser(columns, choosers, int(first[i]))!r}"
+    )
 
 
-def _feature_columns(table: Columns, features: Any, known: set[str | None]) -> dict[str, Doubles]:
+def _check_columns(columns: Mapping[str, Any], reader: str, needed: Mapping[str, Sequence[str | None]]) -> None:
+    """Raise ValueError for a column that is missing, which says what the reader looks for and what there is."""
+    roles = {name: role for role, names in needed.items() for name in names if name is not None}
+    for name in roles:
+        if name not in columns:
+            wanted = ", ".join(f"{wanted!r} ({role})" for wanted, role in roles.items())
+            raise ValueError(
+                f"the table has no column {name!r}{did_you_mean(name, columns)}; {reader} looks for {wanted}; it has "
+                f"{', '.join(map(repr, columns))}"
+            )
+
+
+def _label_column(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
+    check_targets(columns[name], several=False, name=name)
+    return as_labels(columns[name])
+
+
+def number_choosers(columns: Mapping[str, Any], names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the number of each row's chooser, whom columns name together, and the first row of each chooser."""
+    rows = np.zeros(len(columns[names[0]]), dtype=np.int64)
+    for name in names:
+        labels, positions = sorted_classes(_label_column(columns, name), name=name)
+        rows = np.unique(rows * len(labels) + positions, return_inverse=True)[1]
+    return rows, np.unique(rows, return_index=True)[1]
+
+
+def name_chooser(columns: Mapping[str, Any], names: Sequence[str], row: int) -> Any:
+    """Return the label of a row's chooser, or the labels of several columns."""
+    labels = [as_labels(columns[name])[row : row + 1].tolist()[0] for name in names]
+    return labels[0] if len(labels) == 1 else tuple(labels)
+
+
+def _feature_names(
+    columns: Mapping[str, Any], features: Any, uses: set[str | None], has_no_weight: bool
+) -> Sequence[str]:
     """The columns with features: all that have numbers and no other use where none are named."""
-    if isinstance(features, Mapping):
-        features = itertools.chain(*features.values())
-    if features is None:
-        names = (str(name) for name in table)
-        features = [name for name in names if name not in known and np.asarray(table[name]).dtype.kind in "biuf"]
-    return {name: np.asarray(table[name], dtype=np.float64) for name in features}
+    if features is not None:
+        names = [*itertools.chain(*features.values())] if isinstance(features, Mapping) else [*features]
+        _check_columns(columns, "the model", {"features": names})
+        return names
+    names = [name for name in columns if name not in uses and has_numbers(columns[name])]
+    odd = [name for name in names if re.fullmatch(f"{WEIGHTS}|{ROW_NUMBERS}", name, re.IGNORECASE)]
+    if odd and has_no_weight:
+        return [name for name in names if name not in odd]
+    if odd:
+        raise ValueError(
+            f"columns {', '.join(map(repr, odd))} look like weights or numbers of rows, and no features are named; "
+            f"name the features, such as features={[name for name in names if name not in odd]}, and the weights, such "
+            f"as weight={odd[0]!r}"
+        )
+    return names
+
+
+def _of_choosers(
+    name: str, cells: NDArray[Any], columns: Mapping[str, Any], choosers: Sequence[str], rows: Any, first: Any
+) -> NDArray[Any]:
+    """The cell of each chooser, whose rows must agree."""
+    wrong = np.flatnonzero(cells != cells[first][rows])
+    if len(wrong):
+        row, other = int(wrong[0]), int(first[rows[wrong[0]]])
+        who = name_chooser(columns, choosers, row)
+        rule = f", and {cells[other : other + 1].tolist()[0]!r} in another row of the same chooser, {who!r}{TASKS}"
+        raise CellError(name, cells[row : row + 1].tolist()[0], (row,), rule)
+    return cells[first]
 
 
 def _choices(
-    marks: NDArray[np.bool_], rows: NDArray[np.int64], ids: NDArray[np.int64], choosers: NDArray[Any]
+    marks: NDArray[np.bool_], rows: Any, ids: Any, columns: Mapping[str, Any], choosers: Sequence[str], first: Any
 ) -> NDArray[np.int64]:
     """The alternative that each chooser has marked."""
-    counts = np.bincount(rows[marks], minlength=len(choosers))
-    if np.any(counts != 1):
-        wrong = int(np.argmax(counts != 1))
-        who = choosers[wrong : wrong + 1].tolist()[0]
-        raise ValueError(f"chooser {who!r} has chosen {counts[wrong]} alternatives; it must be one")
-    choice = np.empty(len(choosers), dtype=np.int64)
+    n_marks = np.bincount(rows[marks], minlength=len(first))
+    if np.any(n_marks != 1):
+        wrong = int(np.argmax(n_marks != 1))
+        who = name_chooser(columns, choosers, int(first[wrong]))
+        hint = TASKS if n_marks[wrong] > 1 else ""
+        raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
+    choice = np.empty(len(first), dtype=np.int64)
     choice[rows[marks]] = ids[marks]
     return choice
 
 
-def _by_kind(
+def _features_of_pairs(
     columns: Mapping[str, Doubles],
     kinds: Mapping[str, Sequence[str]] | None,
-    places: tuple[NDArray[np.int64], NDArray[np.int64]],
+    rows: NDArray[np.int64],
+    ids: NDArray[np.int64],
     sizes: tuple[int, int],
-) -> dict[str, dict[str, Doubles]]:
-    """Features of choosers, of alternatives and of pairs, of which the first two have a value for each of them."""
+) -> dict[str, Any]:
+    """Arguments of `choice_sets`: what is available, and features of choosers, of alternatives and of pairs."""
     features: dict[str, dict[str, Doubles]] = {"choosers": {}, "alternatives": {}, "pairs": {}}
     for name, column in columns.items():
-        _finite(name, column, (len(places[0]),))
-        for kind, owners, size in zip(features, places, sizes, strict=False):
+        for kind, owners, size in zip(features, (rows, ids), sizes, strict=False):
             if kinds is not None and name not in kinds.get(kind, ()):
                 continue
             values = _core.numbers_of_groups(column, owners, size)
@@ -387,22 +531,53 @@ def _by_kind(
             features["pairs"][name] = column
             if kinds is not None and name not in kinds.get("pairs", ()):
                 raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
-    return features
+    return {
+        "X": _stack(features["choosers"], sizes[0]),
+        "Z": _stack(features["alternatives"], sizes[1]) if features["alternatives"] else None,
+        "pairs": features["pairs"] or None,
+        "available": (np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=sizes[0]))]), ids),
+        "chooser_names": [*features["choosers"]],
+        "alternative_names": [*features["alternatives"]],
+    }
 
 
-def _table(columns: Mapping[str, Doubles], n: int) -> Doubles:
+def _stack(columns: Mapping[str, Doubles], n: int) -> Doubles:
     return np.stack([*columns.values()], axis=1) if columns else np.zeros((n, 0))
 
 
-def _by_formula(formula: Any, table: Columns) -> tuple[dict[str, Doubles], Any]:
-    """Features by a formula, or by what formulaic has made of it, which is given back and knows means and levels."""
+def _names_by_kind(sets: ChoiceSets) -> dict[str, tuple[str, ...]]:
+    return {"choosers": sets.chooser_names, "alternatives": sets.alternative_names, "pairs": sets.pair_names}
+
+
+def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str, Any], Any]:
+    """The columns that a formula makes, exactly these where a mapping names features, and what formulaic knows of it.
+
+    That, instead of a text, has the means and levels of another table.
+    """
     try:
         formulaic = importlib.import_module("formulaic")
     except ImportError as error:
-        raise ImportError("formula needs formulaic: pip install formulaic") from error
-    matrix = formulaic.model_matrix(formula, table)
-    names = [name for name in matrix.columns if name != "Intercept"]
-    return {str(name): np.asarray(matrix[name], dtype=np.float64) for name in names}, matrix.model_spec
+        raise ImportError("formula needs formulaic: pip install 'manyclass[formula]'") from error
+    if features is not None and not isinstance(features, Mapping):
+        raise ValueError("features and formula are both given; give one")
+    frame = library("pandas").DataFrame({name: np.asarray(column) for name, column in columns.items()})
+    try:
+        with np.errstate(all="ignore"):
+            matrix = formulaic.model_matrix(formula, frame, context={}, na_action="ignore")
+    except formulaic.errors.FormulaicError as error:
+        raise ValueError(f"formula is {formula!r}: {error}; the table has {', '.join(map(repr, columns))}") from error
+    made = {str(name): np.asarray(matrix[name]) for name in matrix.columns if name != "Intercept"}
+    spec = matrix.model_spec
+    if features is None:
+        return made, spec
+    if isinstance(formula, str) and spec.transform_state:
+        names = ", ".join(spec.transform_state)
+        raise ValueError(f"formula has {names}, which depends on all of a table; make such columns before")
+    names_of_features = [*itertools.chain(*features.values())]
+    lacking = [name for name in names_of_features if name not in made]
+    if lacking:
+        raise ValueError(f"formula is {formula!r}, which makes no column {lacking[0]!r} of this table")
+    return {name: made[name] for name in names_of_features}, spec
 
 
 def from_wide(
@@ -410,12 +585,16 @@ def from_wide(
     *,
     alternatives: Sequence[Any] | None = None,
     chosen: str | None = None,
+    counts: Mapping[Any, str] | None = None,
     pairs: Mapping[str, Mapping[Any, str]] | None = None,
     utilities: Mapping[Any, str] | None = None,
     available: Mapping[Any, str] | None = None,
     choosers: Sequence[str] = (),
     person: str | None = None,
     weight: str | None = None,
+    formula: Any = None,
+    features: Mapping[str, Sequence[str]] | None = None,
+    unavailable_choices: Unavailable = "raise",
 ) -> ChoiceSets:
     """Return the choices of a wide table, which has a row for each chooser.
 
@@ -426,21 +605,31 @@ def from_wide(
         Those of `utilities` where there are any.
     chosen : str, optional
         The column of what was chosen.
+    counts : mapping of alternatives to columns, optional
+        Columns of how many with the features of a row chose an alternative, instead of `chosen`; see `choice_sets`.
     pairs : mapping of str to mappings of alternatives to columns, optional
         Where each feature of a pair stands; it is 0 for alternatives that are left out.
     utilities : mapping of alternatives to str, optional
         Instead of `pairs` and `choosers` the whole utility of each alternative, such as
-        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names
-        that are no columns are coefficients, in which it is linear; each names a feature of pairs, and is one number
+        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names that
+        are no columns are coefficients, in which it is linear; each of them names a feature of pairs, and is one number
         wherever it stands. Columns may have + - * / **, comparisons, &, |, log, exp, sqrt, abs, max, min and where.
     available : mapping of alternatives to columns, optional
-        Columns that are true (or not 0) where an alternative is available; one that is left out always is.
+        Columns that tell whether an alternative is available, by 0 and 1, false and true, or no and yes; one that is
+        left out always is.
     choosers : sequence of str
         Columns with features of choosers.
     person : str, optional
         The column of who chose.
     weight : str, optional
         The column of weights.
+    formula : str, optional
+        Features by a formula of the package formulaic, such as "log(time) + cost:income", of `pairs`, of columns and of
+        "alternative", the label; instead of `choosers`.
+    features : mapping, optional
+        With a formula: the kinds of its features, as `from_long` takes them, which a table to predict needs.
+    unavailable_choices : {"raise", "drop", "keep"}
+        What becomes of rows whose choice is not available; see `choice_sets`.
 
     Returns
     -------
@@ -448,45 +637,70 @@ def from_wide(
 
     Raises
     ------
-    KeyError
-        If a column is missing.
     ValueError
-        As `choice_sets` does.
+        If a column is missing, a key is no alternative, or as `choice_sets` does.
     """
-    n = len(np.asarray(table[next(iter(table))]))
-    if alternatives is None:
-        if utilities is None:
-            raise ValueError("alternatives or utilities must tell which alternatives there are")
-        alternatives = [*utilities]
-    mask = None
-    if available is not None:
-        there = [
-            np.asarray(table[available[a]]).astype(bool) if a in available else np.ones(n, bool) for a in alternatives
-        ]
-        mask = np.stack(there, axis=1)
-    offset = source = None
-    if utilities is not None:
-        if pairs or choosers:
-            raise ValueError("utilities are whole; pairs and choosers cannot stand beside them")
-        features, offset = evaluate_utilities(utilities, alternatives, table, mask)
-        make = partial(from_wide, alternatives=alternatives, utilities=utilities, available=available)
-        source = Source(table, make, whole=True)
-    else:
-        features = {
-            name: np.stack(
-                [np.asarray(table[cols[a]], dtype=np.float64) if a in cols else np.zeros(n) for a in alternatives], 1
-            )
-            for name, cols in (pairs or {}).items()
-        }
-    sets = choice_sets(
-        alternatives=alternatives,
-        X=_table({name: np.asarray(table[name], dtype=np.float64) for name in choosers}, n),
-        pairs=features or None,
-        available=mask,
-        offset=offset,
-        chosen=None if chosen is None else np.asarray(table[chosen]),
-        persons=None if person is None else np.asarray(table[person]),
-        sample_weight=None if weight is None else np.asarray(table[weight]),
-        chooser_names=[*choosers],
+    if alternatives is None and utilities is None:
+        raise ValueError("alternatives or utilities must tell which alternatives there are")
+    columns, labels = (
+        columns_of(table),
+        _distinct_labels([*(utilities or {})] if alternatives is None else alternatives),
     )
+    by_alternative = {**(pairs or {}), "counts": counts or {}, "available": available or {}}
+    needed: dict[str, Sequence[str | None]] = {"chosen": (chosen,), "choosers": choosers, "person": (person,)}
+    needed |= {"weight": (weight,), **{name: [*mapping.values()] for name, mapping in by_alternative.items()}}
+    _check_columns(columns, "from_wide", needed)
+    n, k = len(columns[next(iter(columns))]), len(labels)
+    mask = np.ones((n, k), dtype=bool)
+    for position, name in _by_position("available", available or {}, labels):
+        mask[:, position] = read_flags(name, columns[name])
+    numbers = {feature: np.zeros((n, k)) for feature in (*(pairs or {}), *(["counts"] if counts else []))}
+    for feature, of_alternatives in numbers.items():
+        for position, name in _by_position(feature, by_alternative[feature], labels):
+            where = None if feature == "counts" else mask[:, position]
+            of_alternatives[:, position] = read_numbers(name, columns[name], where=where)
+    if sum((utilities is not None, formula is not None, bool(choosers))) > 1 or (utilities is not None and pairs):
+        raise ValueError(
+            "utilities, a formula, and choosers are three ways to features; give one, and no pairs with utilities"
+        )
+    spec = source = None
+    if formula is not None:
+        table_of_pairs: dict[str, Any] = {name: numbers[name].ravel() for name in pairs or {}}
+        text = str(getattr(formula, "formula", formula))
+        repeated = [name for name in columns if name in text and name not in table_of_pairs]
+        table_of_pairs |= {name: np.repeat(np.asarray(columns[name]), k) for name in repeated}
+        made, spec = _by_formula(formula, {"alternative": np.tile(labels, n), **table_of_pairs}, features)
+        read = {name: read_numbers(name, column.reshape(n, k), where=mask)[mask] for name, column in made.items()}
+        arguments = _features_of_pairs(read, features, *map(np.ascontiguousarray, np.nonzero(mask)), (n, k))
+    else:
+        feature_columns = {name: read_numbers(name, columns[name]) for name in choosers}
+        arguments = {"X": _stack(feature_columns, n), "chooser_names": [*choosers]}
+        arguments |= {
+            "available": None if available is None else mask,
+            "pairs": {name: numbers[name] for name in pairs or {}} or None,
+        }
+    if utilities is not None:
+        features_of_pairs, offset = evaluate_utilities(utilities, labels.tolist(), columns, arguments["available"])
+        arguments |= {"pairs": features_of_pairs, "offset": offset}
+    sets = choice_sets(
+        alternatives=labels,
+        chosen=None if chosen is None else labels[positions_among(_label_column(columns, chosen), labels, chosen)],
+        counts=numbers.get("counts"),
+        persons=None if person is None else _label_column(columns, person),
+        sample_weight=None if weight is None else read_numbers(weight, columns[weight]),
+        unavailable_choices=unavailable_choices,
+        **arguments,
+    )
+    if utilities is not None:
+        make = partial(from_wide, alternatives=labels, utilities=utilities, available=available)
+        source = Source(columns, make, whole=True)
+    elif spec is not None:
+        how: dict[str, Any] = {"pairs": pairs, "available": available, "formula": spec}
+        source = Source(columns, partial(from_wide, alternatives=labels, features=_names_by_kind(sets), **how))
     return replace(sets, source=source)
+
+
+def _by_position(name: str, columns: Mapping[Any, str], labels: NDArray[Any]) -> list[tuple[int, str]]:
+    """The columns of alternatives by the position of these; raises ValueError for a key that is none."""
+    positions = positions_among([*columns], labels, name, by_row=False)
+    return [*zip(positions.tolist(), columns.values(), strict=True)]

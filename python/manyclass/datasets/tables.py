@@ -6,7 +6,7 @@ import csv
 import importlib
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
@@ -72,6 +72,8 @@ class Cells:
     ----------
     columns : list of str
         Their names, as pandas makes them of the first line: a name that occurs again gets a number.
+    header : list of str
+        The cells of the first line.
 
     Raises
     ------
@@ -85,8 +87,8 @@ class Cells:
         pandas = library("pandas")
         self._file, self._name = file, name
         self._reader = _core.CsvReader(name, marks.delimiter, marks.decimal, LONGEST_LINE, MOST_BLANK_LINES)
-        first = io.StringIO()
-        csv.writer(first).writerow(self._next(self._reader.header))
+        first, self.header = io.StringIO(), self._next(self._reader.header)
+        csv.writer(first).writerow(self.header)
         self.columns: list[str] = pandas.read_csv(io.StringIO(first.getvalue()), nrows=0).columns.tolist()
         if len(self.columns) == 1 and (mark := re.search("[;\t|]", self.columns[0])):
             raise ValueError(f"{name}: the first line is one cell, {self.columns[0]!r}; set delimiter to {mark[0]!r}")
@@ -113,6 +115,78 @@ class Cells:
             if not len(X):
                 return
             yield X, {self.columns[column]: cells for column, cells in zip(others, texts, strict=True)}
+
+
+def parse_numbers(cells: Sequence[str], decimal: str = ".") -> NDArray[np.float64] | None:
+    """Return the numbers that cells hold, NaN where one is blank; None where one is another text."""
+    if not re.fullmatch(rf"[-+eE0-9\s{re.escape(decimal)}]*", "".join(cells), re.ASCII):
+        return None
+    try:
+        return np.array([float(cell.replace(decimal, ".")) if cell.strip(BLANKS) else np.nan for cell in cells])
+    except ValueError:
+        return None
+
+
+def read_columns(source: Input, form: str, marks: Marks, labels: Collection[str] = ()) -> dict[str, NDArray[Any]]:
+    """Read all columns of a table: float64 where cells are numbers or blank, else objects; of Parquet as they are.
+
+    Parameters
+    ----------
+    source : Input
+    form : {"csv", "tsv", "parquet"}
+    marks : Marks
+    labels : collection of str
+        Columns that stay text, so that "01" and "1" are two.
+
+    Raises
+    ------
+    ValueError
+        If the table is malformed, with the file and the line, or two of its columns have one name.
+    ImportError
+        Without pandas, or pyarrow for Parquet.
+    """
+    if form == "parquet":
+        table = _parquet(source).read()
+        _check_names(source.name, table.column_names)
+        # Without nulls, which would make other numbers of integers.
+        return {
+            name: np.array([*column.to_pylist(), None], dtype=object)[:-1]
+            if column.null_count
+            else column.to_pandas().to_numpy()
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    with source.opened() as raw:
+        cells = Cells(raw, source.name, marks)
+        _check_names(source.name, cells.header)
+        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in cells.columns}
+        for _, block in cells.blocks([], ROWS):
+            for name, column in block.items():
+                parsed = None if name in labels else parse_numbers(column, marks.decimal)
+                parts[name].append(np.array(column, dtype=object) if parsed is None else parsed)
+    kinds = {name: {part.dtype for part in arrays} for name, arrays in parts.items()}
+    mixed = [name for name, dtypes in kinds.items() if len(dtypes) > 1]
+    if mixed:  # a later block has shown that these are text
+        return read_columns(source, form, marks, {*labels, *mixed})
+    return {name: np.concatenate(arrays) if arrays else np.zeros(0, object) for name, arrays in parts.items()}
+
+
+def _check_names(name: str, columns: Sequence[str]) -> None:
+    for column in columns:
+        if columns.count(column) > 1:
+            raise ValueError(f"{name}: two columns are named {column!r}; rename one of them")
+
+
+def line_of(source: Input, marks: Marks, row: int) -> int:
+    """Return the line of CSV at which a row begins."""
+    with source.opened() as raw:
+        text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
+        reader = csv.reader(text, delimiter=marks.delimiter)
+        n_rows, line = -1, 1  # the first one is the header
+        for cells in reader:
+            if cells and n_rows == row:
+                return line
+            n_rows, line = n_rows + bool(cells), reader.line_num + 1
+    return line
 
 
 class Present(NamedTuple):
