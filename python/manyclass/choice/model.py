@@ -32,7 +32,7 @@ from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets
 from manyclass.choice.tables import choice_sets
 from manyclass.help_lines import hinting
-from manyclass.labels import as_labels
+from manyclass.labels import as_labels, check_targets
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.tensor_file import PathLike, open_tensors, reading
@@ -410,6 +410,8 @@ class ChoiceClassifier(ChoicePolicies):
         if isinstance(X, ChoiceSets):
             if y is not None or sample_weight is not None:
                 raise ValueError("y or sample_weight is given beside ChoiceSets, which have them")
+            if X.n_alternatives == 1 or X.n_pairs == X.n_rows:
+                raise ValueError("each row has one alternative to choose from; a row at least must have two")
             return replace(X, chosen=X.known_choices)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -455,6 +457,7 @@ class ChoiceClassifier(ChoicePolicies):
 
     @staticmethod
     def _by_alternative(name: str, labels: Any, k: int) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+        check_targets(labels, several=False, name=name)
         array = as_labels(labels)
         if array.shape != (k,):
             raise ValueError(f"{name} has shape {array.shape}; it must have a label for each of {k} alternatives")
