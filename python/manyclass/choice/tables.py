@@ -226,7 +226,7 @@ def _sizes(
     """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
     shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
     row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
-    row_counts += [_shape(array)[0] if is_sparse(array) else len(array) for array in by_row if array is not None]
+    row_counts += [np.shape(array)[0] for array in by_row if array is not None and np.ndim(array)]
     z_counts = [] if Z is None else [np.shape(Z)[0]]
     counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(as_labels(alternatives))]
     has_ranges = _is_ranges(available, counts)
@@ -611,9 +611,10 @@ def from_wide(
         Where each feature of a pair stands; it is 0 for alternatives that are left out.
     utilities : mapping of alternatives to str, optional
         Instead of `pairs` and `choosers` the whole utility of each alternative, such as
-        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names that
-        are no columns are coefficients, in which it is linear; each of them names a feature of pairs, and is one number
-        wherever it stands. Columns may have + - * / **, comparisons, &, |, log, exp, sqrt, abs, max, min and where.
+        ``{"train": "asc_train + b_cost*cost_train/100", "car": "b_cost*cost_car/100 + b_rich*log(income)"}``. Names
+        that are no columns are coefficients, in which it is linear; each of them names a feature of pairs, and is one
+        number wherever it stands. Columns may have + - * / **, comparisons, &, |, log, exp, sqrt, abs, max, min and
+        where.
     available : mapping of alternatives to columns, optional
         Columns that tell whether an alternative is available, by 0 and 1, false and true, or no and yes; one that is
         left out always is.
@@ -659,10 +660,10 @@ def from_wide(
         for position, name in _by_position(feature, by_alternative[feature], labels):
             where = None if feature == "counts" else mask[:, position]
             of_alternatives[:, position] = read_numbers(name, columns[name], where=where)
-    if sum((utilities is not None, formula is not None, bool(choosers))) > 1 or (utilities is not None and pairs):
-        raise ValueError(
-            "utilities, a formula, and choosers are three ways to features; give one, and no pairs with utilities"
-        )
+    if utilities is not None and (pairs or choosers or formula):
+        raise ValueError("utilities are whole; pairs, choosers and formula cannot stand beside them")
+    if formula is not None and choosers:
+        raise ValueError("choosers and formula are both given; give one")
     spec = source = None
     if formula is not None:
         table_of_pairs: dict[str, Any] = {name: numbers[name].ravel() for name in pairs or {}}
