@@ -226,7 +226,7 @@ def _sizes(
     """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
     shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
     row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
-    row_counts += [np.shape(array)[0] for array in by_row if array is not None and np.ndim(array)]
+    row_counts += [len(array) for array in map(np.asarray, by_row) if array.ndim]
     z_counts = [] if Z is None else [np.shape(Z)[0]]
     counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(as_labels(alternatives))]
     has_ranges = _is_ranges(available, counts)
@@ -483,16 +483,22 @@ def _feature_names(
 
 
 def _of_choosers(
-    name: str, cells: NDArray[Any], columns: Mapping[str, Any], choosers: Sequence[str], rows: Any, first: Any
+    name: str,
+    cells: NDArray[Any],
+    columns: Mapping[str, Any],
+    choosers: Sequence[str],
+    rows: NDArray[np.int64],
+    first: NDArray[np.int64],
 ) -> NDArray[Any]:
     """The cell of each chooser, whose rows must agree."""
-    wrong = np.flatnonzero(cells != cells[first][rows])
+    of_choosers: NDArray[Any] = cells[first]
+    wrong = np.flatnonzero(cells != of_choosers[rows])
     if len(wrong):
         row, other = int(wrong[0]), int(first[rows[wrong[0]]])
         who = name_chooser(columns, choosers, row)
         rule = f", and {cells[other : other + 1].tolist()[0]!r} in another row of the same chooser, {who!r}{TASKS}"
         raise CellError(name, cells[row : row + 1].tolist()[0], (row,), rule)
-    return cells[first]
+    return of_choosers
 
 
 def _choices(
@@ -583,7 +589,7 @@ def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str
 def from_wide(
     table: Columns,
     *,
-    alternatives: Sequence[Any] | None = None,
+    alternatives: ArrayLike | None = None,
     chosen: str | None = None,
     counts: Mapping[Any, str] | None = None,
     pairs: Mapping[str, Mapping[Any, str]] | None = None,
@@ -672,7 +678,8 @@ def from_wide(
         table_of_pairs |= {name: np.repeat(np.asarray(columns[name]), k) for name in repeated}
         made, spec = _by_formula(formula, {"alternative": np.tile(labels, n), **table_of_pairs}, features)
         read = {name: read_numbers(name, column.reshape(n, k), where=mask)[mask] for name, column in made.items()}
-        arguments = _features_of_pairs(read, features, *map(np.ascontiguousarray, np.nonzero(mask)), (n, k))
+        rows, ids = map(np.ascontiguousarray, np.nonzero(mask))
+        arguments = _features_of_pairs(read, features, rows, ids, (n, k))
     else:
         feature_columns = {name: read_numbers(name, columns[name]) for name in choosers}
         arguments = {"X": _stack(feature_columns, n), "chooser_names": [*choosers]}

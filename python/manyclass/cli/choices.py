@@ -99,7 +99,7 @@ class LongTable(ChoiceColumns):
 
     def read_to_fit(self, path: str) -> ChoiceSets:
         """Read a table to fit to; raises as `read` does."""
-        names = self.named({})
+        names: dict[str, Any] = self.named({})
         table = read_table(path, [*names.values()], {"": self.feature or ()})
         return from_long(table, **names, features=self.feature)
 
