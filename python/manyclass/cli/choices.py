@@ -1,64 +1,87 @@
-"""Choice models on the command line: long tables, by which they are fitted, and which they predict."""
+"""Choice models on the command line: long and wide tables, by which they are fitted, and which they predict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from json import loads
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.choice.columns import CellError
 from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.choice.predictions import features_by_kind
+from manyclass.choice.tables import from_long, from_wide, name_chooser, number_choosers
 from manyclass.cli.data import Reading
 from manyclass.cli.messages import waiting
-from manyclass.datasets import ChoiceSets, from_long
-from manyclass.datasets.inputs import is_safetensors
-from manyclass.datasets.tables import library
-from manyclass.labels import as_labels
+from manyclass.datasets import ChoiceSets
+from manyclass.datasets.inputs import TABLES, Input, Layout, is_safetensors
+from manyclass.datasets.label_words import labels_of_words
+from manyclass.datasets.records import as_classes
+from manyclass.datasets.tables import Marks, label_in, line_of, read_columns
+from manyclass.labels import as_labels, sorted_classes
 from manyclass.weights.tensor_file import open_tensors
 
-NAMES = ("chooser", "alternative", "chosen")  # columns whose names a model file keeps, and what they are by default
+READING = ("format", "delimiter", "decimal")  # options of reading that tables of choices have
+NO_CHOICES = dict.fromkeys(("chosen", "counts", "person", "weight"))  # columns that predict does not read
+# What a model file keeps of the table, and what it is where nothing tells it.
+USUAL = {"chooser": ["chooser"], "alternative": "alternative", "chosen": "chosen"}
+USUAL |= dict.fromkeys(("person", "weight", "offset"), "auto")
+NOTED = (*USUAL, "available", "counts", "wide", "pair", "utility", "formula")
 
 
 @dataclass(kw_only=True)
 class ChoiceColumns:
-    """Long tables of choice models.
+    """Tables of choice models.
 
-    DATA are then a table, .csv, .tsv or .parquet, with a row for each alternative that a chooser may choose.
+    DATA are then a table, csv, tsv or parquet, which is long or wide as that of the fit was.
 
     Attributes
     ----------
     chooser : NAME
-        column of choosers, whose rows are one choice; default: chooser, or as in the fit
+        column of choosers, whose rows are one choice; given several times, columns that name them together, as person
+        and task; default: chooser, or as in the fit
     alternative : NAME
         column of alternatives; default: alternative, or as in the fit
     chosen : NAME
-        column that is 1 where the alternative was chosen, which predict does not read; default: chosen, or as in the
-        fit
+        column that tells by 0 and 1, no and yes, or false and true whether the alternative was chosen, in a wide table
+        the one that was; predict does not read it; default: chosen, or as in the fit
+    unavailable_choices : {"raise", "drop"}
+        choices that were not available are an error, or are left out and counted
     """
 
-    chooser: str | None = None
+    chooser: list[str] | None = None
     alternative: str | None = None
     chosen: str | None = None
+    unavailable_choices: Literal["raise", "drop"] = "raise"
 
-    def named(self, notes: Mapping[str, Any]) -> dict[str, str]:
-        """Return the names of these columns: those that are given, else those of a model file, else the usual ones."""
-        return {name: str(getattr(self, name) or notes.get(name, name)) for name in NAMES}
+    def notes(self, notes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how the table is read: by these options, else by those of a model file, else as usual."""
+        values = {name: getattr(self, name, None) or notes.get(name) or USUAL.get(name) for name in NOTED}
+        chooser = values["chooser"]
+        return {**values, "chooser": [chooser] if isinstance(chooser, str) else chooser}
 
     def read(
-        self, path: str, model: ChoiceClassifier, notes: Mapping[str, Any], *, chosen: bool = True
+        self,
+        path: str,
+        reading: Reading,
+        model: ChoiceClassifier | None = None,
+        notes: Mapping[str, Any] | None = None,
+        *,
+        chosen: bool = True,
     ) -> tuple[ChoiceSets, NDArray[Any]]:
-        """Read a table with the features of a fitted model; return it, and the chooser of each row.
+        """Read a table, with the features of a fitted model if there is one; return it, and who chooses in each row.
 
         Parameters
         ----------
         path : str
-        model : ChoiceClassifier
-        notes : mapping
+        reading : Reading
+        model : ChoiceClassifier, optional
+        notes : mapping, optional
             Of the model's file.
         chosen : bool
             Whether to read what was chosen.
@@ -66,56 +89,221 @@ class ChoiceColumns:
         Raises
         ------
         ValueError
-            If the file is no such table, or a chooser has not chosen one alternative.
+            If the file is no such table, or a cell is not what its column holds, with the line.
         """
-        kinds = features_by_kind(model)
-        names = self.named(notes)
-        table = read_table(path, [*(names if chosen else {**names, "chosen": names["chooser"]}).values()], kinds)
-        alternatives = as_labels(table[names["alternative"]])
-        # Where coefficients belong to no alternative, a table may have new ones.
-        known_alternatives = model.classes_ if np.isin(alternatives, model.classes_).all() else None
-        how: dict[str, Any] = {**names, "chosen": names["chosen"] if chosen else None}
-        sets = from_long(table, **how, features=kinds, alternatives=known_alternatives)
-        return sets, np.unique(as_labels(table[names["chooser"]]))
+        how = self.notes(notes or {}) | ({} if chosen else NO_CHOICES)
+        read = self._read_wide if how["wide"] or how["utility"] else self._read_long
+        labels = {"person" if how["person"] == "auto" else how["person"]}
+        labels |= {how["chosen"]} if read == self._read_wide else {*how["chooser"], how["alternative"]}
+        with waiting(f"reading {path}"), read_table(path, reading, labels) as columns:
+            how["person"], how["weight"] = (None if how[name] == "none" else how[name] for name in ("person", "weight"))
+            return read(columns, how, model)
+
+    def _read_long(
+        self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
+    ) -> tuple[ChoiceSets, NDArray[Any]]:
+        features, known_alternatives = getattr(self, "feature", None), None
+        if how["alternative"] in columns:
+            alternatives = as_labels(columns[how["alternative"]])
+            reference = getattr(self, "reference", None)
+            if model is not None:
+                alternatives = as_classes(model.classes_, alternatives)
+                columns[how["alternative"]] = alternatives
+                # Where coefficients belong to no alternative, a table may have new ones.
+                known_alternatives = model.classes_ if np.isin(alternatives, model.classes_).all() else None
+            elif reference is not None:
+                labels, _ = sorted_classes(alternatives, name=how["alternative"])
+                known_alternatives = [*_labels_by_name(labels, [reference]), *labels]
+                known_alternatives = [*dict.fromkeys(known_alternatives)]
+        if model is not None:
+            features = features_by_kind(model)
+        names = {name: how[name] for name in ("chooser", "alternative", "chosen", "counts", "available", "offset")}
+        names |= {name: how[name] for name in ("person", "weight", "formula")}
+        sets = from_long(
+            columns,
+            **names,
+            features=features,
+            alternatives=known_alternatives,
+            unavailable_choices=self.unavailable_choices,
+        )
+        _, first = number_choosers(columns, how["chooser"])
+        who = [name_chooser(columns, how["chooser"], row) for row in first.tolist()]
+        return sets, as_labels(["/".join(map(str, name)) if isinstance(name, tuple) else name for name in who])
+
+    def _read_wide(
+        self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
+    ) -> tuple[ChoiceSets, NDArray[Any]]:
+        utilities = dict(map(_split_option, how["utility"] or ()))
+        labels = model.classes_ if model else labels_of_words(_names(how["wide"]) if how["wide"] else [*utilities])
+        reference = getattr(self, "reference", None)
+        if reference is not None:
+            labels = as_labels([*dict.fromkeys([*_labels_by_name(labels, [reference]), *labels.tolist()])])
+        if how["counts"]:
+            how["chosen"] = None
+        if how["chosen"] in columns:
+            columns[how["chosen"]] = as_classes(labels, as_labels(columns[how["chosen"]]))
+        kinds = features_by_kind(model) if model else {"choosers": tuple(getattr(self, "feature", None) or ())}
+        pairs = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"] or ())}
+        by_alternative = {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
+        sets = from_wide(
+            columns,
+            alternatives=labels,
+            chosen=how["chosen"],
+            pairs=pairs or None,
+            utilities=dict(zip(_labels_by_name(labels, [*utilities]), utilities.values(), strict=True)) or None,
+            choosers=() if how["formula"] or utilities else kinds["choosers"],
+            formula=how["formula"],
+            features=kinds if how["formula"] and model else None,
+            person=("person" if "person" in columns else None) if how["person"] == "auto" else how["person"],
+            weight=("weight" if "weight" in columns else None) if how["weight"] == "auto" else how["weight"],
+            unavailable_choices=self.unavailable_choices,
+            **by_alternative,
+        )
+        return sets, np.arange(sets.n_rows)
 
 
 @dataclass(kw_only=True)
-class LongTable(ChoiceColumns):
-    """Long tables of --estimator choice.
+class ChoiceTable(ChoiceColumns):
+    """Tables of --estimator choice.
 
-    DATA are then a table, .csv, .tsv or .parquet, with a row for each alternative that a chooser may choose. Columns
-    with numbers are features, but for those named here and for person, weight and offset.
+    DATA are then a table, csv, tsv or parquet: a long one with a row for each alternative that a chooser may choose, or
+    a wide one with a row for each chooser. Columns of a long table that have numbers are features, but for those named
+    here; ALT is an alternative.
 
     Attributes
     ----------
     long : bool
-        DATA are such a table, which --estimator choice needs
+        DATA are a long table
+    wide : ALT,ALT,...
+        DATA are a wide table of these alternatives
     feature : NAME
-        column that is a feature; may be given several times; default: all others that have numbers
+        column that is a feature, of a wide table one of choosers; may be given several times; default: all others of a
+        long table that have numbers
+    pair : NAME=ALT:COLUMN,...
+        feature of alternatives in a wide table, and where it stands for each; 0 where it is left out; may be given
+        several times
+    utility : ALT=FORMULA
+        whole utility of an alternative in a wide table, such as car="asc_car + b_cost*cost_car"; given for each of them
+    formula : FORMULA
+        features of formulaic, such as "log(cost) + time:income" (needs formulaic)
+    available : COLUMN
+        column that tells whether an alternative may be chosen; of a wide table ALT:COLUMN,...
+    counts : COLUMN
+        column of how many chose an alternative, instead of --chosen; of a wide table ALT:COLUMN,...
+    person : NAME
+        column of who chose, for repeated choices; default: person, if there is one; none: no column
+    weight : NAME
+        column of weights of choosers; default: weight, if there is one; none: no column
+    reference : ALT
+        alternative whose constant is 0; default: the first one
+    nest : NAME=ALT,ALT,...
+        nest of alternatives; may be given several times; each other alternative is alone
+    constraint : NAME=VALUE
+        coefficient that is positive, negative, a number or equal to another one; may be given several times
     """
 
     long: bool = False
+    wide: str | None = None
     feature: list[str] | None = None
+    pair: list[str] | None = None
+    utility: list[str] | None = None
+    formula: str | None = None
+    available: str | None = None
+    counts: str | None = None
+    person: str | None = None
+    weight: str | None = None
+    reference: str | None = None
+    nest: list[str] | None = None
+    constraint: list[str] | None = None
 
-    def read_to_fit(self, path: str) -> ChoiceSets:
-        """Read a table to fit to; raises as `read` does."""
-        names: dict[str, Any] = self.named({})
-        table = read_table(path, [*names.values()], {"": self.feature or ()})
-        return from_long(table, **names, features=self.feature)
+    @property
+    def is_table(self) -> bool:
+        """Whether DATA are told to be a table of choices; raises ValueError where they are told to be two."""
+        is_wide = bool(self.wide or self.utility)
+        if self.long and is_wide:
+            raise ValueError("--long and --wide are two forms of a table; give one")
+        for option in ("pair", "wide") if not is_wide else ():
+            if getattr(self, option) is not None:
+                raise ValueError(f"--{option} is for wide tables; give --wide")
+        return self.long or is_wide
+
+    def parameters(self, alternatives: NDArray[Any]) -> dict[str, Any]:
+        """Return the parameters of the model that these options name."""
+        parameters: dict[str, Any] = {}
+        if self.nest:
+            nests = [f"{label} alone" for label in alternatives.tolist()]
+            constraints = {f"dissimilarity[{nest}]": 1.0 for nest in nests}
+            for name, text in map(_split_option, self.nest):
+                for label in _labels_by_name(alternatives, _names(text)):
+                    position = np.flatnonzero(alternatives == label)
+                    if not len(position):
+                        raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
+                    constraints.pop(f"dissimilarity[{nests[position[0]]}]", None)
+                    nests[position[0]] = name
+            parameters = {"nests": nests, "constraints": constraints}
+        if self.constraint:
+            values = {name: _number_or_text(text) for name, text in map(_split_option, self.constraint)}
+            parameters["constraints"] = {**parameters.get("constraints", {}), **values}
+        return parameters
 
 
-def read_table(path: str, columns: Sequence[str], features: Mapping[str, Sequence[str]]) -> Any:
-    """Read a table that must have these columns; raises ValueError where it lacks one."""
-    pandas = library("pandas")
-    with waiting(f"reading {path}"):
-        if path.endswith(".parquet"):
-            table = pandas.read_parquet(path)
-        else:
-            table = pandas.read_csv(path, sep="\t" if ".tsv" in path else ",")
-    for name in (*columns, *(name for group in features.values() for name in group)):
-        if name not in table.columns:
-            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(map(str, table.columns))}")
-    return table
+def _names(text: str) -> list[str]:
+    return [label_in(name) for name in text.split(",")]
+
+
+def _split_option(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not label_in(name) or not label_in(value):
+        raise ValueError(f"{text!r} must be like NAME=VALUE")
+    return label_in(name), label_in(value)
+
+
+def _number_or_text(text: str) -> Any:
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+def _labels_by_name(labels: NDArray[Any], names: list[str]) -> list[Any]:
+    """The labels that are written so; a name that is none stays as it is."""
+    label_of = {str(label): label for label in labels.tolist()}
+    return [label_of.get(name, name) for name in names]
+
+
+def _columns_of(text: str, labels: NDArray[Any]) -> dict[Any, str]:
+    """The columns of alternatives by these."""
+    parts = [part.rpartition(":") for part in _names(text)]
+    if not all(name and column for name, _, column in parts):
+        raise ValueError(f"{text!r} must be like ALT:COLUMN,ALT:COLUMN")
+    keys = _labels_by_name(labels, [name for name, _, _ in parts])
+    return dict(zip(keys, (column for _, _, column in parts), strict=True))
+
+
+@contextlib.contextmanager
+def read_table(path: str, reading: Reading, labels: Collection[str | None]) -> Iterator[dict[str, Any]]:
+    """Give the columns of a table, in which some are labels; errors about cells name the file and the line."""
+    source = Input.of(path)
+    form = reading.form_of([source])
+    if form not in TABLES:
+        raise ValueError(f"{source.name} is read as {form}; choice models take {', '.join(TABLES)}")
+    reading.form = form
+    marks = Marks.of(form, Layout(delimiter=reading.delimiter, decimal=reading.decimal or "."))
+    columns = read_columns(source, form, marks, [name for name in labels if name is not None])
+    try:
+        for name in labels if form != "parquet" else ():
+            if name in columns:
+                words = [label_in(word) for word in columns[name].tolist()]
+                if "" in words:
+                    raise CellError(name, "", (words.index(""),), ", which is no label")
+                columns[name] = labels_of_words(words)
+        yield columns
+    except CellError as error:
+        if form == "parquet" or not error.where:
+            raise ValueError(f"{source.name}: {error}") from error
+        line = line_of(source, marks, error.where[0])
+        raise ValueError(f"{source.name}:{line}: column {error.name!r} {error.fault}") from error
+    except ValueError as error:
+        raise ValueError(f"{source.name}: {error}") from error
 
 
 def refuse_for_choices(options: Mapping[str, Any]) -> None:
@@ -123,6 +311,15 @@ def refuse_for_choices(options: Mapping[str, Any]) -> None:
     for option, value in options.items():
         if value:
             raise ValueError(f"{option} is not for choice models; leave it out")
+
+
+def refuse_reading(reading: Reading) -> None:
+    """Raise ValueError for an option of reading that has no effect on tables of choices."""
+    defaults = Reading()
+    for option in fields(Reading):
+        given = option.init and getattr(reading, option.name) != getattr(defaults, option.name)
+        if given and option.name not in READING:
+            raise ValueError(f"--{option.name.replace('_', '-')} is not for choice models, whose data are tables")
 
 
 def choice_model(
@@ -133,19 +330,19 @@ def choice_model(
     Raises
     ------
     ValueError
-        If it is damaged, or an option is given that is about other data than long tables.
+        If it is damaged, or an option is given that is about other data than tables of choices.
     """
     if not is_safetensors(path) or open_tensors(path).metadata.get("format") != FORMAT:
-        for name in NAMES:
-            if getattr(columns, name) is not None:
+        for option in fields(ChoiceColumns):
+            if getattr(columns, option.name) != option.default:
+                name = option.name.replace("_", "-")
                 raise ValueError(f"--{name} is for choice models, which {path} does not hold; leave it out")
         return None
-    defaults = Reading()
-    for option in fields(Reading):
-        if option.init and getattr(reading, option.name) != getattr(defaults, option.name):
-            raise ValueError(f"--{option.name.replace('_', '-')} is not for choice models, whose data are long tables")
+    refuse_reading(reading)
     with waiting(f"loading {path}"):
         model = ChoiceClassifier.load(path)
     model.n_jobs = n_jobs
     notes = loads(open_tensors(path).metadata["notes"])
-    return model, notes if isinstance(notes, dict) else {}
+    notes = notes if isinstance(notes, dict) else {}
+    reading.take(notes)
+    return model, notes

@@ -10,7 +10,7 @@ that of a softmax of its scores. Other margin models have no probabilities, henc
 Rows without a label, without a feature, or with a label that the model has not seen are dropped; a note says how many.
 In the share of sets, labels that the model has not seen count as missed.
 
-A choice model has the log-loss and the error of a long table.
+A choice model has the log-loss and the error of a table of choices.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _evaluate_choices(args: EvaluateArguments, model: ChoiceClassifier, notes: d
     """Evaluate a choice model."""
     options = {"--labels": args.labels != "auto", "--propensities": args.propensities, "--n-bins": args.n_bins != 15}
     refuse_for_choices(options | {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration})
-    sets, _ = args.columns.read(args.data, model, notes)
+    sets, _ = args.columns.read(args.data, args.reading, model, notes)
     result = {**model.evaluate(sets), "n_rows": sets.n_rows}
     if args.json:
         print(dumps(result))

@@ -2,7 +2,7 @@
 
 --estimator chooses what is fitted: softmax gives probabilities, and is right for most data; margin gives a ranking of
 several labels a row, in less time; augment-reduce gives choice probabilities (probit, logit); choice fits discrete
-choice models with features of alternatives, and gives standard errors: its table is told by --long. Each has
+choice models with features of alternatives, and gives standard errors: its table is told by --long or --wide. Each has
 parameters of its own: `manyclass fit --estimator margin --help` lists those of margin.
 
 Rows without a label or without a feature are dropped; a note says how many. The words of texts are counted, and the
@@ -31,7 +31,7 @@ from manyclass.classifiers.predictions import with_classes
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.cli.choices import LongTable
+from manyclass.cli.choices import ChoiceTable, refuse_reading
 from manyclass.cli.data import Expected, Reading, features, labelled, labelled_rows, read, read_pairs, tell
 from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
 from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
@@ -119,7 +119,7 @@ class FitArguments(WithProgress):
     streaming: BoundedStreaming
     groups: str | None = None
     class_text: str | None = None
-    long_table: LongTable
+    choices: ChoiceTable
     reading: Reading
     parsed: argparse.Namespace
 
@@ -139,8 +139,8 @@ def add_more(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
 
 def run(args: FitArguments) -> int:
     """Fit the estimator, save it, and print what was found."""
-    if args.long_table.long != (args.estimator == CHOICE):
-        raise ValueError("--long and --estimator choice go together; give both or neither")
+    if args.choices.is_table != (args.estimator == CHOICE):
+        raise ValueError("--long or --wide and --estimator choice go together; give both or neither")
     if args.estimator == CHOICE:
         return _fit_choices(args)
     kind = ESTIMATORS[args.estimator]
@@ -169,19 +169,24 @@ def _fit_choices(args: FitArguments) -> int:
     for option, value in options.items():
         if value:
             raise ValueError(f"{option} is not for --estimator choice; leave it out")
-    long, begin = args.long_table, time.perf_counter()
-    sets = long.read_to_fit(args.data)
+    refuse_reading(args.reading)
+    choices, begin = args.choices, time.perf_counter()
+    sets, _ = choices.read(args.data, args.reading)
+    model.set_params(**choices.parameters(sets.alternatives))
     seconds, begin = time.perf_counter() - begin, time.perf_counter()
     model.fit(sets)
     table = {"seconds to read": f"{seconds:.2f}", "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
+    if choices.long and not (choices.feature or choices.formula):
+        features = (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)
+        table = {"features": f"{', '.join(features)}: all columns of numbers", **table}
     model.verbose = 0
     with waiting(f"writing {args.output}"):
-        model.save(args.output, long.named({}))
+        model.save(args.output, args.reading.notes(args.reading.form or "csv", one_based=False) | choices.notes({}))
     print(model.summary())
     print()
     print_table({**table, "model": written(args.output)})
     for path in [args.data] * args.evaluate + ([args.test] if args.test else []):
-        evaluated_sets = sets if path == args.data else long.read(path, model, long.named({}))[0]
+        evaluated_sets = sets if path == args.data else choices.read(path, args.reading, model)[0]
         print()
         print_table({"evaluated on": path, **as_text(model.evaluate(evaluated_sets))})
     return 0

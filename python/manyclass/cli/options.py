@@ -27,7 +27,7 @@ from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 from manyclass.training.checkpoint import EVERY, Checkpoints
 
 # --progress stands for the first; the command begins every fit anew; the others are no single values.
-LEFT_OUT = ("verbose", "warm_start", "constraints", "nests")
+LEFT_OUT = ("verbose", "warm_start", "constraints", "mixture", "nests")
 PARTS: dict[str, Mapping[str, type[Part]]] = {
     "solver": SOLVERS,
     "sampler": SAMPLERS,
@@ -140,7 +140,9 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str
 
 def _kinds(estimator: type) -> dict[str, Mapping[str, type[Part]]]:
     """Return the kinds of parts that the estimator has, each with its parts."""
-    return {kind: parts for kind, parts in PARTS.items() if kind in inspect.signature(estimator).parameters}
+    parameters = inspect.signature(estimator).parameters
+    # The solver of choice models is a name, and no part.
+    return {k: parts for k, parts in PARTS.items() if k in parameters and "Part" in str(parameters[k].annotation)}
 
 
 def _parts_in_words(kinds: Mapping[str, Mapping[str, type[Part]]]) -> str:

@@ -286,7 +286,7 @@ def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dic
     options |= {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration}
     options |= {"--parents": args.ancestors.parents, "--min-probability": args.ancestors.min_probability}
     refuse_for_choices({**options, "--recall": args.recall, "--output-format xmc": args.output_format == "xmc"})
-    sets, choosers = args.columns.read(args.data, model, notes, chosen=False)
+    sets, choosers = args.columns.read(args.data, args.reading, model, notes, chosen=False)
     k, names = min(args.k or K, sets.n_alternatives), readable(sets.alternatives)
     _check_names(args, "label", names)
     least = np.exp(_least_score(args.threshold, is_probability=True))

@@ -36,6 +36,12 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
     return Y, as_labels(distinct), n_twice
 
 
+def labels_of_words(words: Sequence[str]) -> NDArray[Any]:
+    """Return the label that each word is: integers where all are."""
+    Y, labels, _ = label_columns([[word] for word in words])
+    return labels[Y.indices] if len(words) else labels
+
+
 class Vocabulary:
     """All labels of rows that are read more than once.
 

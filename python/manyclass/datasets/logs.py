@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.datasets.inputs import Input
-from manyclass.datasets.label_words import label_columns
+from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import Records
 from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.tables import Marks, cells_of, library
@@ -101,7 +101,9 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     has_both = np.array([bool(user and item) for user, item in zip(cells[0], cells[1], strict=True)], dtype=bool)
     n_dropped = int((~has_both).sum())
     notes = (f"{source.name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
-    users, items = (_labels([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2])
+    users, items = (
+        labels_of_words([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2]
+    )
     times = _times(cells[2], source.name)[has_both] if len(cells) > 2 else None
     sequences, names = SequenceEncoder.sequences_of(users, items, times, gap=columns.gap)
     n_before = None
@@ -117,12 +119,6 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     Y = sp.csr_array(np.zeros((len(sequences), 0), np.float32))
     histories = Histories(sequences, names, n_before)
     return Records(histories, Y, np.zeros(0, dtype=object), name=source.name, form=form, notes=notes)
-
-
-def _labels(cells: Sequence[str]) -> NDArray[Any]:
-    """Labels as other forms of data have them: integers where all are."""
-    Y, labels, _ = label_columns([[cell] for cell in cells])
-    return labels[Y.indices] if len(cells) else labels
 
 
 def _times(cells: Sequence[str], name: str) -> NDArray[Any]:
