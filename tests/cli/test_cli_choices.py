@@ -113,3 +113,154 @@ def test_options_of_other_models_are_refused(tmp_path, trips, capsys):
         capsys, "predict", tmp_path / "softmax", other, "--chooser", "id"
     )
     assert "is a choice model" in the_error(capsys, "explain", tmp_path / "m", trips)
+
+
+# Tables that lie, and wide ones
+
+LONG = "chooser,mode,chosen,cost\n1,a,1,1.5\n1,b,0,2\n2,a,0,3\n2,b,1,5\n"
+FIT = ("--estimator", "choice", "--long", "--alternative", "mode")
+
+
+def fit_text(path, text, *options):
+    path.write_text(text, encoding="utf-8")
+    return ("fit", path, "--output", path.parent / "m", *options)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("2,a,0,3", "2,a,0,3x", ":4: column 'cost' has '3x', which is no number"),
+        ("2,a,0,3", "2,a,0,", ":4: column 'cost' has nan"),
+        ("2,a,0,3", "2,a,maybe,3", ":4: column 'chosen' has 'maybe', which is none of 0 and 1"),
+        ("2,a,0,3", "2,a,2,3", ":4: column 'chosen' has 2.0, which is none of 0 and 1"),
+        ("2,a,0,3", "2,,0,3", ":4: column 'mode' has '', which is no label"),
+        ("2,a,0,3", "2,a,0,3,4", ":4: there are 5 cells; the columns are 4"),
+        ("chosen,cost", "cost,cost", "two columns are named 'cost'"),
+        ("1,b,0,2", "01,b,0,2", "chooser '01' has chosen 0 alternatives"),
+        ("cost", "wt", "columns 'wt' look like weights"),
+        ("chooser", "id", "from_long looks for 'chooser' (chooser), 'mode' (alternative)"),
+    ],
+)
+def test_cells_are_refused_by_file_and_line(tmp_path, capsys, old, new, message):
+    path = tmp_path / "t.csv"
+    error = the_error(capsys, *fit_text(path, LONG.replace(old, new), *FIT))
+    assert message in error
+    assert str(path) in error
+    assert not (tmp_path / "m").exists()
+
+
+def test_lines_are_those_of_the_file_behind_blank_ones_and_in_quotes(tmp_path, capsys):
+    text = "\ufeff\n\n" + LONG.replace("1,b,", '1,"b\nb",').replace("2,a,0,3", "2,a,0,x")
+    assert "t.csv:7: column 'cost' has 'x'" in the_error(capsys, *fit_text(tmp_path / "t.csv", text, *FIT))
+
+
+def table_of_trips(n=200):
+    rng = np.random.default_rng(0)
+    wide = pd.DataFrame({f"{name}_{mode}": rng.uniform(1, 3, n) for name in ("time", "cost") for mode in "abc"})
+    u = -wide[["time_a", "time_b", "time_c"]].to_numpy() - wide[["cost_a", "cost_b", "cost_c"]].to_numpy()
+    wide["choice"] = np.array([*"abc"])[np.argmax(u + rng.gumbel(size=u.shape), axis=1)]
+    wide["income"] = rng.uniform(1, 2, n)
+    wide["has_c"] = np.where((wide["choice"] == "c") | (rng.random(n) < 0.8), "yes", "no")
+    return wide
+
+
+WIDE = ("--estimator", "choice", "--wide", "a,b,c", "--chosen", "choice", "--available", "c:has_c")
+PAIRS = ("--pair", "time=a:time_a,b:time_b,c:time_c", "--pair", "cost=a:cost_a,b:cost_b,c:cost_c")
+
+
+def test_wide_tables_are_fitted_evaluated_and_predicted(tmp_path, capsys):
+    table, path, model = table_of_trips(), tmp_path / "wide.tsv", tmp_path / "m"
+    table.loc[table["has_c"] == "no", ["time_c", "cost_c"]] = np.nan
+    table.to_csv(path, sep="\t", index=False)
+    run("fit", path, "--output", model, *WIDE, *PAIRS, "--feature", "income", "--reference", "b")
+    pairs = {name: {mode: f"{name}_{mode}" for mode in "abc"} for name in ("time", "cost")}
+    how = {"alternatives": ["b", "a", "c"], "pairs": pairs, "choosers": ["income"], "available": {"c": "has_c"}}
+    sets = manyclass.datasets.from_wide(table, **how, chosen="choice")
+    expected, fitted = ChoiceClassifier().fit(sets), manyclass.load(model)
+    assert fitted.coef_names_ == expected.coef_names_
+    np.testing.assert_allclose(fitted.coef_, expected.coef_)
+    capsys.readouterr()
+    run("evaluate", model, path, "--json")
+    assert json.loads(capsys.readouterr().out)["log_loss"] == pytest.approx(fitted.evaluate(sets)["log_loss"])
+    table.drop(columns="choice").to_csv(tmp_path / "new.tsv", sep="\t", index=False)
+    run("predict", model, tmp_path / "new.tsv", "-k", 1)
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row for row, *_ in lines] == [str(row) for row in range(len(table))]
+    assert [label for _, label, _ in lines] == fitted.predict(sets).tolist()
+    table.loc[7, "has_c"] = "perhaps"
+    table.to_csv(path, sep="\t", index=False)
+    assert "wide.tsv:9: column 'has_c' has 'perhaps'" in the_error(capsys, "evaluate", model, path)
+
+
+def test_choices_that_were_not_available_are_counted(tmp_path, capsys):
+    table, path = table_of_trips(), tmp_path / "wide.csv"
+    table.loc[table["choice"] == "c", "has_c"] = ["no"] + ["yes"] * int(np.sum(table["choice"] == "c") - 1)
+    table.to_csv(path, index=False)
+    fit = ("fit", path, "--output", tmp_path / "m", *WIDE, *PAIRS)
+    assert "1 of 200 rows have chosen an alternative that is not available" in the_error(capsys, *fit)
+    run(*fit, "--unavailable-choices", "drop")
+    out, err = capsys.readouterr()
+    assert "1 of 200 rows have chosen an alternative that is not available" in err
+    assert "199" in out
+    assert "available has 'bus', which is none" in the_error(capsys, *fit, "--available", "bus:has_c")
+
+
+def test_formulas_nests_constraints_and_counts(tmp_path, capsys):
+    table, path, model = table_of_trips(), tmp_path / "wide.csv", tmp_path / "m"
+    for mode in "abc":
+        table[f"n_{mode}"] = (table["choice"] == mode) * 2
+    table.to_csv(path, index=False)
+    wide = ("fit", path, "--output", model, "--estimator", "choice", "--wide", "a,b,c", *PAIRS)
+    run(*wide, "--counts", "a:n_a,b:n_b,c:n_c", "--nest", "road=a,b", "--constraint", "cost=-1")
+    fitted = manyclass.load(model)
+    assert fitted.coef_[fitted.coef_names_.index("cost")] == -1
+    assert "dissimilarity[road]" in fitted.coef_names_
+    assert fitted.coef_[fitted.coef_names_.index("dissimilarity[c alone]")] == 1
+    capsys.readouterr()
+    assert "none of the alternatives" in the_error(capsys, *wide, "--chosen", "choice", "--nest", "road=a,bus")
+    assert "must be like NAME=VALUE" in the_error(capsys, *wide, "--chosen", "choice", "--constraint", "cost")
+    utilities = {mode: f"b_time*time_{mode} + b_cost*cost_{mode}" for mode in "abc"}
+    options = [word for mode, text in utilities.items() for word in ("--utility", f"{mode}={text}")]
+    run("fit", path, "--output", model, "--estimator", "choice", "--chosen", "choice", "--constants", "none", *options)
+    assert manyclass.load(model).coef_names_ == ["b_time", "b_cost"]
+    pytest.importorskip("formulaic")
+    run(*wide, "--chosen", "choice", "--formula", "log(time) + cost:income")
+    fitted = manyclass.load(model)
+    assert fitted.coef_names_[:2] == ["log(time)", "cost:income"]
+    capsys.readouterr()
+    table.head(1).to_csv(tmp_path / "one.csv", index=False)
+    run("predict", model, tmp_path / "one.csv", "-k", 1)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_tasks_of_persons_have_two_columns_and_weights_can_be_switched_off(tmp_path, capsys):
+    table = pd.DataFrame(world(0)[0].to_long()).drop(columns=["offset"])
+    table["task"], table["id"] = table["chooser"] % 3, table["chooser"] // 3
+    table = table.drop(columns="chooser").rename(columns={"weight": "wt"})
+    table.to_csv(tmp_path / "t.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "--output", tmp_path / "m", "--estimator", "choice", "--long")
+    choosers = ("--chooser", "id", "--chooser", "task", "--person", "id")
+    assert "look like weights" in the_error(capsys, *fit, *choosers)
+    run(*fit, *choosers, "--weight", "none")
+    assert "all columns of numbers" in capsys.readouterr().out
+    assert "wt" not in manyclass.load(tmp_path / "m").coef_names_
+    run("predict", tmp_path / "m", tmp_path / "t.csv", "-k", 1)
+    assert capsys.readouterr().out.splitlines()[1].split("\t")[0] == "0/1"
+
+
+def test_decimal_commas_and_other_names_of_files(tmp_path, capsys):
+    text = LONG.replace(",", ";").replace("1.5", "1,5") + "3;a;1;2,5\n3;b;0;1\n"
+    path = tmp_path / "table"
+    options = (*FIT, "--format", "csv", "--delimiter", ";", "--decimal", ",", "--constants", "none")
+    run(*fit_text(path, text, *options))
+    capsys.readouterr()
+    run("evaluate", tmp_path / "m", path, "--json")
+    assert json.loads(capsys.readouterr().out)["n_rows"] == 3
+
+
+def test_the_help_of_choice_models_lists_no_parts(capsys):
+    run("fit", "--estimator", "choice", "--help")
+    text = capsys.readouterr().out
+    assert "--wide" in text
+    assert "implicit" not in text
+    assert "--set PART__NAME" not in text
