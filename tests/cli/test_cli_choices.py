@@ -202,6 +202,7 @@ def test_choices_that_were_not_available_are_counted(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "1 of 200 rows have chosen an alternative that is not available" in err
     assert "199" in out
+    assert "--reference is 'bus', which is none of the alternatives" in the_error(capsys, *fit, "--reference", "bus")
     assert "available has 'bus', which is none" in the_error(capsys, *fit, "--available", "bus:has_c")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from json import loads
@@ -97,7 +98,9 @@ class ChoiceColumns:
         labels |= {how["chosen"]} if read == self._read_wide else {*how["chooser"], how["alternative"]}
         with waiting(f"reading {path}"), read_table(path, reading, labels) as columns:
             how["person"], how["weight"] = (None if how[name] == "none" else how[name] for name in ("person", "weight"))
-            return read(columns, how, model)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", UserWarning)  # which counts the rows that are left out
+                return read(columns, how, model)
 
     def _read_long(
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
@@ -105,16 +108,13 @@ class ChoiceColumns:
         features, known_alternatives = getattr(self, "feature", None), None
         if how["alternative"] in columns:
             alternatives = as_labels(columns[how["alternative"]])
-            reference = getattr(self, "reference", None)
             if model is not None:
-                alternatives = as_classes(model.classes_, alternatives)
-                columns[how["alternative"]] = alternatives
+                alternatives = columns[how["alternative"]] = as_classes(model.classes_, alternatives)
                 # Where coefficients belong to no alternative, a table may have new ones.
                 known_alternatives = model.classes_ if np.isin(alternatives, model.classes_).all() else None
-            elif reference is not None:
+            else:
                 labels, _ = sorted_classes(alternatives, name=how["alternative"])
-                known_alternatives = [*_labels_by_name(labels, [reference]), *labels]
-                known_alternatives = [*dict.fromkeys(known_alternatives)]
+                known_alternatives = self._with_reference(labels)
         if model is not None:
             features = features_by_kind(model)
         names = {name: how[name] for name in ("chooser", "alternative", "chosen", "counts", "available", "offset")}
@@ -134,10 +134,8 @@ class ChoiceColumns:
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
     ) -> tuple[ChoiceSets, NDArray[Any]]:
         utilities = dict(map(_split_option, how["utility"] or ()))
-        labels = model.classes_ if model else labels_of_words(_names(how["wide"]) if how["wide"] else [*utilities])
-        reference = getattr(self, "reference", None)
-        if reference is not None:
-            labels = as_labels([*dict.fromkeys([*_labels_by_name(labels, [reference]), *labels.tolist()])])
+        names = _names(how["wide"]) if how["wide"] else [*utilities]
+        labels = model.classes_ if model else self._with_reference(labels_of_words(names))
         if how["counts"]:
             how["chosen"] = None
         if how["chosen"] in columns:
@@ -160,6 +158,16 @@ class ChoiceColumns:
             **by_alternative,
         )
         return sets, np.arange(sets.n_rows)
+
+    def _with_reference(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """The labels of alternatives, that of --reference first."""
+        reference = getattr(self, "reference", None)
+        if reference is None:
+            return labels
+        first = _labels_by_name(labels, [reference])
+        if not np.isin(first, labels).all():
+            raise ValueError(f"--reference is {reference!r}, which is none of the alternatives {labels.tolist()}")
+        return np.concatenate([labels[labels == first[0]], labels[labels != first[0]]])
 
 
 @dataclass(kw_only=True)
