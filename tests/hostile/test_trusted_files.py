@@ -83,6 +83,16 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_but_not_what_is_being_
     assert left.exists()  # it is young
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_private_file_is_private_while_it_is_written(tmp_path, mode):
+    path = tmp_path / "f"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with tensor_file.replacing(path) as file:
+        assert os.stat(file.name).st_mode & 0o777 & ~mode == 0
+    assert path.stat().st_mode & 0o777 == mode
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes in folders")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pipe_or_a_device_is_refused_and_not_waited_for(kind, tmp_path, seed):

@@ -66,7 +66,8 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
 
     The file is written beside `path` under another name, flushed to the disk and then renamed; then its folder is
     flushed, so that a power cut after the block leaves the new file. Files of other names that writers left which were
-    killed are removed. A device or a pipe, such as /dev/stdout, is written to, because it holds nothing to replace.
+    killed are removed. Who may read the old file may read the new one, from its first byte on. A device or a pipe, such
+    as /dev/stdout, is written to, because it holds nothing to replace.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as stream:
@@ -75,15 +76,16 @@ def replacing(path: PathLike) -> Iterator[IO[bytes]]:
     target = os.path.realpath(path)
     folder, name = os.path.split(target)
     _remove_left(folder, name)
+    mode = stat.S_IMODE(os.stat(target).st_mode) if os.path.exists(target) else 0o666
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             _lock(file)
             yield file
             file.flush()
             os.fsync(file.fileno())
         with contextlib.suppress(FileNotFoundError):
-            shutil.copymode(target, temporary)
+            shutil.copymode(target, temporary)  # what the mask of the process took away
         os.replace(temporary, target)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
