@@ -42,7 +42,8 @@ PICTURES = "_pictures"
 MODULES = (
     "manyclass",
     *("manyclass.solvers", "manyclass.samplers", "manyclass.models", "manyclass.words.objectives"),
-    *("manyclass.datasets", "manyclass.metrics", "manyclass.plot", "manyclass.heads", "manyclass.losses"),
+    *("manyclass.choice", "manyclass.datasets", "manyclass.metrics", "manyclass.plot"),
+    *("manyclass.heads", "manyclass.losses"),
     *("manyclass.bounds", "manyclass.bounds.closed_forms", "manyclass.special"),
 )
 GUIDES = (

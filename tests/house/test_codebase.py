@@ -38,6 +38,7 @@ PUBLIC = (
         for name in (
             "bounds",
             "bounds.closed_forms",
+            "choice",
             "datasets",
             "heads",
             "losses",

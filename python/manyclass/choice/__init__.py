@@ -1,7 +1,10 @@
-"""Discrete choice: models of what a chooser takes among alternatives that have features."""
+"""Discrete choice: what varies among the persons of a `ChoiceClassifier`, its parameter `mixture`, and what it answers.
 
-from manyclass.choice.latent import LatentClasses as LatentClasses
-from manyclass.choice.latent import compare_classes as compare_classes
-from manyclass.choice.latent import find_memberships as find_memberships
-from manyclass.choice.latent import predict_known as predict_known
-from manyclass.choice.mixed import RandomCoefficients as RandomCoefficients
+Coefficients of persons are drawn from a distribution, `RandomCoefficients`, or are those of a few classes of persons,
+`LatentClasses`. Error components and ordered dissimilarities are not offered; biogeme and apollo have them.
+"""
+
+from manyclass.choice.latent import LatentClasses, compare_classes, find_memberships, predict_known
+from manyclass.choice.mixed import RandomCoefficients
+
+__all__ = ["LatentClasses", "RandomCoefficients", "compare_classes", "find_memberships", "predict_known"]

@@ -329,6 +329,10 @@ class LatentClasses(Mixture):
         free : FreeCoefficients, of the form
         settings : MixtureSettings
 
+        Returns
+        -------
+        MixtureFit
+
         Raises
         ------
         ValueError
@@ -352,7 +356,17 @@ class LatentClasses(Mixture):
         return fit_latent_classes(objective, free, self, settings)
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> LatentState:
-        """Return the state that was described in a file."""
+        """Return the state that was described in a file.
+
+        Parameters
+        ----------
+        form : ChoiceForm
+        description : dict, as `LatentState.description` returns it
+
+        Returns
+        -------
+        LatentState
+        """
         n_classes, shares = description["n_classes"], tuple(map(float, description["shares"]))
         check_number("n_classes", n_classes, low=1, integer=True)
         if not set(description["membership"]) <= set(form.chooser_names) or len(shares) != n_classes:
@@ -383,12 +397,10 @@ def fit_latent_classes(
     begin = free.expand(np.clip(free.select(rows.form.start(settings.seed)), *free.bounds.T))
     pooled = fit_exactly(rows, free, begin, tol=tol, max_iter=most, seed=settings.seed, watch=watch).theta
     T = precondition(rows, free, pooled, settings.seed, 2000)
-    theta = np.concatenate(
-        [np.tile(pooled, state.n_classes), np.zeros(len(state.names) - len(pooled) * state.n_classes)]
-    )
+    alike = np.concatenate([*[pooled] * state.n_classes, np.zeros(len(objective.features.T) * (state.n_classes - 1))])
     T_of_all = _join(objective, T)
     memberships = _memberships_of_starts(objective, free, pooled, T, mixture, settings.seed)
-    runs = [_run_em(objective, free_of_all, theta, posterior, T_of_all, mixture, watch) for posterior in memberships]
+    runs = [_run_em(objective, free_of_all, alike, posterior, T_of_all, mixture, watch) for posterior in memberships]
     fits = []
     for theta, losses in sorted(runs, key=lambda run: run[1][-1])[:STARTS_CONTINUED]:
         metric = T_of_all
@@ -476,15 +488,15 @@ def _covariance(
     known = Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray())
     if kind == "auto":
         persons = rows.sets.persons is not None and rows.form.core.has_scores()
-        kind = "none" if rows.ridge.any() or free.n > MOST_FREE else "clustered" if persons else "hessian"
+        kind = "none" if rows.ridge.any() or not 0 < free.n <= MOST_FREE else "clustered" if persons else "hessian"
     if kind == "none":
         return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
     bound = (free.place >= 0) & ~inside[free.place]
     causes = {names[j]: f"at its bound {theta[j]:g}" for j in np.flatnonzero(bound)}
     known = replace(known, basis=known.basis * free.select(objective.scales())[inside], causes=causes, unknown=bound)
     information = _second_derivatives(objective, known.basis, theta)
-    told = np.diag(information) > FLAT
-    information *= np.outer(told, told)
+    curved = np.diag(information) > FLAT
+    information *= np.outer(curved, curved)
     spread = information / objective.total
     if kind != "hessian":
         moves = objective.person_weights[:, None] * objective.scores(theta) @ known.basis
