@@ -127,11 +127,33 @@ class RandomCoefficients(Mixture):
         return tuple(self.correlated)
 
     def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
-        """Fit the mixture to choices; see `fit_random_coefficients`."""
+        """Fit the mixture to choices; see `fit_random_coefficients`.
+
+        Parameters
+        ----------
+        form : ChoiceForm
+        sets : ChoiceSets with choices
+        free : FreeCoefficients, of the form
+        settings : MixtureSettings
+
+        Returns
+        -------
+        MixtureFit
+        """
         return fit_random_coefficients(form, sets, free, self, settings)
 
     def restore(self, form: ChoiceForm, description: dict[str, Any]) -> MixedLogit:
-        """Return the state that was described in a file."""
+        """Return the state that was described in a file.
+
+        Parameters
+        ----------
+        form : ChoiceForm
+        description : dict, as `MixedLogit.description` returns it
+
+        Returns
+        -------
+        MixedLogit
+        """
         flips = tuple(float(flip) for flip in description["flips"])
         if len(flips) != len(self.coefficients) or not set(flips) <= {1.0, -1.0}:
             raise ValueError("flips of draws do not fit the coefficients that vary")
