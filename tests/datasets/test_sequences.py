@@ -159,7 +159,7 @@ def test_an_empty_log_has_no_sequences():
     [
         (lambda: SequenceEncoder().fit([]), "no items"),
         (lambda: SequenceEncoder().fit(["abc"]), "sequence 0 is 'abc'"),
-        (lambda: SequenceEncoder().fit([["a", 1]]), "the sequences"),
+        (lambda: SequenceEncoder().fit([["a", 1]]), "labels must be of one kind"),
         (lambda: SequenceEncoder().fit([[["a"]]]), "sequence 0"),
         (lambda: SequenceEncoder(min_count=2).fit([["a", "b"]]), "min_count"),
         (lambda: SequenceEncoder(n_last=0).fit([["a"]]), "n_last"),

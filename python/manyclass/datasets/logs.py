@@ -15,7 +15,8 @@ from manyclass.datasets.inputs import Input
 from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import Records
 from manyclass.datasets.sequences import SequenceEncoder
-from manyclass.datasets.tables import Marks, cells_of, library
+from manyclass.datasets.tables import Marks, cells_of
+from manyclass.datasets.times import read_times
 
 
 class Histories(list[NDArray[Any]]):
@@ -104,13 +105,13 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     users, items = (
         labels_of_words([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2]
     )
-    times = _times(cells[2], source.name)[has_both] if len(cells) > 2 else None
+    times = read_times(cells[2], f"{source.name}, times")[has_both] if len(cells) > 2 else None
     sequences, names = SequenceEncoder.sequences_of(users, items, times, gap=columns.gap)
     n_before = None
     if columns.last is not None:
         n_before = np.array([max(0, len(sequence) - columns.last) for sequence in sequences], dtype=np.int64)
     if columns.since is not None and times is not None:
-        begin = _times([columns.since], "--since")[0]
+        begin = read_times([columns.since], "--since")[0]
         if (times.dtype.kind == "M") != (begin.dtype.kind == "M"):
             raise ValueError(f"--since is {columns.since!r}; the times of {source.name} are such as {cells[2][0]!r}")
         # Times by their places, which are in the order of the sequences.
@@ -119,20 +120,6 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     Y = sp.csr_array(np.zeros((len(sequences), 0), np.float32))
     histories = Histories(sequences, names, n_before)
     return Records(histories, Y, np.zeros(0, dtype=object), name=source.name, form=form, notes=notes)
-
-
-def _times(cells: Sequence[str], name: str) -> NDArray[Any]:
-    """Numbers or, where one is none, dates."""
-    try:
-        return np.array(cells, dtype=np.float64)
-    except ValueError:
-        pass
-    try:
-        dates = library("pandas").to_datetime(list(cells), utc=True, format="ISO8601")
-    except ValueError as error:
-        message = f"{name}: a time is neither a number nor a date like 2026-01-31 or 2026-01-31T12:00:00"
-        raise ValueError(f"{message}: {error}") from error
-    return np.asarray(dates.tz_localize(None).to_numpy())
 
 
 def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = False) -> Records:

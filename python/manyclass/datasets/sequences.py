@@ -14,7 +14,16 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core
-from manyclass.labels import as_labels, check_kind, find_positions, join_labels, sorted_classes, written
+from manyclass.datasets.times import as_numbers, read_times
+from manyclass.labels import (
+    as_labels,
+    check_kind,
+    check_targets,
+    find_positions,
+    join_labels,
+    sorted_classes,
+    written,
+)
 from manyclass.protocols import TrainingRows
 
 Ids = NDArray[np.int32]
@@ -331,8 +340,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         items : array-like of shape (n,)
             Another one.
         times : array-like of shape (n,) or None, default=None
-            Numbers or dates by which a user's items are ordered; those of equal times, or without times, stay in the
-            order of the log.
+            Numbers, dates with or without zones, spans, or ISO text, by which a user's items are ordered; those of
+            equal times, or without times, stay in the order of the log.
         gap : float or None, default=None
             A sequence ends where so much time passes without an item: in the unit of times, or in seconds of dates.
 
@@ -342,9 +351,16 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             The items of each user, or of each of a user's sessions.
         users : ndarray of shape (n_sequences,)
             Whose they are, sorted.
+
+        Raises
+        ------
+        ValueError
+            If a user, an item or a time is missing, or columns have different lengths.
         """
+        check_targets(users, several=False, name="users")
+        check_targets(items, several=False, name="items")
         log_users, log_items = as_labels(users), as_labels(items)
-        log_times = np.arange(len(log_items)) if times is None else as_labels(times)
+        log_times = np.arange(len(log_items)) if times is None else read_times(times)
         if not len(log_users) == len(log_items) == len(log_times):
             sizes = f"{len(log_users)} users, {len(log_items)} items and {len(log_times)} times"
             raise ValueError(f"the log has {sizes}; each row has one")
@@ -353,16 +369,14 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             if times is None:
                 raise ValueError("gap is a span of times; give times, too")
         names, user = sorted_classes(log_users, name="users")
-        moments = log_times.astype("M8[ns]").astype(np.int64) if log_times.dtype.kind == "M" else log_times
-        if moments.dtype.kind not in "iuf" or not np.isfinite(moments).all() or (log_times != log_times).any():
-            raise ValueError("times must be finite numbers or dates, none of them missing")
+        moments, seconds = as_numbers(log_times)
         if not len(log_items):
             return [], names
         order = np.lexsort((moments, user))
         user, moments = user[order], moments[order]
         begins = user[1:] != user[:-1]
         if gap is not None:
-            begins |= np.diff(moments.astype(np.float64)) > gap * (1e9 if log_times.dtype.kind == "M" else 1)
+            begins |= np.diff(moments.astype(np.float64)) * seconds > gap
         starts = np.flatnonzero(begins) + 1
         return np.split(log_items[order], starts), names[user[np.concatenate([[0], starts])]]
 
@@ -393,6 +407,7 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     for number, sequence in enumerate(sequences):
         if isinstance(sequence, str | bytes) or np.ndim(sequence) != 1:
             raise ValueError(f"sequence {number} is {sequence!r}; it must be a list of items, the earliest first")
+        check_targets(sequence, several=False, name=f"sequences[{number}]")
         label_arrays.append(as_labels(sequence))
     filled = [sequence for sequence in label_arrays if len(sequence)]
     items = join_labels(filled) if filled else np.zeros(0, dtype=np.int64)
