@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass._core import ChoiceProblem, Plan, SkipGramText
+from manyclass._core import Plan, SkipGramText
 
 _Data = NDArray[np.float32] | tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
@@ -51,19 +51,6 @@ def balanced_softmax(
     n_threads: int,
     isa: str = "auto",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
-
-class DrawnProducts:
-    def __init__(self, noise: str, n: int) -> None: ...
-    def visit(
-        self, problem: ChoiceProblem, rows: NDArray[np.int32], theta: NDArray[np.float64], visits: int
-    ) -> None: ...
-    def step(
-        self, problem: ChoiceProblem, rows: NDArray[np.int32], theta: NDArray[np.float64], visits: int
-    ) -> tuple[float, NDArray[np.float64]]: ...
-    def difference(
-        self, problem: ChoiceProblem, rows: NDArray[np.int32], theta: NDArray[np.float64]
-    ) -> NDArray[np.float64]: ...
-
 def label_odds(
     *,
     scores: NDArray[np.float32],

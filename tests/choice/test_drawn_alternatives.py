@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from choice_twins import NOISES, K, numerical, world
-from testing_core import pieces
 
 from manyclass import ChoiceClassifier, _core
+from manyclass.choice.drawn import CarriedProducts
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective
+from manyclass.choice.lists import make_lists
 from manyclass.datasets import choice_sets
 
 
@@ -22,15 +23,17 @@ def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
     shares = np.bincount(chosen, minlength=K) / n
     if lists:
         given = np.arange(n + 1) * 4, np.tile(np.array([0, 1, 3, 4], dtype=np.int32), n)
-        own, share = _core.ChoiceLists(n_rows=n, n_alternatives=K, lists=given), 0.0
+        own, share = make_lists(n, K, {}, available=given), 0.0
         chosen[:] = 1
     else:
-        own, share = _core.ChoiceLists(n_rows=n, n_alternatives=K), 0.5
+        own, share = make_lists(n, K, {}), 0.5
         chosen[: n // 2] = 1
-    drawn = own.draw(
+    indptr, ids, weights, entries = _core.draw_choice_sets(
+        indptr=own.indptr,
+        alternatives=own.alternatives,
+        listed_only=lists,
         rows=np.arange(n // 2),
         chosen=chosen,
-        n_alternatives=K,
         n_draws=n_draws,
         share=share,
         shares=shares,
@@ -38,8 +41,8 @@ def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
         epoch=1,
         n_threads=1,
     )
-    indptr, ids, weights, n = drawn.indptr, drawn.alternatives, drawn.log_weights, n // 2
-    assert not drawn.offsets.any()
+    n //= 2
+    assert np.array_equal(own.alternatives[entries], ids) if lists else np.all(entries == -1)
     ids, weights = ids.reshape(n, -1), weights.reshape(n, -1)
     assert np.diff(indptr).tolist() == [1 + n_draws] * n
     assert np.all(ids[:, 0] == 1)
@@ -98,16 +101,17 @@ def test_the_gradient_of_drawn_alternatives_has_no_bias_by_enumeration(seed):
 def test_augment_and_reduce_has_no_bias_by_enumeration(seed, noise):
     """A row that has seen all alternatives has the weights of nodes at which the mean gradient is that of the loss."""
     rng = np.random.default_rng(seed)
-    y, row, features, theta = 2, np.zeros(1, np.int32), rng.normal(size=(K, 3)), rng.normal(size=3)
+    y, row, features, theta = 2, np.zeros(1, np.int64), rng.normal(size=(K, 3)), rng.normal(size=3)
     whole = problem_of(noise, features, [y, *(k for k in range(K) if k != y)], [0.0] * K, y)
     value, expected = whole.objective(theta)
     gradients = []
     for some in pairs_of_others(y):
-        carried = pieces.DrawnProducts(noise, 1)
+        carried = CarriedProducts(noise, 1)
         for visit in range(2):
-            carried.visit(whole, row, theta, visit)
-        assert not carried.difference(whole, row, theta).any()
-        found, gradient = carried.step(problem_of(noise, features, *some, y), row, theta, 2)
+            carried.look(whole, row, theta, visit)
+        gradient, later = carried.noise([whole] * 3, row, theta, 2)
+        assert not np.any([gradient, *later])
+        found, gradient = carried.step(problem_of(noise, features, *some, y), row, theta, 2, np.ones(1))
         # Products are floats, and nodes a quarter of a standard deviation apart.
         assert found == pytest.approx(value, abs=1e-5)
         gradients.append(gradient)
@@ -118,21 +122,21 @@ def test_augment_and_reduce_has_no_bias_by_enumeration(seed, noise):
 def test_weights_of_nodes_are_corrected_for_noise_by_a_jackknife(seed, noise):
     """With halves of draws that differ, the mean gradient is nearer to that of the loss than that of one mean is."""
     rng = np.random.default_rng(seed)
-    y, row, features, theta = 2, np.zeros(1, np.int32), rng.normal(size=(K, 3)), np.full(3, 0.2)
+    y, row, features, theta = 2, np.zeros(1, np.int64), rng.normal(size=(K, 3)), np.full(3, 0.2)
     whole = problem_of(noise, features, [y, *(k for k in range(K) if k != y)], [0.0] * K, y)
     expected = whole.objective(theta)[0]
     draws = [problem_of(noise, features, *some, y) for some in pairs_of_others(y)]
     corrected, plain = [], []
     for first, second in itertools.product(draws, repeat=2):
-        carried = pieces.DrawnProducts(noise, 1)
-        carried.visit(first, row, theta, 0)
-        carried.visit(second, row, theta, 1)
-        corrected.append(carried.step(whole, row, theta, 2)[0])
+        carried = CarriedProducts(noise, 1)
+        carried.look(first, row, theta, 0)
+        carried.look(second, row, theta, 1)
+        corrected.append(carried.step(whole, row, theta, 2, np.ones(1))[0])
     for some in draws:
-        carried = pieces.DrawnProducts(noise, 1)
+        carried = CarriedProducts(noise, 1)
         for visit in range(2):
-            carried.visit(some, row, theta, visit)
-        plain.append(carried.step(whole, row, theta, 2)[0])
+            carried.look(some, row, theta, visit)
+        plain.append(carried.step(whole, row, theta, 2, np.ones(1))[0])
     # One draw's loss is off by v / 2, v being its variance; the jackknife of two by terms of v^2.
     assert abs(np.mean(corrected) - expected) < 0.3 * abs(np.mean(plain) - expected)
 

@@ -56,44 +56,11 @@ void add_interactions(const ChoiceForm& form, std::span<const double> theta, std
   }
 }
 
-ChoiceForm with_full_interactions(const ChoiceForm& form) {
-  ChoiceForm full = form;
-  full.rank = form.rank == 0 ? 0 : -1;
-  return full;
-}
-
-bool has_scores(const ChoiceForm& form) {
+bool ChoiceForm::has_scores() const {
   constexpr std::size_t most_features = 300;  // whose covariances take 720 kB for a row
-  const std::size_t q = form.n_alternative_features;
-  const std::size_t own = form.has_own_tastes() ? form.width() : 0;
-  return form.rank <= 0 && q + std::max(form.n_groups, std::size_t{1}) <= most_features &&
-         q + form.n_constants() + own + form.n_pair_features <= most_features;
-}
-
-std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceNames& names) {
-  std::vector<std::string> found;
-  const auto add = [&](std::span<const std::string> some, const std::string& before, const std::string& behind) {
-    for (const std::string& name : some) found.emplace_back(before).append(name).append(behind);
-  };
-  const auto without_first = [](const std::vector<std::string>& some) {
-    return std::span(some).subspan(some.empty() ? 0 : 1);
-  };
-  const auto columns = form.has_own_tastes() ? without_first(names.labels) : std::span(names.alternatives);
-  add(names.alternatives, "", "");
-  add(names.pairs, "", "");
-  if (form.rank < 0) {
-    for (const std::string& chooser : names.choosers) add(columns, chooser + ":", "");
-  } else if (form.rank > 0) {
-    for (const auto some : {std::span(names.choosers), columns}) {
-      for (const std::string& name : some) {
-        for (int r = 0; r < form.rank; ++r) found.emplace_back(name).append("[").append(std::to_string(r)).append("]");
-      }
-    }
-  }
-  add(without_first(names.groups), "constant[", "]");
-  add(names.nests, "dissimilarity[", "]");
-  if (found.size() != form.size()) throw std::invalid_argument("the names do not fit the form");
-  return found;
+  const std::size_t q = n_alternative_features, own = has_own_tastes() ? width() : 0;
+  return rank <= 0 && q + std::max(n_groups, std::size_t{1}) <= most_features &&
+         q + n_constants() + own + n_pair_features <= most_features;
 }
 
 }  // namespace manyclass

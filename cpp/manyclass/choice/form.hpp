@@ -41,21 +41,14 @@ struct ChoiceForm {
   std::size_t constants_at() const { return interactions_at() + n_interactions(); }
   std::size_t nests_at() const { return constants_at() + n_constants(); }
   std::size_t size() const { return nests_at() + n_nests; }
+
+  // Whether (z, constants, s) are few enough features for second derivatives and scores of rows, and W is not of low
+  // rank.
+  bool has_scores() const;
 };
 
 // Throws std::invalid_argument where a group or a nest is out of range.
 void check(const ChoiceForm& form);
-
-// Names of what a form is made of, for the names of its coefficients.
-struct ChoiceNames {
-  std::vector<std::string> choosers, alternatives, pairs;  // features
-  std::vector<std::string> labels;                         // of all alternatives, where W has columns for them
-  std::vector<std::string> groups, nests;                  // of constants, the reference first, and of dissimilarities
-};
-
-// "a", "x:z" of W or, of low rank, "x[r]" and "z[r]", "constant[g]", "dissimilarity[n]". Throws std::invalid_argument
-// where names do not fit the form.
-std::vector<std::string> coefficient_names(const ChoiceForm& form, const ChoiceNames& names);
 
 // W, d x w.
 std::vector<double> interactions(const ChoiceForm& form, std::span<const double> theta);
@@ -63,12 +56,5 @@ std::vector<double> interactions(const ChoiceForm& form, std::span<const double>
 // Adds the gradient by the coefficients of W, of that by W itself (d x w).
 void add_interactions(const ChoiceForm& form, std::span<const double> theta, std::span<const double> by_w,
                       std::span<double> gradient);
-
-// Whether (z, constants, s) are few enough features for second derivatives and scores of rows, and W is not of low
-// rank.
-bool has_scores(const ChoiceForm& form);
-
-// The same form with a full W.
-ChoiceForm with_full_interactions(const ChoiceForm& form);
 
 }  // namespace manyclass

@@ -1,14 +1,10 @@
 // See problem.hpp.
 #include "manyclass/choice/problem.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
-#include "manyclass/choice/drawn_rules.hpp"
-#include "manyclass/choice/parts.hpp"
+#include "manyclass/core/parallel.hpp"
 
 namespace manyclass {
 
@@ -18,89 +14,73 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-// Sums over the rows of pieces, and the gradient by coefficients that they make.
-class Gradient {
- public:
-  Gradient(const ChoiceProblem& problem, const ChoiceParts& parts)
-      : problem_(problem),
-        parts_(parts),
-        constants_(problem.n_alternatives()),
-        by_w_(parts.W.size()),
-        pairs_(problem.form.n_pair_features),
-        nests_(problem.form.n_nests) {}
+std::size_t as_size(Offset at) { return static_cast<std::size_t>(at); }
 
-  void add(const ChoicePiece& piece, ChoiceSums sums) {
-    const std::size_t n = piece.size();
-    std::vector<double> of_rows(n), constants(constants_.size());
-    std::vector<double> tastes(piece.tastes.size()), pairs(n * pairs_.size()), nests(n * nests_.size());
-    sums.losses = of_rows;
-    sums.constant_gradient = constants;
-    sums.taste_gradient = tastes;
-    sums.pair_gradient = pairs;
-    sums.nest_gradient = nests;
-    choice_sums(piece.question, sums);
-    for (std::size_t k = 0; k < constants.size(); ++k) constants_[k] += constants[k];
-    const auto x = problem_.data.X.subspan(piece.begin * d(), n * d());
-    if (transposed()) {
-      add_products({tastes.data(), parts_.width, 1}, parts_.width, x, n, by_w_, problem_.n_threads, problem_.isa);
+// Calls f(k, j, z_kj) for the features of alternatives.
+template <class F>
+void for_features(const ChoiceProblem& problem, const F& f) {
+  const ChoiceData& data = problem.data;
+  const std::size_t q = problem.form.n_alternative_features;
+  for (std::size_t k = 0; k < problem.n_alternatives(); ++k) {
+    if (data.Z_indptr.empty()) {
+      for (std::size_t j = 0; j < q; ++j) f(k, j, data.Z[k * q + j]);
     } else {
-      add_products({x.data(), d(), 1}, d(), tastes, n, by_w_, problem_.n_threads, problem_.isa);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      add_loss(problem_.weight(piece.begin + i) * of_rows[i]);
-      for (std::size_t j = 0; j < pairs_.size(); ++j) pairs_[j] += pairs[i * pairs_.size() + j];
-      for (std::size_t g = 0; g < nests_.size(); ++g) nests_[g] += nests[i * nests_.size() + g];
-    }
-  }
-
-  // The sum of the weighted losses.
-  double loss() const { return loss_ + lost_; }
-
-  void write(std::span<const double> theta, std::span<double> gradient) const {
-    const ChoiceForm& form = problem_.form;
-    std::ranges::fill(gradient, 0.0);
-    add_features_transposed(problem_, constants_, gradient.first(form.pairs_at()));
-    std::ranges::copy(pairs_, gradient.begin() + static_cast<std::ptrdiff_t>(form.pairs_at()));
-    if (form.rank != 0) add_interactions(form, theta, by_w(), gradient);
-    for (std::size_t k = 0; k < form.groups.size(); ++k) {
-      if (form.groups[k] > 0)
-        gradient[form.constants_at() + static_cast<std::size_t>(form.groups[k]) - 1] += constants_[k];
-    }
-    std::ranges::copy(nests_, gradient.begin() + static_cast<std::ptrdiff_t>(form.nests_at()));
-  }
-
- private:
-  std::size_t d() const { return problem_.form.n_chooser_features; }
-
-  // With what rounding loses (Neumaier 1974), since a line search near the minimum looks at the last digits.
-  void add_loss(double value) {
-    const double sum = loss_ + value;
-    lost_ += std::abs(loss_) >= std::abs(value) ? (loss_ - sum) + value : (value - sum) + loss_;
-    loss_ = sum;
-  }
-
-  // Whether by_w_ is width x d, so that the inner sums of its products are the longer ones.
-  bool transposed() const { return d() > parts_.width; }
-
-  // The gradient by W, whose first column is no coefficient where tastes are those for alternatives themselves.
-  std::vector<double> by_w() const {
-    std::vector<double> out;
-    for (std::size_t j = 0; j < d(); ++j) {
-      for (std::size_t k = parts_.own_tastes ? 1 : 0; k < parts_.width; ++k) {
-        out.push_back(by_w_[transposed() ? k * d() + j : j * parts_.width + k]);
+      for (std::size_t at = as_size(data.Z_indptr[k]); at < as_size(data.Z_indptr[k + 1]); ++at) {
+        f(k, static_cast<std::size_t>(data.Z_indices[at]), data.Z[at]);
       }
     }
-    return out;
   }
+}
 
-  const ChoiceProblem& problem_;
-  const ChoiceParts& parts_;
-  std::vector<double> constants_, by_w_, pairs_, nests_;
-  double loss_ = 0, lost_ = 0;
-};
+void check_coefficients(const ChoiceProblem& problem, std::size_t n) {
+  if (n == problem.form.size()) return;
+  throw std::invalid_argument("there are " + std::to_string(n) + " coefficients; there must be " +
+                              std::to_string(problem.form.size()));
+}
 
-std::size_t numbers_of(const ChoiceProblem& problem, const ChoiceParts& parts) {
-  return parts.width + problem.form.n_pair_features + problem.form.n_nests + 1;
+// Features of alternatives, K x width, whose first ones are z.
+void set_features(const ChoiceProblem& problem, ChoiceParts& parts) {
+  const std::size_t k = problem.n_alternatives(), w = parts.width;
+  parts.features.assign(k * w, 0.0);
+  for_features(problem, [&](std::size_t a, std::size_t j, double z) { parts.features[a * w + j] += z; });
+}
+
+// The same by feature, for loops over all alternatives.
+void transpose_features(const ChoiceProblem& problem, ChoiceParts& parts) {
+  const std::size_t k = problem.n_alternatives(), w = parts.width;
+  if (problem.data.listed_only || parts.own_tastes) return;
+  parts.by_feature.resize(k * w);
+  for (std::size_t a = 0; a < k; ++a) {
+    for (std::size_t j = 0; j < w; ++j) parts.by_feature[j * k + a] = parts.features[a * w + j];
+  }
+}
+
+ChoiceParts begin_parts(const ChoiceProblem& problem, std::span<const double> theta) {
+  check_coefficients(problem, theta.size());
+  ChoiceParts parts;
+  parts.constants.assign(problem.data.constants.begin(), problem.data.constants.end());
+  parts.pair_coef = theta.subspan(problem.form.pairs_at(), problem.form.n_pair_features);
+  parts.dissimilarity = theta.subspan(problem.form.nests_at());
+  return parts;
+}
+
+void check_lists(const ChoiceProblem& problem) {
+  const ChoiceData& data = problem.data;
+  const std::size_t n_listed = data.alternatives.size(), k = data.n_alternatives();
+  require(k > 0, "there is no alternative");
+  require(data.indptr.size() == (data.indptr.empty() ? 0 : problem.n_rows() + 1),
+          "indptr does not have a value for each row");
+  require(!data.indptr.empty() || (n_listed == 0 && !data.listed_only), "alternatives are listed without indptr");
+  require(data.indptr.empty() || (data.indptr.front() == 0 && data.indptr.back() == static_cast<Offset>(n_listed) &&
+                                  std::ranges::is_sorted(data.indptr)),
+          "indptr does not fit the lists");
+  require(data.pair_features.size() == n_listed * problem.form.n_pair_features, "features of pairs do not fit the lists");
+  require(data.offsets.empty() || data.offsets.size() == n_listed, "offsets do not fit the lists");
+  require(data.log_weights.empty() ||
+              (data.listed_only && data.log_weights.size() == n_listed && problem.form.model != "nested"),
+          "weights of drawn alternatives do not fit the lists, or the model");
+  const auto in_range = [k](Index id) { return id >= 0 && static_cast<std::size_t>(id) < k; };
+  require(std::ranges::all_of(data.alternatives, in_range), "an alternative is out of range");
 }
 
 }  // namespace
@@ -126,93 +106,93 @@ void check(const ChoiceProblem& problem) {
                 data.Z_indices.size() == data.Z.size() && std::ranges::none_of(data.Z_indices, outside),
             "Z does not fit the alternatives");
   }
-  ChoiceRows rows;
-  const std::vector<double> coefficients(form.n_pair_features);
-  rows.constants = data.constants;
-  rows.indptr = data.indptr;
-  rows.alternatives = data.alternatives;
-  rows.pair_features = data.pair_features;
-  rows.pair_coef = coefficients;
-  rows.offsets = data.offsets;
-  rows.log_weights = data.log_weights;
-  rows.listed_only = data.listed_only;
-  rows.n_rows = data.n_rows;
-  check(rows);
+  check_lists(problem);
 }
 
-void losses(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out) {
-  const ChoiceParts parts = parts_of(problem, theta);
-  for_pieces(problem, parts, numbers_of(problem, parts), [&](ChoicePiece& piece) {
-    ChoiceSums sums;
-    sums.losses = out.subspan(piece.begin, piece.size());
-    choice_sums(piece.question, sums);
-  });
+void add_features_transposed(const ChoiceProblem& problem, std::span<const double> v, std::span<double> out) {
+  for_features(problem, [&](std::size_t k, std::size_t j, double z) { out[j] += z * v[k]; });
 }
 
-double objective(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> gradient) {
-  const ChoiceParts parts = parts_of(problem, theta);
-  Gradient sums(problem, parts);
-  for_pieces(problem, parts, numbers_of(problem, parts), [&](const ChoicePiece& piece) { sums.add(piece, {}); });
-  sums.write(theta, gradient);
-  return sums.loss();
-}
-
-void inclusive_values(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out) {
-  const ChoiceParts parts = parts_of(problem, theta);
-  for_pieces(problem, parts, numbers_of(problem, parts), [&](ChoicePiece& piece) {
-    ChoiceSums sums;
-    sums.inclusive_values = out.subspan(piece.begin, piece.size());
-    piece.question.chosen = {};
-    choice_sums(piece.question, sums);
-  });
-}
-
-void log_sums(const ChoiceProblem& problem, std::span<const double> theta, std::span<double> out) {
-  const ChoiceParts parts = parts_of(problem, theta);
-  const std::vector<double> zeros(problem.n_rows());
-  for_pieces(problem, parts, numbers_of(problem, parts), [&](ChoicePiece& piece) {
-    piece.question.model.model = "drawn";
-    piece.question.model.log_normalizers = std::span(zeros).first(piece.size());
-    ChoiceSums found;
-    found.inclusive_values = out.subspan(piece.begin, piece.size());
-    choice_sums(piece.question, found);
-  });
-}
-
-double double_sum(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> log_normalizers,
-                  std::span<double> sums, std::span<double> gradient) {
-  if (log_normalizers.size() != problem.n_rows()) throw std::invalid_argument("log_normalizers do not fit the rows");
-  const ChoiceParts parts = parts_of(problem, theta);
-  Gradient all(problem, parts);
-  for_pieces(problem, parts, numbers_of(problem, parts), [&](ChoicePiece& piece) {
-    piece.question.model.model = "drawn";
-    piece.question.model.log_normalizers = log_normalizers.subspan(piece.begin, piece.size());
-    ChoiceSums found;
-    found.inclusive_values = sums.subspan(piece.begin, piece.size());
-    all.add(piece, found);
-  });
-  all.write(theta, gradient);
-  return all.loss();
-}
-
-void log_products(const ChoiceProblem& problem, std::span<const double> theta, std::span<const double> node_weights,
-                  std::span<double> products, std::span<double> gradient) {
-  constexpr std::size_t nodes = NoiseNodes::size;
-  if (products.size() != problem.n_rows() * nodes ||
-      (!node_weights.empty() && node_weights.size() != products.size())) {
-    throw std::invalid_argument("nodes do not fit the rows");
+ChoiceParts make_parts(const ChoiceProblem& problem, std::span<const double> theta) {
+  const ChoiceForm& form = problem.form;
+  ChoiceParts parts = begin_parts(problem, theta);
+  for_features(problem, [&](std::size_t k, std::size_t j, double z) { parts.constants[k] += z * theta[j]; });
+  for (std::size_t k = 0; k < form.groups.size(); ++k) {
+    if (form.groups[k] > 0) parts.constants[k] += theta[form.constants_at() + as_size(form.groups[k]) - 1];
   }
-  const ChoiceParts parts = parts_of(problem, theta);
-  Gradient all(problem, parts);
-  for_pieces(problem, parts, numbers_of(problem, parts) + nodes, [&](ChoicePiece& piece) {
-    piece.question.model.model = "drawn_" + problem.form.model;
-    ChoiceSums found;
-    found.log_products = products.subspan(piece.begin * nodes, piece.size() * nodes);
-    if (node_weights.empty()) return choice_sums(piece.question, found);
-    piece.question.model.node_weights = node_weights.subspan(piece.begin * nodes, piece.size() * nodes);
-    all.add(piece, found);
+  if (form.rank != 0) {
+    parts.own_tastes = form.has_own_tastes();
+    parts.width = parts.own_tastes ? form.n_own_tastes : form.width();
+    parts.W = interactions(form, theta);
+    if (parts.own_tastes) {
+      std::vector<double> padded(form.n_chooser_features * parts.width);
+      for (std::size_t j = 0; j < form.n_chooser_features; ++j) {
+        const auto w = static_cast<std::ptrdiff_t>(form.width()), row = static_cast<std::ptrdiff_t>(j);
+        std::copy_n(parts.W.begin() + row * w, w, padded.begin() + row * (w + 1) + 1);
+      }
+      parts.W = std::move(padded);
+    } else {
+      set_features(problem, parts);
+    }
+  }
+  transpose_features(problem, parts);
+  return parts;
+}
+
+ChoiceParts make_explicit_parts(const ChoiceProblem& problem, std::span<const double> theta) {
+  const ChoiceForm& form = problem.form;
+  if (!form.has_scores()) {
+    throw std::invalid_argument(
+        "standard errors need at most 300 features of alternatives, pairs and constants, and no interactions of low "
+        "rank; give constants by group, or interactions='full'");
+  }
+  ChoiceParts parts = begin_parts(problem, theta);
+  const std::size_t q = form.n_alternative_features, c = form.n_constants();
+  const std::size_t own = form.has_own_tastes() ? form.width() : 0, w = q + c + own, first = own > 0 ? q + c : 0;
+  parts.width = w;
+  parts.base.assign(theta.begin(), theta.begin() + static_cast<std::ptrdiff_t>(q));
+  const auto constants = theta.subspan(form.constants_at(), c);
+  parts.base.insert(parts.base.end(), constants.begin(), constants.end());
+  parts.base.resize(w);
+  parts.W.resize(form.n_chooser_features * w);
+  const auto full = theta.subspan(form.interactions_at(), form.n_interactions());
+  for (std::size_t j = 0; j < full.size(); ++j) parts.W[j / form.width() * w + first + j % form.width()] = full[j];
+  set_features(problem, parts);
+  for (std::size_t a = 0; a < problem.n_alternatives(); ++a) {
+    double* row = parts.features.data() + a * w;
+    if (!form.groups.empty() && form.groups[a] > 0) row[q + as_size(form.groups[a]) - 1] = 1;
+    if (own > 0 && a > 0) row[q + c + a - 1] = 1;
+  }
+  transpose_features(problem, parts);
+  return parts;
+}
+
+ChoicePiece make_piece(const ChoiceProblem& problem, const ChoiceParts& parts, std::size_t begin, std::size_t end) {
+  const std::size_t w = parts.width, d = problem.form.n_chooser_features;
+  const std::size_t n = w == 0 ? 0 : end - begin;
+  ChoicePiece piece{begin, end, std::vector<double>(n * w)};
+  std::vector<double>& tastes = piece.tastes;
+  const bool by_dots = d > w && w < 16;  // sums over d, where rows of W are too short for vectors
+  std::vector<double> transposed;
+  if (by_dots) {
+    transposed.resize(d * w);
+    for (std::size_t j = 0; j < d; ++j) {
+      for (std::size_t k = 0; k < w; ++k) transposed[k * d + j] = parts.W[j * w + k];
+    }
+  }
+  constexpr std::size_t together = 64;
+  parallel_for(problem.n_threads, (n + together - 1) / together, [&](std::size_t chunk) {
+    const std::size_t first = chunk * together, last = std::min(n, first + together);
+    const double* x = problem.data.X.data() + begin * d;
+    for (std::size_t at = first * w; at < last * w; ++at) tastes[at] = parts.base.empty() ? 0.0 : parts.base[at % w];
+    run_with(problem.isa, [&] {
+      if (!by_dots) return add_block({x, 1, d}, parts.W.data(), d, w, first, last, tastes.data());
+      for (std::size_t i = first; i < last; ++i) {
+        for (std::size_t k = 0; k < w; ++k) tastes[i * w + k] += dot(x + i * d, transposed.data() + k * d, d);
+      }
+    });
   });
-  if (!node_weights.empty()) all.write(theta, gradient);
+  return piece;
 }
 
 }  // namespace manyclass

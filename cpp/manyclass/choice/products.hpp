@@ -6,6 +6,20 @@
 
 namespace manyclass {
 
+// sum_k a_k b_k in lanes that the compiler may vectorise.
+inline double dot(const double* a, const double* b, std::size_t n) {
+  constexpr std::size_t lanes = 16;
+  double sums[lanes] = {};
+  std::size_t k = 0;
+  for (; k + lanes <= n; k += lanes) {
+    for (std::size_t l = 0; l < lanes; ++l) sums[l] += a[k + l] * b[k + l];
+  }
+  double sum = 0;
+  for (; k < n; ++k) sum += a[k] * b[k];
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
 // The left factor A of sums over i: A(i, c) = values[i * down + c * across].
 struct LeftFactor {
   const double* values;

@@ -1,4 +1,4 @@
-"""Coefficients of choice models: their form, the objective, and how it is minimised over all or drawn alternatives.
+"""Coefficients of choice models: their form, the objective, and how it is minimised over all alternatives.
 
 The utility of alternative k for chooser i is x_i . W z_k + beta . (z_k, s_ik) + a_k + o_ik. All coefficients stand in
 one vector, see cpp/manyclass/choice/form.hpp.
@@ -12,19 +12,22 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.checks import check_number
 from manyclass.choice.sets import ChoiceSets
+from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles, Ids
 
 MOST_KEPT = 1 << 26  # features of pairs that are made once and kept: 512 MB
 PARTS = ("alternatives", "pairs", "interactions", "constants", "dissimilarity")
-FIRST_VISITS = 2  # of a row before its first step
+LEAST_DISSIMILARITY = 0.05
+MOST_SCALED = 1000  # rows whose pairs tell scales
 START_ROWS = 20_000
-ERROR_GROUPS = 64  # of rows, whose gradients tell what drawn alternatives leave in them
 MANY_ROWS = 5  # as many as START_ROWS, beyond which these are fitted first
 # Evaluations that second derivatives save at least where features are correlated; of independent ones 20 to 40. 5,000
 # rows, 20 features, 100 alternatives, 2,079 coefficients: 7.4 s with them, 2.0 s without, or 6.8 and .5 s.
@@ -104,10 +107,16 @@ class ChoiceForm:
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of all coefficients."""
-        features = (self.chooser_names, self.alternative_names, self.pair_names)
-        kinds = (*features, self.labels, self.group_labels, self.nest_labels)
-        return self.core.names(*(list(map(str, names)) for names in kinds))
+        """Names: "a", "x:z" of W or, of low rank, "x[r]" and "z[r]", "constant[g]", "dissimilarity[n]"."""
+        columns = self.labels[1:] if self.own_tastes else self.alternative_names
+        if self.rank < 0:
+            interactions = [f"{chooser}:{column}" for chooser in self.chooser_names for column in columns]
+        else:
+            interactions = [f"{name}[{r}]" for name in (*self.chooser_names, *columns) for r in range(self.rank)]
+        constants = [f"constant[{label}]" for label in self.group_labels[1:]]
+        dissimilarities = [f"dissimilarity[{label}]" for label in self.nest_labels]
+        names = (*self.alternative_names, *self.pair_names, *interactions, *constants, *dissimilarities)
+        return [*map(str, names)]
 
     def start(self, seed: int) -> Doubles:
         """Return coefficients to begin with: zeros, but small numbers by chance for a W of low rank."""
@@ -185,12 +194,57 @@ class ChoiceObjective:
         return np.concatenate([problem.losses(theta) for problem in self.problems])
 
     def hessian(self, theta: Doubles) -> Doubles:
-        """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does."""
+        """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does.
+
+        Those of nests are central differences of the gradient, off by some 1e-6.
+        """
+        if self.form.model == "nested":
+            steps = np.diag(1e-4 * np.maximum(1.0, np.abs(theta)))
+            slopes = [(self(theta + step)[1] - self(theta - step)[1]) / (2 * step.sum()) for step in steps]
+            return np.asarray(slopes + np.transpose(slopes)) / 2
         return np.asarray(sum((problem.hessian(theta) for problem in self.problems), np.diag(self.ridge)))
 
     def metric(self, theta: Doubles) -> Doubles:
         """Return the second derivatives without those of W by its factors, where it has a low rank."""
-        return np.asarray(sum((problem.metric(theta) for problem in self.problems), np.diag(self.ridge)))
+        form, rank = self.form, self.form.rank
+        if rank <= 0:
+            return self.hessian(theta)
+        part = form.slices["interactions"]
+        left, right = np.split(theta[part].reshape(-1, rank), [len(form.chooser_names)])
+        # W by its factors: rows are those of the full W, in order.
+        by_right = np.kron(np.eye(len(right)), left).reshape(len(right), len(left), -1).swapaxes(0, 1)
+        by_factors = np.hstack(
+            [np.kron(np.eye(len(left)), right), by_right.reshape(left.size // rank * len(right), -1)]
+        )
+        jacobian = scipy.linalg.block_diag(np.eye(part.start), by_factors, np.eye(form.n - part.stop))
+        full = replace(self, form=replace(form, rank=-1), ridge=np.zeros(len(jacobian)))
+        theta_of_full = np.concatenate([theta[: part.start], (left @ right.T).ravel(), theta[part.stop :]])
+        return np.asarray(jacobian.T @ full.hessian(theta_of_full) @ jacobian + np.diag(self.ridge))
+
+    def scales(self) -> Doubles:
+        """Return about the square roots of the second derivatives, relative to each other.
+
+        They are the standard deviations of what coefficients are multiplied by; 1 where there are none.
+        """
+        form, sets = self.form, next(self.sets.parts())
+        scales = np.ones(form.n)
+        parts = {name: scales[part] for name, part in form.slices.items()}
+        if sets.Z is not None:
+            mean = np.asarray(sets.Z.mean(axis=0))
+            squares = sets.Z.multiply(sets.Z) if is_sparse(sets.Z) else np.square(sets.Z)
+            parts["alternatives"][:] = np.sqrt(np.maximum(np.asarray(squares.mean(axis=0)) - mean**2, 0))
+        entries = sets.lists.features[: sets.lists.indptr[min(MOST_SCALED, sets.n_rows)]]
+        if len(entries):
+            parts["pairs"][:] = entries.std(axis=0)
+        if form.rank < 0:
+            columns = parts["alternatives"] if form.has_features else np.full(form.n_alternatives - 1, 1.0)
+            columns = columns / (1 if form.has_features else np.sqrt(max(len(columns), 1)))
+            parts["interactions"][:] = np.outer(np.sqrt(np.square(sets.X).mean(axis=0)), columns).ravel()
+        if len(form.group_labels):
+            counts = 1 + np.bincount(form.groups[sets.known_choices], minlength=len(form.group_labels))
+            parts["constants"][:] = np.sqrt(counts[1:] / sets.n_rows)
+        scales[~(scales > 0)] = 1.0
+        return scales
 
     def squared_spread(self, directions: Doubles) -> float:
         """Return the most that a unit sum of the directions, (n_directions, n), moves two utilities apart, squared."""
@@ -218,14 +272,18 @@ class FreeCoefficients:
     fixed : ndarray of shape (n,), float64
         Values of fixed ones; 0 for the others.
     bounds : ndarray of shape (n_free, 2), float64
-    place : ndarray of shape (n,), int64
-        Of each coefficient among the free ones; -1: it is fixed.
     """
 
     matrix: sp.csr_array
     fixed: Doubles
     bounds: Doubles
-    place: NDArray[np.int64]
+
+    @cached_property
+    def place(self) -> NDArray[np.int64]:
+        """Of each coefficient among the free ones; -1: it is fixed."""
+        place = np.full(len(self.fixed), -1)
+        place[np.diff(self.matrix.indptr) > 0] = self.matrix.indices
+        return place
 
     @property
     def n(self) -> int:
@@ -273,10 +331,48 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
     ValueError
         If there is no such coefficient.
     """
-    place, fixed, low, high = _core.free_coefficients(form.core, form.names, [*constraints.items()])
-    movable = np.flatnonzero(place >= 0)
-    matrix = sp.csr_array((np.ones(len(movable)), (movable, place[movable])), shape=(form.n, len(low)))
-    return FreeCoefficients(matrix, fixed, np.stack([low, high], axis=1), place)
+    names, nests = form.names, form.slices["dissimilarity"]
+    position, owner = {name: j for j, name in enumerate(names)}, np.arange(form.n)
+    fixed, bounds = np.zeros(form.n), np.tile([-np.inf, np.inf], (form.n, 1))
+    bounds[nests] = LEAST_DISSIMILARITY, 1
+    alone = np.flatnonzero(np.bincount(form.nests, minlength=len(form.nest_labels)) < 2)
+    rules = {names[nests.start + nest]: 1.0 for nest in alone} | dict(constraints)
+    for name, rule in rules.items():
+        if name not in position:
+            known = ", ".join(names[:20])
+            raise ValueError(f"constraints has {name!r}, which is no coefficient; there are {known}")
+        j = position[name]
+        if rule in ("positive", "negative"):
+            bounds[j] = (0, np.inf) if rule == "positive" else (-np.inf, 0)
+        elif not isinstance(rule, str):
+            check_number(f"constraints of {name!r}", rule)
+            owner[j], fixed[j] = -1, rule
+        elif position.get(rule, nests.start) < nests.start:
+            owner[j] = position[rule]
+        else:
+            raise ValueError(
+                f"constraints says that {name!r} is {rule!r}; it must be 'positive', 'negative', a number or another "
+                "coefficient"
+            )
+    for j in range(form.n):
+        _resolve(j, owner, fixed, names)
+    movable = np.flatnonzero(owner >= 0)
+    owners, place = np.unique(owner[movable], return_inverse=True)
+    matrix = sp.csr_array((np.ones(len(movable)), (movable, place)), shape=(form.n, len(owners)))
+    return FreeCoefficients(matrix, fixed, bounds[owners])
+
+
+def _resolve(j: int, owner: NDArray[np.int64], fixed: Doubles, names: list[str]) -> None:
+    """Let a coefficient have the last owner of those that it equals, one after another, or the value of a fixed one."""
+    chain = [j]
+    while owner[chain[-1]] not in (-1, chain[-1]):
+        chain.append(int(owner[chain[-1]]))
+        if chain[-1] in chain[:-1]:
+            raise ValueError(f"constraints says twice that {names[j]} and another coefficient are equal")
+    if owner[chain[-1]] < 0:
+        owner[j], fixed[j] = -1, fixed[chain[-1]]
+    else:
+        owner[j] = chain[-1]
 
 
 @dataclass(frozen=True)
@@ -299,25 +395,34 @@ class ChoiceFit:
 
 
 def precondition(
-    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, seed: int, n_rows: int, near: bool = False
+    objective: ChoiceObjective,
+    free: FreeCoefficients,
+    theta: Doubles,
+    seed: int,
+    n_rows: int,
+    near: bool = False,
+    bounded: bool | None = None,
 ) -> Doubles:
     """Return T with T T' near the inverse of the second derivatives of some rows, or the diagonal that it has.
 
     Those by factors of W depend on these, and those of noise other than Gumbel's take as long as iterations that they
-    save: both are made `near` the minimum only, for steps with drawn alternatives.
+    save: both are made `near` the minimum only, for steps with drawn alternatives. `bounded` is whether coefficients
+    have bounds, for which it is a diagonal.
     """
     sets = objective.sets
     metric = min(n_rows, sets.n_rows) * free.n**2 + 2 * free.n**3  # products that make it, and its eigenvectors
     evaluation = sets.n_pairs * (1 + len(sets.pair_names)) + sets.n_rows * free.n
     pays = 0 < metric <= max(EVALUATIONS_SAVED * evaluation, A_MOMENT)
     form = objective.form
-    has_metric = form.core.has_metric() if near else form.model == "gumbel" and form.core.has_scores()
-    if has_metric and pays:
+    has_metric = (form if not near else replace(form, rank=-bool(form.rank))).core.has_scores()
+    if has_metric and pays and (near or form.model == "gumbel"):
         rows = np.sort(np.random.RandomState(seed).permutation(objective.sets.n_rows)[:n_rows])
         second_derivatives = replace(objective, sets=objective.sets.take(rows)).metric(theta)
         free_derivatives = free.matrix.T @ second_derivatives @ free.matrix
-        return whiten(free_derivatives, free.bounded, flat=0.0 if form.rank > 0 else 1e3)
-    return free.select(1 / next(objective.problems).scales())
+        return whiten(
+            free_derivatives, free.bounded if bounded is None else bounded, flat=0.0 if form.rank > 0 else 1e3
+        )
+    return free.select(1 / objective.scales())
 
 
 def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Doubles:
@@ -340,8 +445,8 @@ def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Dou
     return np.asarray((vectors * roots) / scale[:, None])
 
 
-def _times(T: Doubles, vector: Doubles) -> Doubles:
-    """T, or the diagonal matrix that it stands for, times a vector."""
+def times(T: Doubles, vector: Doubles) -> Doubles:
+    """Return T, or the diagonal matrix that it stands for, times a vector."""
     return np.asarray(T @ vector if T.ndim == 2 else T * vector)
 
 
@@ -412,9 +517,9 @@ def descend(
     curve: list[float] = []
 
     def value(coordinates: Doubles) -> tuple[float, Doubles]:
-        loss, gradient = objective(free.expand(_times(T, coordinates)))
+        loss, gradient = objective(free.expand(times(T, coordinates)))
         losses.append(loss)
-        return loss, _times(T.T, free.reduce(gradient))
+        return loss, times(T.T, free.reduce(gradient))
 
     def end_iteration(_: Any) -> None:
         curve.append(losses[-1])
@@ -429,7 +534,7 @@ def descend(
     slope = minimum.jac if bounds is None else slope_within_bounds(minimum.jac, minimum.x, bounds)
     # A line search ends where rounding hides the descent, some digits before a gradient of 1e-8.
     converged = bool(np.max(np.abs(slope), initial=0) <= max(100 * tol, 1e-5))
-    theta = free.expand(_times(T, minimum.x))
+    theta = free.expand(times(T, minimum.x))
     return ChoiceFit(theta, np.array(curve or [minimum.fun]), converged, np.zeros(len(theta)))
 
 
@@ -457,115 +562,3 @@ def _start_from_few_rows(
     first = replace(objective, sets=objective.sets.take(rows))
     fit = fit_exactly(first, free, start, tol=1e-5, max_iter=50, seed=seed, watch=lambda _: None)
     return fit.theta, START_ROWS
-
-
-@dataclass(frozen=True)
-class _Draws:
-    """Draws of alternatives for the rows of an objective, named by an epoch."""
-
-    objective: ChoiceObjective
-    n_draws: int
-    seed: int
-
-    def sets(self, rows: NDArray[np.int64], epoch: int) -> ChoiceSets:
-        """Rows with alternatives drawn for them, half of them popular ones where all are available."""
-        sets = self.objective.weighted
-        share, n_threads = 0.0 if sets.lists.only else 0.5, self.objective.n_threads
-        return sets.draw(rows, self.n_draws, share=share, seed=self.seed, epoch=epoch, n_threads=n_threads)
-
-    def problem(self, rows: NDArray[np.int64], epoch: int) -> _core.ChoiceProblem:
-        """The same as the core takes them."""
-        return next(make_problems(self.objective.form, self.sets(rows, epoch), self.objective.n_threads))
-
-
-def fit_drawn(
-    objective: ChoiceObjective,
-    free: FreeCoefficients,
-    start: Doubles,
-    *,
-    n_draws: int,
-    n_passes: int,
-    seed: int,
-    watch: Callable[[float], None],
-) -> ChoiceFit:
-    """Minimise the double sum over rows and drawn alternatives, or the bound of augment and reduce, without bias.
-
-    It starts where the likelihood of 20,000 rows with drawn alternatives is largest (McFadden 1978; 5,000 of noise that
-    is not Gumbel's), and steps in the metric of the second derivatives there. Steps, and what rows carry, are the
-    core's choice/drawn_descent.hpp.
-
-    Parameters
-    ----------
-    objective : ChoiceObjective
-    free : FreeCoefficients
-    start : ndarray of shape (n,), float64
-    n_draws : int, alternatives by row and pass
-    n_passes : int
-    seed : int
-    watch : callable
-        It is called with the loss of each pass.
-
-    Returns
-    -------
-    ChoiceFit
-    """
-    draws, noise, n = _Draws(objective, n_draws, seed), objective.form.model, objective.sets.n_rows
-    random = np.random.RandomState(seed)
-    first_rows = np.sort(random.permutation(n)[: START_ROWS if noise == "gumbel" else START_ROWS // 4])
-    first = replace(objective, sets=draws.sets(first_rows, 0))
-    near = fit_exactly(first, free, start, tol=1e-4, max_iter=50, seed=seed, watch=lambda _: None)
-    T = precondition(first, free, near.theta, seed, len(first_rows), near=True)
-    batch_size = int(np.clip(n // 50, 64, 8192))
-    n_steps = len(first_rows) / batch_size  # as if the rows of the start had been steps before
-    descent = _begin_descent(objective, free, near.theta, T, n_steps)
-    losses: list[float] = []
-    begins = (1, 1 + n_passes // 3)  # where rows begin anew, as old estimates are those at old coefficients
-    for epoch in range(1, n_passes + 1):
-        order = random.permutation(n)
-        visits = FIRST_VISITS + epoch - max(begin for begin in begins if begin <= epoch)
-        for first_position in range(0, n, batch_size):
-            rows = np.sort(order[first_position : first_position + batch_size])
-            ids = rows.astype(np.int32)
-            for visit in range(FIRST_VISITS if epoch in begins else 0):
-                descent.look(ids, draws.problem(rows, n_passes + 10 * epoch + visit), visit)
-            descent.step(ids, draws.problem(rows, epoch), visits)
-        losses.append(descent.end_pass())
-        watch(losses[-1])
-    spread = descent.average_passes()
-    row_variance = _row_variance(descent, draws, first_rows, T, 10 * (n_passes + 9) + FIRST_VISITS, visits)
-    errors = np.sqrt(spread + row_variance / n)
-    return ChoiceFit(descent.theta(), np.array(losses), True, np.abs(free.matrix @ errors))
-
-
-def _begin_descent(
-    objective: ChoiceObjective, free: FreeCoefficients, theta: Doubles, T: Doubles, n_steps: float
-) -> _core.DrawnDescent:
-    low, high = map(np.ascontiguousarray, free.bounds.T)
-    return _core.DrawnDescent(
-        place=free.place,
-        fixed=free.fixed,
-        low=low,
-        high=high,
-        own=free.select(theta),
-        metric=np.ascontiguousarray(T),
-        ridge=objective.ridge,
-        n_rows=objective.sets.n_rows,
-        n_steps=n_steps,
-        noise=objective.form.model,
-    )
-
-
-def _row_variance(
-    descent: _core.DrawnDescent, draws: _Draws, rows: NDArray[np.int64], T: Doubles, epoch: int, visits: int
-) -> Doubles:
-    """The variance that draws leave in coefficients by what one row carries, times the number of rows."""
-    if draws.objective.form.model == "gumbel":
-        # e^-u_i A_i weighs row i by a number that is not 1 but does not depend on the choice: estimates stay
-        # consistent, and are off by their standard errors times its standard deviation. Its square is the mean of a
-        # product of two estimates that are independent of each other.
-        first_draw, second_draw = (draws.problem(rows, epoch + visit) for visit in range(2))
-        weight_variance = descent.variance_of_weights(rows.astype(np.int32), first_draw, second_draw, visits)
-        return np.asarray(weight_variance * (np.sum(T**2, axis=1) if T.ndim == 2 else T**2))  # by the diagonal of T T'
-    groups = np.array_split(rows, min(len(rows), ERROR_GROUPS))
-    moves = [descent.difference(group.astype(np.int32), draws.problem(group, epoch)) for group in groups]
-    return np.asarray(np.sum(np.square(moves), axis=0) / len(rows))

@@ -356,8 +356,7 @@ class Design:
             return self, free, causes
         stays = np.ones(free.n, bool)
         stays[self.columns[held]] = False
-        place = np.where(free.place >= 0, np.where(stays, np.cumsum(stays) - 1, -1)[free.place], -1)
-        left = FreeCoefficients(free.matrix[:, np.flatnonzero(stays)], free.fixed, free.bounds[stays], place)
+        left = FreeCoefficients(free.matrix[:, np.flatnonzero(stays)], free.fixed, free.bounds[stays])
         design = self.take(np.flatnonzero(~held))
         design.columns = (np.cumsum(stays) - 1)[design.columns]
         return design, left, causes

@@ -139,10 +139,6 @@ class LatentProblem(MixtureProblem):
         """Return the expected logsum of each row, (n_rows,)."""
         return self.mix(theta, self.problem.inclusive_values)
 
-    def with_sets(self, sets: ChoiceSets) -> LatentProblem:
-        """Return the problem of the same choosers with other features."""
-        return LatentProblem(self.state, self.form, sets, self.n_threads)
-
     def mix(self, theta: Doubles, answer: Callable[[Doubles], Doubles], shares: Doubles | None = None) -> Doubles:
         """Return the mean over classes of what is answered with their coefficients.
 
@@ -244,7 +240,7 @@ class LatentObjective:
     def scales(self) -> Doubles:
         """Return the change of each coefficient that moves utilities by about 1."""
         features = np.sqrt(self.person_weights @ self.features**2 / self.person_weights.sum())
-        sizes = [*[next(self.rows.problems).scales()] * self.state.n_classes, *[features] * (self.state.n_classes - 1)]
+        sizes = [*[self.rows.scales()] * self.state.n_classes, *[features] * (self.state.n_classes - 1)]
         return np.asarray(1 / np.concatenate(sizes))
 
     def order(self, theta: Doubles) -> tuple[LatentState, Doubles]:
@@ -419,12 +415,10 @@ def fit_latent_classes(
 def _repeat(free: FreeCoefficients, state: LatentState) -> FreeCoefficients:
     """The free coefficients of all classes and of membership."""
     k, m = state.n_classes, (state.n_classes - 1) * (1 + len(state.membership))
-    places = [np.where(free.place < 0, -1, free.place + c * free.n) for c in range(k)]
     return FreeCoefficients(
         sp.csr_array(sp.block_diag([*[free.matrix] * k, sp.eye_array(m)])),
         np.concatenate([*[free.fixed] * k, np.zeros(m)]),
         np.concatenate([*[free.bounds] * k, np.tile([-np.inf, np.inf], (m, 1))]),
-        np.concatenate([*places, k * free.n + np.arange(m)]),
     )
 
 

@@ -348,10 +348,6 @@ class MixedLogitProblem(MixtureProblem):
         super().__init__(sets)
         self.state, self.form, self.n_threads = state, form, n_threads
 
-    def with_sets(self, sets: ChoiceSets) -> MixedLogitProblem:
-        """Return the problem of the same choosers with other features."""
-        return MixedLogitProblem(self.state, self.form, sets, self.n_threads)
-
     def _means(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         persons = MixedPersons.of(self.state, self.form, replace(self.sets, sample_weight=None), self.n_threads)
         shares, logsums = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
@@ -476,8 +472,7 @@ def _with_extra(free: FreeCoefficients, theta: Doubles) -> FreeCoefficients:
     extra = len(theta) - len(free.fixed)
     matrix = sp.csr_array(sp.block_diag([free.matrix, sp.eye_array(extra)]))
     bounds = np.concatenate([free.bounds, np.tile([-np.inf, np.inf], (extra, 1))])
-    place = np.append(free.place, free.n + np.arange(extra))
-    return FreeCoefficients(matrix, np.append(free.fixed, np.zeros(extra)), bounds, place)
+    return FreeCoefficients(matrix, np.append(free.fixed, np.zeros(extra)), bounds)
 
 
 def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -14,8 +14,6 @@ from manyclass.choice.fitting import ChoiceFit, ChoiceForm, FreeCoefficients
 from manyclass.choice.inference import Covariance
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
-
-STEP = 1e-4  # of a feature in units of its largest size, by which probabilities are differenced
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,6 @@ class MixtureProblem:
         """Return the expected logsum of each row, (n_rows,)."""
         raise NotImplementedError
 
-    def with_sets(self, sets: ChoiceSets) -> MixtureProblem:
-        """Return the problem of the same choosers with other features."""
-        raise NotImplementedError
-
     def utilities(self, theta: Doubles) -> Doubles:
         """Return the logarithms of probabilities: a mixture has no utility of its own."""
         with np.errstate(divide="ignore"):
@@ -87,43 +81,6 @@ class MixtureProblem:
         shares = self.probabilities(theta)
         ids = np.argsort(-shares, axis=1, kind="stable")[:, :k]
         return ids, np.take_along_axis(shares, ids, axis=1)
-
-    def marginal_effects(self, theta: Doubles, kind: str, column: int, alternative: int) -> Doubles:
-        """Return the derivatives of all probabilities by a feature, by central differences."""
-        lists = self.sets.lists
-        features = {"chooser": self.sets.X, "alternative": self.sets.Z, "pair": lists.features}[kind]
-        largest = float(abs(features[:, [column]]).max()) if features.shape[0] else 0.0
-        step = STEP * (largest or 1.0)
-        above, below = (
-            self.with_sets(_moved(self.sets, kind, column, alternative, move)).probabilities(theta)
-            for move in (step, -step)
-        )
-        return np.asarray((above - below) / (2 * step))
-
-    def elasticity_sums(self, theta: Doubles, kind: str, column: int, alternative: int) -> tuple[Doubles, Doubles]:
-        """Return sums over rows of derivatives times the feature's value, and of probabilities, by alternative."""
-        if kind == "pair":
-            lists = self.sets.lists
-            at = np.flatnonzero(lists.alternatives == alternative)
-            values = np.zeros(self.sets.n_rows)
-            values[lists.rows[at]] = lists.features[at, column]
-        else:
-            values = np.full(self.sets.n_rows, self.sets.Z[[alternative], [column]].item())
-        effects = self.marginal_effects(theta, kind, column, alternative)
-        weights = self.sets.weights
-        return (weights * values) @ effects, weights @ self.probabilities(theta)
-
-
-def _moved(sets: ChoiceSets, kind: str, column: int, alternative: int, step: float) -> ChoiceSets:
-    """The data with a feature that moved by a step, for one alternative, or for all with -1."""
-    if kind == "chooser":
-        return sets.changed(**{sets.chooser_names[column]: lambda values: values + step})
-    if kind == "alternative":
-        moves = np.arange(sets.n_alternatives) == alternative if alternative >= 0 else np.ones(sets.n_alternatives)
-        return sets.changed(**{sets.alternative_names[column]: lambda values: values + step * moves})
-    sets = replace(sets, lists=sets.lists.filled(sets.n_alternatives))
-    moves = sets.lists.alternatives == alternative if alternative >= 0 else np.ones(len(sets.lists.alternatives))
-    return sets.changed(**{sets.pair_names[column]: lambda values: values + step * moves})
 
 
 class MixtureState(Protocol):

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
+from manyclass.choice.drawn import MOST_PASSES, fit_drawn
 from manyclass.choice.files import FORMAT, ChoiceState, read_choice_model, write_choice_model
 from manyclass.choice.fitting import (
     PARTS,
@@ -20,10 +21,8 @@ from manyclass.choice.fitting import (
     ChoiceObjective,
     FreeCoefficients,
     find_free_coefficients,
-    fit_drawn,
     fit_exactly,
     list_features,
-    make_problems,
 )
 from manyclass.choice.identification import MOST_FREE, Design, Identification, find_scale_nests, find_unidentified
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
@@ -86,7 +85,8 @@ class ChoiceClassifier(ChoicePolicies):
     n_negatives : int, default=64
         Alternatives drawn for a row and pass by "double_sum".
     max_iter : int or "auto", default="auto"
-        Iterations of L-BFGS (500) or passes of "double_sum" (16).
+        Iterations of L-BFGS (500) or passes of "double_sum" (128), which end where draws leave less than a tenth of
+        the sampling error.
     tol : float or "auto", default="auto"
         L-BFGS ends at derivatives of this size where second derivatives are about 1; "auto" is 1e-8, but
         1e-4 / sqrt(n_rows) beyond 10^8 pairs of a row and an alternative.
@@ -336,8 +336,8 @@ class ChoiceClassifier(ChoicePolicies):
             fitted = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
             likelihood, null = self._log_likelihoods(objective, fitted.theta)
         else:
-            passes = 16 if self.max_iter == "auto" else int(self.max_iter)
-            drawn = {"n_draws": self.n_negatives, "n_passes": passes, "seed": seed}
+            most = MOST_PASSES if self.max_iter == "auto" else int(self.max_iter)
+            drawn = {"n_draws": self.n_negatives, "max_iter": most, "seed": seed}
             fitted = fit_drawn(objective, free, start, **drawn, watch=watch)
             likelihood, null = np.nan, np.nan
         known = find_unidentified(design, objective, free, fitted.theta, held)
@@ -364,7 +364,6 @@ class ChoiceClassifier(ChoicePolicies):
         mixture: Mixture, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings
     ) -> ChoiceState:
         mixed = mixture.fit(form, sets, free, settings)
-        sizes = np.concatenate([p.log_set_sizes() for p in make_problems(form, sets, settings.n_threads)])
         return ChoiceState(
             form,
             sets.alternatives,
@@ -374,7 +373,7 @@ class ChoiceClassifier(ChoicePolicies):
             sets.n_rows,
             mixed.n_free,
             mixed.log_likelihood,
-            -float(np.sum(sets.weights * sizes)),
+            -float(sets.weights @ np.log(sets.set_sizes)),
             "lbfgs",
             mixed.state,
             mixed.unidentified,
@@ -490,8 +489,7 @@ class ChoiceClassifier(ChoicePolicies):
     def _log_likelihoods(objective: ChoiceObjective, theta: Doubles) -> tuple[float, float]:
         """The log-likelihood, and that of equal probabilities of what is available."""
         weights = objective.sets.weights
-        sizes = np.concatenate([problem.log_set_sizes() for problem in objective.problems])
-        return -float(np.sum(weights * objective.losses(theta))), -float(np.sum(weights * sizes))
+        return -float(np.sum(weights * objective.losses(theta))), -float(weights @ np.log(objective.sets.set_sizes))
 
     def _covariance(
         self, objective: ChoiceObjective, known: Identification, theta: Doubles, seed: int

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.choice.mixture import STEP
+from manyclass.choice.effects import STEP, elasticity_sums, marginal_effects
 from manyclass.choice.sets import ChoiceSets, positions_among
 from manyclass.choice.summary import ChoiceInference
 from manyclass.labels import as_labels
@@ -38,7 +38,7 @@ class ChoicePolicies(ChoiceInference):
             above, below = (self._shares_where(sets, feature, alternative, values + move) for move in (step, -step))
             return np.asarray((above - below) / (2 * step))
         moved = self._moved(sets, feature, alternative)
-        return np.concatenate([problem.marginal_effects(self.coef_, *moved) for problem in self._problems(sets)])
+        return np.concatenate([marginal_effects(self._problem, self.coef_, part, *moved) for part in sets.parts()])
 
     def _shares_where(self, sets: ChoiceSets, column: str, alternative: Any, values: Doubles) -> Doubles:
         """Probabilities where the table that features come from has other values of an alternative, or of all."""
@@ -96,7 +96,7 @@ class ChoicePolicies(ChoiceInference):
         if feature not in (*sets.alternative_names, *sets.pair_names):
             raise ValueError(f"feature is {feature!r}; it must be one of alternatives or pairs")
         moved = self._moved(sets, feature, alternative)
-        sums = [problem.elasticity_sums(self.coef_, *moved) for problem in self._problems(sets)]
+        sums = [elasticity_sums(self._problem, self.coef_, part, *moved) for part in sets.parts()]
         effects, shares = np.sum(sums, axis=0)
         return np.asarray(np.divide(effects, shares, out=np.zeros(len(shares)), where=shares > 0))
 

@@ -153,6 +153,10 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
             return self._fitted.mixture.problems(form, sets, n_threads_from(self.n_jobs))
         return make_problems(form, sets, n_threads_from(self.n_jobs))
 
+    def _problem(self, sets: ChoiceSets) -> _core.ChoiceProblem | MixtureProblem:
+        """The one of data without a function of pairs."""
+        return next(self._problems(sets))
+
     def _losses(self, sets: ChoiceSets) -> Doubles:
         sets = replace(sets, chosen=sets.known_choices)
         return np.concatenate([problem.losses(self.coef_) for problem in self._problems(sets)])

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import did_you_mean
 from manyclass.choice.columns import CellError, read_numbers
+from manyclass.choice.lists import ChoiceLists
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, find_positions
 from manyclass.weights.arrays import Doubles, Ids
@@ -63,10 +64,9 @@ class ChoiceSets:
     alternatives : ndarray of shape (n_alternatives,), labels
     X : ndarray of shape (n_rows, n_chooser_features), float64; features of choosers
     Z : ndarray or csr_array of shape (n_alternatives, n_alternative_features), float64, or None
-    lists : _core.ChoiceLists
+    lists : ChoiceLists
         The alternatives that each row may choose from, where ``only`` is true, or else those of which there is more to
-        say: ``indptr``, ``alternatives`` of shape (n_listed,), ``features`` of shape (n_listed, n_pair_features) and
-        ``offsets`` of shape (n_listed,), of which -infinity takes an alternative out.
+        say.
     function : callable or None, what gives the features of pairs where they are not listed
     offsets : ndarray of shape (n_alternatives,), float64, added to utilities
     chosen : ndarray of shape (n_rows,), int32, positions of what was chosen; None where it is not known
@@ -83,7 +83,7 @@ class ChoiceSets:
     alternatives: NDArray[Any]
     X: Doubles
     Z: Any
-    lists: _core.ChoiceLists
+    lists: ChoiceLists
     function: PairFunction | None
     offsets: Doubles
     chosen: Ids | None
@@ -138,7 +138,7 @@ class ChoiceSets:
         positions = np.arange(self.n_rows)[np.asarray(rows)]
         return self._rows(positions, self.lists.take(positions))
 
-    def _rows(self, positions: NDArray[np.int64], lists: _core.ChoiceLists) -> ChoiceSets:
+    def _rows(self, positions: NDArray[np.int64], lists: ChoiceLists) -> ChoiceSets:
         names = ("chosen", "persons", "sample_weight")
         by_row = {name: array[positions] for name in names if (array := getattr(self, name)) is not None}
         return replace(self, X=self.X[positions], lists=lists, origin=self._numbers[positions], **by_row)
@@ -287,20 +287,35 @@ class ChoiceSets:
         ChoiceSets
             Lists have the chosen alternative first, then those drawn, with the logarithms of their weights.
         """
-        lists = self.lists.draw(
+        indptr, alternatives, log_weights, entries = _core.draw_choice_sets(
+            indptr=self.lists.indptr,
+            alternatives=self.lists.alternatives,
+            listed_only=self.lists.only,
             rows=rows,
             chosen=self.known_choices,
-            n_alternatives=self.n_alternatives,
-            n_draws=n_draws,
-            share=share,
             shares=self._shares,
+            share=share,
+            n_draws=n_draws,
             seed=seed,
             epoch=epoch,
             n_threads=n_threads,
         )
+        listed = np.flatnonzero(entries >= 0)
+        features, offsets = np.zeros((len(entries), self.lists.features.shape[1])), np.zeros(len(entries))
+        features[listed], offsets[listed] = self.lists.features[entries[listed]], self.lists.offsets[entries[listed]]
+        lists = ChoiceLists(indptr, alternatives, features, offsets, only=True, log_weights=log_weights)
         if self.function is not None:
-            lists = lists.with_features(self._pair_features(rows[lists.rows], lists.alternatives))
+            lists = lists.with_features(self._pair_features(rows[lists.rows], alternatives))
         return replace(self._rows(rows, lists), function=None, source=None)
+
+    @property
+    def set_sizes(self) -> NDArray[np.int64]:
+        """How many alternatives are available to each row, (n_rows,)."""
+        listed = np.isfinite(self.offsets)[self.lists.alternatives]
+        available = listed & np.isfinite(self.lists.offsets)
+        counted = available if self.lists.only else listed & ~available
+        sizes = np.bincount(self.lists.rows[counted], minlength=self.n_rows)
+        return sizes if self.lists.only else np.isfinite(self.offsets).sum() - sizes
 
     def to_long(self) -> dict[str, NDArray[Any]]:
         """Return a column for each name, with a row for each pair of a chooser and an alternative that it may choose.

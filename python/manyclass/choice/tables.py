@@ -15,9 +15,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass import _core
 from manyclass.checks import check_choice, did_you_mean, outer_level
 from manyclass.choice.columns import CellError, check_cells, columns_of, has_numbers, read_flags, read_numbers
+from manyclass.choice.lists import ChoiceLists, lists_of_ranges, make_lists
 from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, Source, positions_among
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.csr import is_sparse
@@ -245,7 +245,7 @@ def _sizes(
         is_right = (ranges >= 0) & (ranges <= len(labels)) & (ranges[:, :1] < ranges[:, 1:])
         rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {len(labels)}]"
         check_cells("available", np.asarray(available), is_right, rule)
-        available = _core.lists_of_ranges(ranges)
+        available = lists_of_ranges(ranges)
     return labels, available, n
 
 
@@ -286,7 +286,7 @@ def _one_size(unit: str, *candidates: int | None) -> int:
 
 def _make_lists(
     features: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int
-) -> _core.ChoiceLists:
+) -> ChoiceLists:
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
@@ -297,23 +297,15 @@ def _make_lists(
     if lists is not None and any(not is_sparse(v) and np.shape(v) == (n, k) for v in (*features.values(), offset)):
         mask = np.zeros((n, k), dtype=bool)  # cells of what is not available may be missing
         mask[np.repeat(np.arange(n), np.diff(lists[0])), lists[1]] = True
-    return _core.ChoiceLists(
-        n_rows=n,
-        n_alternatives=k,
-        lists=lists,
-        features={name: _values(name, values, mask) for name, values in features.items()},
-        offset=None if offset is None else _values("offset", offset, mask),
-        unavailable=None if closed is None else _values("unavailable", closed, mask),
-    )
+    numbers = {name: _values(name, values, mask) for name, values in features.items()}
+    offset = None if offset is None else _values("offset", offset, mask)
+    return make_lists(n, k, numbers, available=lists, offset=offset, unavailable=closed)
 
 
 def _values(name: str, values: Any, mask: NDArray[np.bool_] | None) -> Any:
-    """Numbers of pairs as the core takes them; those of a table that are not available are 0."""
+    """Numbers of pairs; those of a table that are not available are 0."""
     is_table = mask is not None and not is_sparse(values) and np.shape(values) == mask.shape
-    numbers = read_numbers(name, values, where=mask if is_table else None)
-    if not is_sparse(numbers):
-        return np.ascontiguousarray(numbers)
-    return numbers.indptr.astype(np.int64), numbers.indices.astype(np.int32), numbers.data
+    return read_numbers(name, values, where=mask if is_table else None)
 
 
 def from_long(
@@ -529,8 +521,9 @@ def _features_of_pairs(
         for kind, owners, size in zip(features, (rows, ids), sizes, strict=False):
             if kinds is not None and name not in kinds.get(kind, ()):
                 continue
-            values = _core.numbers_of_groups(column, owners, size)
-            if values is not None:
+            values = np.zeros(size)
+            values[owners] = column
+            if np.array_equal(values[owners], column):
                 features[kind][name] = values
                 break
         else:

@@ -3,7 +3,6 @@
 
 #include "bindings/family_of_points.hpp"
 #include "bindings/labelled.hpp"
-#include "manyclass/choice/drawn_sums.hpp"
 #include "manyclass/evaluate/label_odds.hpp"
 #include "manyclass/exact/balanced_softmax.hpp"
 #include "manyclass/exact/label_losses.hpp"
@@ -187,33 +186,6 @@ py::dict lists_of_groups(const Matrix<const Index>& found, std::span<const Index
                   "n_found"_a = array_of(lists.n_found), "drawn_log_weights"_a = array_of(lists.drawn_log_weights));
 }
 
-void bind_products(Module& m) {
-  const auto problem = "problem"_a, rows = "rows"_a, theta = "theta"_a, visits = "visits"_a;
-  using Rows = std::span<const Index>;
-  Class<DrawnProducts>(m, "DrawnProducts")
-      .def(constructor<const std::string&, std::size_t>(), "noise"_a, "n"_a)
-      .def(
-          "visit",
-          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, std::span<const double> at, int before) {
-            own.visit(of, ids, at, before);
-          },
-          problem, rows, theta, visits)
-      .def(
-          "step",
-          [](DrawnProducts& own, const ChoiceProblem& of, Rows ids, std::span<const double> at, int before) {
-            double value = 0;
-            const auto found = filled({of.form.size()}, [&](auto out) { value = own.step(of, ids, at, before, out); });
-            return std::pair(value, found);
-          },
-          problem, rows, theta, visits)
-      .def(
-          "difference",
-          [](const DrawnProducts& own, const ChoiceProblem& of, Rows ids, std::span<const double> at) {
-            return filled({of.form.size()}, [&](auto out) { own.difference(of, ids, at, out); });
-          },
-          problem, rows, theta);
-}
-
 }  // namespace
 
 void bind_pieces(Module& m) {
@@ -244,7 +216,6 @@ void bind_pieces(Module& m) {
   bind_function(m, row_softmax_fields(), row_softmax);
   m.def("group_rows", grouped_rows, py::kw_only(), "table"_a, "width"_a, "rows"_a, "clusters"_a, "most"_a);
   m.def("group_lists", lists_of_groups, "found"_a, "order"_a);
-  bind_products(m);
 }
 
 }  // namespace manyclass
