@@ -33,8 +33,10 @@ SHARES = ("MOST_OF_FIT", "SHARE_OF_PAIRS", "VALIDATION")
 
 def times(name, value, factor):
     """Half or twice a number; None where there is none."""
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], float):  # passes and their decay
+    if isinstance(value, tuple) and name.endswith(("PASSES", "PASSES_OF_FEW")):  # and their decay
         return max(1, round(factor * value[0])), value[1]
+    if isinstance(value, tuple) and all(isinstance(number, float) for number in value):  # of costs
+        return tuple(factor * number for number in value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value == 0:
         return None
     if isinstance(value, int):

@@ -255,6 +255,10 @@ class Figures:
     # matrix: others would take more memory than 128 MB, and minutes.
     COVARIANCE_ROWS: int = 20_000
     COVARIANCE_FEATURES: int = 4096
+    LEAST_VARIANCE: float = 1e-6  # of a direction, in units of the mean one: what single precision tells from none
+    # Of rows held out of few for naive Bayes: it is too sure, and 20 rows that it happens to tell rightly have no best
+    # scale.
+    SHARE_OF_SPARSE: float = 0.3
 
     # Trials
 
@@ -351,6 +355,63 @@ class Figures:
     MOST_DENSE_OF_FEW: float = 4e10
     FEW_OF_A_CLASS: int = 100
     TELLING: int = 8  # the last eighth of the rows tells whether a first fit is better than the stream
+
+    # Trainings that go on, and streams
+
+    # Up to this number of classes, a point's first visit in a training that goes on scores them all. What a draw
+    # estimates itself is biased where it is small: streams of 50 classes end .12 nats higher by draws of 16, those of
+    # 1,024 classes no higher by draws of 64. With 16 of 256 classes drawn a visit then takes 1.2 times as long on rows
+    # of 50 stored values, and five times, 6 microseconds, on dense rows of 100 features.
+    MOST_SCORED_FIRST: int = 256
+    # What points carry where training begins at weights that are not 0 is exact if that takes at most this share of the
+    # time of all passes, by the time that a product of dense rows takes.
+    MOST_FOR_FIRST_U: float = 0.25
+    # Rows that tell g: the standard error of its mean is then .02 or less, since it is within [0, 1] and varies by less
+    # than .25 from row to row.
+    CURVATURE_ROWS: int = 128
+    # Rows by which weights may shrink: some thousand scores of all classes take hundredths of a second, and those of
+    # the fewest rows, of at most MOST_TO_SHRINK classes, a quarter of one. So many tell of a share SHARE_TO_SHRINK of
+    # the rows before, and fewer of smaller calls, so that a stream scores as many by calls of any size. After the share
+    # FIRST_STRETCH of a call's rows weights may shrink first; then whenever there are twice as many.
+    FEWEST_TO_SHRINK: int = 64
+    MOST_ROWS_TO_SHRINK: int = 512
+    SCORES_TO_SHRINK: int = 300_000
+    MOST_TO_SHRINK: int = 30_000
+    SHARE_TO_SHRINK: float = 0.1
+    FIRST_STRETCH: float = 1 / 32
+    SMALLER_STEP: float = 10.0  # a training that diverged is made again by its step size over this
+    # Recall of a search for certain classes: .95 takes four times as many probes (bench/decisions.md), and a class that
+    # is missed adds no bias.
+    HEAD_RECALL: float = 0.8
+    POSTERIOR_BATCH: int = 16  # points of a Gaussian posterior that see the same weights and classes
+    # With max_memory, what rows carry from pass to pass may take this share of it; so many rows tell the size of one,
+    # and a part has at most so many.
+    CARRIED_BYTES: int = 8
+    SHARE_CARRIED: float = 0.125
+    ROWS_OF_SIZE: int = 1000
+    MOST_ROWS_OF_PART: int = 1 << 20
+
+    # Costs, in microseconds of one thread, as bench/bench_auto.py measures them: see `choosing/costs.py`
+
+    VISIT: tuple[float, float] = (0.5, 0.006)  # of a row, and of a stored value
+    EXACT_CLASS: tuple[float, float, float] = (0.002, 3.3e-4, 0.9e-4)  # of a class; of a value of sparse, dense rows
+    SAMPLED_CLASS: tuple[float, float, float] = (0.0036, 0.9e-4, 0.7e-4)  # likewise
+    # Powers of W's megabytes by which values take longer: exact steps, sampled ones of sparse and of dense rows.
+    CACHE_POWERS: tuple[float, float, float] = (0.18, 0.37, 0.36)
+    LAST_CACHE: float = 32.0  # megabytes
+    EMBEDDED_CLASS: tuple[float, float] = (0.003, 4.0e-5)  # of a drawn class, and of a column
+    RANKED_CLASS: tuple[float, float] = (0.0035, 4.0e-5)
+    # Of a row, a stored value, a weight met, a class listed, and the most classes that are, as a share.
+    PAIRS_VISIT: tuple[float, float, float, float, float] = (2.0, 0.03, 0.0018, 0.01, 0.15)
+    DISCRIMINANT: float = 2e-4  # of a product of two numbers
+    # Of full passes: an evaluation, a row, a class of it, a value of sparse and of dense rows, a number of W.
+    FULL_PASS: tuple[float, float, float, float, float, float] = (100.0, 0.1, 0.015, 1e-3, 5e-4, 0.02)
+    # Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine planted sets.
+    EVALUATIONS: int = 15
+    VALUES_AS_COLUMNS: float = 2.5  # columns of embeddings that a stored value of sparse rows costs as much as
+    HIDDEN_VALUE: tuple[float, float] = (1e-4, 5e-5)  # of a hidden layer's value and column; what batches save
+    SECONDS_PER_SCORED: float = 2.5e-11  # of a value of X and a class, where all are scored
+    FITS_ANYWHERE: int = 256 << 20  # bytes for which the system is not asked what memory there is
 
     MOST_MEMORY: float = math.inf  # bytes of the machine's memory that a model may take
     # With `verbose`, a fit that is predicted to take at least this number of seconds first says what it will train.

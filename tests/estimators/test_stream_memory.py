@@ -77,14 +77,14 @@ def test_what_is_chosen_fits_and_hardly_more_would(seed):
         n_bytes = 10 ** rng.uniform(8.2, 11)
         if n_bytes < found.least():
             with pytest.raises(ValueError, match="max_memory is '9B'; ") as error:
-                fitted_in(found, n_bytes, memory.MOST_ROWS, "9B", may_hash=True)
+                fitted_in(found, n_bytes, FIGURES.MOST_ROWS_OF_PART, "9B", may_hash=True)
             n_bytes = bytes_from(str(error.value).partition("at least ")[2].partition(" ")[0])
             assert n_bytes < found.least() + (1 << 20)
-        n_rows, features = fitted_in(found, n_bytes, memory.MOST_ROWS, "9B", may_hash=True)
+        n_rows, features = fitted_in(found, n_bytes, FIGURES.MOST_ROWS_OF_PART, "9B", may_hash=True)
         used = found if features is None else found.with_features(features)
         assert used.total(n_rows) <= n_bytes
-        assert 1 <= n_rows <= memory.MOST_ROWS
-        assert n_rows == memory.MOST_ROWS or used.total(n_rows + 1) > n_bytes
+        assert 1 <= n_rows <= FIGURES.MOST_ROWS_OF_PART
+        assert n_rows == FIGURES.MOST_ROWS_OF_PART or used.total(n_rows + 1) > n_bytes
         if features is not None:
             assert min(LEAST_FEATURES, found.n_features) <= features < found.n_features
             room = n_bytes - BESIDE

@@ -7,8 +7,8 @@ from reference.problems import as_storage, planted
 from test_epoch import assert_fit_equals_twin, small_problem
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, samplers
+from manyclass.figures import FIGURES
 from manyclass.search import clustered
-from manyclass.training import points
 from manyclass.training.points import HeadSearch
 from manyclass.weights.weights import Weights
 
@@ -62,7 +62,7 @@ def test_with_many_classes_most_of_the_best_are_found_in_part_of_the_clusters(mo
     assert 1 < find._index.n_probe_ < find._index.n_clusters_
     found = np.mean([np.isin(a, b).mean() for a, b in zip(best_wrong(z, y, 8), heads, strict=True)])
     # Tuned on 256 points: three standard deviations of at most 0.025 below the target.
-    assert found > points.HEAD_RECALL - 0.075
+    assert found > FIGURES.HEAD_RECALL - 0.075
     assert (heads != y[:, np.newaxis]).all()
     _, again = searched(x, y, weights, scale, n_head=8, n_threads=2)
     np.testing.assert_array_equal(heads, again)

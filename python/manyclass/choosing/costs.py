@@ -16,21 +16,17 @@ from typing import Any
 
 from manyclass import _core
 from manyclass.choosing.facts import Facts
-from manyclass.figures import Figures
+from manyclass.figures import FIGURES, Figures
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
 from manyclass.weights.arrays import LINE, Doubles, padded
 
-LAST_CACHE = 32.0  # megabytes
 PAIR_BYTES = 16  # a class, a weight, its sum of squares and a count
-FITS_ANYWHERE = float(256 << 20)  # bytes for which the system is not asked what memory there is
 ROOT = Path("/")
 # Where each version of control groups has its folders, and in which files and lines limit, usage and droppable pages.
 GROUP_FILES = {
     "": ("", "memory.max", "memory.current", "inactive_file"),
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 }
-# Evaluations of a fit from the weights of the ridge before, in the mean over ridges: 5 to 16 on nine generated sets.
-EVALUATIONS = 15
 
 
 def visit_cost(facts: Facts, n_drawn: int | None) -> float:
@@ -49,15 +45,20 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
     rows of dense data are read from anywhere, too, but each from end to end: 17, 32, 49 and 52 microseconds where W
     has 3, 15, 61 and 123 MB in 768 columns.
     """
-    megabytes, fixed = max(facts.bytes / 1e6, 1.0), 0.5 + 0.006 * facts.row * facts.sparse
+    f, megabytes = facts.figures, max(facts.bytes / 1e6, 1.0)
+    fixed = f.VISIT[0] + f.VISIT[1] * facts.row * facts.sparse
+    exact_power, sparse_power, dense_power = f.CACHE_POWERS
     if n_drawn is None:
-        weight = 3.3e-4 * min(megabytes, LAST_CACHE) ** 0.18 if facts.sparse else 0.9e-4
-        return fixed + facts.n_classes * (0.002 + weight * facts.row)
+        per_class, sparse_value, dense_value = f.EXACT_CLASS
+        weight = sparse_value * min(megabytes, f.LAST_CACHE) ** exact_power if facts.sparse else dense_value
+        return fixed + facts.n_classes * (per_class + weight * facts.row)
+    per_class, sparse_value, dense_value = f.SAMPLED_CLASS
     class_cost: float
     if facts.sparse:
-        class_cost = 0.0036 + 0.9e-4 * megabytes**0.37 * facts.row
+        class_cost = per_class + sparse_value * megabytes**sparse_power * facts.row
     else:
-        class_cost = (0.0036 + 0.7e-4 * facts.row) * math.pow(max(1.0, min(megabytes, 2 * LAST_CACHE) / 2), 0.36)
+        beyond_cache = math.pow(max(1.0, min(megabytes, 2 * f.LAST_CACHE) / 2), dense_power)
+        class_cost = (per_class + dense_value * facts.row) * beyond_cache
     # The line of the label is met without any draw.
     return fixed + LINE * class_cost + class_cost * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
 
@@ -67,7 +68,7 @@ def embedded_cost(n_drawn: int, width: int) -> float:
 
     Three products of each drawn row with each point, of the speed of a processor's vectors.
     """
-    return 1.0 + n_drawn * (0.003 + 4.0e-5 * width)
+    return 1.0 + n_drawn * (FIGURES.EMBEDDED_CLASS[0] + FIGURES.EMBEDDED_CLASS[1] * width)
 
 
 def ranked_cost(n_seen: int, width: int) -> float:
@@ -76,7 +77,7 @@ def ranked_cost(n_seen: int, width: int) -> float:
     One product of each row with each point, for few classes have gradients. Fitted to eurlex57k with 256 and 384
     columns and yso-en with 2,048 drawn classes (54, 73 and 36 microseconds), to 25 %.
     """
-    return 1.0 + n_seen * (0.0035 + 4.0e-5 * width)
+    return 1.0 + n_seen * (FIGURES.RANKED_CLASS[0] + FIGURES.RANKED_CLASS[1] * width)
 
 
 def pairs_cost(facts: Facts) -> float:
@@ -88,7 +89,8 @@ def pairs_cost(facts: Facts) -> float:
     weights met) with three least counts each, to 30 % but for the least visits, of 2 to 3 microseconds.
     """
     met = facts.n_classes * facts.row if facts.met is None else facts.met
-    return 2.0 + 0.03 * facts.row + 0.0018 * met + 0.01 * min(met, 0.15 * facts.n_classes)
+    per_row, per_value, per_weight, per_class, share = facts.figures.PAIRS_VISIT
+    return per_row + per_value * facts.row + per_weight * met + per_class * min(met, share * facts.n_classes)
 
 
 def discriminant_cost(facts: Facts) -> float:
@@ -100,7 +102,7 @@ def discriminant_cost(facts: Facts) -> float:
     if facts.n_features > f.COVARIANCE_FEATURES:
         return 0.0
     n_rows = min(facts.n_samples, most) + min(facts.n_classes, most) + facts.n_classes
-    return 2e-10 * facts.n_features**2 * (n_rows + 10 * facts.n_features)
+    return 1e-6 * f.DISCRIMINANT * facts.n_features**2 * (n_rows + 10 * facts.n_features)
 
 
 def full_cost(facts: Facts) -> float:
@@ -108,10 +110,12 @@ def full_cost(facts: Facts) -> float:
 
     An evaluation has two products with X in double precision, and L-BFGS keeps ten pairs of vectors of the size of W.
     """
-    value_cost = 0.015 + (1e-3 if facts.sparse else 5e-4) * facts.row
-    points = facts.n_samples * (0.1 + facts.n_classes * value_cost)
-    evaluation = 100.0 + points + 0.02 * facts.n_classes * facts.n_features
-    return 1e-6 * evaluation * EVALUATIONS * len(facts.figures.PRIORS) * facts.figures.FOLDS
+    f = facts.figures
+    per_pass, per_row, per_class, sparse_value, dense_value, per_weight = f.FULL_PASS
+    class_cost = per_class + (sparse_value if facts.sparse else dense_value) * facts.row
+    points = facts.n_samples * (per_row + facts.n_classes * class_cost)
+    evaluation = per_pass + points + per_weight * facts.n_classes * facts.n_features
+    return 1e-6 * evaluation * f.EVALUATIONS * len(f.PRIORS) * f.FOLDS
 
 
 def fit_cost(facts: Facts, plan: AnyPlan) -> float:
@@ -125,11 +129,12 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     elif isinstance(plan, BatchesPlan):
         drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)
         # A stored value costs as much as two or three numbers of a row of embeddings (agent-brand, eurlex57k).
-        width = plan.dim or round((2.5 if facts.sparse else 1.0) * facts.row)
+        width = plan.dim or round((facts.figures.VALUES_AS_COLUMNS if facts.sparse else 1.0) * facts.row)
         visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, width)
         if plan.relu and not facts.sparse:
             # Three products of each feature's row with each point; rows of W are read by a batch of points together.
-            visit += 1e-4 * facts.row * width - 5e-5 * drawn * width * (plan.source == "exact")
+            per_value, saved = facts.figures.HIDDEN_VALUE
+            visit += per_value * facts.row * width - saved * drawn * width * (plan.source == "exact")
     else:
         visit = visit_cost(facts, n_drawn(plan))
     begins = discriminant_cost(facts) if isinstance(plan, PointsPlan) and plan.discriminant else 0.0
@@ -178,7 +183,7 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     rows = plan.embeddings[0] if isinstance(plan, HybridPlan) else plan
     if most_bytes < math.inf or isinstance(rows, PairsPlan):
         return
-    if (least := model_bytes(facts, rows)) > FITS_ANYWHERE and least > (
+    if (least := model_bytes(facts, rows)) > facts.figures.FITS_ANYWHERE and least > (
         there := min(memory_available(), facts.figures.MOST_MEMORY)
     ):
         raise MemoryError(

@@ -45,9 +45,6 @@ UNITS = {"": 1, "B": 1}
 UNITS |= {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}
 UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
 
-MOST_ROWS = 1 << 20
-CARRIED, FOR_CARRIED = 8, 0.125  # bytes of what a row carries, and their share of the memory
-
 
 def bytes_from(max_memory: int | str) -> int:
     """Return a number of bytes, of text such as "2GiB" or "500 MB".

@@ -68,7 +68,7 @@ from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
 from manyclass.figures import FIGURES
-from manyclass.fitting.memory import CARRIED, FOR_CARRIED, MOST_ROWS, bytes_from, fitted_in, measured
+from manyclass.fitting.memory import bytes_from, fitted_in, measured
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.parts import Parameters, part_name
 from manyclass.protocols import Encoder
@@ -80,7 +80,6 @@ from manyclass.weights.weights import Weights
 Parts = Iterable[tuple[Any, ...]]  # (X, y) or (X, y, sample_weight)
 Rows = tuple[Any, Any, ArrayLike | None]  # X, y and sample_weight
 Step = Callable[[Rows, NDArray[np.int64] | None], State]
-PEEK = 1000  # rows that tell the mean size of a row
 _END = object()
 
 
@@ -283,7 +282,7 @@ def within_memory(
             f"max_memory is {max_memory!r} and X a {type(X).__name__}, whose parts are as large as they are; make X a "
             "manyclass.datasets.Stream"
         )
-    first = next(parts_of(X.with_rows(PEEK)), None)
+    first = next(parts_of(X.with_rows(FIGURES.ROWS_OF_SIZE)), None)
     if first is None:
         raise ValueError("X has no rows")
     rows_of_first, y, _ = first[1]
@@ -296,9 +295,9 @@ def within_memory(
     row, stored = measured(rows_of_first, y)
     shape: dict[str, Any] = {"n_features": n_features, "n_classes": n_classes, "dim": dim, "copies": copies}
     footprint = _core.Footprint(**shape, row=row, stored=stored, window=X.window)
-    most = X.rows if X.rows_given else MOST_ROWS // X.window
-    for_rows = CARRIED * (X.n_rows or 0)
-    keeps = 0 < for_rows <= FOR_CARRIED * n_bytes and n_bytes - for_rows >= footprint.least()
+    most = X.rows if X.rows_given else FIGURES.MOST_ROWS_OF_PART // X.window
+    for_rows = FIGURES.CARRIED_BYTES * (X.n_rows or 0)
+    keeps = 0 < for_rows <= FIGURES.SHARE_CARRIED * n_bytes and n_bytes - for_rows >= footprint.least()
     rows, features = fitted_in(footprint, n_bytes - keeps * for_rows, most, max_memory, may_hash=state is None)
     if features is not None:
         hashing = FeatureHash(features)

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from manyclass import _core
 from manyclass.blending.blend import ScoredRows, held_out_loss
 from manyclass.checks import canonical_csr, check_number
+from manyclass.figures import FIGURES
 from manyclass.training.checkpoint import Checkpoints, Stage
 from manyclass.training.passes import UNUSED_SCALE, LabelValidation, Validation, drive, warn_user
 from manyclass.training.plan import BatchesPlan, FullBatchPlan, Labels, PairsPlan, Plan
@@ -470,7 +471,6 @@ class LabelTraining(CoreTraining):
 
 P = TypeVar("P", bound=Plan)
 T = TypeVar("T", bound=CoreTraining)
-SMALLER = 10.0  # a second training has the step size of the first one over this
 
 
 class Trained(NamedTuple):
@@ -534,7 +534,7 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
         warn_user(f"{begin}. {advice}")
         return training, None
     (best, n_best), rate = training.best_look(), plan.schedule.learning_rate
-    smaller = plan.with_steps_over(SMALLER)
+    smaller = plan.with_steps_over(FIGURES.SMALLER_STEP)
     with_smaller_step = f"With a step size of {smaller.schedule.learning_rate:.4g} instead of {rate:.4g}"
     del training  # the memory of its weights
     second = make(smaller)

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice
+from manyclass.figures import FIGURES
 from manyclass.labels import find_positions
 from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Plan, PointsPlan, Schedule
 from manyclass.training.squares import FACTORS, LocalState, Squares
@@ -40,10 +41,6 @@ from manyclass.training.start import finite_floats
 from manyclass.training.state import Features, History, Points, Starts, State
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.weights import Weights
-
-# Rows that tell g: the standard error of its mean is then .02 or less, since it is within [0, 1] and varies by less
-# than .25 from row to row.
-IMPURITY_BY = 128
 
 
 def left_of_old_rows(n_new: int, half_life: float | None) -> float:
@@ -53,7 +50,7 @@ def left_of_old_rows(n_new: int, half_life: float | None) -> float:
 
 def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
     """The means of p_k (1 - p_k) over some rows, (n_classes,), p being the probabilities of the softmax."""
-    rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], IMPURITY_BY)).astype(np.int64))
+    rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], FIGURES.CURVATURE_ROWS)).astype(np.int64))
     return weights.mean_curvatures(x[rows], n_threads)
 
 
@@ -281,15 +278,6 @@ def falling(plan: PointsPlan, n_classes: int, before: Doubles, now: Doubles) -> 
     return Schedule("exponential", schedule.learning_rate * factor, schedule.u_learning_rate * factor, decay)
 
 
-# Rows that are looked at: some thousand scores of all classes take hundredths of a second, and those of the
-# fewest rows, where there are at most MOST_CLASSES, a quarter of one. So many tell of a share LEAST_SHARE of the rows
-# before, and fewer of smaller calls, so that a stream scores as many by calls of any size.
-FEWEST_ROWS, MOST_ROWS, SCORES, MOST_CLASSES = 64, 512, 300_000, 30_000
-LEAST_SHARE = 0.1
-# The share of a call's rows after which weights may shrink first; then it is done whenever there are twice as many.
-FIRST_STRETCH = 1 / 32
-
-
 def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]:
     """Return after which rows of a call of one pass weights may shrink: none where as many rows came before.
 
@@ -297,9 +285,9 @@ def ends_of_stretches(n_rows: int, n_classes: int, n_before: float) -> list[int]
     """
     ends: list[int] = []
     end = n_rows
-    while n_classes <= MOST_CLASSES:
+    while n_classes <= FIGURES.MOST_TO_SHRINK:
         end = int(end - n_before) // 2
-        if end < max(FEWEST_ROWS, FIRST_STRETCH * n_rows):
+        if end < max(FIGURES.FEWEST_TO_SHRINK, FIGURES.FIRST_STRETCH * n_rows):
             break
         ends.insert(0, end)
     return ends
@@ -321,16 +309,17 @@ def shrink(
     are left out, of which the weights can know nothing.
     """
     n_before = before.history.n_counting
-    if not n_before > 0 or points.n_classes > MOST_CLASSES:
+    if not n_before > 0 or points.n_classes > FIGURES.MOST_TO_SHRINK:
         return squares, 1.0
-    share = len(points.labels) / (LEAST_SHARE * n_before)
-    most = min(MOST_ROWS, max(FEWEST_ROWS, SCORES // points.n_classes))
+    share = len(points.labels) / (FIGURES.SHARE_TO_SHRINK * n_before)
+    fewest, most = FIGURES.FEWEST_TO_SHRINK, FIGURES.MOST_ROWS_TO_SHRINK
+    most = min(most, max(fewest, FIGURES.SCORES_TO_SHRINK // points.n_classes))
     rows = np.flatnonzero(before.counts[points.labels.ids] > 0)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), math.ceil(most * min(1.0, share)))).astype(np.int64)]
     shrinking = np.concatenate([[share, len(rows)], *_gains(weights, points, rows, plan.n_threads)])
     shrinking += squares.shrinking if len(squares.shrinking) else 0
     share, n = shrinking[:2]
-    if share < 1 or n < FEWEST_ROWS:
+    if share < 1 or n < fewest:
         return replace(squares, shrinking=shrinking), 1.0
     sums, squares_of_gains = shrinking[2:].reshape(2, -1)
     factor = _core.best_shrinking(sums, squares_of_gains, FACTORS, n)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.bounds import largest_log_normalizer
 from manyclass.checks import check_number, core_data, row_norms_sq
+from manyclass.figures import FIGURES
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
@@ -28,17 +29,7 @@ from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import Weights
 
-# Up to this number of classes, a point's first visit in a training that goes on scores them all. What a draw estimates
-# itself is biased where it is small: streams of 50 classes end .12 nats higher by draws of 16, those of 1,024 classes
-# no higher by draws of 64. With 16 of 256 classes drawn a visit then takes 1.2 times as long on rows of 50 stored
-# values, and five times, 6 microseconds, on dense rows of 100 features.
-MOST_SCORED_FIRST = 256
-
-# What points carry where training begins at weights that are not 0 is exact if that takes at most this share of the
-# time of all passes, by the time that a product of dense rows takes.
-MOST_FOR_FIRST_U = 0.25
-SECONDS_PER_SCORED = 2.5e-11
-
+MOST_SCORED_FIRST = FIGURES.MOST_SCORED_FIRST
 SMALLEST_SCALE = 2.0**-40  # as in the core's model/linear.hpp
 
 
@@ -262,7 +253,7 @@ class PointsTraining(CoreTraining):
             return {}
         n_classes, n_stored = self.weights.n_classes, x.nnz if isinstance(x, sp.csr_array) else x.size
         passes = self.plan.max_iter * _pass_seconds(self.plan, x, n_classes)
-        if SECONDS_PER_SCORED * n_stored * n_classes > MOST_FOR_FIRST_U * passes:
+        if FIGURES.SECONDS_PER_SCORED * n_stored * n_classes > FIGURES.MOST_FOR_FIRST_U * passes:
             return {"u": np.full(len(labels), np.nan)}  # a point's first visit begins it at its own draw
         return {"u": carried_at(self.weights, x, labels, carry=self.plan.carry, n_threads=self.plan.n_threads)}
 
@@ -396,11 +387,6 @@ def fit_points(
     return Trained(training.finished(), training.curve, rate, complete=training.complete)  # 5
 
 
-# A recall of 0.95 takes four times as many probes (bench/decisions.md), and a class that is missed adds no bias.
-HEAD_RECALL = 0.8
-TUNE_ROWS = 256  # rows that the number of probes is chosen by
-
-
 class HeadSearch:
     """Fills `heads` with the positions of the best wrong classes of each point.
 
@@ -441,10 +427,10 @@ class HeadSearch:
             self._index.update(np.arange(len(rows)), rows)
         index = self._index
         if index.n_clusters_ > 1:
-            sample = np.random.default_rng(self._seed).permutation(len(self._labels))[:TUNE_ROWS]
+            sample = np.random.default_rng(self._seed).permutation(len(self._labels))[: FIGURES.SEARCH_QUERIES]
             sampled_labels = sp.csr_array(
                 (np.ones(len(sample)), self._labels[sample], np.arange(len(sample) + 1)), shape=(len(sample), len(rows))
             )
             Q = queries(self._x[sample], index.n_features_in_)
-            index.tune(Q, k=self._heads.shape[1], recall=HEAD_RECALL, exclude=sampled_labels)
+            index.tune(Q, k=self._heads.shape[1], recall=FIGURES.HEAD_RECALL, exclude=sampled_labels)
         index.fill_heads(self._x, self._labels, self._heads)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
+from manyclass.figures import FIGURES
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
 from manyclass.training.plan import Labels, PointsPlan, core_plan
 from manyclass.training.points import core_state, first_local_state
@@ -21,7 +22,6 @@ from manyclass.weights.weights import Weights
 # Of the prior and of the data: larger ones, and for the prior smaller ones than one over it, count as that, so that
 # variances are numbers of single precision above 0.
 MOST_PRECISION = 1e30
-BATCH = 16  # points that see the same weights and classes
 
 
 class GaussianTraining(CoreTraining):
@@ -51,7 +51,7 @@ class GaussianTraining(CoreTraining):
         self.local_state = first_local_state(plan, len(labels), n_classes)
         state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.local_state))
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
-        self.batch = min(plan.batch_size or BATCH, len(labels))
+        self.batch = min(plan.batch_size or FIGURES.POSTERIOR_BATCH, len(labels))
         batch_plan = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
         batch_plan = replace(batch_plan, share_classes=True, batch_size=None)  # the steps of a batch are added
         planned = core_plan(batch_plan, n_classes, batch=self.batch)

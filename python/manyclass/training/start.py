@@ -171,11 +171,6 @@ def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) ->
     return array
 
 
-# Of rows held out of few: naive Bayes is too sure, and 20 rows that it happens to tell rightly have no best scale.
-SHARE_OF_SPARSE = 0.3
-LEAST_VARIANCE = 1e-6  # in units of the mean one
-
-
 def begin_at_closed_form(
     x: Matrix,
     labels: Ids,
@@ -199,7 +194,7 @@ def begin_at_closed_form(
         Whose rows are left out together.
     """
     random = np.random.RandomState(seed % 2**32)
-    share = SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else FIGURES.SHARE_HELD_OUT
+    share = FIGURES.SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else FIGURES.SHARE_HELD_OUT
     n_held = min(FIGURES.MOST_HELD_OUT, int(share * len(labels)), max(1, CELLS // n_classes))
     if n_held == 0 or np.bincount(labels).max() < 2:
         return None
@@ -312,7 +307,7 @@ def _covariance(deviations: NDArray[Any]) -> NDArray[np.float64]:
 
     covariance, _ = ledoit_wolf(deviations, assume_centered=True)
     # No direction varies less than float32 can tell from none.
-    covariance[np.diag_indices_from(covariance)] += LEAST_VARIANCE * np.trace(covariance) / len(covariance)
+    covariance[np.diag_indices_from(covariance)] += FIGURES.LEAST_VARIANCE * np.trace(covariance) / len(covariance)
     return np.asarray(covariance, dtype=np.float64)
 
 
