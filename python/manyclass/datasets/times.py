@@ -34,9 +34,8 @@ def read_times(times: ArrayLike, name: str = "times") -> NDArray[Any]:
     array = as_labels(times)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; it must be (n,)")
-    missing = np.flatnonzero(np.ma.getmaskarray(times)) if isinstance(times, np.ma.MaskedArray) else ()
-    if len(missing):
-        raise ValueError(f"{name}[{missing[0]}] is masked; {RULE}")
+    if isinstance(times, np.ma.MaskedArray) and times.mask.any():
+        raise ValueError(f"{name}[{np.argmax(times.mask)}] is masked; {RULE}")
     if array.dtype.kind in "UO":
         array = _read_objects(array.tolist(), name)
     is_bad = ~np.isfinite(array) if array.dtype.kind in "iufmM" else np.ones(array.shape, dtype=bool)
