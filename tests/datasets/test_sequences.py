@@ -376,3 +376,18 @@ def test_nothing_is_tried_where_labels_are_the_columns():
     assert model.resolved_params_["model"].name == "hybrid"
     assert {line["parameter"] for line in model.auto_report_} <= {"learning_rate", "member"}
     assert model.predict([[3, 4, 5], [28, 29]]).tolist() == [6, 0]
+
+
+def test_seen_is_the_whole_history_and_not_what_its_row_keeps(tmp_path):
+    """A row keeps the last n_last items that the encoder knows; a user has seen all of them."""
+    items = [f"item {i:02d}" for i in range(12)]
+    sequences, _ = chains(np.random.default_rng(0), items)
+    model = small().fit(sequences, vectorizer=SequenceEncoder(n_last=2))
+    history = items[:9]
+    found, log_p = model.predict_top_k([history, history[:1]], 12, exclude="seen")
+    assert set(found[0][log_p[0] > -np.inf].tolist()) == set(items[9:])
+    assert set(found[1][log_p[1] > -np.inf].tolist()) == set(items[1:])
+    approximate, _ = model.predict_top_k([history], 3, exclude="seen", approximate=True)
+    assert set(approximate[0].tolist()) == set(items[9:])
+    by_arrays, _ = model.predict_top_k([np.array(history), np.array([])], 3, exclude="seen")
+    assert set(by_arrays[0].tolist()) == set(items[9:])

@@ -280,7 +280,8 @@ class Answers(ClassifierMixin, BaseEstimator):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         k : int in [1, n_classes]
         exclude : for each row a list of labels that it must not get, or a matrix (n_samples, n_classes) of 0 and 1
-            Or "seen": what the row has already, where classes are columns of X, by number or name.
+            Or "seen": the items of a history, all of them; of a row its columns that are not 0, where classes are
+            columns of X, by number or name.
         approximate : bool, default=False
             Ask an 8-bit copy of the weights, or an index, where that is faster; see `help(manyclass.search.byte_copy)`
             and `help(manyclass.search.class_index)`.
@@ -308,6 +309,11 @@ class Answers(ClassifierMixin, BaseEstimator):
         if approximate:
             asked = (int(k), float(recall), self.random_state, n_threads_from(self.n_jobs))
             best = self._approximate(state).finder(x, *asked, exact)
+        if isinstance(exclude, str):
+            check_choice("exclude", exclude, ("seen",))
+            encoder = vectorizer_of(self)
+            is_history = encoder is not None and encoder.column_labels is not None and encoder.takes(X)
+            exclude = X if is_history else seen_in(x, state.classes, state.column_labels, state.features.n)
         labels, found, std = self._best(state, x, int(k), exclude, best or exact)
         log_probabilities = stated(state, found).astype(np.float32)
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
@@ -319,9 +325,6 @@ class Answers(ClassifierMixin, BaseEstimator):
         if exclude is None:
             positions, log_p, std = best(x, k)
         else:
-            if isinstance(exclude, str):
-                check_choice("exclude", exclude, ("seen",))
-                exclude = seen_in(x, state.classes, state.column_labels, state.features.n)
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
             positions, log_p, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
         return labels_at(state.classes, positions), log_p, std

@@ -263,11 +263,11 @@ def _ask_for_best(args: PredictArguments, rows: RowsToPredict, names: NDArray[An
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
     excluded: Any = None
     if args.exclude_labels:
-        excluded = "seen" if isinstance(data.X, Histories) else _labels_to_exclude(model.classes_, data)
+        excluded = data.X if isinstance(data.X, Histories) else _labels_to_exclude(model.classes_, data)
     least = _least_score(args.threshold, is_probability=has_probabilities(model))
 
     def answer(block: slice) -> Answers:
-        excluded_of_block = excluded if excluded is None or isinstance(excluded, str) else excluded[block]
+        excluded_of_block = None if excluded is None else excluded[block]
         labels, scores = model.predict_top_k(rows.features(block), k, **how, exclude=excluded_of_block)
         is_shown = scores > least  # the score of a label that is missing is -inf
         shown = names[np.searchsorted(model.classes_, labels[is_shown])].tolist()

@@ -173,8 +173,10 @@ class Predictor:
         k, most = request.get("k", self.k), self.k if approximate else self.max_k
         check_number("k, with approximate," if approximate else "k", k, low=1, high=most, integer=True)
         X = self._matrix(rows)
-        if exclude == "seen" and not isinstance(X, list):
-            wrong: Any = seen_in(X, self._classes, self._column_labels, self._n_features)
+        if exclude == "seen" and isinstance(rows[0], list) and self._takes_histories:
+            wrong: Any = self._exclude(rows, len(rows), single=False)
+        elif exclude == "seen" and not isinstance(X, list):
+            wrong = seen_in(X, self._classes, self._column_labels, self._n_features)
         else:
             wrong = self._exclude(exclude, len(rows), single)
         return Query(X, k, wrong, approximate, len(rows))
