@@ -384,3 +384,25 @@ def test_models_without_a_convex_objective_have_no_certificate(seed, kind):
         model.fit(sets)
     with pytest.raises(ValueError, match="a certificate needs noise='gumbel' without nests"):
         model.certificate(sets)
+
+
+@pytest.mark.parametrize("constants", ["alternative", [*"uvuvv"]])
+def test_a_reference_has_the_constant_0(seed, constants, tmp_path):
+    rng = np.random.default_rng(seed)
+    S = rng.normal(size=(200, 5))
+    sets = choice_sets(pairs={"s": S}, alternatives=np.array([*"abcde"]), chosen=rng.choice([*"abcde"], 200))
+    plain = ChoiceClassifier(constants=constants).fit(sets)
+    model = ChoiceClassifier(constants=constants, reference=sets.alternatives[3]).fit(sets)
+    assert f"constant[{'d' if isinstance(constants, str) else 'v'}]" not in model.coef_names_
+    np.testing.assert_allclose(model.predict_proba(sets), plain.predict_proba(sets), atol=1e-6)
+    model.save(tmp_path / "model")
+    again = ChoiceClassifier.load(tmp_path / "model")
+    assert again.reference == "d"
+    np.testing.assert_array_equal(again.predict_proba(sets), model.predict_proba(sets))
+    with pytest.raises(ValueError, match="none of the alternatives"):
+        ChoiceClassifier(constants=constants, reference="x").fit(sets)
+    with pytest.raises(ValueError, match="there are no constants"):
+        ChoiceClassifier(constants="none", reference="b").fit(sets)
+    of_choosers = choice_sets(X=S, alternatives=sets.alternatives, chosen=sets.labels)
+    with pytest.raises(ValueError, match="put the reference first"):
+        ChoiceClassifier(reference="b").fit(of_choosers)

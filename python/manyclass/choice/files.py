@@ -143,6 +143,7 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
     values["constants"] = parameters["constants"] if isinstance(parameters["constants"], str) else None
     seed = values["random_state"]
     values["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
+    values["reference"] = np.asarray(parameters["reference"]).tolist()
     return {
         "parameters": values,
         "mixture": _describe_mixture(parameters["mixture"], state.mixture),
@@ -272,7 +273,7 @@ def _flag(about: Mapping[str, Any], name: str) -> bool:
 
 def _positions(file: TensorFile, name: str, dtype: Any, k: int, n: int) -> NDArray[Any]:
     positions = file.read(checked(file, name, dtype, (k if n else 0,)))
-    if len(positions) and (positions.min() < 0 or positions.max() >= n or (positions[0] != 0 and name == "groups")):
+    if len(positions) and (positions.min() < 0 or positions.max() >= n or (name == "groups" and all(positions))):
         raise ValueError(f"{name!r} has numbers outside [0, {n})")
     return positions
 

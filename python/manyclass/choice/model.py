@@ -28,7 +28,7 @@ from manyclass.choice.identification import MOST_FREE, Design, Identification, f
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
 from manyclass.choice.mixture import Mixture, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
-from manyclass.choice.sets import ChoiceSets
+from manyclass.choice.sets import ChoiceSets, positions_among
 from manyclass.choice.tables import choice_sets
 from manyclass.help_lines import hinting
 from manyclass.labels import as_labels, check_targets
@@ -61,9 +61,11 @@ class ChoiceClassifier(ChoicePolicies):
         W: none, full, or of that rank. Without features of alternatives it has a column for each alternative but the
         first. "auto" is "full" where there are features of choosers.
     constants : {"auto", "none", "alternative"} or array-like of shape (n_alternatives,), default="auto"
-        A constant for each alternative, or for each group that the array names; the first one's is 0. "auto" is
+        A constant for each alternative, or for each group that the array names; that of `reference` is 0. "auto" is
         "alternative" where there are no features of alternatives and at most 1,000 of them, and no `utilities`, which
         have theirs.
+    reference : label or None, default=None
+        The alternative whose constant, or whose group's, is 0; None is the first one.
     nests : array-like of shape (n_alternatives,) or None, default=None
         Two-level nested logit: the nest of each alternative. Utilities are normalised at the top; a nest has a
         dissimilarity in [0.05, 1], 1 being the multinomial logit. Only with noise="gumbel".
@@ -150,6 +152,7 @@ class ChoiceClassifier(ChoicePolicies):
         noise: Literal["gumbel", "normal", "logistic"] = "gumbel",
         interactions: Literal["auto", "none", "full"] | int = "auto",
         constants: Any = "auto",
+        reference: Any = None,
         nests: Any = None,
         alpha: Any = 0.0,
         constraints: Mapping[str, Any] | None = None,
@@ -166,6 +169,7 @@ class ChoiceClassifier(ChoicePolicies):
         self.noise = noise
         self.interactions = interactions
         self.constants = constants
+        self.reference = reference
         self.nests = nests
         self.alpha = alpha
         self.constraints = constraints
@@ -438,6 +442,8 @@ class ChoiceClassifier(ChoicePolicies):
             groups, group_labels = (np.arange(k), sets.alternatives) if by_alternative else none
         else:
             groups, group_labels = self._by_alternative("constants", groups, k)
+        own_tastes = bool(rank and not has)
+        groups, group_labels = self._refer(groups.astype(np.int64), group_labels, sets.alternatives, own_tastes)
         nests, nest_labels = none if self.nests is None else self._by_alternative("nests", self.nests, k)
         return ChoiceForm(
             noise=self.noise,
@@ -447,12 +453,29 @@ class ChoiceClassifier(ChoicePolicies):
             n_alternatives=k,
             has_features=bool(has),
             rank=int(rank),
-            groups=groups.astype(np.int64),
+            groups=groups,
             group_labels=tuple(map(str, group_labels)),
             nests=nests.astype(np.int32),
             nest_labels=tuple(map(str, nest_labels)),
-            labels=tuple(map(str, sets.alternatives)) if rank and not has else (),
+            labels=tuple(map(str, sets.alternatives)) if own_tastes else (),
         )
+
+    def _refer(
+        self, groups: NDArray[np.int64], labels: Any, alternatives: NDArray[Any], own_tastes: bool
+    ) -> tuple[NDArray[np.int64], Any]:
+        """Constants and their labels, where that of the reference is the first."""
+        if self.reference is None:
+            return groups, labels
+        position = int(positions_among([self.reference], alternatives, "reference")[0])
+        if own_tastes and position:
+            raise ValueError(
+                f"reference is {self.reference!r}; features of choosers have coefficients for each alternative but the "
+                f"first, {alternatives[0]!r}: put the reference first among `alternatives`"
+            )
+        if not len(groups):
+            raise ValueError(f"reference is {self.reference!r}; there are no constants")
+        order = np.argsort(np.arange(len(labels)) != groups[position], kind="stable")
+        return np.argsort(order)[groups], [labels[group] for group in order]
 
     @staticmethod
     def _by_alternative(name: str, labels: Any, k: int) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
