@@ -217,7 +217,7 @@ def test_a_fit_counts_its_rows_and_finds_the_share_on_rows_held_out(seed):
 
     assert 0.05 < w.mixture.share < 0.99
     # By now these rows are in the naive Bayes of the weights, too, which moves the best share a little.
-    assert loss(w.mixture.share) <= min(loss(s) for s in np.linspace(0, 0.95, 20)) + 0.05
+    assert loss(w.mixture.share) <= min(loss(s) for s in np.linspace(0, 0.95, 20)) + 0.1
     X_test, y_test = sessions(seed + 1000)
     assert found.evaluate(X_test, y_test)["log_loss"] < ignored.evaluate(X_test, y_test)["log_loss"] - 0.1
     np.testing.assert_allclose(found.predict_proba(X_test).sum(axis=1), 1, rtol=1e-5)

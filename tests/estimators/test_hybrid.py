@@ -125,10 +125,11 @@ def test_naive_bayes_is_added_to_the_weights_on_pairs_where_it_helps(several, se
     solver = solvers.Adagrad(reduction="decoupled")
     given = {"n_models": 1, "dim": 8, "solver": solver, "model": models.Hybrid(margins="ignore", linear="ignore")}
     model = SoftmaxClassifier(random_state=seed, **given).fit(X[:800], labels[:800])
+    final = shares[-1]
     monkeypatch.setattr(members, "_closed_forms", lambda *_: members.NO_FORMS)
     without = SoftmaxClassifier(random_state=seed, **given).fit(X[:800], labels[:800])
-    assert shares[0].shape == (4 if several else 3,)  # of pairs, embeddings, by margins too, and naive Bayes
-    assert shares[0][-1] > 0
+    assert final.shape == (4 if several else 3,)  # of pairs, embeddings, by margins too, and naive Bayes
+    assert final[-1] > 0
     losses = [one.evaluate(X[800:], labels[800:])["log_loss"] for one in (model, without)]
     assert losses[0] < losses[1]
     np.testing.assert_array_equal(model._weights.indptr, without._weights.indptr)
@@ -254,11 +255,11 @@ def test_a_mixture_that_ranks_several_labels_worse_is_told_by_more_than_chance(s
     assert not blend.ranks_worse(Ranked(worse), Ranked(z), blend.ScoredRows(x, lists, 1, one))
 
 
-def test_a_hybrid_that_is_stopped_has_the_weights_alone():
+def test_a_hybrid_that_is_stopped_has_the_embeddings_alone():
     X, y = planted_rows(0)
     model = SoftmaxClassifier(model="hybrid", dim=4, random_state=0).fit(X, y, callback=lambda state: True)
     assert model.n_iter_ == 1
-    assert not model._weights.class_rows.any()
+    assert not model._weights.values.any()
     assert model.score(X, y) > 0.9
 
 

@@ -100,12 +100,17 @@ def test_scores_are_the_sum_of_members_that_are_trained_alone(dense, seed, calls
     (plan, points), shares = calls[-1], lines(model)
     assert list(shares) == ["pairs", "embeddings", "margins", "linear"]
     split = Split.of(plan, points)
-    data = (split.x, split.labels, K, Watch(), split.weights)
+    # A member that has no share after a tenth of its passes ends there.
+    watches = {name: Watch(lambda state, n=line["passes"]: state.n_iter == n) for name, line in shares.items()}
+
+    def data(name):
+        return split.x, split.labels, K, watches[name], split.weights
+
     trained = {
-        "pairs": members.fit_pairs(plan.pairs, *data),
-        "embeddings": members.fit_batches(plan.embeddings[0], *data),
-        "margins": members.fit_batches(plan.margins, *data),
-        "linear": members._fit_linear(plan.linear, split, K, Watch()),
+        "pairs": members.fit_pairs(plan.pairs, *data("pairs")),
+        "embeddings": members.fit_batches(plan.embeddings[0], *data("embeddings")),
+        "margins": members.fit_batches(plan.margins, *data("margins")),
+        "linear": members._fit_linear(plan.linear, split, K, watches["linear"]),
     }
     z = np.zeros((X.shape[0], K))
     for name, member in trained.items():
@@ -123,42 +128,75 @@ def test_scores_are_the_sum_of_members_that_are_trained_alone(dense, seed, calls
 
 def test_a_member_of_share_0_is_dropped_and_training_goes_on(seed, monkeypatch):
     X, y = word_rows(seed)
-    monkeypatch.setattr(blend, "best_shares", lambda *_: np.array([0.3, 0.4, 0.003, 0.2, 0.1, 0]))
+    final = np.array([0.3, 0.4, 0.003, 0.2, 0, 0.1])
+    monkeypatch.setattr(blend, "best_shares", lambda terms, _: final if len(terms) == 6 else np.ones(len(terms)))
     model = hybrid(seed, n_models="auto").fit(X, y)
     shares = lines(model)
     # Of less than a hundredth of the largest, .4, one is dropped.
-    assert [line["share"] for line in shares.values()] == [0.3, 0.4, 0, 0.2, 0.1, 0]
-    assert [line["chosen"] for line in shares.values()] == [True, True, False, True, True, False]
+    assert [line["share"] for line in shares.values()] == [0.3, 0.4, 0, 0.2, 0, 0.1]
+    assert [line["chosen"] for line in shares.values()] == [True, True, False, True, False, True]
     assert model.embedding_.shape == (D, DIM * 2)
     before = model.score(X, y)
     model.partial_fit(X, y)
     assert model.score(X, y) > before - 0.01
 
 
+def ridges_of_runs(monkeypatch):
+    """The ridges of runs of embeddings, all of which are made."""
+    ridges, fit_batches = [], members.fit_batches
+
+    def spy(plan, *given):
+        if plan.dim is not None:
+            ridges.append(plan.alpha)
+        return fit_batches(plan, *given)
+
+    monkeypatch.setattr(members, "fit_batches", spy)
+    monkeypatch.setattr(blend, "best_shares", lambda terms, _: np.ones(len(terms)))
+    return ridges
+
+
 @pytest.mark.parametrize(("factor", "is_overconfident"), [(0.7, True), (0.94, True), (0.96, False), (1.5, False)])
 def test_a_run_after_an_overconfident_one_has_a_ridge(factor, is_overconfident, seed, calls, monkeypatch):
     X, y = word_rows(seed, n=400)
     monkeypatch.setattr(blend, "best_factor_of", lambda *_: (factor, 1.0))
-    ridges, fit_batches = [], members.fit_batches
-    monkeypatch.setattr(
-        members, "fit_batches", lambda plan, *given: ridges.append(plan.alpha) or fit_batches(plan, *given)
-    )
+    ridges = ridges_of_runs(monkeypatch)
     hybrid(seed, n_models=3).fit(X, y)
     assert calls[-1][0].ridge == pytest.approx(1 / 400)
     # The third one has none, as the second one was not better by it: losses are told to be the same.
-    assert ridges[:3] == [0, calls[-1][0].ridge if is_overconfident else 0, 0]
+    assert ridges == [0, calls[-1][0].ridge if is_overconfident else 0, 0]
 
 
 def test_labels_that_are_noise_make_the_first_run_overconfident_and_others_do_not(seed, monkeypatch):
-    ridges, fit_batches = [], members.fit_batches
-    monkeypatch.setattr(
-        members, "fit_batches", lambda plan, *given: ridges.append(plan.alpha) or fit_batches(plan, *given)
-    )
+    ridges = ridges_of_runs(monkeypatch)
     for noise, spread in ((0.8, 0.1), (0.0, 0.03)):
         hybrid(seed, n_models=2).fit(*word_rows(seed, n=1500, spread=spread, noise=noise))
-    noisy, clean = ridges[:3], ridges[3:]  # of two runs of embeddings and the margins
-    assert noisy == [0, pytest.approx(1 / 1500), 0]
-    assert clean == [0, 0, 0]
+    assert ridges == [0, pytest.approx(1 / 1500), 0, 0]
+
+
+@pytest.mark.parametrize("hopeless", ["margins", "linear", "pairs"])
+def test_a_member_without_a_share_after_a_tenth_of_its_passes_ends_there(hopeless, seed, monkeypatch):
+    X, y = word_rows(seed)
+    n_terms = {"margins": 2, "linear": 3, "pairs": 4}[hopeless]  # in the order of training
+    checked = []
+
+    def shares(terms, rows):
+        checked.append(len(terms))
+        is_checked = len(terms) == n_terms and checked.count(n_terms) == 1
+        return np.append(np.ones(len(terms) - 1), 0.0 if is_checked else 1.0)
+
+    monkeypatch.setattr(blend, "best_shares", shares)
+    passes = {name: line["passes"] for name, line in lines(hybrid(seed).fit(X, y)).items()}
+    whole = {"pairs": 5, "embeddings": 5, "margins": 20, "linear": 20}
+    assert passes == {**whole, hopeless: 1 if hopeless == "pairs" else 2}
+
+
+@pytest.mark.parametrize("share", [0.49, 0.51])
+def test_embeddings_of_less_than_half_the_largest_share_have_one_run(share, seed, monkeypatch):
+    X, y = word_rows(seed)
+    monkeypatch.setattr(blend, "best_shares", lambda terms, _: np.append(share, np.ones(len(terms) - 1)))
+    names = list(lines(hybrid(seed, n_models=3).fit(X, y)))
+    runs = ["embeddings 1"] if share < 0.5 else ["embeddings 1", "embeddings 2", "embeddings 3"]
+    assert names == ["pairs", *runs, "margins", "linear"]
 
 
 def n_calls_of_a_fit(seed, X, y):
@@ -228,8 +266,15 @@ def test_a_callback_sees_the_linear_member_with_features_as_they_are(seed):
     X, y = word_rows(seed)
     X = sp.csr_array(X.multiply(np.geomspace(1e-2, 1e2, D))).astype(np.float32)
     losses = []
-    hybrid(seed).fit(X, y, callback=lambda state: losses.append(state.evaluate(X, y)["log_loss"]))
-    assert losses[-1] < 0.5  # the last member's last pass
+
+    def callback(state):
+        if state.n_iter == 1:
+            losses.append([])
+        losses[-1].append(state.evaluate(X, y)["log_loss"])
+
+    hybrid(seed).fit(X, y, callback=callback)
+    linear = losses[-2]  # weights on pairs are trained last
+    assert linear[-1] < 0.5
 
 
 def test_the_steps_of_the_default_draw_no_classes_but_in_scent(calls, seed):

@@ -121,7 +121,7 @@ def full_cost(facts: Facts) -> float:
 def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     """Predict the seconds of one thread that a training takes."""
     if isinstance(plan, HybridPlan):
-        return sum(fit_cost(facts, member) for member in plan.members)
+        return sum(fit_cost(facts, member) for member in plan.members.values())
     if isinstance(plan, FullBatchPlan):
         return full_cost(facts)
     if isinstance(plan, PairsPlan):
@@ -144,7 +144,7 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
 def model_bytes(facts: Facts, plan: AnyPlan) -> float:
     """Predict the bytes of a model and of what its training keeps beside it; of pairs the most that there can be."""
     if isinstance(plan, HybridPlan):
-        return sum(model_bytes(facts, member) for member in plan.members)
+        return sum(model_bytes(facts, member) for member in plan.members.values())
     if isinstance(plan, PairsPlan):
         return pairs_bytes(facts, plan.min_count, plan.few_classes)
     if isinstance(plan, BatchesPlan):
@@ -237,8 +237,9 @@ def in_words(facts: Facts, plan: AnyPlan) -> str:
     seconds, megabytes = fit_cost(facts, plan), model_bytes(facts, plan) / 1e6
     if isinstance(plan, HybridPlan):
         (embeddings, *_), runs = plan.embeddings, len(plan.embeddings)
-        pairs = f"weights on pairs in {plan.max_iter} passes, " if plan.pairs else ""
-        more = "".join(f", {name} in {member.max_iter}" for name, member in plan.more)
+        pairs = f"weights on pairs in {plan.pairs.max_iter} passes, " if plan.pairs else ""
+        linear = {"margins": plan.margins, "linear": plan.linear}
+        more = "".join(f", {name} in {member.max_iter}" for name, member in linear.items() if member)
         passes = f"{pairs}{runs} embeddings of {embeddings.dim} in {embeddings.max_iter}{more}"
     elif isinstance(plan, FullBatchPlan):
         passes = f"a linear model by L-BFGS in at most {plan.max_iter}"

@@ -459,11 +459,14 @@ def rate_of_batches(c: Choice) -> float:
 
 
 def rate_of_pairs(c: Choice) -> float:
-    """{FIRST_MOVE:g} over the mean sum of |x|; by margins {MARGIN_RATE_OF_PAIRS:g} over the root mean square of |x|"""
+    """{FIRST_MOVE:g} over the mean sum of |x|, in blends {FIRST_MOVE_IN_BLENDS:g}; by margins {MARGIN_RATE_OF_PAIRS:g}
+    over the root mean square of |x|
+    """
     f, lengths = c.figures, c.facts.lengths
     if c["reduction"] == MARGIN:
         return float(f.MARGIN_RATE_OF_PAIRS / lengths.mean_square_of_values**0.5)
-    return f.FIRST_MOVE / lengths.mean_length
+    blended = c["model"].name == "hybrid" and not c.by_steps
+    return (f.FIRST_MOVE_IN_BLENDS if blended else f.FIRST_MOVE) / lengths.mean_length
 
 
 def u_rate(c: Choice) -> float:

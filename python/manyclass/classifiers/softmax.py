@@ -87,7 +87,8 @@ class SoftmaxClassifier(LabelClassifier):
         Divide scores by the best temperature for held-out rows; see `help(manyclass.blending.calibration)`.
     n_models : int or "auto", default="auto"
         Train this many models with different seeds and average their scores, in one model. Of a hybrid it is the number
-        of runs of embeddings, which get shares as other members do; "auto" is at most 3 of these, and 1 of others.
+        of runs of embeddings, of which the first one alone is made where its share is small; "auto" is at most 3 of
+        these, and 1 of others.
     warm_start : bool, default=False
         `fit` starts from the weights and the choices of the last fit; see `help(manyclass.fitting.fit)`.
 

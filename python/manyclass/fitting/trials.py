@@ -397,17 +397,17 @@ def plan_points(choice: Choice, points: Points, rates: LearningRates | None = No
 
 def plan_pairs(choice: Choice, points: Points) -> Planned:
     """The plan of weights on pairs, alone or in a blend."""
-    planned = hybrid_plan(choice) if choice["model"].name == "hybrid" else pairs_plan(choice)
-    whole, facts = planned.plan, as_met(choice.facts, planned.plan, points)
-    pairs = whole.pairs if isinstance(whole, HybridPlan) else whole
+    if choice["model"].name == "hybrid":
+        return hybrid_plan(choice)
+    planned = pairs_plan(choice)
+    pairs, facts = planned.plan, as_met(choice.facts, planned.plan, points)
     assert isinstance(pairs, PairsPlan)
     if choice.timed or not choice.tries("learning_rate"):
         return planned
-    trials = Trials(costs.budget(costs.fit_cost(facts, whole), facts.figures), bool(pairs.verbose))
+    trials = Trials(costs.budget(costs.fit_cost(facts, pairs), facts.figures), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
-    plan = replace(whole, pairs=pairs) if isinstance(whole, HybridPlan) else pairs
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
-    return replace(planned, plan=plan, params=params, trials=trials)
+    return replace(planned, plan=pairs, params=params, trials=trials)
 
 
 def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from manyclass.blending import blend
 from manyclass.blending.blend import MARGIN, ScoredRows
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.figures import FIGURES
-from manyclass.training.core_training import Trained, Watch
+from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
 from manyclass.training.minibatches import fit_batches
 from manyclass.training.mixtures import beside, counted, features_of_classes, mixed
 from manyclass.training.pairs import fit_pairs
@@ -38,6 +39,7 @@ from manyclass.training.weighting import shares_of_labels, taken
 from manyclass.weights.arrays import Doubles, Floats, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
+EMBEDDINGS = "embeddings"
 NO_FORMS = np.zeros((0, 0), dtype=np.float32)
 
 MemberPlan = PairsPlan | BatchesPlan | PointsPlan
@@ -159,22 +161,25 @@ def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.in
 
 
 def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watch: Watch) -> Trained:
-    """Train on points that have labels, but for those that tell shares; the curve is that of the first member.
+    """Train on points that have labels, but for those that tell shares; the curve is that of weights on pairs.
 
     1. Rows are held out.
-    2. Each member is trained, in the order of the plan. A run of embeddings whose scores the rows held out want smaller
-       is followed by one with a ridge.
+    2. Members are trained: embeddings, margins, a linear model, further runs of embeddings and, last, weights on pairs.
+       One that has no share beside those before it after a tenth of its passes ends there. Embeddings whose share is
+       less than half of the largest have one run. A run whose scores the rows held out want smaller is followed by one
+       with a ridge.
     3. Counts of rows give closed forms of weights on pairs.
     4. Shares of members, closed forms and, where classes are rare, the logarithms of the classes' shares are the best
        for the rows held out.
     5. Counts and repeats are mixed in, in probability, where the rows held out are more probable by it.
     6. The rows held out are counted, too.
 
-    Where Ctrl-C, a callback or the clock ends the training of the first member, the others are left out, and steps 3 to
-    6 are not made; where it ends that of another one, those after it are left out.
+    Where Ctrl-C, a callback or the clock ends the training of a member, those after it are left out; if it was the
+    first one, steps 3 to 6 are not made.
     """
     split = Split.of(plan, points)  # 1
-    members, complete = _Training(plan, split, points.n_classes, watch).members()  # 2
+    training = _Training(plan, split, points.n_classes, watch)
+    members, complete = training.members()  # 2
     first = members[0].trained
     if not isinstance(plan, HybridPlan):
         if len(split.held_out) and first.curve:
@@ -182,10 +187,49 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
             _warn_if_no_better_than_shares(first.weights, split)
         return first
     if not len(split.held_out) or not complete:
-        return _plain_sum(members)
+        return _plain_sum(members)._replace(curve=first.curve or training.first.trained.curve)
     joined = _joined(plan, points, split, members)
     _warn_if_no_better_than_shares(joined.weights, split)
-    return joined
+    return joined._replace(curve=first.curve or training.first.trained.curve)
+
+
+@dataclass
+class _Check:
+    """A callback of passes that ends a member of no share, behind the one of the fit.
+
+    Attributes
+    ----------
+    callback : callable or None
+        That of the fit.
+    has_share : callable
+        Whether scores of the rows have a share beside those of other members.
+    x : csr_array or ndarray
+        The rows.
+    n_passes : int
+        Passes that are made before.
+    """
+
+    callback: Callback | None
+    has_share: Callable[[Floats], bool]
+    x: Matrix
+    n_passes: int
+    n_calls: int = 0
+    has_ended: bool = False
+
+    def __call__(self, state: TrainingState) -> bool:
+        """Return whether training is to end after a pass."""
+        self.n_calls += 1
+        if self.callback is not None and self.callback(state):
+            return True
+        if state.n_iter == self.n_passes:
+            self.has_ended = not self.has_share(np.ascontiguousarray(state.scores(self.x)))
+        return self.has_ended
+
+    def is_hopeless(self, trained: Trained) -> bool:
+        """Whether it has ended a training, maybe before the checkpoint that this one has begun at."""
+        if self.n_calls or trained.complete or len(trained.curve) != self.n_passes:
+            return self.has_ended
+        return not self.has_share(trained.weights.scores(self.x, 1))
 
 
 class _Training:
@@ -207,35 +251,60 @@ class _Training:
         n_terms = len(plan.members) + 4 if isinstance(plan, HybridPlan) else 1
         self._scored = blend.fewer_rows(split.scored, n_classes, n_terms)
 
+    @property
+    def first(self) -> Member:
+        """The member that was trained first."""
+        return self._members[0]
+
     def members(self) -> tuple[list[Member], bool]:
-        """Train, and say whether shares are to be found: the first member has made all of its passes."""
+        """Train; return the members, weights on pairs first, and whether the first training has come to its end."""
         plan = self._plan
         if not isinstance(plan, HybridPlan):
             self._add("", plan)
             return self._members, True
-        begun = plan.pairs is None or self._add("pairs", plan.pairs)
-        complete = self._add_embeddings(plan, begun)
-        if complete and len(self._split.held_out):
-            _ = all(self._add(name, member) for name, member in plan.more)
-        return self._members, begun and self._members[0].passes > 0
+        runs = dict(zip([name for name in plan.members if name.startswith(EMBEDDINGS)], plan.embeddings, strict=True))
+        firsts = {run.loss: name for name, run in reversed(runs.items())}
+        more = {name: run for name, run in runs.items() if name not in firsts.values()}
+        goes_on = all(self._add_run(plan, name, runs[name]) for name in reversed(firsts.values()))
+        complete = goes_on or len(self._members) > 1
+        if goes_on and len(self._split.held_out):
+            linear = {"margins": plan.margins, "linear": plan.linear}
+            goes_on = all(self._add(name, member) for name, member in linear.items() if member is not None)
+            shares = dict(zip([member.name for member in self._members], self._shares(), strict=True))
+            least = FIGURES.SHARE_OF_RUNS * max(shares.values())
+            more = {name: run for name, run in more.items() if shares[firsts[run.loss]] >= least}
+        goes_on = goes_on and all(self._add_run(plan, name, run) for name, run in more.items())
+        if plan.pairs is not None:
+            self._add("pairs", plan.pairs if goes_on else replace(plan.pairs, max_iter=0))
+        places = list(plan.members)
+        return sorted(self._members, key=lambda member: places.index(member.name)), complete
 
-    def _add_embeddings(self, plan: HybridPlan, begun: bool) -> bool:
-        """Train the runs of embeddings, each with the ridge that earlier ones tell; return whether none was ended."""
-        unbiased = list[Member]()
-        for number, embeddings in enumerate(plan.embeddings):
-            name = f"embeddings {number + 1}" if len(plan.embeddings) > 1 else "embeddings"
-            if embeddings.double_sum is not None and plan.ridge is not None:
-                embeddings = replace(embeddings, alpha=_next_ridge(unbiased, plan.ridge))
-            if not self._add(name, embeddings if begun else replace(embeddings, max_iter=0)) or not begun:
-                return False
-            if embeddings.double_sum is not None and len(self._split.held_out):
-                unbiased.append(self._members[-1])
-        return True
+    def _add_run(self, plan: HybridPlan, name: str, run: BatchesPlan) -> bool:
+        """Train a run of embeddings, with the ridge that earlier ones tell; return whether nothing has ended it."""
+        if run.double_sum is not None and plan.ridge is not None and len(self._split.held_out):
+            unbiased = [m for m in self._members if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
+            run = replace(run, alpha=_next_ridge(unbiased, plan.ridge))
+        return self._add(name, run)
+
+    def _shares(self, *scores: Floats) -> Doubles:
+        """Return the shares of the members that there are, and of scores beside them."""
+        return blend.best_shares([*(member.scores for member in self._members), *scores], self._scored)
+
+    def _has_share(self, scores: Floats) -> bool:
+        """Whether scores of rows held out have a share beside the members that there are."""
+        factor, _ = blend.best_factor_of(scores, self._scored, self._loss)
+        return bool(self._shares(scores * np.float32(factor))[-1] > 0)
 
     def _add(self, name: str, plan: MemberPlan) -> bool:
         """Train a member; return whether no callback, interrupt or clock has ended it."""
-        begin, watch = time.process_time(), self._watch_of(name)
+        begin, watch, check = time.process_time(), self._watch_of(name), None
+        n_first = math.ceil(FIGURES.FIRST_PASSES * plan.max_iter)
+        may_end = len(self._split.held_out) > 0 and not name.startswith(EMBEDDINGS) and watch.label_validation is None
+        if self._members and may_end:
+            check = _Check(watch.callback, self._has_share, self._scored.x, n_first)
+            watch = replace(watch, callback=check)
         trained = self._trained(plan, watch)
+        is_hopeless = check is not None and check.is_hopeless(trained)
         seconds = time.process_time() - begin
         member = Member(name, trained, getattr(plan, "loss", ""), seconds, len(trained.curve), NO_FORMS)
         if len(self._split.held_out):
@@ -246,7 +315,7 @@ class _Training:
         self._members.append(member)
         validation = watch.label_validation
         is_over = validation is not None and validation.is_over
-        return is_over or trained.complete
+        return is_over or is_hopeless or trained.complete
 
     def _trained(self, plan: MemberPlan, watch: Watch) -> Trained:
         split = self._split
@@ -264,7 +333,7 @@ class _Training:
             return watch
         validation = watch.label_validation
         if validation is not None:
-            validation = validation.anew(is_scaled=True) if self._members else validation
+            validation = validation if name == next(iter(plan.members)) else validation.anew(is_scaled=True)
             validation.is_scaled = True
         seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
         return replace(watch, heading=name, max_seconds=seconds_left, label_validation=validation)
@@ -381,7 +450,8 @@ class _Sum:
     def lines(self) -> list[dict[str, Any]]:
         """Return a line of each member, for the report."""
         n_rows = len(self._split.labels)
-        return [member.line(n_rows, float(s)) for member, s in zip(self._members, self._shares, strict=True)]
+        shares = zip(self._members, self._shares, strict=True)
+        return [member.line(n_rows, float(share)) for member, share in shares if member.passes]
 
     def weights(self) -> tuple[Weights, Squares]:
         """Return the sum, and the squares of the first member of each kind."""

@@ -572,7 +572,7 @@ class HybridPlan:
     Attributes
     ----------
     pairs : PairsPlan or None
-        Weights on pairs, the first member; None: embeddings alone.
+        Weights on pairs; None: embeddings alone.
     embeddings : tuple of BatchesPlan
         Runs of embeddings, of several seeds.
     margins : BatchesPlan or None
@@ -597,16 +597,12 @@ class HybridPlan:
     counts: bool = True
 
     @property
-    def more(self) -> tuple[tuple[str, BatchesPlan | PointsPlan], ...]:
-        """The members behind pairs and embeddings, by name."""
-        members = {"margins": self.margins, "linear": self.linear}
-        return tuple((name, plan) for name, plan in members.items() if plan is not None)
-
-    @property
-    def members(self) -> tuple[PairsPlan | BatchesPlan | PointsPlan, ...]:
-        """All, in the order of their training."""
-        pairs = () if self.pairs is None else (self.pairs,)
-        return (*pairs, *self.embeddings, *(plan for _, plan in self.more))
+    def members(self) -> dict[str, PairsPlan | BatchesPlan | PointsPlan]:
+        """All, by the names that a report has."""
+        several = len(self.embeddings) > 1
+        runs = {f"embeddings {n + 1}" if several else "embeddings": run for n, run in enumerate(self.embeddings)}
+        plans = {"pairs": self.pairs, **runs, "margins": self.margins, "linear": self.linear}
+        return {name: plan for name, plan in plans.items() if plan is not None}
 
     @property
     def by_margins(self) -> bool:
@@ -626,7 +622,7 @@ class HybridPlan:
 
     @property
     def max_iter(self) -> int:
-        """The curve has the losses of the passes of the first member."""
+        """The curve has the losses of the passes of weights on pairs, if there are any."""
         return self.embeddings[0].max_iter if self.pairs is None else self.pairs.max_iter
 
 
