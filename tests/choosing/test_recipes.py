@@ -173,7 +173,7 @@ def test_what_is_set_changes_a_blend_that_stays_one(given, several, seed):
     assert not set(given) & set(model.resolved_params_)
     assert model.embedding_.shape[1] % given.get("dim", 256 if several else 64) == 0
     as_open = SoftmaxClassifier(**one).fit(rows, y)
-    # Early stopping may find that no pass is too many, and weights on pairs, whose passes max_iter is, may have no share.
+    # Early stopping may find no pass too many, and weights on pairs, whose passes max_iter is, may have no share.
     if given.keys().isdisjoint({"early_stopping", "max_iter"}):
         assert np.abs(model.decision_function(rows[:50]) - as_open.decision_function(rows[:50])).max() > 0
     again = SoftmaxClassifier(**{**one, **model.resolved_params_, **given}).fit(rows, y)
