@@ -51,6 +51,14 @@ def test_dissimilarities_are_tested_against_1(seed):
     assert "against 1" in str(summary)
 
 
+def test_one_dissimilarity_for_all_nests_is_a_constraint(seed):
+    sets = world(seed, n=400)[0]
+    equal = {"dissimilarity[b]": "dissimilarity[a]"}
+    model = ChoiceClassifier(nests=[*"aabbb"][: sets.n_alternatives], constraints=equal, covariance="none").fit(sets)
+    first, second = (model.coef_[model.coef_names_.index(f"dissimilarity[{nest}]")] for nest in "ab")
+    assert first == second
+
+
 def test_summaries_are_data_frames_and_latex(seed):
     pytest.importorskip("pandas")
     model = ChoiceClassifier().fit(wide(trips(seed)))

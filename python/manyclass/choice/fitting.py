@@ -347,7 +347,7 @@ def find_free_coefficients(form: ChoiceForm, constraints: Mapping[str, Any]) -> 
         elif not isinstance(rule, str):
             check_number(f"constraints of {name!r}", rule)
             owner[j], fixed[j] = -1, rule
-        elif position.get(rule, nests.start) < nests.start:
+        elif rule in position and (position[rule] < nests.start) == (j < nests.start):
             owner[j] = position[rule]
         else:
             raise ValueError(

@@ -73,7 +73,9 @@ class ChoiceClassifier(ChoicePolicies):
         Ridge per row: the objective is the mean log-loss + alpha/2 ||.||^2; a mapping of "alternatives", "pairs",
         "interactions" and "constants" has one for each part.
     constraints : mapping or None, default=None
-        By the name of a coefficient "positive", "negative", a number that fixes it, or the name of one that it equals.
+        By the name of a coefficient "positive", "negative", a number that fixes it, or the name of one that it equals:
+        ``{"dissimilarity[b]": "dissimilarity[a]"}`` is one dissimilarity for two nests. Nests within nests are not
+        offered; biogeme has them.
     mixture : RandomCoefficients, LatentClasses or None, default=None
         What varies among persons (rows of one number in `ChoiceSets.persons`), an object of `manyclass.choice`; with
         Gumbel noise, without nests and without a W of low rank.
