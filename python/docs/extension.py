@@ -49,7 +49,7 @@ MODULES = (
 GUIDES = (
     *("tags_for_texts", "next_item", "learn_every_day", "embeddings", "choice_probabilities", "location_choice"),
     "frozen_encoder",
-    *("travel_mode", "word_vectors"),
+    *("travel_mode", "mixed_logit", "word_vectors"),
 )
 
 

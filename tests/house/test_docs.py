@@ -64,10 +64,10 @@ def test_a_guide_runs_and_its_pictures_tell_what_they_show(guide, monkeypatch, c
     assert capsys.readouterr().out.count("\n") >= 4
 
 
-def test_there_are_the_nine_guides_and_each_draws_or_says_why_not():
+def test_there_are_the_ten_guides_and_each_draws_or_says_why_not():
     assert [guide.stem for guide in GUIDES] == [
         *("plot_choice_probabilities", "plot_embeddings", "plot_frozen_encoder", "plot_learn_every_day"),
-        *("plot_location_choice", "plot_next_item"),
+        *("plot_location_choice", "plot_mixed_logit", "plot_next_item"),
         *("plot_tags_for_texts", "plot_travel_mode", "plot_word_vectors"),
     ]
     assert all(len(guide.read_text("utf-8").splitlines()) <= 150 for guide in GUIDES)
