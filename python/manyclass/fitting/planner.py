@@ -26,7 +26,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
-from manyclass.training.start import ClosedForm, First, Start
+from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import FitReport, Points, State
 from manyclass.training.weighting import check_class_weight
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -80,7 +80,7 @@ class Planner(ABC):
     trains_log_odds : bool
         Whether e^z is a probability but for its normaliser.
     has_grid : bool
-        Whether a grid of step sizes may be tried.
+        Whether a grid of step sizes may be tried, and training begin at a closed form.
     """
 
     parameters: Parameters
@@ -137,8 +137,12 @@ class Planner(ABC):
         )
 
     def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
-        """Return the first weights that options have."""
-        return None
+        """Return the first weights that options have; a closed form is that of the softmax."""
+        if options.coef_init is None and options.intercept_init is None:
+            return None
+        start, shape = asked_start if self.has_grid else Start.of, (points.n_classes, points.x.shape[1])
+        fit_intercept = self.parameters["fit_intercept"]
+        return start(options.coef_init, options.intercept_init, *shape, fit_intercept=fit_intercept)
 
     @abstractmethod
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:

@@ -18,7 +18,6 @@ from manyclass.choosing.taking import linear_model
 from manyclass.fitting.dense_rows import better_hidden_layer
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
-from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, warm_start_of, with_report_of
 from manyclass.fitting.points import scaled_for_call
 from manyclass.fitting.trials import as_met, plan_batches_or_pairs, plan_full_passes, plan_points
@@ -29,7 +28,7 @@ from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call, refuse_starts
-from manyclass.training.start import ClosedForm, First, Start, asked_start
+from manyclass.training.start import First
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.weights.arrays import Ids
@@ -51,14 +50,6 @@ class SoftmaxPlanner(Planner):
             part_of("sampler", parameters["sampler"], SAMPLERS, "manyclass.samplers"),
             part_of("model", parameters["model"], MODELS, "manyclass.models"),
         )
-
-    def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
-        """See `Planner`."""
-        if options.coef_init is None and options.intercept_init is None:
-            return None
-        shape = points.n_classes, points.x.shape[1]
-        fit_intercept = self.parameters["fit_intercept"]
-        return asked_start(options.coef_init, options.intercept_init, *shape, fit_intercept=fit_intercept)
 
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
         """See `Planner`: a run begins warm at a state that is there, where no start is given."""

@@ -26,7 +26,7 @@ from manyclass.training.core_training import Watch
 from manyclass.training.incremental import Call
 from manyclass.training.plan import PointsPlan, Utility
 from manyclass.training.posterior import predictive_tiles
-from manyclass.training.start import ClosedForm, First, Start
+from manyclass.training.start import First
 from manyclass.training.state import Points, State
 from manyclass.training.train import train
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -129,14 +129,6 @@ class UtilityPlanner(Planner):
             local,
             posterior,
         )
-
-    def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
-        """See `Planner`."""
-        if options.coef_init is None and options.intercept_init is None:
-            return None
-        shape = points.n_classes, points.x.shape[1]
-        fit_intercept = self.parameters["fit_intercept"]
-        return Start.of(options.coef_init, options.intercept_init, *shape, fit_intercept=fit_intercept)
 
     def beginning(self, state: State | None, points: Points, encoder: Encoder | None, options: FitOptions) -> Beginning:
         """See `Planner`."""

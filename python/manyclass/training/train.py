@@ -32,13 +32,13 @@ from manyclass.training.incremental import (
 )
 from manyclass.training.members import fit_members
 from manyclass.training.passes import LabelValidation, Validation, warn_user
-from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, GroupIds, HybridPlan, PointsPlan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, GroupIds, HybridPlan, Labels, PointsPlan
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
 from manyclass.training.state import FitReport, Points, Starts, State
-from manyclass.training.weighting import one_a_label, some_of, taken
+from manyclass.training.weighting import one_a_label
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -139,15 +139,21 @@ def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: F
         return _first_state(points, trained, None, variances=variances)
     if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    validation, trained_points = None, points
-    if first.evaluated is not None:
-        validation = LabelValidation(first.n_iter_no_change, *first.evaluated)
-    elif first.held_out is not None:
-        out, trained_points = (points.some(np.flatnonzero(rows)) for rows in (first.held_out, ~first.held_out))
-        validation = LabelValidation(first.n_iter_no_change, out.x, out.labels, out.weights)
+    trained_points, rows_out = _hold_out(points, first)
+    validation = None if rows_out is None else LabelValidation(first.n_iter_no_change, *rows_out)
     trained = fit_members(plan, trained_points, replace(watch, label_validation=validation))
     state = _first_state(points, trained, validation, squares=trained.squares)
     return state.with_report(makes_runs=isinstance(plan, HybridPlan))
+
+
+def _hold_out(points: Points, first: First) -> tuple[Points, tuple[Matrix, Labels, Doubles | None] | None]:
+    """Return the points to train on, and rows, labels and weights that early stopping looks at."""
+    if first.evaluated is not None:
+        return points, (*first.evaluated, None)
+    if first.held_out is None:
+        return points, None
+    out, trained_points = (points.some(np.flatnonzero(rows)) for rows in (first.held_out, ~first.held_out))
+    return trained_points, (out.x, out.labels, out.weights)
 
 
 def _first_state(
@@ -165,21 +171,18 @@ def _begin_linear(
     points: Points, plan: PointsPlan | FullBatchPlan, watch: Watch, first: First, scaling: FeatureScaling | None
 ) -> State:
     """A linear model of one label a row, maybe stopped early; or by L-BFGS one of several."""
-    x, labels, r, n_labels, groups = points.x, points.labels.ids, points.weights, 1.0, points.groups
+    trained_points, rows_out = _hold_out(points, first)
+    x, labels, r, n_labels = trained_points.x, trained_points.labels.ids, trained_points.weights, 1.0
     if points.several:
         x, labels, r, n_labels = one_a_label(x, points.labels, r)
-    callback, heads = watch.callback, first.heads
+    callback, heads, groups = watch.callback, first.heads, trained_points.groups
     if scaling is not None and callback is not None:  # who has features as they were before the scaling
         watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
     validation: Validation | None = None
-    if first.evaluated is not None:
-        x_evaluated, labels_evaluated = first.evaluated
-        validation = Validation(first.n_iter_no_change, x_evaluated, labels_evaluated.ids, plan.n_threads)
-    elif first.held_out is not None:
-        out, rows = np.flatnonzero(first.held_out), np.flatnonzero(~first.held_out)
-        validation = Validation(first.n_iter_no_change, x[out], labels[out], plan.n_threads, some_of(r, out))
-        x, labels, r, groups = x[rows], labels[rows], some_of(r, rows), taken(groups, rows)
-        heads = None if heads is None else heads[rows]
+    if rows_out is not None:
+        x_out, labels_out, weights_out = rows_out
+        validation = Validation(first.n_iter_no_change, x_out, labels_out.ids, plan.n_threads, weights_out)
+        heads = heads if heads is None or first.held_out is None else heads[~first.held_out]
     watch = replace(watch, validation=validation)
     start = _first_weights(plan, first.start, scaling, x, labels, points.n_classes, r, groups)
     if isinstance(plan, FullBatchPlan):
