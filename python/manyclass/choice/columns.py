@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.datasets.csr import is_sparse
-from manyclass.datasets.tables import parse_numbers
+from manyclass.datasets.numerals import parse_numbers
 from manyclass.weights.arrays import Doubles
 
 LARGEST = 1e60  # of numbers, whose products of three and their squares have to be finite
@@ -163,7 +163,7 @@ def has_numbers(values: Any) -> bool:
     return any(not np.isnan(_parse_cell(cell)) for cell in cells.ravel())
 
 
-def columns_of(table: Mapping[str, Any]) -> dict[str, Any]:
+def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the columns of a table by their names.
 
     Raises

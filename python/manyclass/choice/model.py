@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
+from manyclass.choice.arrays import choice_sets
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
 from manyclass.choice.files import FORMAT, ChoiceState, read_choice_model, write_choice_model
 from manyclass.choice.fitting import (
@@ -29,7 +30,6 @@ from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance,
 from manyclass.choice.mixture import Mixture, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets, positions_among
-from manyclass.choice.tables import choice_sets
 from manyclass.help_lines import hinting
 from manyclass.labels import as_labels, check_targets
 from manyclass.registry import names

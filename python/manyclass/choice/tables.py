@@ -1,311 +1,34 @@
-"""Data of choices from arrays, from long tables and from wide ones."""
+"""Data of choices from long tables and from wide ones."""
 
 from __future__ import annotations
 
 import importlib
 import itertools
 import re
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_choice, did_you_mean, outer_level
-from manyclass.choice.columns import CellError, check_cells, columns_of, has_numbers, read_flags, read_numbers
-from manyclass.choice.lists import ChoiceLists, lists_of_ranges, make_lists
-from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, Source, positions_among
+from manyclass.checks import check_choice, did_you_mean
+from manyclass.choice.arrays import Unavailable, choice_sets, distinct_labels, leave_out_unavailable
+from manyclass.choice.columns import CellError, columns_by_name, has_numbers, read_flags, read_numbers
+from manyclass.choice.sets import ChoiceSets, Source, positions_among
 from manyclass.choice.utilities import evaluate_utilities
-from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.tables import library
-from manyclass.labels import as_labels, check_targets, group_ids, sorted_classes
-from manyclass.weights.arrays import Doubles, Ids
+from manyclass.labels import as_labels, check_targets, sorted_classes
+from manyclass.weights.arrays import Doubles
 
 Columns = Mapping[str, ArrayLike]
-Unavailable = Literal["raise", "drop", "keep"]
 USUAL = ("person", "weight", "offset")  # columns that are used where a table has them
 # Names of columns of numbers that are hardly features: weights, and the numbers of rows.
 WEIGHTS = r"(.*[_. ])?(wt|wgt|weights?|exp_?fac(tor)?|expansion[_. ]?factor)\d*"
 TASKS = "; where tasks recur for each person, chooser names several columns, such as chooser=['person', 'task']"
 ROW_NUMBERS = r"|index|unnamed: \d+|row[_. ]?(names?|ids?|numbers?)"
-
-
-def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, letter: str) -> tuple[str, ...]:
-    columns = getattr(values, "columns", ()) if user_names is None else user_names
-    feature_names = tuple(map(str, columns)) or tuple(f"{letter}{j}" for j in range(n))
-    if len(feature_names) != n or len(set(feature_names)) < n:
-        raise ValueError(f"{name} is {feature_names!r}; it must have {n} different names")
-    return feature_names
-
-
-def _list_available(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
-    """Where each row begins among what is available, and the alternatives there."""
-    if isinstance(available, tuple):
-        indptr, ids = (np.asarray(part) for part in available)
-        _check_integers("the indptr of available", indptr, len(ids))
-        _check_integers("available", ids, k - 1)
-        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
-            raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
-    else:
-        if callable(available):
-            step = max(1, MOST_TOGETHER // k)
-            parts = [np.asarray(available(np.arange(b, min(b + step, n)))) for b in range(0, n, step)]
-            available = np.concatenate([part.reshape(-1, k) for part in parts])
-        if np.shape(available) != (n, k):
-            raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
-        mask = sp.csr_array(read_flags("available", available))
-        mask.eliminate_zeros()
-        indptr, ids = mask.indptr, mask.indices
-    return indptr.astype(np.int64), ids.astype(np.int32)
-
-
-def _check_integers(name: str, values: NDArray[Any], most: int) -> None:
-    """Raise ValueError unless numbers are integers in [0, most]."""
-    if values.size and values.dtype.kind not in "iu":
-        raise ValueError(f"{name} has {values.dtype} such as {values.ravel()[0]}; it must have integers")
-    check_cells(name, values, (values >= 0) & (values <= most), f"; it must be in [0, {most}]")
-
-
-def choice_sets(
-    *,
-    alternatives: ArrayLike | None = None,
-    X: Any = None,
-    Z: Any = None,
-    pairs: Mapping[str, Any] | PairFunction | None = None,
-    available: Any = None,
-    unavailable: Any = None,
-    offset: Any = None,
-    chosen: ArrayLike | None = None,
-    counts: Any = None,
-    persons: ArrayLike | None = None,
-    sample_weight: ArrayLike | None = None,
-    chooser_names: Sequence[str] | None = None,
-    alternative_names: Sequence[str] | None = None,
-    pair_names: Sequence[str] | None = None,
-    n_rows: int | None = None,
-    unavailable_choices: Unavailable = "raise",
-) -> ChoiceSets:
-    """Return data of choices, made of arrays.
-
-    Parameters
-    ----------
-    alternatives : array-like of shape (n_alternatives,), optional
-        Distinct labels of all alternatives; without, they are 0, 1, ... as Z or the pairs have rows or columns for
-        them.
-    X : array-like of shape (n_rows, n_chooser_features), optional
-        Features of choosers.
-    Z : array-like or sparse matrix of shape (n_alternatives, n_alternative_features), optional
-        Features of alternatives.
-    pairs : mapping of str to arrays, or callable, optional
-        Features of pairs by name: dense or sparse of shape (n_rows, n_alternatives), what is not stored being 0; or of
-        shape (n_listed,), in the order of `available` given as (indptr, alternatives). Or a function of two int64
-        arrays, numbers of rows and positions of alternatives, that returns (n, n_pair_features); `pair_names` then
-        names them.
-    available : optional
-        What each row may choose: a mask, dense or sparse, of shape (n_rows, n_alternatives), in which a cell is 0 or 1,
-        false or true, no or yes; ranges of positions, an integer array of shape (n_rows, 2) of first and last + 1;
-        lists (indptr, alternatives) by position; or a function of an array of row numbers that returns their mask.
-    unavailable : sparse matrix of shape (n_rows, n_alternatives), optional
-        What a row may not choose, where that is little; instead of `available`.
-    offset : array-like of shape (n_alternatives,), (n_rows, n_alternatives) or (n_listed,), optional
-        Added to utilities, with a coefficient of 1.
-    chosen : array-like of shape (n_rows,), optional
-        Labels of what was chosen.
-    counts : array-like or sparse matrix of shape (n_rows, n_alternatives), optional
-        How many choosers with the features of a row chose each alternative, instead of `chosen`: a row becomes one for
-        each alternative that was chosen, whose weight is the count.
-    persons : array-like of shape (n_rows,), optional
-        Who chose: rows of one person are repeated choices.
-    sample_weight : array-like of shape (n_rows,), optional
-    chooser_names : sequence of str, optional
-        Names of the features of choosers.
-    alternative_names : sequence of str, optional
-        Names of the features of alternatives.
-    pair_names : sequence of str, optional
-        Names of the features of pairs.
-    n_rows : int, optional
-        Needed where nothing else tells it.
-    unavailable_choices : {"raise", "drop", "keep"}
-        What becomes of rows whose choice is not available; a warning counts those that are left out, and those that
-        are kept are refused by `fit`.
-
-    Returns
-    -------
-    ChoiceSets
-
-    Raises
-    ------
-    ValueError
-        If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
-    """
-    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
-    if chosen is not None and counts is not None:
-        raise ValueError("chosen and counts are both given; give one")
-    features = {} if pairs is None or callable(pairs) else dict(pairs)
-    function = pairs if callable(pairs) else None
-    offset_is_fixed = np.ndim(offset) == 1 and not isinstance(available, tuple)
-    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
-    labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
-    k = len(labels)
-    if function is not None and not pair_names:
-        raise ValueError("pairs is a function; give the names of its features by pair_names")
-    fixed, pair_names = np.zeros(k), tuple(pair_names or features)
-    if offset_is_fixed and np.shape(offset) == (k,):
-        fixed, offset = read_numbers("offset", offset, (k,)), None
-    lists = _make_lists(features, available, unavailable, offset, n, k)
-    if function is not None:
-        lists = lists.with_features(np.zeros((len(lists.alternatives), len(pair_names))))
-    x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
-    z = None if Z is None else read_numbers("Z", Z, (k, None))
-    sets = ChoiceSets(
-        labels,
-        x,
-        z,
-        lists,
-        function,
-        fixed,
-        None if chosen is None else _chosen_positions(chosen, labels),
-        None if persons is None else group_ids(persons, n, "persons"),
-        _row_weights(sample_weight, n),
-        _names("chooser_names", chooser_names, X, x.shape[1], "x"),
-        _names("alternative_names", alternative_names, Z, 0 if z is None else z.shape[1], "z"),
-        pair_names,
-    )
-    names = (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)
-    if len(set(names)) < len(names):
-        raise ValueError(f"features have names that occur twice: {', '.join(names)}")
-    return _leave_out(sets if counts is None else _with_counts(sets, counts), unavailable_choices)
-
-
-def _chosen_positions(chosen: ArrayLike, labels: NDArray[Any]) -> Ids:
-    check_targets(chosen, several=False, name="chosen")
-    return positions_among(chosen, labels, "chosen").astype(np.int32)
-
-
-def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
-    """A row for each alternative that choosers of a row took, weighted by their number."""
-    matrix = sp.csr_array(read_numbers("counts", counts, (sets.n_rows, sets.n_alternatives)))
-    check_cells("counts", matrix, matrix.data >= 0, "; it must be at least 0")
-    matrix.eliminate_zeros()
-    if not matrix.nnz:
-        raise ValueError("counts has only zeros")
-    rows = np.repeat(np.arange(sets.n_rows), np.diff(matrix.indptr))
-    weights = sets.weights[rows] * matrix.data
-    return replace(sets.take(rows), chosen=matrix.indices.astype(np.int32), sample_weight=weights)
-
-
-def _leave_out(
-    sets: ChoiceSets, unavailable_choices: Unavailable, name_row: Callable[[int], str] = "row {}".format
-) -> ChoiceSets:
-    """The rows whose choice is available; others are counted, and refused or left out."""
-    if sets.chosen is None or unavailable_choices == "keep":
-        return sets
-    lists, is_available = sets.lists, np.full(sets.n_rows, not sets.lists.only)
-    listed = np.flatnonzero(np.repeat(sets.chosen, np.diff(lists.indptr)) == lists.alternatives)
-    is_available[np.searchsorted(lists.indptr, listed, side="right") - 1] = np.isfinite(lists.offsets[listed])
-    wrong = np.flatnonzero(~is_available)
-    if not len(wrong):
-        return sets
-    rows = (wrong[:3] if sets.origin is None else sets.origin[wrong[:3]]).tolist()
-    labels = sets.labels[wrong[:3]].tolist()
-    few = [f"{name_row(row)} has chosen {label!r}" for row, label in zip(rows, labels, strict=True)]
-    message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {', '.join(few)}"
-    if unavailable_choices == "raise" or len(wrong) == sets.n_rows:
-        raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")
-    warnings.warn(f"{message}; they are left out", stacklevel=outer_level())
-    return sets.take(is_available)
-
-
-def _sizes(
-    alternatives: Any, Z: Any, available: Any, n_rows: int | None, by_row: Sequence[Any], by_pair: Sequence[Any]
-) -> tuple[NDArray[Any], Any, int]:
-    """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
-    shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
-    row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
-    row_counts += [len(array) for array in map(np.asarray, by_row) if array.ndim]
-    z_counts = [] if Z is None else [np.shape(Z)[0]]
-    counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(as_labels(alternatives))]
-    has_ranges = _is_ranges(available, counts)
-    if has_ranges:
-        row_counts.append(len(available))
-    elif len(_shape(available)) == 2:
-        shapes.append(_shape(available))
-    n = _one_size("rows", n_rows, *row_counts, *(shape[0] for shape in shapes))
-    if n < 1:
-        raise ValueError("the data have no rows")
-    if alternatives is None:
-        alternatives = np.arange(_one_size("alternatives", *z_counts, *(shape[1] for shape in shapes)))
-    labels = _distinct_labels(alternatives)
-    if has_ranges:
-        ranges = np.ascontiguousarray(available, dtype=np.int64)
-        is_right = (ranges >= 0) & (ranges <= len(labels)) & (ranges[:, :1] < ranges[:, 1:])
-        rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {len(labels)}]"
-        check_cells("available", np.asarray(available), is_right, rule)
-        available = lists_of_ranges(ranges)
-    return labels, available, n
-
-
-def _distinct_labels(alternatives: Any) -> NDArray[Any]:
-    check_targets(alternatives, several=False, name="alternatives")
-    labels = as_labels(alternatives)
-    if labels.ndim != 1 or not len(labels) or len(sorted_classes(labels, name="alternatives")[0]) < len(labels):
-        raise ValueError("alternatives must be distinct, and there must be some")
-    return labels
-
-
-def _row_weights(sample_weight: ArrayLike | None, n: int) -> Doubles | None:
-    weights = None if sample_weight is None else read_numbers("sample_weight", sample_weight, (n,))
-    if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
-        raise ValueError("sample_weight has numbers below 0, or only zeros")
-    return weights
-
-
-def _shape(values: Any) -> tuple[int, ...]:
-    """The shape of an array; () of what is none."""
-    return () if values is None or callable(values) or isinstance(values, tuple) else np.shape(values)
-
-
-def _is_ranges(available: Any, sizes: Sequence[int]) -> bool:
-    """Whether `available` has a first and a last position for each row, and not a mask of two alternatives."""
-    if is_sparse(available) or _shape(available)[1:] != (2,):
-        return False
-    mask = np.asarray(available)
-    return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or any(k != 2 for k in sizes)))
-
-
-def _one_size(unit: str, *candidates: int | None) -> int:
-    sizes = {size for size in candidates if size is not None}
-    if len(sizes) != 1:
-        raise ValueError(f"the number of {unit} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
-    return sizes.pop()
-
-
-def _make_lists(
-    features: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int
-) -> ChoiceLists:
-    """Lists of what is available, or of what there is more to say."""
-    if available is not None and unavailable is not None:
-        raise ValueError("available and unavailable are both given; give one")
-    closed = None if unavailable is None else sp.csr_array(read_flags("unavailable", unavailable))
-    if available is None and any(v is not None and not is_sparse(v) for v in (*features.values(), offset)):
-        available, closed = (np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()), None
-    lists, mask = None if available is None else _list_available(available, n, k), None
-    if lists is not None and any(not is_sparse(v) and np.shape(v) == (n, k) for v in (*features.values(), offset)):
-        mask = np.zeros((n, k), dtype=bool)  # cells of what is not available may be missing
-        mask[np.repeat(np.arange(n), np.diff(lists[0])), lists[1]] = True
-    numbers = {name: _values(name, values, mask) for name, values in features.items()}
-    offset = None if offset is None else _values("offset", offset, mask)
-    return make_lists(n, k, numbers, available=lists, offset=offset, unavailable=closed)
-
-
-def _values(name: str, values: Any, mask: NDArray[np.bool_] | None) -> Any:
-    """Numbers of pairs; those of a table that are not available are 0."""
-    is_table = mask is not None and not is_sparse(values) and np.shape(values) == mask.shape
-    return read_numbers(name, values, where=mask if is_table else None)
 
 
 def from_long(
@@ -368,57 +91,123 @@ def from_long(
         or lists one twice, weights or persons differ within a chooser, or no features are named and columns of numbers
         look like weights.
     """
-    columns, has_no_weight = columns_of(table), weight is None
-    choosers = (chooser,) if isinstance(chooser, str) else tuple(chooser)
+    columns, has_no_weight = columns_by_name(table), weight is None
     person, weight, offset = (
         (usual if usual in columns else None) if name == "auto" else name
         for name, usual in zip((person, weight, offset), USUAL, strict=True)
     )
-    chosen = None if counts is not None else chosen
-    kinds = features if isinstance(features, Mapping) else None
-    columns_needed = {"chooser": choosers, "alternative": (alternative,), "chosen": (chosen,), "counts": (counts,)}
-    columns_needed |= {"available": (available,), "person": (person,), "weight": (weight,), "offset": (offset,)}
-    _check_columns(columns, "from_long", columns_needed)
-    rows, first = number_choosers(columns, choosers)
-    listed = _label_column(columns, alternative)
-    labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else _distinct_labels(alternatives)
-    ids = positions_among(listed, labels, alternative)
-    n, k = len(first), len(labels)
-    mask = np.ones(len(rows), bool) if available is None else read_flags(available, columns[available])
+    roles: dict[str, Sequence[str | None]] = {"chooser": (chooser,) if isinstance(chooser, str) else tuple(chooser)}
+    roles |= {"alternative": (alternative,), "chosen": (None if counts else chosen,), "counts": (counts,)}
+    roles |= {"available": (available,), "person": (person,), "weight": (weight,), "offset": (offset,)}
+    _check_columns(columns, "from_long", roles)
+    pairs, spec = LongPairs.of(columns, roles["chooser"], alternative, alternatives, available), None
     if formula is not None:
         feature_columns, spec = _by_formula(formula, columns, features)
     else:
-        uses = {*USUAL, *itertools.chain(*columns_needed.values())}
+        uses = {*USUAL, *itertools.chain(*roles.values())}
         feature_columns = {name: columns[name] for name in _feature_names(columns, features, uses, has_no_weight)}
-    order = np.flatnonzero(mask)[np.lexsort((ids[mask], rows[mask]))]
-    features_read = {name: read_numbers(name, column, where=mask)[order] for name, column in feature_columns.items()}
-    by_chooser: dict[str, Any] = {}
-    for role, name in (("persons", person), ("sample_weight", weight)):
-        if name is not None:
-            cells = _label_column(columns, name) if role == "persons" else read_numbers(name, columns[name])
-            by_chooser[role] = _of_choosers(name, cells, columns, choosers, rows, first)
-    if counts is not None:
-        numbers = read_numbers(counts, columns[counts])
-        by_chooser["counts"] = sp.csr_array((numbers, (rows, ids)), shape=(n, k))
-    elif chosen is not None:
-        marks = read_flags(chosen, columns[chosen])
-        by_chooser["chosen"] = labels[_choices(marks, rows, ids, columns, choosers, first)]
-    sets = choice_sets(
-        alternatives=labels,
-        offset=None if offset is None else read_numbers(offset, columns[offset], where=mask)[order],
-        unavailable_choices="keep",
-        **_features_of_pairs(features_read, kinds, rows[order], ids[order], (n, k)),
-        **by_chooser,
-    )
-    if formula is not None:
-        keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels}
+    kinds = features if isinstance(features, Mapping) else None
+    sets = pairs.sets(feature_columns, kinds, offset, {**pairs.of_choosers(person, weight), **pairs.choices(roles)})
+    if spec is not None:
+        keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": pairs.labels}
         keys |= {"available": available, "offset": offset, "person": None, "weight": None, "chosen": None}
         make = partial(from_long, **keys, formula=spec, features=_names_by_kind(sets))
         sets = replace(sets, source=Source(columns, make, alternative))
     check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
-    return _leave_out(
-        sets, unavailable_choices, lambda i: f"chooser {name_chooser(columns, choosers, int(first[i]))!r}"
-    )
+    return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {pairs.who(int(pairs.first[row]))!r}")
+
+
+@dataclass(frozen=True)
+class LongPairs:
+    """The rows of a long table, by chooser and alternative.
+
+    Attributes
+    ----------
+    columns : mapping of str to columns
+    names : sequence of str
+        The columns of choosers.
+    rows : ndarray of shape (n_pairs,), int64
+        The number of each one's chooser.
+    first : ndarray of shape (n_choosers,), int64
+        The first row of each chooser.
+    labels : ndarray of shape (n_alternatives,)
+    ids : ndarray of shape (n_pairs,), int64
+        Positions of alternatives.
+    mask : ndarray of shape (n_pairs,), bool
+        Which may be chosen.
+    """
+
+    columns: Mapping[str, Any]
+    names: Sequence[str]
+    rows: NDArray[np.int64]
+    first: NDArray[np.int64]
+    labels: NDArray[Any]
+    ids: NDArray[np.int64]
+    mask: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, Any], names: Any, alternative: str, alternatives: Any, available: str | None
+    ) -> LongPairs:
+        """Number the choosers and the alternatives of a table."""
+        rows, first = number_choosers(columns, names)
+        listed = _label_column(columns, alternative)
+        labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else distinct_labels(alternatives)
+        mask = np.ones(len(rows), bool) if available is None else read_flags(available, columns[available])
+        return cls(columns, names, rows, first, labels, positions_among(listed, labels, alternative), mask)
+
+    def who(self, row: int) -> Any:
+        """Return the label of a row's chooser."""
+        return name_chooser(self.columns, self.names, row)
+
+    def of_choosers(self, person: str | None, weight: str | None) -> dict[str, Any]:
+        """Return persons and weights, in which the rows of a chooser must agree; raises CellError."""
+        cells: dict[str, Any] = {}
+        if person is not None:
+            cells["persons"] = person, _label_column(self.columns, person)
+        if weight is not None:
+            cells["sample_weight"] = weight, read_numbers(weight, self.columns[weight])
+        for name, column in cells.values():
+            wrong = np.flatnonzero(column != column[self.first][self.rows])
+            if len(wrong):
+                row = int(wrong[0])
+                pair = column[[row, self.first[self.rows[row]]]].tolist()
+                rule = f", and {pair[1]!r} in another row of the same chooser, {self.who(row)!r}{TASKS}"
+                raise CellError(name, pair[0], (row,), rule)
+        return {role: column[self.first] for role, (_, column) in cells.items()}
+
+    def choices(self, roles: Mapping[str, Sequence[str | None]]) -> dict[str, Any]:
+        """Return what choosers have marked, or counts; raises ValueError where it is not one alternative."""
+        (chosen,), (counts,) = roles["chosen"], roles["counts"]
+        shape = len(self.first), len(self.labels)
+        if counts is not None:
+            numbers = read_numbers(counts, self.columns[counts])
+            return {"counts": sp.csr_array((numbers, (self.rows, self.ids)), shape=shape)}
+        if chosen is None:
+            return {}
+        marks = read_flags(chosen, self.columns[chosen])
+        n_marks = np.bincount(self.rows[marks], minlength=shape[0])
+        if np.any(n_marks != 1):
+            wrong = int(np.argmax(n_marks != 1))
+            hint = TASKS if n_marks[wrong] > 1 else ""
+            who = self.who(int(self.first[wrong]))
+            raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
+        choice = np.empty(shape[0], dtype=np.int64)
+        choice[self.rows[marks]] = self.ids[marks]
+        return {"chosen": self.labels[choice]}
+
+    def sets(
+        self, features: Mapping[str, Any], kinds: Mapping[str, Sequence[str]] | None, offset: str | None, how: Any
+    ) -> ChoiceSets:
+        """Return the data with features, of which cells count where a pair may be chosen."""
+        order = np.flatnonzero(self.mask)
+        order = order[np.lexsort((self.ids[order], self.rows[order]))]
+        read = {name: read_numbers(name, column, where=self.mask)[order] for name, column in features.items()}
+        if offset is not None:
+            how = {**how, "offset": read_numbers(offset, self.columns[offset], where=self.mask)[order]}
+        sizes = len(self.first), len(self.labels)
+        how |= _features_of_pairs(read, kinds, self.rows[order], self.ids[order], sizes)
+        return choice_sets(alternatives=self.labels, unavailable_choices="keep", **how)
 
 
 def _check_columns(columns: Mapping[str, Any], reader: str, needed: Mapping[str, Sequence[str | None]]) -> None:
@@ -472,40 +261,6 @@ def _feature_names(
             f"as weight={odd[0]!r}"
         )
     return names
-
-
-def _of_choosers(
-    name: str,
-    cells: NDArray[Any],
-    columns: Mapping[str, Any],
-    choosers: Sequence[str],
-    rows: NDArray[np.int64],
-    first: NDArray[np.int64],
-) -> NDArray[Any]:
-    """The cell of each chooser, whose rows must agree."""
-    of_choosers: NDArray[Any] = cells[first]
-    wrong = np.flatnonzero(cells != of_choosers[rows])
-    if len(wrong):
-        row, other = int(wrong[0]), int(first[rows[wrong[0]]])
-        who = name_chooser(columns, choosers, row)
-        rule = f", and {cells[other : other + 1].tolist()[0]!r} in another row of the same chooser, {who!r}{TASKS}"
-        raise CellError(name, cells[row : row + 1].tolist()[0], (row,), rule)
-    return of_choosers
-
-
-def _choices(
-    marks: NDArray[np.bool_], rows: Any, ids: Any, columns: Mapping[str, Any], choosers: Sequence[str], first: Any
-) -> NDArray[np.int64]:
-    """The alternative that each chooser has marked."""
-    n_marks = np.bincount(rows[marks], minlength=len(first))
-    if np.any(n_marks != 1):
-        wrong = int(np.argmax(n_marks != 1))
-        who = name_chooser(columns, choosers, int(first[wrong]))
-        hint = TASKS if n_marks[wrong] > 1 else ""
-        raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
-    choice = np.empty(len(first), dtype=np.int64)
-    choice[rows[marks]] = ids[marks]
-    return choice
 
 
 def _features_of_pairs(
@@ -640,68 +395,96 @@ def from_wide(
     ValueError
         If a column is missing, a key is no alternative, or as `choice_sets` does.
     """
-    if alternatives is None and utilities is None:
-        raise ValueError("alternatives or utilities must tell which alternatives there are")
+    _check_ways(alternatives, utilities, pairs, choosers, formula)
     columns, labels = (
-        columns_of(table),
-        _distinct_labels([*(utilities or {})] if alternatives is None else alternatives),
+        columns_by_name(table),
+        distinct_labels([*(utilities or {})] if alternatives is None else alternatives),
     )
     by_alternative = {**(pairs or {}), "counts": counts or {}, "available": available or {}}
-    needed: dict[str, Sequence[str | None]] = {"chosen": (chosen,), "choosers": choosers, "person": (person,)}
-    needed |= {"weight": (weight,), **{name: [*mapping.values()] for name, mapping in by_alternative.items()}}
-    _check_columns(columns, "from_wide", needed)
-    n, k = len(columns[next(iter(columns))]), len(labels)
-    mask = np.ones((n, k), dtype=bool)
-    for position, name in _by_position("available", available or {}, labels):
-        mask[:, position] = read_flags(name, columns[name])
-    numbers = {feature: np.zeros((n, k)) for feature in (*(pairs or {}), *(["counts"] if counts else []))}
-    for feature, of_alternatives in numbers.items():
-        for position, name in _by_position(feature, by_alternative[feature], labels):
-            where = None if feature == "counts" else mask[:, position]
-            of_alternatives[:, position] = read_numbers(name, columns[name], where=where)
+    roles: dict[str, Sequence[str | None]] = {"chosen": (chosen,), "choosers": choosers, "person": (person,)}
+    roles |= {"weight": (weight,), **{name: [*mapping.values()] for name, mapping in by_alternative.items()}}
+    _check_columns(columns, "from_wide", roles)
+    mask = _read_by_alternative("available", available, columns, labels)
+    how: dict[str, Any] = {"available": mask, "counts": _read_by_alternative("counts", counts, columns, labels)}
+    numbers = {
+        name: _read_by_alternative(name, mapping, columns, labels, mask) for name, mapping in (pairs or {}).items()
+    }
+    more, spec = _features_of_wide(columns, labels, numbers, mask, choosers, utilities, formula, features)
+    how |= more
+    if chosen is not None:
+        how["chosen"] = labels[positions_among(_label_column(columns, chosen), labels, chosen)]
+    how["persons"] = None if person is None else _label_column(columns, person)
+    how["sample_weight"] = None if weight is None else read_numbers(weight, columns[weight])
+    sets = choice_sets(alternatives=labels, unavailable_choices=unavailable_choices, **how)
+    if spec is None and utilities is None:
+        return sets
+    source: dict[str, Any] = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}
+    source |= {"formula": spec, "features": None if spec is None else _names_by_kind(sets)}
+    return replace(sets, source=Source(columns, partial(from_wide, **source), whole=utilities is not None))
+
+
+def _check_ways(alternatives: Any, utilities: Any, pairs: Any, choosers: Any, formula: Any) -> None:
+    """Raise ValueError unless there is one way to features."""
+    if alternatives is None and utilities is None:
+        raise ValueError("alternatives or utilities must tell which alternatives there are")
     if utilities is not None and (pairs or choosers or formula):
         raise ValueError("utilities are whole; pairs, choosers and formula cannot stand beside them")
     if formula is not None and choosers:
         raise ValueError("choosers and formula are both given; give one")
-    spec = source = None
-    if formula is not None:
-        table_of_pairs: dict[str, Any] = {name: numbers[name].ravel() for name in pairs or {}}
-        text = str(getattr(formula, "formula", formula))
-        repeated = [name for name in columns if name in text and name not in table_of_pairs]
-        table_of_pairs |= {name: np.repeat(np.asarray(columns[name]), k) for name in repeated}
-        made, spec = _by_formula(formula, {"alternative": np.tile(labels, n), **table_of_pairs}, features)
-        read = {name: read_numbers(name, column.reshape(n, k), where=mask)[mask] for name, column in made.items()}
-        rows, ids = map(np.ascontiguousarray, np.nonzero(mask))
-        arguments = _features_of_pairs(read, features, rows, ids, (n, k))
-    else:
-        feature_columns = {name: read_numbers(name, columns[name]) for name in choosers}
-        arguments = {"X": _stack(feature_columns, n), "chooser_names": [*choosers]}
-        arguments |= {
-            "available": None if available is None else mask,
-            "pairs": {name: numbers[name] for name in pairs or {}} or None,
-        }
-    if utilities is not None:
-        features_of_pairs, offset = evaluate_utilities(utilities, labels.tolist(), columns, arguments["available"])
-        arguments |= {"pairs": features_of_pairs, "offset": offset}
-    sets = choice_sets(
-        alternatives=labels,
-        chosen=None if chosen is None else labels[positions_among(_label_column(columns, chosen), labels, chosen)],
-        counts=numbers.get("counts"),
-        persons=None if person is None else _label_column(columns, person),
-        sample_weight=None if weight is None else read_numbers(weight, columns[weight]),
-        unavailable_choices=unavailable_choices,
-        **arguments,
-    )
-    if utilities is not None:
-        make = partial(from_wide, alternatives=labels, utilities=utilities, available=available)
-        source = Source(columns, make, whole=True)
-    elif spec is not None:
-        how: dict[str, Any] = {"pairs": pairs, "available": available, "formula": spec}
-        source = Source(columns, partial(from_wide, alternatives=labels, features=_names_by_kind(sets), **how))
-    return replace(sets, source=source)
 
 
-def _by_position(name: str, columns: Mapping[Any, str], labels: NDArray[Any]) -> list[tuple[int, str]]:
-    """The columns of alternatives by the position of these; raises ValueError for a key that is none."""
-    positions = positions_among([*columns], labels, name, by_row=False)
-    return [*zip(positions.tolist(), columns.values(), strict=True)]
+def _read_by_alternative(
+    name: str,
+    names: Mapping[Any, str] | None,
+    columns: Mapping[str, Any],
+    labels: NDArray[Any],
+    mask: NDArray[np.bool_] | None = None,
+) -> Any:
+    """Numbers, or flags of what is available, of shape (n_rows, n_alternatives); None where no columns are named.
+
+    Raises
+    ------
+    ValueError
+        If a key is no alternative, or a cell that counts is not what it must be.
+    """
+    if names is None:
+        return None
+    is_mask = name == "available"
+    cells = np.full((len(columns[next(iter(columns))]), len(labels)), float(is_mask), bool if is_mask else np.float64)
+    for position, column in zip(positions_among([*names], labels, name, by_row=False), names.values(), strict=True):
+        if is_mask:
+            cells[:, position] = read_flags(column, columns[column])
+        else:
+            where = None if mask is None else mask[:, position]
+            cells[:, position] = read_numbers(column, columns[column], where=where)
+    return cells
+
+
+def _features_of_wide(
+    columns: Mapping[str, Any],
+    labels: NDArray[Any],
+    numbers: Mapping[str, Doubles],
+    mask: NDArray[np.bool_] | None,
+    choosers: Sequence[str],
+    utilities: Mapping[Any, str] | None,
+    formula: Any,
+    kinds: Mapping[str, Sequence[str]] | None,
+) -> tuple[dict[str, Any], Any]:
+    """Arguments of `choice_sets`, and what formulaic knows of a formula of pairs' numbers and of columns."""
+    shape = len(columns[next(iter(columns))]), len(labels)
+    if utilities is not None:
+        features, offset = evaluate_utilities(utilities, labels.tolist(), columns, mask)
+        return {"pairs": features, "offset": offset}, None
+    if formula is None:
+        table = {name: read_numbers(name, columns[name]) for name in choosers}
+        return {"X": _stack(table, shape[0]), "chooser_names": [*choosers], "pairs": dict(numbers) or None}, None
+    mask = np.ones(shape, dtype=bool) if mask is None else mask
+    table = {"alternative": np.tile(labels, shape[0])}
+    table |= {name: column.ravel() for name, column in numbers.items()}
+    text = str(getattr(formula, "formula", formula))
+    repeated = [name for name in columns if name in text and name not in table]
+    table |= {name: np.repeat(np.asarray(columns[name]), shape[1]) for name in repeated}
+    made, spec = _by_formula(formula, table, kinds)
+    read = {name: read_numbers(name, column.reshape(shape), where=mask)[mask] for name, column in made.items()}
+    rows, ids = map(np.ascontiguousarray, np.nonzero(mask))
+    return _features_of_pairs(read, kinds, rows, ids, shape), spec

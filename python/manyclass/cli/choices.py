@@ -31,8 +31,8 @@ READING = ("format", "delimiter", "decimal")  # options of reading that tables o
 NO_CHOICES = dict.fromkeys(("chosen", "counts", "person", "weight"))  # columns that predict does not read
 # What a model file keeps of the table, and what it is where nothing tells it.
 USUAL = {"chooser": ["chooser"], "alternative": "alternative", "chosen": "chosen"}
-USUAL |= dict.fromkeys(("person", "weight", "offset"), "auto")
-NOTED = (*USUAL, "available", "counts", "wide", "pair", "utility", "formula")
+USUAL |= {**dict.fromkeys(("person", "weight", "offset"), "auto"), "pair": [], "utility": []}
+NOTED = (*USUAL, "available", "counts", "wide", "formula")
 
 
 @dataclass(kw_only=True)
@@ -97,7 +97,9 @@ class ChoiceColumns:
         labels = {"person" if how["person"] == "auto" else how["person"]}
         labels |= {how["chosen"]} if read == self._read_wide else {*how["chooser"], how["alternative"]}
         with waiting(f"reading {path}"), read_table(path, reading, labels) as columns:
-            how["person"], how["weight"] = (None if how[name] == "none" else how[name] for name in ("person", "weight"))
+            for name in ("person", "weight", "offset"):
+                usual = "auto" if read == self._read_long else name if name in columns else None
+                how[name] = {"auto": usual, "none": None}.get(how[name], how[name])
             with warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)  # which counts the rows that are left out
                 return read(columns, how, model)
@@ -133,27 +135,27 @@ class ChoiceColumns:
     def _read_wide(
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
     ) -> tuple[ChoiceSets, NDArray[Any]]:
-        utilities = dict(map(_split_option, how["utility"] or ()))
+        utilities = dict(map(_split_option, how["utility"]))
         names = _names(how["wide"]) if how["wide"] else [*utilities]
         labels = model.classes_ if model else self._with_reference(labels_of_words(names))
-        if how["counts"]:
-            how["chosen"] = None
-        if how["chosen"] in columns:
-            columns[how["chosen"]] = as_classes(labels, as_labels(columns[how["chosen"]]))
-        kinds = features_by_kind(model) if model else {"choosers": tuple(getattr(self, "feature", None) or ())}
-        pairs = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"] or ())}
-        by_alternative = {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
+        chosen = None if how["counts"] else how["chosen"]
+        if chosen in columns:
+            columns[chosen] = as_classes(labels, as_labels(columns[chosen]))
+        by_alternative = {name: how[name] and _columns_of(how[name], labels) for name in ("available", "counts")}
+        pairs = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"])}
+        kinds = features_by_kind(model) if model else None
+        choosers = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
         sets = from_wide(
             columns,
             alternatives=labels,
-            chosen=how["chosen"],
+            chosen=chosen,
             pairs=pairs or None,
             utilities=dict(zip(_labels_by_name(labels, [*utilities]), utilities.values(), strict=True)) or None,
-            choosers=() if how["formula"] or utilities else kinds["choosers"],
+            choosers=() if how["formula"] or utilities else choosers,
             formula=how["formula"],
-            features=kinds if how["formula"] and model else None,
-            person=("person" if "person" in columns else None) if how["person"] == "auto" else how["person"],
-            weight=("weight" if "weight" in columns else None) if how["weight"] == "auto" else how["weight"],
+            features=kinds if how["formula"] else None,
+            person=how["person"],
+            weight=how["weight"],
             unavailable_choices=self.unavailable_choices,
             **by_alternative,
         )

@@ -17,8 +17,9 @@ from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.inputs import TABLES, Input, Layout, guess_form
 from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
+from manyclass.datasets.numerals import BLANKS
 from manyclass.datasets.records import Records, first_labels, read_records
-from manyclass.datasets.tables import BLANKS, Marks, columns_of
+from manyclass.datasets.tables import Marks, columns_of
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
 from manyclass.training.weighting import taken

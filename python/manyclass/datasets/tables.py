@@ -17,11 +17,11 @@ from manyclass import _core
 from manyclass.checks import check_choice
 from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES
 from manyclass.datasets.inputs import DELIMITERS, Input, Layout
+from manyclass.datasets.numerals import BLANKS, parse_numbers
 from manyclass.labels import as_labels, written
 
 LABEL_COLUMN = "label"  # where no other is named
 TEXTS = "if each line is a text, a tab and its labels, its format is text"
-BLANKS = " \t\n\r\v\f"  # ASCII's: a no-break space, say, is a part of a label
 PIECE_BYTES = 1 << 20  # of text read at a time
 ROWS = 65_536  # that are parsed at once
 
@@ -115,16 +115,6 @@ class Cells:
             if not len(X):
                 return
             yield X, {self.columns[column]: cells for column, cells in zip(others, texts, strict=True)}
-
-
-def parse_numbers(cells: Sequence[str], decimal: str = ".") -> NDArray[np.float64] | None:
-    """Return the numbers that cells hold, NaN where one is blank; None where one is another text."""
-    if not re.fullmatch(rf"[-+eE0-9\s{re.escape(decimal)}]*", "".join(cells), re.ASCII):
-        return None
-    try:
-        return np.array([float(cell.replace(decimal, ".")) if cell.strip(BLANKS) else np.nan for cell in cells])
-    except ValueError:
-        return None
 
 
 def read_columns(source: Input, form: str, marks: Marks, labels: Collection[str] = ()) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,292 @@
+"""Data of choices from arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from manyclass.checks import check_choice, outer_level
+from manyclass.choice.columns import check_cells, read_flags, read_numbers
+from manyclass.choice.lists import ChoiceLists, lists_of_ranges, make_lists
+from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, positions_among
+from manyclass.datasets.csr import is_sparse
+from manyclass.labels import as_labels, check_targets, group_ids, sorted_classes
+from manyclass.weights.arrays import Doubles, Ids
+
+Unavailable = Literal["raise", "drop", "keep"]
+
+
+def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, letter: str) -> tuple[str, ...]:
+    columns = getattr(values, "columns", ()) if user_names is None else user_names
+    feature_names = tuple(map(str, columns)) or tuple(f"{letter}{j}" for j in range(n))
+    if len(feature_names) != n or len(set(feature_names)) < n:
+        raise ValueError(f"{name} is {feature_names!r}; it must have {n} different names")
+    return feature_names
+
+
+def _list_available(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
+    """Where each row begins among what is available, and the alternatives there."""
+    if isinstance(available, tuple):
+        indptr, ids = (np.asarray(part) for part in available)
+        _check_integers("the indptr of available", indptr, len(ids))
+        _check_integers("available", ids, k - 1)
+        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
+            raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
+    else:
+        if callable(available):
+            step = max(1, MOST_TOGETHER // k)
+            parts = [np.asarray(available(np.arange(b, min(b + step, n)))) for b in range(0, n, step)]
+            available = np.concatenate([part.reshape(-1, k) for part in parts])
+        if np.shape(available) != (n, k):
+            raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
+        mask = sp.csr_array(read_flags("available", available))
+        mask.eliminate_zeros()
+        indptr, ids = mask.indptr, mask.indices
+    return indptr.astype(np.int64), ids.astype(np.int32)
+
+
+def _check_integers(name: str, values: NDArray[Any], most: int) -> None:
+    """Raise ValueError unless numbers are integers in [0, most]."""
+    if values.size and values.dtype.kind not in "iu":
+        raise ValueError(f"{name} has {values.dtype} such as {values.ravel()[0]}; it must have integers")
+    check_cells(name, values, (values >= 0) & (values <= most), f"; it must be in [0, {most}]")
+
+
+def choice_sets(
+    *,
+    alternatives: ArrayLike | None = None,
+    X: Any = None,
+    Z: Any = None,
+    pairs: Mapping[str, Any] | PairFunction | None = None,
+    available: Any = None,
+    unavailable: Any = None,
+    offset: Any = None,
+    chosen: ArrayLike | None = None,
+    counts: Any = None,
+    persons: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    chooser_names: Sequence[str] | None = None,
+    alternative_names: Sequence[str] | None = None,
+    pair_names: Sequence[str] | None = None,
+    n_rows: int | None = None,
+    unavailable_choices: Unavailable = "raise",
+) -> ChoiceSets:
+    """Return data of choices, made of arrays.
+
+    Parameters
+    ----------
+    alternatives : array-like of shape (n_alternatives,), optional
+        Distinct labels of all alternatives; without, they are 0, 1, ... as Z or the pairs have rows or columns for
+        them.
+    X : array-like of shape (n_rows, n_chooser_features), optional
+        Features of choosers.
+    Z : array-like or sparse matrix of shape (n_alternatives, n_alternative_features), optional
+        Features of alternatives.
+    pairs : mapping of str to arrays, or callable, optional
+        Features of pairs by name: dense or sparse of shape (n_rows, n_alternatives), what is not stored being 0; or of
+        shape (n_listed,), in the order of `available` given as (indptr, alternatives). Or a function of two int64
+        arrays, numbers of rows and positions of alternatives, that returns (n, n_pair_features); `pair_names` then
+        names them.
+    available : optional
+        What each row may choose: a mask, dense or sparse, of shape (n_rows, n_alternatives), in which a cell is 0 or 1,
+        false or true, no or yes; ranges of positions, an integer array of shape (n_rows, 2) of first and last + 1;
+        lists (indptr, alternatives) by position; or a function of an array of row numbers that returns their mask.
+    unavailable : sparse matrix of shape (n_rows, n_alternatives), optional
+        What a row may not choose, where that is little; instead of `available`.
+    offset : array-like of shape (n_alternatives,), (n_rows, n_alternatives) or (n_listed,), optional
+        Added to utilities, with a coefficient of 1.
+    chosen : array-like of shape (n_rows,), optional
+        Labels of what was chosen.
+    counts : array-like or sparse matrix of shape (n_rows, n_alternatives), optional
+        How many choosers with the features of a row chose each alternative, instead of `chosen`: a row becomes one for
+        each alternative that was chosen, whose weight is the count.
+    persons : array-like of shape (n_rows,), optional
+        Who chose: rows of one person are repeated choices.
+    sample_weight : array-like of shape (n_rows,), optional
+    chooser_names : sequence of str, optional
+        Names of the features of choosers.
+    alternative_names : sequence of str, optional
+        Names of the features of alternatives.
+    pair_names : sequence of str, optional
+        Names of the features of pairs.
+    n_rows : int, optional
+        Needed where nothing else tells it.
+    unavailable_choices : {"raise", "drop", "keep"}
+        What becomes of rows whose choice is not available; a warning counts those that are left out, and those that
+        are kept are refused by `fit`.
+
+    Returns
+    -------
+    ChoiceSets
+
+    Raises
+    ------
+    ValueError
+        If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
+    """
+    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
+    if chosen is not None and counts is not None:
+        raise ValueError("chosen and counts are both given; give one")
+    if callable(pairs) and not pair_names:
+        raise ValueError("pairs is a function; give the names of its features by pair_names")
+    function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
+    by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
+    has_listed = isinstance(available, tuple)
+    labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
+    k, pair_names = len(labels), tuple(pair_names or features)
+    fixed = np.zeros(k)
+    if np.shape(offset) == (k,) and not has_listed:
+        fixed, offset = read_numbers("offset", offset, (k,)), None
+    lists = _make_lists(features, available, unavailable, offset, n, k)
+    if function is not None:
+        lists = lists.with_features(np.zeros((len(lists.alternatives), len(pair_names))))
+    x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
+    z = None if Z is None else read_numbers("Z", Z, (k, None))
+    names_of_choosers = _names("chooser_names", chooser_names, X, x.shape[1], "x")
+    names_of_alternatives = _names("alternative_names", alternative_names, Z, 0 if z is None else z.shape[1], "z")
+    names = (*names_of_choosers, *names_of_alternatives, *pair_names)
+    if len(set(names)) < len(names):
+        raise ValueError(f"features have names that occur twice: {', '.join(names)}")
+    places, weights = _chosen_positions(chosen, labels), _row_weights(sample_weight, n)
+    people = None if persons is None else group_ids(persons, n, "persons")
+    by_kind = (names_of_choosers, names_of_alternatives, pair_names)
+    sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, *by_kind)
+    return leave_out_unavailable(_with_counts(sets, counts), unavailable_choices)
+
+
+def _chosen_positions(chosen: ArrayLike | None, labels: NDArray[Any]) -> Ids | None:
+    if chosen is None:
+        return None
+    check_targets(chosen, several=False, name="chosen")
+    return positions_among(chosen, labels, "chosen").astype(np.int32)
+
+
+def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
+    """A row for each alternative that choosers of a row took, weighted by their number."""
+    if counts is None:
+        return sets
+    matrix = sp.csr_array(read_numbers("counts", counts, (sets.n_rows, sets.n_alternatives)))
+    check_cells("counts", matrix, matrix.data >= 0, "; it must be at least 0")
+    matrix.eliminate_zeros()
+    if not matrix.nnz:
+        raise ValueError("counts has only zeros")
+    rows = np.repeat(np.arange(sets.n_rows), np.diff(matrix.indptr))
+    weights = sets.weights[rows] * matrix.data
+    return replace(sets.take(rows), chosen=matrix.indices.astype(np.int32), sample_weight=weights)
+
+
+def leave_out_unavailable(
+    sets: ChoiceSets, unavailable_choices: Unavailable, name_row: Callable[[int], str] = "row {}".format
+) -> ChoiceSets:
+    """The rows whose choice is available; others are counted, and refused or left out."""
+    if sets.chosen is None or unavailable_choices == "keep":
+        return sets
+    lists, is_available = sets.lists, np.full(sets.n_rows, not sets.lists.only)
+    listed = np.flatnonzero(np.repeat(sets.chosen, np.diff(lists.indptr)) == lists.alternatives)
+    is_available[np.searchsorted(lists.indptr, listed, side="right") - 1] = np.isfinite(lists.offsets[listed])
+    wrong = np.flatnonzero(~is_available)
+    if not len(wrong):
+        return sets
+    rows = (wrong[:3] if sets.origin is None else sets.origin[wrong[:3]]).tolist()
+    labels = sets.labels[wrong[:3]].tolist()
+    few = [f"{name_row(row)} has chosen {label!r}" for row, label in zip(rows, labels, strict=True)]
+    message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {', '.join(few)}"
+    if unavailable_choices == "raise" or len(wrong) == sets.n_rows:
+        raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")
+    warnings.warn(f"{message}; they are left out", stacklevel=outer_level())
+    return sets.take(is_available)
+
+
+def _sizes(
+    alternatives: Any, Z: Any, available: Any, n_rows: int | None, by_row: Sequence[Any], by_pair: Sequence[Any]
+) -> tuple[NDArray[Any], Any, int]:
+    """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
+    shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
+    row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
+    row_counts += [len(array) for array in map(np.asarray, by_row) if array.ndim]
+    z_counts = [] if Z is None else [np.shape(Z)[0]]
+    counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(as_labels(alternatives))]
+    has_ranges = _is_ranges(available, counts)
+    if has_ranges:
+        row_counts.append(len(available))
+    elif len(_shape(available)) == 2:
+        shapes.append(_shape(available))
+    n = _one_size("rows", n_rows, *row_counts, *(shape[0] for shape in shapes))
+    if n < 1:
+        raise ValueError("the data have no rows")
+    if alternatives is None:
+        alternatives = np.arange(_one_size("alternatives", *z_counts, *(shape[1] for shape in shapes)))
+    labels = distinct_labels(alternatives)
+    if has_ranges:
+        ranges = np.ascontiguousarray(available, dtype=np.int64)
+        is_right = (ranges >= 0) & (ranges <= len(labels)) & (ranges[:, :1] < ranges[:, 1:])
+        rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {len(labels)}]"
+        check_cells("available", np.asarray(available), is_right, rule)
+        available = lists_of_ranges(ranges)
+    return labels, available, n
+
+
+def distinct_labels(alternatives: Any) -> NDArray[Any]:
+    check_targets(alternatives, several=False, name="alternatives")
+    labels = as_labels(alternatives)
+    if labels.ndim != 1 or not len(labels) or len(sorted_classes(labels, name="alternatives")[0]) < len(labels):
+        raise ValueError("alternatives must be distinct, and there must be some")
+    return labels
+
+
+def _row_weights(sample_weight: ArrayLike | None, n: int) -> Doubles | None:
+    weights = None if sample_weight is None else read_numbers("sample_weight", sample_weight, (n,))
+    if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
+        raise ValueError("sample_weight has numbers below 0, or only zeros")
+    return weights
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """The shape of an array; () of what is none."""
+    return () if values is None or callable(values) or isinstance(values, tuple) else np.shape(values)
+
+
+def _is_ranges(available: Any, sizes: Sequence[int]) -> bool:
+    """Whether `available` has a first and a last position for each row, and not a mask of two alternatives."""
+    if is_sparse(available) or _shape(available)[1:] != (2,):
+        return False
+    mask = np.asarray(available)
+    return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or any(k != 2 for k in sizes)))
+
+
+def _one_size(unit: str, *candidates: int | None) -> int:
+    sizes = {size for size in candidates if size is not None}
+    if len(sizes) != 1:
+        raise ValueError(f"the number of {unit} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
+    return sizes.pop()
+
+
+def _make_lists(
+    features: Mapping[str, Any], available: Any, unavailable: Any, offset: Any, n: int, k: int
+) -> ChoiceLists:
+    """Lists of what is available, or of what there is more to say."""
+    if available is not None and unavailable is not None:
+        raise ValueError("available and unavailable are both given; give one")
+    closed = None if unavailable is None else sp.csr_array(read_flags("unavailable", unavailable))
+    dense = [values for values in (*features.values(), offset) if values is not None and not is_sparse(values)]
+    if available is None and dense:
+        available, closed = (np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()), None
+    lists, mask = None if available is None else _list_available(available, n, k), None
+    if lists is not None and (n, k) in map(np.shape, dense):
+        mask = np.zeros((n, k), dtype=bool)  # cells of what is not available may be missing
+        mask[np.repeat(np.arange(n), np.diff(lists[0])), lists[1]] = True
+    numbers = {name: _values(name, values, mask) for name, values in features.items()}
+    offset = None if offset is None else _values("offset", offset, mask)
+    return make_lists(n, k, numbers, available=lists, offset=offset, unavailable=closed)
+
+
+def _values(name: str, values: Any, mask: NDArray[np.bool_] | None) -> Any:
+    """Numbers of pairs; those of a table that are not available are 0."""
+    is_table = mask is not None and not is_sparse(values) and np.shape(values) == mask.shape
+    return read_numbers(name, values, where=mask if is_table else None)
