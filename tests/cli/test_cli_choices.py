@@ -172,7 +172,7 @@ def test_wide_tables_are_fitted_evaluated_and_predicted(tmp_path, capsys):
     table, path, model = table_of_trips(), tmp_path / "wide.tsv", tmp_path / "m"
     table.loc[table["has_c"] == "no", ["time_c", "cost_c"]] = np.nan
     table.to_csv(path, sep="\t", index=False)
-    run("fit", path, "--output", model, *WIDE, *PAIRS, "--feature", "income", "--reference", "b")
+    run("fit", path, "--output", model, *WIDE, *PAIRS, "--feature", "income", "--wide", "b,a,c")
     pairs = {name: {mode: f"{name}_{mode}" for mode in "abc"} for name in ("time", "cost")}
     how = {"alternatives": ["b", "a", "c"], "pairs": pairs, "choosers": ["income"], "available": {"c": "has_c"}}
     sets = manyclass.datasets.from_wide(table, **how, chosen="choice")
@@ -202,7 +202,11 @@ def test_choices_that_were_not_available_are_counted(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "1 of 200 rows have chosen an alternative that is not available" in err
     assert "199" in out
-    assert "--reference is 'bus', which is none of the alternatives" in the_error(capsys, *fit, "--reference", "bus")
+    drop = ("--unavailable-choices", "drop")
+    assert "reference has 'bus', which is none" in the_error(capsys, *fit, *drop, "--reference", "bus")
+    run(*fit, *drop, "--reference", "b")
+    assert "constant[b]" not in manyclass.load(tmp_path / "m").coef_names_
+    capsys.readouterr()
     assert "available has 'bus', which is none" in the_error(capsys, *fit, "--available", "bus:has_c")
 
 

@@ -468,7 +468,7 @@ class ChoiceClassifier(ChoicePolicies):
         """Constants and their labels, where that of the reference is the first."""
         if self.reference is None:
             return groups, labels
-        position = int(positions_among([self.reference], alternatives, "reference")[0])
+        position = int(positions_among([self.reference], alternatives, "reference", by_row=False)[0])
         if own_tastes and position:
             raise ValueError(
                 f"reference is {self.reference!r}; features of choosers have coefficients for each alternative but the "

@@ -24,7 +24,7 @@ from manyclass.datasets.inputs import TABLES, Input, Layout, is_safetensors
 from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import as_classes
 from manyclass.datasets.tables import Marks, label_in, line_of, read_columns
-from manyclass.labels import as_labels, sorted_classes
+from manyclass.labels import as_labels
 from manyclass.weights.tensor_file import open_tensors
 
 READING = ("format", "delimiter", "decimal")  # options of reading that tables of choices have
@@ -114,9 +114,6 @@ class ChoiceColumns:
                 alternatives = columns[how["alternative"]] = as_classes(model.classes_, alternatives)
                 # Where coefficients belong to no alternative, a table may have new ones.
                 known_alternatives = model.classes_ if np.isin(alternatives, model.classes_).all() else None
-            else:
-                labels, _ = sorted_classes(alternatives, name=how["alternative"])
-                known_alternatives = self._with_reference(labels)
         if model is not None:
             features = features_by_kind(model)
         names = {name: how[name] for name in ("chooser", "alternative", "chosen", "counts", "available", "offset")}
@@ -137,7 +134,7 @@ class ChoiceColumns:
     ) -> tuple[ChoiceSets, NDArray[Any]]:
         utilities = dict(map(_split_option, how["utility"]))
         names = _names(how["wide"]) if how["wide"] else [*utilities]
-        labels = model.classes_ if model else self._with_reference(labels_of_words(names))
+        labels = model.classes_ if model else labels_of_words(names)
         chosen = None if how["counts"] else how["chosen"]
         if chosen in columns:
             columns[chosen] = as_classes(labels, as_labels(columns[chosen]))
@@ -160,16 +157,6 @@ class ChoiceColumns:
             **by_alternative,
         )
         return sets, np.arange(sets.n_rows)
-
-    def _with_reference(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """The labels of alternatives, that of --reference first."""
-        reference = getattr(self, "reference", None)
-        if reference is None:
-            return labels
-        first = _labels_by_name(labels, [reference])
-        if not np.isin(first, labels).all():
-            raise ValueError(f"--reference is {reference!r}, which is none of the alternatives {labels.tolist()}")
-        return np.concatenate([labels[labels == first[0]], labels[labels != first[0]]])
 
 
 @dataclass(kw_only=True)
@@ -204,8 +191,6 @@ class ChoiceTable(ChoiceColumns):
         column of who chose, for repeated choices; default: person, if there is one; none: no column
     weight : NAME
         column of weights of choosers; default: weight, if there is one; none: no column
-    reference : ALT
-        alternative whose constant is 0; default: the first one
     nest : NAME=ALT,ALT,...
         nest of alternatives; may be given several times; each other alternative is alone
     constraint : NAME=VALUE
@@ -222,7 +207,6 @@ class ChoiceTable(ChoiceColumns):
     counts: str | None = None
     person: str | None = None
     weight: str | None = None
-    reference: str | None = None
     nest: list[str] | None = None
     constraint: list[str] | None = None
 
@@ -237,9 +221,11 @@ class ChoiceTable(ChoiceColumns):
                 raise ValueError(f"--{option} is for wide tables; give --wide")
         return self.long or is_wide
 
-    def parameters(self, alternatives: NDArray[Any]) -> dict[str, Any]:
-        """Return the parameters of the model that these options name."""
+    def parameters(self, alternatives: NDArray[Any], reference: Any) -> dict[str, Any]:
+        """Return the parameters of the model that these options name, and the reference as the label that it is."""
         parameters: dict[str, Any] = {}
+        if reference is not None:
+            parameters["reference"] = _labels_by_name(alternatives, [str(reference)])[0]
         if self.nest:
             nests = [f"{label} alone" for label in alternatives.tolist()]
             constraints = {f"dissimilarity[{nest}]": 1.0 for nest in nests}
@@ -250,7 +236,7 @@ class ChoiceTable(ChoiceColumns):
                         raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
                     constraints.pop(f"dissimilarity[{nests[position[0]]}]", None)
                     nests[position[0]] = name
-            parameters = {"nests": nests, "constraints": constraints}
+            parameters |= {"nests": nests, "constraints": constraints}
         if self.constraint:
             values = {name: _number_or_text(text) for name, text in map(_split_option, self.constraint)}
             parameters["constraints"] = {**parameters.get("constraints", {}), **values}

@@ -172,7 +172,7 @@ def _fit_choices(args: FitArguments) -> int:
     refuse_reading(args.reading)
     choices, begin = args.choices, time.perf_counter()
     sets, _ = choices.read(args.data, args.reading)
-    model.set_params(**choices.parameters(sets.alternatives))
+    model.set_params(**choices.parameters(sets.alternatives, model.reference))
     seconds, begin = time.perf_counter() - begin, time.perf_counter()
     model.fit(sets)
     table = {"seconds to read": f"{seconds:.2f}", "seconds to fit": f"{time.perf_counter() - begin:.2f}"}

@@ -224,7 +224,7 @@ def converter(kind: str) -> Callable[[str], Any]:
                     return of(text)
                 except ValueError:
                     continue
-        if "str" in words:
+        if "str" in words or "label" in words:
             return text
         readable = [word for word in words if word in ("int", "float", "None") or word.startswith('"')]
         raise argparse.ArgumentTypeError(f"{text!r} is not one of: {', '.join(readable)}")
