@@ -65,7 +65,7 @@ Where to look
     `classifiers` what is refused, and `costs` what a pass is predicted to take.
 
 There are no embeddings, weights on pairs, calibration, "head_tail" or searches on a cluster, and early stopping is for
-one label a row.
+one label a row: it holds whole `groups` out, on whatever workers their rows are.
 """
 
 from __future__ import annotations
