@@ -6,6 +6,7 @@ from choice_twins import world
 from test_utilities import trips, wide
 
 from manyclass import ChoiceClassifier
+from manyclass.choice import RandomCoefficients
 from manyclass.datasets import choice_sets, from_long
 
 
@@ -138,3 +139,23 @@ def test_shares_before_and_after_are_a_table(seed):
     assert shares["alternative"].tolist() == ["walk", "bus", "car"]
     np.testing.assert_array_equal(shares["before"], changes["share_before"])
     np.testing.assert_allclose(shares["change"], changes["share_after"] - changes["share_before"])
+
+
+def test_what_varies_among_persons_is_worth_a_median_to_them(seed):
+    rng = np.random.default_rng(seed)
+    S, person = rng.normal(size=(1200, 3, 2)), np.repeat(np.arange(200), 6)
+    dislike = np.exp(0.2 + 0.5 * rng.normal(size=200))[person]
+    chosen = np.argmax(-S[..., 0] - dislike[:, None] * S[..., 1] + rng.gumbel(size=(1200, 3)), axis=1)
+    sets = choice_sets(pairs={"time": S[..., 0], "cost": S[..., 1]}, chosen=chosen, persons=person)
+    mixture = RandomCoefficients({"cost": "-lognormal"}, n_draws=64)
+    model = ChoiceClassifier(constants="none", mixture=mixture, random_state=0).fit(sets)
+    time, cost, spread = model.coef_
+    worth = model.willingness_to_pay("time", "cost", change=-1)
+    # The median of exp(-spread * z) over 8,192 Sobol points is right to some thousandths.
+    assert worth["estimate"] == pytest.approx(-time / np.exp(cost), rel=0.01)
+    assert worth["persons_low"] == pytest.approx(-time / np.exp(cost + 1.96 * abs(spread)), rel=0.05)
+    slope = np.array([-1 / np.exp(cost), time / np.exp(cost)])
+    error = np.sqrt(slope @ model.covariance_[:2, :2] @ slope)
+    assert worth["std_error"] == pytest.approx(error, rel=0.02)
+    with pytest.raises(ValueError, match="varies among persons"):
+        model.simulate(sets, sets, price="cost")

@@ -56,12 +56,14 @@ print(f"log of the dislike: mean {estimates['cost']:.2f}, spread {estimates['sd[
 # %%
 # The distribution, planted and found
 # -----------------------------------
-# The value of an hour is the ratio of two coefficients, so it has a distribution, too: its median, and what the logit
-# gives for everybody.
+# The value of an hour is the ratio of two coefficients, so it has a distribution, too: its median, where nine of ten
+# persons lie, and what the logit gives for everybody.
 
-median = estimates["time"] / -np.exp(estimates["cost"])
+worth = mixed.willingness_to_pay("time", "cost", change=-1, level=0.9)
+print("of nine of ten persons between {persons_low:.2f} and {persons_high:.2f} dollars".format(**worth))
 saved = logit.willingness_to_pay("time", "cost", change=-1)
-print(f"an hour: median {median:.2f} dollars, planted {2 / np.exp(MEAN):.2f}; of one taste {saved['estimate']:.2f}")
+median, one_taste = worth["estimate"], saved["estimate"]
+print(f"an hour: median {median:.2f} dollars, planted {2 / np.exp(MEAN):.2f}; with one taste {one_taste:.2f}")
 
 
 def density(x, mean, sd):

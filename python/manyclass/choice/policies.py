@@ -16,6 +16,8 @@ from manyclass.weights.arrays import Doubles
 class ChoicePolicies(ChoiceInference):
     """A fitted choice model that tells what changes do."""
 
+    mixture: Any
+
     def marginal_effects(self, X: Any, feature: str, alternative: Any = None) -> Doubles:
         """Return the derivatives of all probabilities by a feature, by central differences.
 
@@ -136,5 +138,10 @@ class ChoicePolicies(ChoiceInference):
         if self._fitted.form.noise == "gumbel":
             changes["inclusive_value_change"] = self.inclusive_values(after) - self.inclusive_values(before)
             if price is not None:
+                self._check_fixed(price)
                 changes["surplus_change"] = changes["inclusive_value_change"] / -self.coef_[self._column(price)]
         return changes
+
+    def _check_fixed(self, price: str) -> None:
+        if price in getattr(self.mixture, "coefficients", ()):
+            raise ValueError(f"{price!r} varies among persons; a surplus in money needs a price that does not")

@@ -15,10 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_choice, check_number
+from manyclass.choice.mixed import MixedLogit
 from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets
 from manyclass.datasets.tables import library
 from manyclass.weights.arrays import Doubles
+
+PERSONS = 1 << 13  # drawn, of whom a median is told
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,45 @@ def _shown(value: Any) -> str:
         size = abs(float(value))
         return "" if np.isnan(size) else f"{value:.4f}" if 1e-3 <= size < 1e6 or size == 0 else f"{value:.3e}"
     return str(value)
+
+
+@dataclass(frozen=True)
+class Population:
+    """Draws of persons of a mixed logit, and two coefficients that each of them has.
+
+    Attributes
+    ----------
+    rows : list of int or None, by coefficient its place among those that vary
+    signs : list of float, of their exponentials; 0: they are none
+    places : list of tuple of int, row and column of each spread
+    z : ndarray of shape (n_varying, n_persons), float64
+    """
+
+    rows: list[int | None]
+    signs: list[float]
+    places: list[tuple[int, ...]]
+    z: Doubles
+
+    @classmethod
+    def of(cls, state: MixedLogit, *names: str) -> Self:
+        """Return the population of a mixed logit for some coefficients."""
+        if state.shifts:
+            raise ValueError("means depend on features of choosers; so does what a change is worth")
+        varying = [*state.mixture.coefficients]
+        draws = state.draws(0, -(-PERSONS // state.mixture.n_draws)).astype(np.float64)
+        z = np.moveaxis(draws, 1, 0).reshape(len(varying), -1)
+        rows = [varying.index(name) if name in varying else None for name in names]
+        signs = [0.0 if row is None else state.distributions[row].sign for row in rows]
+        return cls(rows, signs, [*state.places.values()], z)
+
+    def coefficients(self, theta: Doubles) -> list[Any]:
+        """Return each coefficient of all persons, theta being their means, then the spreads."""
+        L = np.zeros((len(self.z), len(self.z)))
+        for place, spread in zip(self.places, theta[len(self.rows) :], strict=True):
+            L[place] = spread
+        shown = zip(self.rows, self.signs, theta[: len(self.rows)], strict=True)
+        values = [(mean if row is None else mean + L[row] @ self.z, sign) for row, sign, mean in shown]
+        return [sign * np.exp(value) if sign else value for value, sign in values]
 
 
 class ChoiceInference(FittedChoiceModel):
@@ -280,7 +322,8 @@ class ChoiceInference(FittedChoiceModel):
 
         A good, of a positive coefficient beside a negative one of price, is worth a positive sum, as in logitr and
         gmnl. The value of a minute saved, b_time / b_cost of biogeme, apollo and mlogit, is that of ``change=-1``, and
-        of an hour that of ``change=-60``.
+        of an hour that of ``change=-60``. Where one of them varies among persons, it is the median of what it is worth
+        to them.
 
         Parameters
         ----------
@@ -298,18 +341,38 @@ class ChoiceInference(FittedChoiceModel):
         Returns
         -------
         dict with "estimate", "std_error" by the delta method, "low" and "high"
+            Where a coefficient varies also "persons_low" and "persons_high", between which that share of persons lies.
         """
         check_choice("interval", interval, ("delta", "simulation"))
         check_number("level", level, low=0, high=1, open_low=True)
+        tails = np.array([0.5 - level / 2, 0.5 + level / 2])
         places = [self._column(feature), self._column(price)]
+        mixture, persons = self._fitted.mixture, {}
+        if isinstance(mixture, MixedLogit) and {feature, price} & {*mixture.mixture.coefficients}:
+            places += [*range(self._fitted.form.n, len(self.coef_))]
+            population = Population.of(mixture, feature, price)
+
+            def worths(coefficients: Doubles) -> Doubles:
+                goods, prices = population.coefficients(coefficients)
+                return np.asarray(-change * goods / prices)
+
+            low, high = np.quantile(worths(self.coef_[places]), tails)
+            persons = {"persons_low": float(low), "persons_high": float(high)}
+        else:
+
+            def worths(coefficients: Doubles) -> Doubles:
+                return np.atleast_1d(-change * coefficients[0] / coefficients[1])
+
         means, covariance = self.coef_[places], self.covariance_[np.ix_(places, places)]
-        estimate = -change * means[0] / means[1]
-        slope = np.array([-change, -estimate]) / means[1]
+        estimate = float(np.median(worths(means)))
+        steps = np.diag(1e-4 * np.maximum(np.abs(means), 1e-3))
+        moves = [np.median(worths(means + step)) - np.median(worths(means - step)) for step in steps]
+        slope = np.array(moves) / (2 * np.diag(steps))
         error = float(np.sqrt(slope @ covariance @ slope))
-        reach = stats.norm.ppf(0.5 + level / 2) * error
-        low, high = estimate - reach, estimate + reach
+        low, high = estimate + stats.norm.ppf(tails) * error
         if interval == "simulation":
             check_number("n_draws", n_draws, low=2, integer=True)
             draws = check_random_state(random_state).multivariate_normal(means, covariance, n_draws)
-            low, high = np.quantile(-change * draws[:, 0] / draws[:, 1], [0.5 - level / 2, 0.5 + level / 2])
-        return {"estimate": float(estimate), "std_error": error, "low": float(low), "high": float(high)}
+            low, high = np.quantile([np.median(worths(coefficients)) for coefficients in draws], tails)
+        bounds = {"low": float(low), "high": float(high)}
+        return {"estimate": estimate, "std_error": error, **bounds, **persons}
