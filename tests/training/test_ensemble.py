@@ -17,8 +17,8 @@ from manyclass.weights.weights import Weights
 MODELS = {
     "linear": SoftmaxClassifier(solver="implicit", n_negatives=4, max_iter=2),
     "auto": SoftmaxClassifier(solver="exact", learning_rate="grid", max_iter=2),
-    "embedding": SoftmaxClassifier(model="embedding", dim=5, max_iter=2),
-    "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), dim=5, max_iter=2),
+    "embedding": SoftmaxClassifier(model="embedding", solver="adagrad", dim=5, max_iter=2),
+    "relu": SoftmaxClassifier(model=models.Embedding(activation="relu"), solver="adagrad", dim=5, max_iter=2),
     "pairs": SoftmaxClassifier(model="pairs", max_iter=2),
     "pruned": SoftmaxClassifier(model=models.Pairs(prune=0.3), max_iter=2),
     "margin": MarginClassifier(max_iter=2),
