@@ -20,7 +20,7 @@ MODELS = {
     "implicit": SoftmaxClassifier(solver="implicit", **STEPS),
     "exact": SoftmaxClassifier(solver="exact", **STEPS),
     "scaled": SoftmaxClassifier(solver="implicit", model=models.Linear(scaling="standard"), **STEPS),
-    "embedding": SoftmaxClassifier(model="embedding", dim=4, **STEPS),
+    "embedding": SoftmaxClassifier(model="embedding", solver="adagrad", dim=4, **STEPS),
     "margin": MarginClassifier(**STEPS),
     "probit": AugmentReduceClassifier(**STEPS),
     "gumbel": AugmentReduceClassifier(noise="gumbel", **STEPS),  # whose rows carry one number, not two

@@ -331,13 +331,9 @@ def blends_ranked(c: Choice) -> bool:
 def embeds(c: Choice) -> bool:
     """sparse rows that would meet too many weights on pairs; model='embedding' in a fit to one label a row"""
     if _model(c) == "embedding" and not is_hidden_layer(c):
-        is_fit = not (c.by_steps or c.facts.several or c.candidates or c.started)
-        return (
-            is_fit
-            and c.chosen.solver is None
-            and "search" not in c.chosen.names
-            and c.parameters.kind == "SoftmaxClassifier"
-        )
+        is_set = c.chosen.solver is not None or "search" in c.chosen.names or c.candidates or c.started
+        is_fit = not (c.by_steps or c.facts.several)
+        return is_fit and not is_set and c.parameters.kind == "SoftmaxClassifier"
     too_many = c.facts.least_count is None or _is_wide(c)
     one_label = not c.by_steps and _is_large(c) and too_many
     return _is_free(c) and c.facts.sparse and (c.facts.several or one_label)
