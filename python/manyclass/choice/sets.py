@@ -193,8 +193,8 @@ class ChoiceSets:
         for name, new in features.items():
             if sets.source is not None and name in sets.source.table:
                 source = sets.source.changed(name, new)
-                made = source.make(source.table).take(self._numbers)
-                sets = replace(sets, X=made.X, Z=made.Z, lists=made.lists, source=source)
+                rebuilt = source.make(source.table).take(self._numbers)
+                sets = replace(sets, X=rebuilt.X, Z=rebuilt.Z, lists=rebuilt.lists, source=source)
             elif name in self.chooser_names:
                 sets = replace(sets, X=_with_column(sets.X, self.chooser_names.index(name), new))
             elif name in self.alternative_names:

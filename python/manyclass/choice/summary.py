@@ -279,7 +279,10 @@ class ChoiceInference(FittedChoiceModel):
             raise ValueError("the two models have no coefficients in common that have standard errors")
         places = [[model.coef_names_.index(name) for name in names] for model in models]
         estimates, variances = zip(
-            *((model.coef_[at], model.covariance_[np.ix_(at, at)]) for model, at in zip(models, places, strict=True)),
+            *(
+                (model.coef_[place], model.covariance_[np.ix_(place, place)])
+                for model, place in zip(models, places, strict=True)
+            ),
             strict=True,
         )
         gap, spread = estimates[0] - estimates[1], variances[0] - variances[1]
@@ -301,8 +304,8 @@ class ChoiceInference(FittedChoiceModel):
         Test
         """
         rows = self._rows(X)
-        others = rows.take(~np.isin(rows.labels, np.atleast_1d(np.asarray(removed))))
-        without = replace(others.without(removed), chosen=others.known_choices)
+        rows = rows.take(~np.isin(rows.labels, np.atleast_1d(np.asarray(removed))))
+        without = replace(rows.without(removed), chosen=rows.known_choices)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # constants of what is removed are not compared
             return self.hausman_test(clone(self).set_params(covariance="hessian").fit(without))
