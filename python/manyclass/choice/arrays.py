@@ -233,6 +233,7 @@ def _sizes(
 
 
 def distinct_labels(alternatives: Any) -> NDArray[Any]:
+    """Return the labels of alternatives; raises ValueError where there are none, or two are one."""
     check_targets(alternatives, several=False, name="alternatives")
     labels = as_labels(alternatives)
     if labels.ndim != 1 or not len(labels) or len(sorted_classes(labels, name="alternatives")[0]) < len(labels):
