@@ -38,8 +38,10 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
 
 def labels_of_words(words: Sequence[str]) -> NDArray[Any]:
     """Return the label that each word is: integers where all are."""
-    Y, labels, _ = label_columns([[word] for word in words])
-    return labels[Y.indices] if len(words) else labels
+    distinct = [*dict.fromkeys(words)]
+    Y, labels, _ = label_columns([[word] for word in distinct])
+    positions = dict(zip(distinct, Y.indices.tolist(), strict=True))
+    return labels[[positions[word] for word in words]] if len(words) else labels
 
 
 class Vocabulary:
