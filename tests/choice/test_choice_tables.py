@@ -264,6 +264,14 @@ def test_columns_of_numbers_of_any_type_are_features():
         from_long(frame.assign(whole=pd.array([1, None, 3, 5], dtype="Int64")))
 
 
+def test_tables_of_arrow_and_frames_with_any_index_are_read():
+    pd, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    expected = from_long(LONG).to_long()
+    for table in (arrow.table(LONG), pd.DataFrame(LONG, index=[7, 5, 6, 4])):
+        found = from_long(table).to_long()
+        assert {name: column.tolist() for name, column in found.items()} == {n: c.tolist() for n, c in expected.items()}
+
+
 def test_none_switches_a_column_off():
     table = LONG | {"weight": [1.0, 2, 1, 1], "person": [0, 1, 1, 1], "wt": [1.0, 2, 3, 4]}
     sets = from_long(table, weight=None, person=None)

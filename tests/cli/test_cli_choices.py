@@ -263,6 +263,19 @@ def test_decimal_commas_and_other_names_of_files(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["n_rows"] == 3
 
 
+def test_parquet_keeps_types_and_names_rows(tmp_path, capsys):
+    pytest.importorskip("pyarrow")
+    table = pd.DataFrame(world(0)[0].to_long()).drop(columns=["offset"])
+    table["alternative"] += 2**60 + 1
+    table.to_parquet(tmp_path / "t.parquet")
+    run("fit", tmp_path / "t.parquet", "--estimator", "choice", "--long", "--output", tmp_path / "m")
+    assert manyclass.load(tmp_path / "m").classes_.tolist() == sorted(set(table["alternative"]))
+    table.loc[5, "s0"] = np.nan
+    table.to_parquet(tmp_path / "t.parquet")
+    error = the_error(capsys, "evaluate", tmp_path / "m", tmp_path / "t.parquet")
+    assert "t.parquet: row 5 of s0 has nan" in error or "t.parquet: row 5 of s0 has None" in error
+
+
 def test_the_help_of_choice_models_lists_no_parts(capsys):
     run("fit", "--estimator", "choice", "--help")
     text = capsys.readouterr().out

@@ -171,7 +171,7 @@ def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:
     ValueError
         If two columns have one name, or differ in their length, or there is none.
     """
-    keys = [*table]
+    keys = [*getattr(table, "column_names", getattr(table, "columns", table))]  # of Arrow, of data frames, of mappings
     names = [str(key) for key in keys]
     for name in names:
         if names.count(name) > 1:
