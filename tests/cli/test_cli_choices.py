@@ -270,6 +270,7 @@ def test_parquet_keeps_types_and_names_rows(tmp_path, capsys):
     table.to_parquet(tmp_path / "t.parquet")
     run("fit", tmp_path / "t.parquet", "--estimator", "choice", "--long", "--output", tmp_path / "m")
     assert manyclass.load(tmp_path / "m").classes_.tolist() == sorted(set(table["alternative"]))
+    capsys.readouterr()
     table.loc[5, "s0"] = np.nan
     table.to_parquet(tmp_path / "t.parquet")
     error = the_error(capsys, "evaluate", tmp_path / "m", tmp_path / "t.parquet")
