@@ -180,6 +180,10 @@ def test_constraints_hold_in_every_class(planted):
     assert np.all(model.coef_[[1, 3]] < 0)
     assert model.std_errors_[[0, 2]].tolist() == [0, 0]
     assert model._fitted.n_free == 3
+    with pytest.warns(ConvergenceWarning, match="at its bound"):
+        model = estimator(LatentClasses(2, n_starts=2), constraints={"time": "positive"}).fit(sets)
+    assert np.isnan(model.std_errors_).tolist() == [False, True, False, True, False]
+    assert model.converged_
 
 
 def test_coefficients_that_the_data_do_not_tell_are_named(planted):

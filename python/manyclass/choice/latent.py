@@ -25,7 +25,7 @@ from manyclass.choice.fitting import (
     precondition,
     whiten,
 )
-from manyclass.choice.identification import MOST_FREE, Identification
+from manyclass.choice.identification import MOST_FREE, Identification, identify_within_bounds
 from manyclass.choice.inference import Covariance, invert_information
 from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
@@ -476,18 +476,14 @@ def _covariance(
     objective: LatentObjective, free: FreeCoefficients, theta: Doubles, kind: str
 ) -> tuple[Covariance, Identification]:
     """The covariance, by persons where it is not "hessian", and what the data tell as second derivatives show it."""
-    n, rows, names = len(theta), objective.rows, objective.state.names
-    low, high = free.bounds.T
-    inside = (free.select(theta) > low) & (free.select(theta) < high)
-    known = Identification(names, free.matrix[:, np.flatnonzero(inside)].toarray())
+    n, rows = len(theta), objective.rows
+    known = identify_within_bounds(objective.state.names, free, theta)
     if kind == "auto":
         persons = rows.sets.persons is not None and rows.form.core.has_scores()
         kind = "none" if rows.ridge.any() or not 0 < free.n <= MOST_FREE else "clustered" if persons else "hessian"
     if kind == "none":
         return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
-    bound = (free.place >= 0) & ~inside[free.place]
-    causes = {names[j]: f"at its bound {theta[j]:g}" for j in np.flatnonzero(bound)}
-    known = replace(known, basis=known.basis * free.select(objective.scales())[inside], causes=causes, unknown=bound)
+    known = replace(known, basis=known.basis * free.select(objective.scales())[free.inside(theta)])
     information = _second_derivatives(objective, known.basis, theta)
     curved = np.diag(information) > FLAT
     information *= np.outer(curved, curved)
