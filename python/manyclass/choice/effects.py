@@ -11,6 +11,7 @@ import numpy as np
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
 
+FARTHEST = 745.0  # that the logarithm of a probability moves before it is that of 0
 STEP = 1e-4  # of utilities: the third derivative leaves some 1e-9 in relation to the first
 
 
@@ -47,7 +48,8 @@ def marginal_effects(
     finite = np.isfinite(utilities)
     for _ in range(2):  # those of a mixture are not linear
         moved = answer(move_feature(sets, kind, column, alternative, step)).utilities(theta)
-        steepest = float(np.max(np.abs(moved[finite] - utilities[finite]), initial=0)) / step
+        moves = np.nan_to_num(np.abs(moved[finite] - utilities[finite]), posinf=FARTHEST)
+        steepest = float(np.max(moves, initial=0)) / step
         if steepest == 0:
             return np.zeros(utilities.shape)
         step = STEP / steepest
