@@ -91,6 +91,7 @@ def fit_here(data, varying, n_draws, seed, n_threads, covariance):
     seconds = {"cpu": time.process_time() - begin[0], "wall": time.perf_counter() - begin[1]}
     MixedPersons.scores = scores
     times = {"evaluation": float(np.median(evaluations)), "evaluations": len(evaluations), "iterations": model.n_iter_}
+    times["draws"] = float(np.max(model.draw_errors_ / model.std_errors_)) if covariance != "none" else float("nan")
     estimates = dict(zip(model.coef_names_, model.coef_.tolist(), strict=True))
     errors = dict(zip(model.coef_names_, model.std_errors_.tolist(), strict=True))
     facts = {"log_likelihood": model.log_likelihood_, "converged": model.converged_}
@@ -139,8 +140,9 @@ def fit_there(python, data, varying, n_draws, seed, skip):
 
 def show(name, ours, theirs):
     """Print the two fits beside each other."""
-    print(f"{name}: {ours['log_likelihood']:.3f}, {ours['iterations']} iterations, {ours['evaluations']} evaluations of")
-    print(f"  {ours['evaluation']:.3f} s, cpu {ours['cpu']:.2f} s, wall {ours['wall']:.2f} s, {ours['converged']}")
+    print(f"{name}: {ours['log_likelihood']:.3f}, {ours['iterations']} iterations, {ours['evaluations']} evaluations")
+    print(f"  of {ours['evaluation']:.3f} s, cpu {ours['cpu']:.2f} s, wall {ours['wall']:.2f} s, {ours['converged']}")
+    print(f"  draws leave {ours['draws']:.2f} of a standard error at most")
     if theirs:
         print(f"  xlogit {theirs['log_likelihood']:.3f}, {theirs['iterations']} iterations, {theirs['evaluations']}")
         print(f"  evaluations, cpu {theirs['cpu']:.2f} s, wall {theirs['wall']:.2f} s, {theirs['converged']}")

@@ -45,9 +45,9 @@ EVERYTHING = RandomCoefficients(
 
 
 def state_and_form(sets, mixture, **parameters):
-    model = ChoiceClassifier(constants="alternative", interactions="none", mixture=mixture, **parameters)
+    model = ChoiceClassifier(**{"constants": "alternative", **parameters}, interactions="none", mixture=mixture)
     form = model._form(sets)
-    return MixedLogit(mixture, form, 3, (1.0,) * len(mixture.coefficients)), form
+    return MixedLogit(mixture, form, 3, mixture.n_draws, (1.0,) * len(mixture.coefficients)), form
 
 
 def slow_log_likelihoods(state, form, sets, theta):
@@ -102,8 +102,8 @@ def test_the_likelihood_is_that_of_the_slow_twin_and_its_gradient_that_of_differ
 def test_without_spread_it_is_the_multinomial_logit():
     sets = planted_sets(40)
     mixture = RandomCoefficients({"cost": "normal", "time": "triangular"}, n_draws=20)
-    state, form = state_and_form(sets, mixture)
-    plain = ChoiceClassifier(constants="alternative", interactions="none").fit(sets)
+    state, form = state_and_form(sets, mixture, constants="none")
+    plain = ChoiceClassifier(constants="none", interactions="none").fit(sets)
     theta = np.append(plain.coef_, [0, 0])
     assert state.log_likelihood(theta, form, sets, 1) == pytest.approx(plain.log_likelihood_, rel=1e-12)
     (problem,) = state.problems(form, sets, 1)

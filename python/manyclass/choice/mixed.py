@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -26,7 +27,7 @@ from manyclass.choice.fitting import (
     make_problems,
     whiten,
 )
-from manyclass.choice.identification import Identification, identify_within_bounds
+from manyclass.choice.identification import MOST_FREE, Design, Identification, find_unidentified
 from manyclass.choice.inference import Covariance, invert_information
 from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
@@ -34,6 +35,7 @@ from manyclass.weights.arrays import Doubles
 
 MOST_DRAWS = 1 << 27  # numbers that are made once and kept: 512 MB
 DRAWS_TOGETHER = 1 << 23  # numbers that are made at once where all are too many to keep
+FIRST_DRAWS, MOST_AUTO_DRAWS, DRAW_SHARE = 256, 1 << 14, 0.2  # of n_draws="auto", and of a standard error
 MOST_POINTS = 1 << 30  # of a sequence
 FIRST_SPREAD = 0.1  # in units of what moves a person's log-likelihood by about 1
 
@@ -87,8 +89,9 @@ class RandomCoefficients(Mixture):
     means : mapping of str to sequence of str, optional
         Features of choosers by which the mean of a coefficient shifts, "cost:income". They must be the same in all rows
         of a person.
-    n_draws : int, default=500
-        R.
+    n_draws : int or "auto", default=500
+        R. "auto" begins with 256 and has more until they leave, in ``draw_errors_``, no coefficient with more than a
+        fifth of its standard error, 16,384 at most.
     draws : {"sobol", "halton"}, default="sobol"
         Scrambled points of this sequence, R for each person.
     """
@@ -99,7 +102,7 @@ class RandomCoefficients(Mixture):
         *,
         correlated: bool | Sequence[str] = False,
         means: Mapping[str, Sequence[str]] | None = None,
-        n_draws: int = 500,
+        n_draws: int | Literal["auto"] = 500,
         draws: Literal["sobol", "halton"] = "sobol",
     ) -> None:
         self.coefficients = coefficients
@@ -116,7 +119,8 @@ class RandomCoefficients(Mixture):
             check_choice(f"the distribution of {name!r}", distribution, tuple(DISTRIBUTIONS))
         for name in (*self.correlated_names, *(self.means or {})):
             check_choice("a coefficient of correlated or means", name, tuple(self.coefficients))
-        check_number("n_draws", self.n_draws, low=1, integer=True)
+        if self.n_draws != "auto":
+            check_number("n_draws", self.n_draws, low=1, integer=True)
         check_choice("draws", self.draws, ("sobol", "halton"))
 
     @property
@@ -157,7 +161,9 @@ class RandomCoefficients(Mixture):
         flips = tuple(float(flip) for flip in description["flips"])
         if len(flips) != len(self.coefficients) or not set(flips) <= {1.0, -1.0}:
             raise ValueError("flips of draws do not fit the coefficients that vary")
-        return MixedLogit(self, form, int(description["seed"]), flips)
+        n_draws = int(description["n_draws"])
+        check_number("n_draws", n_draws, low=1)
+        return MixedLogit(self, form, int(description["seed"]), n_draws, flips)
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,7 @@ class MixedLogit:
     mixture : RandomCoefficients
     form : ChoiceForm
     seed : int, of the draws
+    n_draws : int
     flips : tuple of float
         By coefficient that varies, -1 where draws have the other sign, by which no spread is negative.
     """
@@ -176,6 +183,7 @@ class MixedLogit:
     mixture: RandomCoefficients
     form: ChoiceForm
     seed: int
+    n_draws: int
     flips: tuple[float, ...]
 
     title = "mixed logit"
@@ -227,7 +235,7 @@ class MixedLogit:
 
     def draws(self, begin: int, end: int) -> NDArray[np.float32]:
         """Return z of persons from `begin` to before `end`, (n_persons, n_varying, n_draws)."""
-        n, count = len(self.columns), self.mixture.n_draws
+        n, count = len(self.columns), self.n_draws
         if end * count >= MOST_POINTS:
             raise ValueError(f"n_draws is {count} for {end} persons; there are {MOST_POINTS} points in all")
         random = np.random.default_rng(self.seed)
@@ -241,7 +249,7 @@ class MixedLogit:
 
     def description(self) -> dict[str, Any]:
         """Return what `RandomCoefficients.restore` takes."""
-        return {"seed": self.seed, "flips": list(self.flips)}
+        return {"seed": self.seed, "n_draws": self.n_draws, "flips": list(self.flips)}
 
     def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
         """Yield the problems of ranges of rows."""
@@ -319,7 +327,7 @@ class MixedPersons:
 
     def gather(self, answer: Callable[[NDArray[np.float32], int], tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
         """Return for all persons the two arrays that the core answers of draws and the first person of these."""
-        n, of_one = len(self.weights), len(self.state.columns) * self.state.mixture.n_draws
+        n, of_one = len(self.weights), len(self.state.columns) * self.state.n_draws
         if n * of_one <= MOST_DRAWS:
             return answer(self._all_draws, 0)
         step = max(1, DRAWS_TOGETHER // of_one)
@@ -389,19 +397,34 @@ class MixedObjective:
         value = 0.5 * float(self.ridge @ theta**2) - float(self.weights @ log_likelihoods)
         return value, self.ridge * theta - self.weights @ scores
 
-    def score_products(self, theta: Doubles, weights: Doubles) -> Doubles:
-        """Return the sum over persons of weighted products of gradients by free ones (Berndt, Hall & others 1974)."""
-        scores = self.persons.scores(theta)[1] @ self.free.matrix
+    def score_products(self, theta: Doubles, weights: Doubles, M: Any) -> Doubles:
+        """Return the sum over persons of weighted products of gradients by M (Berndt, Hall, Hall & Hausman 1974)."""
+        scores = self.persons.scores(theta)[1] @ M
         return np.asarray(scores.T @ (scores * weights[:, None]))
 
-    def hessian(self, theta: Doubles, step: float = 1e-5) -> Doubles:
-        """Return second derivatives by free ones: differences of the gradient along steps where they are near 1."""
-        T = whiten(self.score_products(theta, self.weights), bounded=False)
+    def hessian(self, theta: Doubles, M: Any, step: float = 1e-5) -> Doubles:
+        """Return second derivatives by M: differences of the gradient along steps where they are near 1."""
+        T = whiten(self.score_products(theta, self.weights, M), bounded=False)
         gradient = self(theta)[1]
-        moves = self.free.matrix @ T
+        moves = M @ T
         second = np.array([self(theta + step * move)[1] - gradient for move in moves.T]) @ moves / step
         inverse = np.linalg.inv(T)
         return np.asarray(inverse.T @ (second + second.T) @ inverse / 2)
+
+    def draw_errors(self, theta: Doubles, known: Identification) -> tuple[Doubles, Doubles]:
+        """Return what draws leave in coefficients, and their standard errors by products of gradients.
+
+        Other draws change the gradients of persons: half the covariance of these changes is that of draws.
+        """
+        scores = self.persons.scores(theta)[1]
+        other = replace(self.persons, state=replace(self.persons.state, seed=self.persons.state.seed + 1))
+        changes = (scores - other.scores(theta)[1]) @ known.basis * self.weights[:, None]
+        products = scores @ known.basis
+        information = products.T @ (products * self.weights[:, None])
+        total = self.persons.weights.sum()
+        spreads = (changes.T @ changes / 2, information / total)
+        of_draws, of_rows = (invert_information(information, spread, known)[0] for spread in spreads)
+        return np.sqrt(np.diag(of_draws)), np.sqrt(np.diag(of_rows))
 
 
 def fit_random_coefficients(
@@ -430,28 +453,52 @@ def fit_random_coefficients(
     ValueError
         If names are none of coefficients or features, or data do not fit in memory.
     """
-    state = MixedLogit(mixture, form, settings.seed, (1.0,) * len(mixture.coefficients))
+    count = FIRST_DRAWS if mixture.n_draws == "auto" else mixture.n_draws
+    state = MixedLogit(mixture, form, settings.seed, count, (1.0,) * len(mixture.coefficients))
     state.columns, state.shifts  # noqa: B018 - raise for names that do not exist
     sets = _sets_in_memory(sets, settings)
-    multinomial = ChoiceObjective(form, sets, settings.ridge, settings.n_threads)
-    bounded_start = free.expand(np.clip(free.select(form.start(settings.seed)), *free.bounds.T))
-    first = fit_exactly(
-        multinomial, free, bounded_start, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None
-    )
-    theta = np.append(first.theta, np.zeros(len(state.names) - form.n))
+    theta, known, free = _fit_multinomial(form, sets, free, state, settings)
+    ridge = np.append(settings.ridge, np.zeros(len(theta) - form.n))
+    persons = MixedPersons.of(state, form, sets, settings.n_threads)
+    theta[form.n : form.n + len(state.places)] = _first_spreads(MixedObjective(persons, free, ridge), theta)
+    while True:
+        fit = _minimize(MixedObjective(persons, free, ridge), theta, settings)
+        state, theta = _with_positive_spreads(persons.state, fit.theta)
+        objective = MixedObjective(replace(persons, state=state), free, ridge)
+        draw_errors, std_errors = objective.draw_errors(theta, known)
+        share = np.max(draw_errors[std_errors > 0] / std_errors[std_errors > 0], initial=0) / DRAW_SHARE
+        if mixture.n_draws != "auto" or share <= 1 or state.n_draws >= MOST_AUTO_DRAWS:
+            break
+        count = min(MOST_AUTO_DRAWS, int(state.n_draws * np.clip(share**2, 2, 16)))
+        persons = replace(persons, state=replace(state, n_draws=count))
+    covariance, known = _covariance(objective, theta, known, settings, sets)
+    likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
+    converged = fit.converged and known.has_maximum
+    fit = replace(fit, theta=theta, converged=converged, draw_errors=np.nan_to_num(draw_errors))
+    known.warn()
+    return MixtureFit(state, fit, covariance, known.n, likelihood, known.causes)
+
+
+def _fit_multinomial(
+    form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, state: MixedLogit, settings: MixtureSettings
+) -> tuple[Doubles, Identification, FreeCoefficients]:
+    """Means at the multinomial logit's estimate without spread, what data tell of all, and which are free."""
+    objective = ChoiceObjective(form, sets, settings.ridge, settings.n_threads)
+    design: Design | None = None
+    held: dict[str, str] = {}
+    if free.n <= MOST_FREE:
+        design, free, held = Design(objective, free, settings.seed).hold_constant(free, settings.ridge)
+    start = free.expand(np.clip(free.select(form.start(settings.seed)), *free.bounds.T))
+    fit = fit_exactly(objective, free, start, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None)
+    known = find_unidentified(design, objective, free, fit.theta, held)
+    extra = len(state.names) - form.n
+    theta = np.append(fit.theta, np.zeros(extra))
     for place, distribution in zip(state.columns, state.distributions, strict=True):
         if distribution.sign:
             theta[place] = np.log(max(abs(theta[place]), 1e-3))
-    persons = MixedPersons.of(state, form, sets, settings.n_threads)
-    objective = MixedObjective(persons, _with_extra(free, theta), np.append(settings.ridge, theta[form.n :]))
-    theta[form.n : form.n + len(state.places)] = _first_spreads(objective, theta)
-    fit = _minimize(objective, theta, settings)
-    state, theta = _with_positive_spreads(state, fit.theta)
-    objective = replace(objective, persons=replace(persons, state=state))
-    covariance, known = _covariance(objective, theta, settings, sets)
-    known.warn()
-    likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
-    return MixtureFit(state, replace(fit, theta=theta), covariance, known.n, likelihood, known.causes)
+    basis = scipy.linalg.block_diag(known.basis, np.eye(extra))
+    unknown = np.append(np.broadcast_to(known.unknown, form.n), np.zeros(extra, bool))
+    return theta, replace(known, names=state.names, basis=basis, unknown=unknown), _with_extra(free, theta)
 
 
 def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
@@ -484,7 +531,7 @@ def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
 
 
 def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> ChoiceFit:
-    T = whiten(objective.score_products(start, objective.weights), objective.free.bounded)
+    T = whiten(objective.score_products(start, objective.weights, objective.free.matrix), objective.free.bounded)
     auto = 1e-3 / np.sqrt(len(objective.weights))  # a thousandth of a standard error
     tol = auto if settings.tol == "auto" else float(settings.tol)
     max_iter = 500 if settings.max_iter == "auto" else int(settings.max_iter)
@@ -503,21 +550,19 @@ def _with_positive_spreads(state: MixedLogit, theta: Doubles) -> tuple[MixedLogi
 
 
 def _covariance(
-    objective: MixedObjective, theta: Doubles, settings: MixtureSettings, sets: ChoiceSets
+    objective: MixedObjective, theta: Doubles, known: Identification, settings: MixtureSettings, sets: ChoiceSets
 ) -> tuple[Covariance, Identification]:
     """The covariance of the estimates: "auto" is "hessian", and "robust" is by person, as the likelihood is."""
     n = len(theta)
-    known = identify_within_bounds(objective.persons.state.names, objective.free, theta)
     kind = "hessian" if settings.covariance == "auto" else settings.covariance
     if kind == "clustered" and sets.persons is None:
         raise ValueError("covariance is 'clustered'; the data have no persons")
     if kind == "none" or (settings.covariance == "auto" and objective.ridge.any()):
         return Covariance("none", np.full((n, n), np.nan), np.zeros(n), 0), known
-    inside = np.flatnonzero(objective.free.inside(theta))
-    information = objective.hessian(theta)[np.ix_(inside, inside)]
+    information = objective.hessian(theta, known.basis)
     if kind == "hessian":
         spread = information / objective.persons.weights.sum()
     else:
-        spread = objective.score_products(theta, objective.weights**2)[np.ix_(inside, inside)]
+        spread = objective.score_products(theta, objective.weights**2, known.basis)
     matrix, known = invert_information(information, spread, known, tol=1e-9)
     return Covariance(kind, matrix, np.zeros(n), sets.n_rows), known
