@@ -175,6 +175,22 @@ def test_persons_coefficients_are_nearer_to_their_own_than_to_the_mean():
     assert np.sqrt(np.mean((means[:, 0] - planted) ** 2)) == pytest.approx(np.sqrt(np.mean(deviations**2)), rel=0.15)
 
 
+def test_what_draws_leave_is_the_spread_over_seeds_and_auto_has_draws_enough():
+    sets = planted_sets(400, 6, seed=6)
+
+    def fit(n_draws, seed):
+        mixture = RandomCoefficients({"cost": "normal", "time": "-lognormal"}, n_draws=n_draws)
+        return ChoiceClassifier(constants="none", interactions="none", mixture=mixture, random_state=seed).fit(sets)
+
+    models = [fit(32, seed) for seed in range(16)]
+    spread = np.std([model.coef_ for model in models], axis=0, ddof=1)
+    ratio = spread / np.mean([model.draw_errors_ for model in models], axis=0)
+    assert np.all((ratio > 0.4) & (ratio < 1.8))
+    auto = fit("auto", 0)
+    assert auto._fitted.mixture.n_draws >= 256
+    assert np.all(auto.draw_errors_ <= 0.2 * auto.std_errors_ * 1.2)
+
+
 def test_drawn_alternatives_are_corrected_for():
     sets = planted_sets(800, 4, 12, seed=5)
     mixture = RandomCoefficients({"cost": "normal"}, n_draws=64)

@@ -119,7 +119,7 @@ class Population:
         if state.shifts:
             raise ValueError("means depend on features of choosers; so does what a change is worth")
         varying = [*state.mixture.coefficients]
-        draws = state.draws(0, -(-PERSONS // state.mixture.n_draws)).astype(np.float64)
+        draws = state.draws(0, -(-PERSONS // state.n_draws)).astype(np.float64)
         z = np.moveaxis(draws, 1, 0).reshape(len(varying), -1)
         rows = [varying.index(name) if name in varying else None for name in names]
         signs = [0.0 if row is None else state.distributions[row].sign for row in rows]
