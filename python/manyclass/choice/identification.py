@@ -27,7 +27,8 @@ from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles
 
 MOST_FREE = 1000  # coefficients, beyond which only bounds are looked at
-MOST_NUMBERS = 1 << 21  # features of differences that are looked at before all data are
+MOST_NUMBERS = 1 << 17  # features of differences that are looked at before all data are
+MOST_SAMPLED = 300  # coefficients that few rows are asked about: of more, those that all rows say are never chosen
 DRAWN = 32  # alternatives of a row then
 MOST_IN_PROGRAMME = 4096  # differences of a linear programme
 MOST_ROUNDS = 12
@@ -178,7 +179,10 @@ def find_unidentified(
     design = design.take(columns)
     movable = np.searchsorted(np.flatnonzero(inside), design.columns)
     signs = np.where(np.isfinite(low), 1, np.where(np.isfinite(high), -1, 0))[design.columns]
-    cone = _find_cone(design, values[design.columns], signs)
+    if design.complete or len(columns) <= MOST_SAMPLED:
+        cone = _find_cone(design, values[design.columns], signs)
+    else:
+        cone = _never_chosen(objective, design)
     return state if cone.flat.shape[1] == 0 else _with_cone(state, objective, M, movable, cone)
 
 
@@ -259,8 +263,7 @@ def _causes_of(
 ) -> dict[tuple[int, int], str]:
     """By column and coefficient, why it is open."""
     names, form = objective.form.names, objective.form
-    chosen = np.bincount(objective.sets.known_choices[objective.sets.weights > 0], minlength=form.n_alternatives) > 0
-    never = _owned(form, ~chosen)
+    never = _owned(form, ~_ever_chosen(objective.sets))
     constants = _owned(form, np.ones(form.n_alternatives, bool))
     null = cone.flat[:, : cone.n_null]
     null_moves, moves = (np.linalg.norm(part, axis=1) > MOVES for part in (null, cone.flat))
@@ -320,7 +323,7 @@ class Design:
         rows = np.flatnonzero(self.counts)
         n_alternatives = sets.n_pairs // sets.n_rows
         if not self.complete:
-            n_pairs = max(MOST_NUMBERS // width, 10 * len(self.columns))
+            n_pairs = max(MOST_NUMBERS // width, 10 * min(len(self.columns), MOST_SAMPLED))
             rows = self._drawn_rows(rows, max(64, n_pairs // max(1, min(n_alternatives, DRAWN))))
         if not self.complete and n_alternatives > 2 * DRAWN:
             sampled = sets.draw(rows, DRAWN, share=0.0, seed=seed, epoch=0, n_threads=objective.n_threads)
@@ -428,6 +431,18 @@ class Design:
         return scaled @ cone.v, np.abs(scaled @ cone.flat).max(axis=1) > 1e-6
 
 
+def _never_chosen(objective: ChoiceObjective, design: Design) -> _Cone:
+    """The directions of coefficients of alternatives that no row chose."""
+    never = ~(abs(design.M).T @ ~_owned(design.form, ~_ever_chosen(objective.sets))).astype(bool)
+    none = np.zeros(len(never), bool)
+    return _Cone(np.ones(len(never)), np.eye(len(never))[:, never], 0, -never.astype(float), none, none, False)
+
+
+def _ever_chosen(sets: ChoiceSets) -> NDArray[np.bool_]:
+    """Whether any row that counts chose each alternative, (n_alternatives,)."""
+    return np.bincount(sets.known_choices[sets.weights > 0], minlength=sets.n_alternatives) > 0
+
+
 def _find_cone(design: Design, start: Doubles, signs: NDArray[np.int64]) -> _Cone:
     """The directions that all data leave open."""
     for _ in range(MOST_ROUNDS):
@@ -519,6 +534,7 @@ def _newton(E: Any, rows: NDArray[np.int64], y: Doubles) -> Doubles | None:
     loss, p = shares(y)
     for _ in range(12):
         means = total @ (sp.diags_array(p) @ E if is_sparse(E) else E * p[:, None])
+        means = means.toarray() if is_sparse(means) else means
         curvature = _gram(E, p) - _gram(means, np.ones(means.shape[0]))
         gradient = -(E.T @ p)
         values, vectors = np.linalg.eigh(curvature)
