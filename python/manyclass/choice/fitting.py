@@ -437,7 +437,7 @@ def whiten(second_derivatives: Doubles, bounded: bool, flat: float = 1e3) -> Dou
         these reach every W.
     """
     diagonal = np.diag(second_derivatives)
-    scale = np.sqrt(np.maximum(diagonal, 1e-12 * max(np.max(diagonal, initial=0), 1e-300)))
+    scale = np.sqrt(np.maximum(diagonal, 1e-12 * max(np.max(diagonal, initial=0), 1e-24)))
     if bounded:
         return np.asarray(1 / scale)
     values, vectors = np.linalg.eigh(second_derivatives / np.outer(scale, scale))

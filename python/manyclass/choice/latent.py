@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 STARTS_CONTINUED = 5  # to the end, of all starts
 DESCENTS = 4  # iterations of L-BFGS by which an EM step comes near its maximum
 SOFTNESS = 0.1  # of the memberships that a start begins with, which is spread over all classes
-LEAST = 1e-12  # second derivatives by features of size 1, per row, of coordinates: separated persons have less
 FLAT = 1e-7  # second derivatives by features of size 1, per row, that are none but rounding
 
 
@@ -403,10 +402,7 @@ def fit_latent_classes(
         metric = T_of_all
         if rows.form.core.has_scores() and free_of_all.n <= MOST_FREE:
             scores = objective.scores(theta) @ free_of_all.matrix
-            information = scores.T @ (objective.person_weights[:, None] * scores)
-            metric = whiten(
-                information + np.diag(LEAST / free_of_all.select(objective.scales()) ** 2), free_of_all.bounded
-            )
+            metric = whiten(scores.T @ (objective.person_weights[:, None] * scores), free_of_all.bounded)
         fit = descend(objective, free_of_all, theta, metric, tol=tol, max_iter=most, watch=watch)
         fits.append(replace(fit, losses=np.concatenate([losses, fit.losses])))
     fit = min(fits, key=lambda fit: float(fit.losses[-1]))
