@@ -84,9 +84,8 @@ auto sums_of_draws(const ChoiceProblem& problem, Theta theta, Theta log_normaliz
 auto products_of_draws(const ChoiceProblem& problem, Theta theta, Theta node_weights) {
   Array<double> products(Shape{problem.n_rows(), NoiseNodes::size});
   const std::span<double> nodes = mutable_view(products);
-  const auto gradient = filled({problem.form.size()}, [&](std::span<double> out) {
-    log_products(problem, theta, node_weights, nodes, out);
-  });
+  const auto gradient = filled({problem.form.size()},
+                               [&](std::span<double> out) { log_products(problem, theta, node_weights, nodes, out); });
   return std::pair(products, gradient);
 }
 

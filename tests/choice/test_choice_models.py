@@ -1,9 +1,11 @@
 """Choice models against their definitions and a general optimiser; the estimator."""
 
+import copy
 import json
 import re
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -274,6 +276,42 @@ def test_a_saved_model_comes_back(seed, tmp_path, kind):
     assert again.classes_.tolist() == model.classes_.tolist()
     again.fit(sets)  # parameters came back, too
     np.testing.assert_allclose(again.coef_, model.coef_, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([2**64 - 1, 3, 1, 0, 2], dtype=np.uint64),
+        np.array([5, 4, 3, 2, 1], dtype=np.int8),
+        np.array(["2026-01-05", "2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04"], dtype="datetime64[D]"),
+        np.array([0.5, 1.5, -1.0, 2.0, 3.0], dtype=np.float32),
+        np.array([Decimal("0.10"), Decimal(1), Decimal(2), Decimal(3), Decimal(4)]),
+        np.array(["e", "d", "c", "b", "a" * 3000], dtype=object),
+    ],
+    ids=["uint64", "int8", "dates", "float32", "Decimal", "long text"],
+)
+def test_labels_keep_their_type_in_a_file(tmp_path, labels):
+    sets = replace(world(0)[0], alternatives=labels)
+    ChoiceClassifier(alpha={"pairs": np.float64(0.1)}, tol=np.float32(1e-4)).fit(sets).save(tmp_path / "m")
+    loaded = manyclass.load(tmp_path / "m")
+    assert loaded.classes_.dtype == labels.dtype
+    assert loaded.classes_.tolist() == labels.tolist()
+    assert loaded.get_params()["alpha"] == {"pairs": 0.1}
+
+
+def test_a_file_stays_where_what_is_saved_could_not_be_loaded(tmp_path):
+    model = ChoiceClassifier(constants="none").fit(world(0)[0])
+    model.save(tmp_path / "m")
+    before = (tmp_path / "m").read_bytes()
+    for wrong in ({"max_iter": -5}, {"noise": "none"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            clone_with(model, wrong).save(tmp_path / "m")
+    assert (tmp_path / "m").read_bytes() == before
+
+
+def clone_with(model, parameters):
+    """The same fitted model with other parameters."""
+    return copy.deepcopy(model).set_params(**parameters)
 
 
 @pytest.mark.filterwarnings("ignore:.*at its bound")

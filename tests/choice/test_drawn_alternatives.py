@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from choice_twins import NOISES, K, numerical, world
+from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import ChoiceClassifier, _core
 from manyclass.choice.drawn import CarriedProducts
@@ -228,6 +229,30 @@ def test_the_metric_of_low_rank_is_that_of_gauss_and_newton(seed):
     expected = J.T @ of_all.hessian(of_full(theta)) @ J
     np.testing.assert_allclose(of_low.metric(theta), expected, atol=1e-8 * np.abs(expected).max())
     np.testing.assert_allclose(of_all.metric(of_full(theta)), of_all.hessian(of_full(theta)))
+
+
+def test_draw_errors_are_the_spread_over_seeds(seed):
+    rng = np.random.default_rng(seed)
+    n, k, n_seeds = 300, 100, 12
+    X, Z = rng.normal(size=(n, 1)), rng.normal(size=(k, 2))
+    u = Z @ [0.8, -0.5] + 0.4 * X * Z[:, 0]
+    sets = choice_sets(X=X, Z=Z, chosen=np.argmax(u + rng.gumbel(size=(n, k)), axis=1))
+    exact = ChoiceClassifier(solver="lbfgs", covariance="none").fit(sets)
+    given = {"solver": "double_sum", "n_negatives": 40, "covariance": "none", "max_iter": 64}
+    fits = [ChoiceClassifier(**given, random_state=state).fit(sets) for state in range(n_seeds)]
+    errors = np.array([fit.coef_ - exact.coef_ for fit in fits])
+    scaled = errors / np.sqrt(np.mean([fit.draw_errors_**2 for fit in fits], axis=0))
+    # Of 12 seeds and 4 coefficients that depend on each other, a root mean square of 1 has a standard error of .12;
+    # errors are told up to a quarter too large.
+    assert 0.45 < np.sqrt(np.mean(scaled**2)) < 1.45
+    assert np.all(np.abs(scaled.mean(axis=0)) < 4 / np.sqrt(n_seeds))
+    assert all(fit.converged_ for fit in fits)
+
+
+def test_few_draws_end_with_a_warning(seed):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=3 passes, draws of n_negatives=1 .*draw_errors_"):
+        model = ChoiceClassifier(solver="double_sum", n_negatives=1, max_iter=3).fit(world(seed)[0])
+    assert not model.converged_
 
 
 def test_double_sum_is_refused_where_it_is_not_for(seed):

@@ -31,6 +31,17 @@ def test_a_long_table_is_fitted_and_evaluated(tmp_path, trips, capsys):
     np.testing.assert_allclose(manyclass.load(model).coef_, expected.coef_)
 
 
+def test_info_and_explain_tell_of_a_choice_model(tmp_path, trips, capsys):
+    model = tmp_path / "m"
+    run("fit", trips, "--estimator", "choice", "--long", "--output", model)
+    capsys.readouterr()
+    run("info", model)
+    assert "multinomial logit" in capsys.readouterr().out
+    run("explain", model)
+    assert capsys.readouterr().out == f"{manyclass.load(model).summary()}\n"
+    assert "is a choice model" in the_error(capsys, "explain", model, "--label", "a")
+
+
 def test_columns_are_named_and_another_table_is_read_like_the_first(tmp_path, trips, capsys):
     table = pd.read_csv(trips).rename(columns={"chooser": "id", "alternative": "mode", "chosen": "took"})
     table.to_csv(tmp_path / "a.tsv", sep="\t", index=False)

@@ -24,7 +24,8 @@ void check(const ChoiceDraws& d) {
     throw std::invalid_argument("rows, choices and lists differ in length");
   }
   if (d.n_draws < 1 || !(d.share >= 0 && d.share < 1)) throw std::invalid_argument("n_draws or share is out of range");
-  if (!d.listed_only && d.n_alternatives() < 2) throw std::invalid_argument("there is nothing to draw beside the choice");
+  if (!d.listed_only && d.n_alternatives() < 2)
+    throw std::invalid_argument("there is nothing to draw beside the choice");
   const auto fits = [&](Index k) { return k >= 0 && static_cast<std::size_t>(k) < d.n_alternatives(); };
   if (!std::ranges::all_of(d.chosen, fits)) throw std::invalid_argument("a choice is out of range");
 }

@@ -74,7 +74,8 @@ void check_lists(const ChoiceProblem& problem) {
   require(data.indptr.empty() || (data.indptr.front() == 0 && data.indptr.back() == static_cast<Offset>(n_listed) &&
                                   std::ranges::is_sorted(data.indptr)),
           "indptr does not fit the lists");
-  require(data.pair_features.size() == n_listed * problem.form.n_pair_features, "features of pairs do not fit the lists");
+  require(data.pair_features.size() == n_listed * problem.form.n_pair_features,
+          "features of pairs do not fit the lists");
   require(data.offsets.empty() || data.offsets.size() == n_listed, "offsets do not fit the lists");
   require(data.log_weights.empty() ||
               (data.listed_only && data.log_weights.size() == n_listed && problem.form.model != "nested"),

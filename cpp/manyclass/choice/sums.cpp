@@ -132,8 +132,8 @@ class Strip {
     return data_.listed_only ? at - data_.begin(row) : static_cast<std::size_t>(data_.alternatives[at]);
   }
 
-  // Second derivatives by coefficients of (z, s): of Gumbel noise their covariance under the probabilities in c_, around
-  // means, so that nothing cancels.
+  // Second derivatives by coefficients of (z, s): of Gumbel noise their covariance under the probabilities in c_,
+  // around means, so that nothing cancels.
   template <class Rule>
   void curvature(std::size_t i, std::size_t y, Rule& rule) {
     const std::size_t s = parts_.width + parts_.pair_coef.size(), row = piece_.begin + i;

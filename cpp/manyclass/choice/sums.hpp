@@ -17,8 +17,8 @@ struct ChoiceSums {
   std::span<double> pair_gradient;      // n x r
   std::span<double> constant_gradient;  // K, added over rows
   std::span<double> nest_gradient;      // n x number of nests
-  std::span<double> covariances;  // n x (width + r)^2: second derivatives of losses by coefficients of z and s, which
-                                  // for Gumbel noise are covariances under its probabilities
+  std::span<double> covariances;   // n x (width + r)^2: second derivatives of losses by coefficients of z and s, which
+                                   // for Gumbel noise are covariances under its probabilities
   std::span<double> log_products;  // n x NoiseNodes::size, of normal or logistic noise: see AugmentedChoice
 };
 

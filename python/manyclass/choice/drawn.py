@@ -111,7 +111,7 @@ class CarriedSums:
         (_, one, losses), (_, other, other_losses) = (p.double_sum(theta, log_normalizers) for p in problems[:2])
         carried = []
         for problem in problems[2:]:
-            unit = problem.losses(theta) + log_normalizers
+            unit = 2 * log_normalizers
             smaller, larger = (problem.double_sum(theta, unit - sums)[1] for sums in (losses, other_losses))
             carried.append(larger - smaller)
         return one - other, carried

@@ -15,7 +15,7 @@ FARTHEST = 745.0  # that the logarithm of a probability moves before it is that 
 STEP = 1e-4  # of utilities: the third derivative leaves some 1e-9 in relation to the first
 
 
-class Answers(Protocol):
+class ChoiceAnswers(Protocol):
     """Rows of choosers under a fitted model."""
 
     def utilities(self, theta: Doubles) -> Doubles:
@@ -25,8 +25,16 @@ class Answers(Protocol):
         """Return probabilities, (n_rows, n_alternatives)."""
 
 
+Answer = Callable[[ChoiceSets], ChoiceAnswers]
+
+
 def marginal_effects(
-    answer: Callable[[ChoiceSets], Answers], theta: Doubles, sets: ChoiceSets, kind: str, column: int, alternative: int
+    answer: Answer,
+    theta: Doubles,
+    sets: ChoiceSets,
+    kind: str,
+    column: int,
+    alternative: int,
 ) -> Doubles:
     """Return the derivatives of all probabilities by a feature, by central differences.
 
@@ -60,7 +68,12 @@ def marginal_effects(
 
 
 def elasticity_sums(
-    answer: Callable[[ChoiceSets], Answers], theta: Doubles, sets: ChoiceSets, kind: str, column: int, alternative: int
+    answer: Answer,
+    theta: Doubles,
+    sets: ChoiceSets,
+    kind: str,
+    column: int,
+    alternative: int,
 ) -> tuple[Doubles, Doubles]:
     """Return sums over rows of derivatives times the feature's value, and of probabilities, by alternative.
 

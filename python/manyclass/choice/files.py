@@ -15,9 +15,12 @@ from manyclass.checks import check_choice
 from manyclass.choice.fitting import ChoiceFit, ChoiceForm
 from manyclass.choice.inference import COVARIANCES, Covariance
 from manyclass.choice.mixture import Mixture, MixtureState
+from manyclass.classifiers.parameters_json import encode_parameters
 from manyclass.datasets.csr import is_sparse
+from manyclass.labels import as_labels
 from manyclass.registry import names
 from manyclass.version import __version__
+from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,
@@ -25,7 +28,6 @@ from manyclass.weights.tensor_file import (
     checked,
     count,
     decode_text,
-    encode_text,
     finite,
     warn_of_unread,
     write_tensors,
@@ -98,7 +100,7 @@ def write_choice_model(
     ValueError
         If coefficients are not finite.
     TypeError
-        If alternatives are neither integers nor text, or a parameter is nothing that JSON holds.
+        If alternatives or parameters are of a type that the format lacks; nothing is written then.
     """
     if not np.isfinite(state.fit.theta).all():
         raise ValueError("coefficients are not finite; such a model cannot be saved")
@@ -117,10 +119,8 @@ def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
     tensors["covariance"] = np.ascontiguousarray(state.covariance.matrix)
     tensors["covariance_error"] = state.covariance.error
     tensors |= {"groups": state.form.groups, "nests": state.form.nests}
-    if _kind_of_labels(state.alternatives) == "U":
-        tensors |= {f"alternatives.{part}": array for part, array in encode_text(state.alternatives).items()}
-    else:
-        tensors["alternatives"] = state.alternatives.astype(np.int64)
+    labels, _ = encode_labels(state.alternatives)
+    tensors |= {f"alternatives.{part}": array for part, array in labels.items()}
     if is_sparse(state.Z):
         Z = sp.csr_array(state.Z)
         tensors |= {"Z.data": Z.data, "Z.indices": Z.indices.astype(np.int64), "Z.indptr": Z.indptr.astype(np.int64)}
@@ -129,27 +129,31 @@ def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
     return tensors
 
 
-def _kind_of_labels(labels: NDArray[Any]) -> str:
-    """NumPy's letter for integers or text; raises TypeError for others."""
-    if labels.dtype.kind in "iu":
-        return labels.dtype.kind
-    if labels.dtype.kind in "UO" and all(isinstance(label, str) for label in labels.tolist()):
-        return "U"
-    raise TypeError(f"alternatives are {labels.dtype}; only integers and text can be saved")
+def _plain(name: str, value: Any) -> Any:
+    """A parameter as JSON has it; raises TypeError where it has none."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(name, part) for key, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(name, part) for part in value]
+    return encode_parameters({name: value})[name]
+
+
+def parameters_by_alternative(form: ChoiceForm, constants: Any) -> dict[str, Any]:
+    """Return the parameters that are labels of alternatives, as a form has them; other constants stay."""
+    if not isinstance(constants, str):
+        constants = np.array(form.group_labels)[form.groups] if len(form.groups) else "none"
+    return {"constants": constants, "nests": np.array(form.nest_labels)[form.nests] if len(form.nests) else None}
 
 
 def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    values = {name: value for name, value in parameters.items() if name not in (*BY_ALTERNATIVE, "mixture")}
+    values = {k: _plain(k, value) for k, value in parameters.items() if k not in (*BY_ALTERNATIVE, "mixture")}
     values["constants"] = parameters["constants"] if isinstance(parameters["constants"], str) else None
-    seed = values["random_state"]
-    values["random_state"] = int(seed) if isinstance(seed, int | np.integer) else None
-    values["reference"] = np.asarray(parameters["reference"]).tolist()
     return {
         "parameters": values,
         "mixture": _describe_mixture(parameters["mixture"], state.mixture),
         **{name: list(getattr(state.form, name)) for name in NAMES},
         **{name: getattr(state.form, name) for name in ("noise", "rank", "has_features", "n_alternatives")},
-        "alternatives": _kind_of_labels(state.alternatives),
+        "alternatives": encode_labels(state.alternatives)[1],
         "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
         **{name: getattr(state, name) for name in ("n_rows", "n_free")},
         "covariance_rows": state.covariance.n_rows,
@@ -164,7 +168,11 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
 def _describe_mixture(mixture: Mixture | None, state: MixtureState | None) -> dict[str, Any] | None:
     if mixture is None or state is None:
         return None
-    return {"kind": type(mixture).__name__, "parameters": mixture.get_params(), "state": state.description()}
+    return {
+        "kind": type(mixture).__name__,
+        "parameters": _plain("mixture", mixture.get_params(deep=False)),
+        "state": state.description(),
+    }
 
 
 def _read_mixture(about: Mapping[str, Any] | None, form: ChoiceForm) -> tuple[Mixture | None, MixtureState | None]:
@@ -201,9 +209,7 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
         {name: _text(cause) for name, cause in about.get("unidentified", {}).items()},
     )
     parameters = dict(about["parameters"], mixture=mixture)
-    if parameters.get("constants") is None:
-        parameters["constants"] = np.array(form.group_labels)[form.groups] if len(form.groups) else "none"
-    parameters["nests"] = np.array(form.nest_labels)[form.nests] if len(form.nests) else None
+    parameters |= parameters_by_alternative(form, parameters.get("constants"))
     warn_of_unread(file)
     return parameters, state
 
@@ -249,13 +255,15 @@ def _read_estimates(
     )
 
 
-def _read_alternatives(file: TensorFile, kind: str, k: int) -> NDArray[Any]:
-    if kind == "U":
-        alternatives = np.array(decode_text(file, "alternatives", k).tolist())
+def _read_alternatives(file: TensorFile, about: Any, k: int) -> NDArray[Any]:
+    if isinstance(about, dict):
+        alternatives = decode_labels(file, about, "alternatives", least=1)
+    elif about == "U":  # files up to version 0.2.0 have only integers and text
+        alternatives = as_labels(decode_text(file, "alternatives", k))
     else:
         alternatives = file.read(checked(file, "alternatives", np.int64, (k,)))
-    if len(np.unique(alternatives)) < k:
-        raise ValueError("an alternative is there twice")
+    if len(np.unique(alternatives)) != k:
+        raise ValueError(f"there are not {k} distinct alternatives")
     return alternatives
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import validate_data
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.choice.arrays import choice_sets
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
-from manyclass.choice.files import FORMAT, ChoiceState, read_choice_model, write_choice_model
+from manyclass.choice.files import FORMAT, ChoiceState, parameters_by_alternative, read_choice_model, write_choice_model
 from manyclass.choice.fitting import (
     PARTS,
     ChoiceForm,
@@ -200,10 +200,13 @@ class ChoiceClassifier(ChoicePolicies):
         NotFittedError
             If the model is not fitted.
         TypeError
-            If alternatives are neither integers nor text.
+            If alternatives or parameters are of a type that the format lacks.
         ValueError
-            If coefficients are not finite.
+            If coefficients are not finite, or parameters are not allowed, as `load` would say.
         """
+        parameters = self.get_params(deep=False)
+        parameters |= parameters_by_alternative(self._fitted.form, self.constants)
+        type(self)(**parameters).check_parameters()
         write_choice_model(self._fitted, self.get_params(deep=False), path, notes)
 
     @classmethod

@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from manyclass.choice.files import FORMAT
+from manyclass.choice.model import ChoiceClassifier
 from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel
+from manyclass.datasets.inputs import is_safetensors
 from manyclass.datasets.records import as_classes
 from manyclass.labels import as_labels, readable
+from manyclass.weights.tensor_file import open_tensors
 
 
 @dataclass
@@ -44,7 +48,12 @@ class ExplainArguments(OnMappedModel):
 
 
 def run(args: ExplainArguments) -> int:
-    """Explain rows, or a class."""
+    """Explain rows, or a class; of a choice model, print the table of coefficients."""
+    if is_safetensors(args.model) and open_tensors(args.model).metadata.get("format") == FORMAT:
+        if (args.data, args.label, args.against) != (None, None, None):
+            raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
+        print(ChoiceClassifier.load(args.model).summary())
+        return 0
     if args.data is None and args.label is None:
         raise ValueError("give DATA, or a --label whose features are to be printed")
     if args.data is None and args.against is not None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from manyclass.choice.files import FORMAT as CHOICE_FORMAT
+from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.files import FORMAT
 from manyclass.classifiers.saving import load_classifier
 from manyclass.cli.data import Expected, Reading, read
@@ -63,6 +65,8 @@ def _describe(args: InfoArguments) -> dict[str, Any]:
         form = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
         if form == FORMAT:
             return describe_model(path, load_classifier(path, mmap=True))
+        if form == CHOICE_FORMAT:
+            return _describe_choices(path)
         if form in INDEXES:
             return _describe_index(path, INDEXES[form])
         if holds_words(path):
@@ -83,6 +87,14 @@ def _describe_index(path: str, kind: type[Index]) -> dict[str, Any]:
         "parameters": changed_parameters(index),
         "file_bytes": os.path.getsize(path),
     }
+
+
+def _describe_choices(path: str) -> dict[str, Any]:
+    model = ChoiceClassifier.load(path)
+    facts = {name.replace(" ", "_"): value for name, value in model.summary().facts.items()}
+    first = ", ".join(model.coef_names_[:5])
+    changed = changed_parameters(model)
+    return {**facts, "coefficients": first, "parameters": changed, "file_bytes": os.path.getsize(path)}
 
 
 def _describe_words(path: str) -> dict[str, Any]:
