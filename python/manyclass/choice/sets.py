@@ -356,7 +356,7 @@ class ChoiceSets:
 def _with_column(table: Any, j: int, new: Any) -> Any:
     """A matrix with another column j: an array, or what a function makes of the old one."""
     old = table[:, [j]].toarray()[:, 0] if is_sparse(table) else table[:, j]
-    column = np.asarray(new(old) if callable(new) else new, dtype=np.float64)
+    column = read_numbers("the new column", new(old) if callable(new) else new)
     if is_sparse(table):
         return sp.csr_array(sp.hstack([table[:, :j], sp.csr_array(column[:, None]), table[:, j + 1 :]]))
     out = table.copy()

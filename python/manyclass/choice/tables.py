@@ -320,18 +320,18 @@ def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str
             matrix = formulaic.model_matrix(formula, frame, context={}, na_action="ignore")
     except formulaic.errors.FormulaicError as error:
         raise ValueError(f"formula is {formula!r}: {error}; the table has {', '.join(map(repr, columns))}") from error
-    made = {str(name): np.asarray(matrix[name]) for name in matrix.columns if name != "Intercept"}
+    columns_of_formula = {str(name): np.asarray(matrix[name]) for name in matrix.columns if name != "Intercept"}
     spec = matrix.model_spec
     if features is None:
-        return made, spec
+        return columns_of_formula, spec
     if isinstance(formula, str) and spec.transform_state:
         names = ", ".join(spec.transform_state)
         raise ValueError(f"formula has {names}, which depends on all of a table; make such columns before")
     names_of_features = [*itertools.chain(*features.values())]
-    lacking = [name for name in names_of_features if name not in made]
+    lacking = [name for name in names_of_features if name not in columns_of_formula]
     if lacking:
         raise ValueError(f"formula is {formula!r}, which makes no column {lacking[0]!r} of this table")
-    return {name: made[name] for name in names_of_features}, spec
+    return {name: columns_of_formula[name] for name in names_of_features}, spec
 
 
 def from_wide(
@@ -484,7 +484,9 @@ def _features_of_wide(
     text = str(getattr(formula, "formula", formula))
     repeated = [name for name in columns if name in text and name not in table]
     table |= {name: np.repeat(np.asarray(columns[name]), shape[1]) for name in repeated}
-    made, spec = _by_formula(formula, table, kinds)
-    read = {name: read_numbers(name, column.reshape(shape), where=mask)[mask] for name, column in made.items()}
+    columns_of_formula, spec = _by_formula(formula, table, kinds)
+    read = {
+        name: read_numbers(name, column.reshape(shape), where=mask)[mask] for name, column in columns_of_formula.items()
+    }
     rows, ids = map(np.ascontiguousarray, np.nonzero(mask))
     return _features_of_pairs(read, kinds, rows, ids, shape), spec

@@ -313,8 +313,8 @@ def refuse_reading(reading: Reading) -> None:
     """Raise ValueError for an option of reading that has no effect on tables of choices."""
     defaults = Reading()
     for option in fields(Reading):
-        given = option.init and getattr(reading, option.name) != getattr(defaults, option.name)
-        if given and option.name not in READING:
+        is_set = option.init and getattr(reading, option.name) != getattr(defaults, option.name)
+        if is_set and option.name not in READING:
             raise ValueError(f"--{option.name.replace('_', '-')} is not for choice models, whose data are tables")
 
 
