@@ -135,6 +135,9 @@ def choice_sets(
         raise ValueError("chosen and counts are both given; give one")
     if callable(pairs) and not pair_names:
         raise ValueError("pairs is a function; give the names of its features by pair_names")
+    _refuse_scalars(alternatives=alternatives, X=X, Z=Z, chosen=chosen, persons=persons, sample_weight=sample_weight)
+    if pairs is not None and not callable(pairs) and not isinstance(pairs, Mapping):
+        raise ValueError(f"pairs is a {type(pairs).__name__}; it must be a mapping of names to arrays, or a function")
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
     by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
     has_listed = isinstance(available, tuple)
@@ -158,6 +161,12 @@ def choice_sets(
     by_kind = (names_of_choosers, names_of_alternatives, pair_names)
     sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, *by_kind)
     return leave_out_unavailable(_with_counts(sets, counts), unavailable_choices)
+
+
+def _refuse_scalars(**arrays: Any) -> None:
+    for name, values in arrays.items():
+        if values is not None and not is_sparse(values) and not np.asarray(values).ndim:
+            raise ValueError(f"{name} is {values!r:.80}; it must be an array")
 
 
 def _chosen_positions(chosen: ArrayLike | None, labels: NDArray[Any]) -> Ids | None:
