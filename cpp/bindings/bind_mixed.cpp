@@ -39,9 +39,8 @@ void bind_mixed(Module& m) {
           "person_scores",
           [](const MixedProblem& mixed, const Array<float>& values, std::size_t first, Theta coefficients) {
             const PersonDraws of = draws_of(values, first);
-            return filled_pair({of.end - first}, {of.end - first, mixed.n_coefficients}, [&](auto out, auto scores) {
-              person_scores(mixed, of, coefficients, out, scores);
-            });
+            return filled_pair({of.end - first}, {of.end - first, mixed.n_coefficients},
+                               [&](auto out, auto scores) { person_scores(mixed, of, coefficients, out, scores); });
           },
           draws, begin, theta)
       .def(

@@ -327,10 +327,10 @@ class MixedPersons:
 
     def gather(self, answer: Callable[[NDArray[np.float32], int], tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
         """Return for all persons the two arrays that the core answers of draws and the first person of these."""
-        n, of_one = len(self.weights), len(self.state.columns) * self.state.n_draws
-        if n * of_one <= MOST_DRAWS:
+        n, n_numbers = len(self.weights), len(self.state.columns) * self.state.n_draws
+        if n * n_numbers <= MOST_DRAWS:
             return answer(self._all_draws, 0)
-        step = max(1, DRAWS_TOGETHER // of_one)
+        step = max(1, DRAWS_TOGETHER // n_numbers)
         begins = range(0, n, step)
         answers = [answer(self.state.draws(begin, min(begin + step, n)), begin) for begin in begins]
         first, second = (np.concatenate(parts) for parts in zip(*answers, strict=True))
@@ -423,8 +423,8 @@ class MixedObjective:
         information = products.T @ (products * self.weights[:, None])
         total = self.persons.weights.sum()
         spreads = (changes.T @ changes / 2, information / total)
-        of_draws, of_rows = (invert_information(information, spread, known)[0] for spread in spreads)
-        return np.sqrt(np.diag(of_draws)), np.sqrt(np.diag(of_rows))
+        draw_covariance, row_covariance = (invert_information(information, spread, known)[0] for spread in spreads)
+        return np.sqrt(np.diag(draw_covariance)), np.sqrt(np.diag(row_covariance))
 
 
 def fit_random_coefficients(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -311,20 +311,10 @@ class ChoiceClassifier(ChoicePolicies):
         free = find_free_coefficients(form, {**scale_nests, **constraints})
         ridge = self._ridge(form)
         seed, threads = seed_from(self.random_state) % (1 << 31), n_threads_from(self.n_jobs)
-        turns = itertools.count(1)
-
-        def watch(loss: float) -> None:
-            if self.verbose > 0:
-                print(f"{next(turns):4d}  {loss:.8f}")
-
+        watch = self._watch()
         if self.mixture is not None:
-            settings = MixtureSettings(
-                ridge=ridge,
-                **{name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")},
-                seed=seed,
-                n_threads=threads,
-                watch=watch,
-            )
+            named = {name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")}
+            settings = MixtureSettings(ridge=ridge, **named, seed=seed, n_threads=threads, watch=watch)
             self._state = self._fit_mixture(self.mixture, form, sets, free, settings)
             self.n_features_in_ = sets.X.shape[1]
             return self
@@ -367,6 +357,15 @@ class ChoiceClassifier(ChoicePolicies):
         self.n_features_in_ = sets.X.shape[1]
         known.warn()
         return self
+
+    def _watch(self) -> Callable[[float], None]:
+        turns = itertools.count(1)
+
+        def watch(loss: float) -> None:
+            if self.verbose > 0:
+                print(f"{next(turns):4d}  {loss:.8f}")
+
+        return watch
 
     @staticmethod
     def _fit_mixture(

