@@ -341,18 +341,10 @@ class ChoiceClassifier(ChoicePolicies):
             likelihood, null = np.nan, np.nan
         known = find_unidentified(design, objective, free, fitted.theta, held)
         covariance, known = self._covariance(objective, known, fitted.theta, seed)
+        fitted = replace(fitted, converged=fitted.converged and known.has_maximum)
+        counts = sets.n_rows, known.n
         self._state = ChoiceState(
-            form,
-            sets.alternatives,
-            sets.Z,
-            replace(fitted, converged=fitted.converged and known.has_maximum),
-            covariance,
-            sets.n_rows,
-            known.n,
-            likelihood,
-            null,
-            solver,
-            unidentified=known.causes,
+            form, sets.alternatives, sets.Z, fitted, covariance, *counts, likelihood, null, solver, None, known.causes
         )
         self.n_features_in_ = sets.X.shape[1]
         known.warn()
