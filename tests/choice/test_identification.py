@@ -260,6 +260,15 @@ def test_a_ridge_on_one_part_decides_that_part_alone(seed):
     np.testing.assert_array_equal(np.isnan(model.std_errors_), np.isin(model.coef_names_, [f"constant[{K}]"]))
 
 
+def test_causes_come_back_from_a_file(seed, tmp_path):
+    data, parameters, _ = doubled(seed)
+    model = ChoiceClassifier(constants="none", **parameters).fit(choice_sets(**data))
+    model.save(tmp_path / "model")
+    again = ChoiceClassifier.load(tmp_path / "model")
+    assert again.unidentified_ == model.unidentified_
+    assert str(again.summary()) == str(model.summary())
+
+
 def test_equal_coefficients_are_named_together(seed):
     data, _, _ = doubled(seed)
     model = ChoiceClassifier(constants="none", covariance="hessian", constraints={"third": "s1", "again": "s0"})
