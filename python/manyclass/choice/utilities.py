@@ -76,15 +76,15 @@ class Utility:
         if isinstance(node, ast.Name) and node.id not in self.table:
             return {node.id: 1.0}
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            left, right = self._terms(node.left), self._terms(node.right)
+            terms, second = self._terms(node.left), self._terms(node.right)
             combine = OPERATORS[type(node.op)]
-            return {name: combine(left.get(name, 0.0), right.get(name, 0.0)) for name in (*left, *right)}
+            return {name: combine(terms.get(name, 0.0), second.get(name, 0.0)) for name in (*terms, *second)}
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
-            left, right = self._terms(node.left), self._terms(node.right)
-            if isinstance(node.op, ast.Mult) and [*left] == [NO_COEFFICIENT]:
-                left, right = right, left
-            factor = self._without_coefficients(right, node)
-            return {name: OPERATORS[type(node.op)](values, factor) for name, values in left.items()}
+            terms, second = self._terms(node.left), self._terms(node.right)
+            if isinstance(node.op, ast.Mult) and [*terms] == [NO_COEFFICIENT]:
+                terms, second = second, terms
+            factor = self._without_coefficients(second, node)
+            return {name: OPERATORS[type(node.op)](values, factor) for name, values in terms.items()}
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
             return {name: OPERATORS[type(node.op)](values) for name, values in self._terms(node.operand).items()}
         return {NO_COEFFICIENT: self._numbers(node)}
