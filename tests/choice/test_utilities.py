@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manyclass import ChoiceClassifier
-from manyclass.choice.utilities import Utility
+from manyclass.choice.utilities import UtilityFormula
 from manyclass.datasets import choice_sets, from_long, from_wide
 
 UTILITIES = {
@@ -74,7 +74,9 @@ def test_formulas_read_as_they_do_in_python():
     table = {"x": np.array([1.0, 2.0, 3.0]), "y": np.array([4, 5, 6]), "s": np.array(["u", "v", "u"])}
 
     def values(text):
-        return {name: np.broadcast_to(term, 3).tolist() for name, term in Utility("a", text, table).terms().items()}
+        return {
+            name: np.broadcast_to(term, 3).tolist() for name, term in UtilityFormula("a", text, table).terms().items()
+        }
 
     assert values("b * x / 100 - b * y") == {"b": [-3.99, -4.98, -5.97]}
     assert values("b * max(x - 2, 0) + c * min(x, y, 2)") == {"b": [0, 0, 1], "c": [1, 2, 2]}
@@ -102,7 +104,7 @@ def test_formulas_read_as_they_do_in_python():
 def test_what_is_no_utility_is_refused_with_the_reason(text, reason):
     table = {"x": np.ones(2), "s": np.array(["u", "v"])}
     with pytest.raises(ValueError, match=reason):
-        Utility("a", text, table).terms()
+        UtilityFormula("a", text, table).terms()
     assert table["x"].tolist() == [1, 1]
 
 

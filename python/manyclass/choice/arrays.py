@@ -133,11 +133,8 @@ def choice_sets(
     check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
     if chosen is not None and counts is not None:
         raise ValueError("chosen and counts are both given; give one")
-    if callable(pairs) and not pair_names:
-        raise ValueError("pairs is a function; give the names of its features by pair_names")
+    _check_pairs(pairs, pair_names)
     _refuse_scalars(alternatives=alternatives, X=X, Z=Z, chosen=chosen, persons=persons, sample_weight=sample_weight)
-    if pairs is not None and not callable(pairs) and not isinstance(pairs, Mapping):
-        raise ValueError(f"pairs is a {type(pairs).__name__}; it must be a mapping of names to arrays, or a function")
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
     by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
     has_listed = isinstance(available, tuple)
@@ -161,6 +158,13 @@ def choice_sets(
     by_kind = (names_of_choosers, names_of_alternatives, pair_names)
     sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, *by_kind)
     return leave_out_unavailable(_with_counts(sets, counts), unavailable_choices)
+
+
+def _check_pairs(pairs: Any, pair_names: Sequence[str] | None) -> None:
+    if callable(pairs) and not pair_names:
+        raise ValueError("pairs is a function; give the names of its features by pair_names")
+    if pairs is not None and not callable(pairs) and not isinstance(pairs, Mapping):
+        raise ValueError(f"pairs is a {type(pairs).__name__}; it must be a mapping of names to arrays, or a function")
 
 
 def _refuse_scalars(**arrays: Any) -> None:

@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice
-from manyclass.choice.fitting import ChoiceFit, ChoiceForm
-from manyclass.choice.inference import COVARIANCES, Covariance
-from manyclass.choice.mixture import Mixture, MixtureState
+from manyclass.choice.estimates import ChoiceFit, Covariance
+from manyclass.choice.fitting import ChoiceForm
+from manyclass.choice.inference import COVARIANCES
+from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.classifiers.parameters_json import encode_parameters
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
@@ -165,7 +166,7 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _describe_mixture(mixture: Mixture | None, state: MixtureState | None) -> dict[str, Any] | None:
+def _describe_mixture(mixture: ChoiceMixture | None, state: MixtureState | None) -> dict[str, Any] | None:
     if mixture is None or state is None:
         return None
     return {
@@ -175,11 +176,13 @@ def _describe_mixture(mixture: Mixture | None, state: MixtureState | None) -> di
     }
 
 
-def _read_mixture(about: Mapping[str, Any] | None, form: ChoiceForm) -> tuple[Mixture | None, MixtureState | None]:
+def _read_mixture(
+    about: Mapping[str, Any] | None, form: ChoiceForm
+) -> tuple[ChoiceMixture | None, MixtureState | None]:
     if about is None:
         return None, None
-    check_choice("mixture", about["kind"], tuple(Mixture.kinds))
-    mixture = Mixture.kinds[about["kind"]](**about["parameters"])
+    check_choice("mixture", about["kind"], tuple(ChoiceMixture.kinds))
+    mixture = ChoiceMixture.kinds[about["kind"]](**about["parameters"])
     mixture.check_parameters()
     return mixture, mixture.restore(form, about["state"])
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
+from manyclass.choice.estimates import ChoiceFit
 from manyclass.choice.sets import ChoiceSets
 from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles, Ids
@@ -373,25 +374,6 @@ def _resolve(j: int, owner: NDArray[np.int64], fixed: Doubles, names: list[str])
         owner[j], fixed[j] = -1, fixed[chain[-1]]
     else:
         owner[j] = chain[-1]
-
-
-@dataclass(frozen=True)
-class ChoiceFit:
-    """Coefficients at the end of a training.
-
-    Attributes
-    ----------
-    theta : ndarray of shape (n,), float64
-    losses : ndarray, float64, the loss of each iteration or pass
-    converged : bool
-    draw_errors : ndarray of shape (n,), float64
-        Standard errors that drawn alternatives leave; zeros where none were drawn.
-    """
-
-    theta: Doubles
-    losses: Doubles
-    converged: bool
-    draw_errors: Doubles
 
 
 def precondition(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 
+from manyclass.choice.estimates import Covariance
 from manyclass.choice.fitting import ChoiceObjective, FreeCoefficients, slope_within_bounds
 from manyclass.choice.identification import Identification, identify_by_information
 from manyclass.weights.arrays import Doubles
@@ -17,25 +18,6 @@ MOST_PAIRS, DRAWN_PAIRS = (1 << 31, 1 << 27), (1 << 28, 1 << 26)
 AS_A_QUADRATURE = 64  # exponentials of a logit take the time of one quadrature of other noise
 FOLDS = 8
 COVARIANCES = ("auto", "hessian", "robust", "clustered", "none")
-
-
-@dataclass(frozen=True)
-class Covariance:
-    """Covariances of estimates.
-
-    Attributes
-    ----------
-    kind : {"hessian", "robust", "clustered", "none"}
-    matrix : ndarray of shape (n, n), float64; rows of fixed coefficients are 0, of those at a bound NaN
-    error : ndarray of shape (n,), float64
-        Relative standard errors of the standard errors, where they come from rows drawn by chance; else 0.
-    n_rows : int, the rows that they come from
-    """
-
-    kind: str
-    matrix: Doubles
-    error: Doubles
-    n_rows: int
 
 
 def estimate_covariance(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass.checks import check_number, n_threads_from
+from manyclass.choice.estimates import Covariance
 from manyclass.choice.fitting import (
     ChoiceForm,
     ChoiceObjective,
@@ -26,8 +27,8 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import MOST_FREE, Identification, identify_within_bounds
-from manyclass.choice.inference import Covariance, invert_information
-from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
+from manyclass.choice.inference import invert_information
+from manyclass.choice.mixture import ChoiceMixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
 
@@ -253,7 +254,7 @@ class LatentObjective:
         return replace(self.state, shares=tuple(shares[order].tolist())), ordered
 
 
-class LatentClasses(Mixture):
+class LatentClasses(ChoiceMixture):
     """Latent classes of persons: "classes" here are groups of persons, each with coefficients of its own.
 
     A person belongs to class c with a probability that is a logit of the constant and the `membership` features, and

@@ -16,8 +16,8 @@ from scipy.stats import qmc
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
+from manyclass.choice.estimates import ChoiceFit, Covariance
 from manyclass.choice.fitting import (
-    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
     FreeCoefficients,
@@ -28,8 +28,8 @@ from manyclass.choice.fitting import (
     whiten,
 )
 from manyclass.choice.identification import MOST_FREE, Design, Identification, find_unidentified
-from manyclass.choice.inference import Covariance, invert_information
-from manyclass.choice.mixture import Mixture, MixtureFit, MixtureProblem, MixtureSettings
+from manyclass.choice.inference import invert_information
+from manyclass.choice.mixture import ChoiceMixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
 
@@ -63,7 +63,7 @@ DISTRIBUTIONS = {
 }
 
 
-class RandomCoefficients(Mixture):
+class RandomCoefficients(ChoiceMixture):
     r"""Mixed logit: coefficients vary among persons, and the rows of one person share theirs.
 
     With independent z of mean 0, the coefficient j of a person with features x is :math:`v_j`, :math:`e^{v_j}` or

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from manyclass.choice.fitting import ChoiceFit, ChoiceForm, FreeCoefficients
-from manyclass.choice.inference import Covariance
+from manyclass.choice.estimates import ChoiceFit, Covariance
+from manyclass.choice.fitting import ChoiceForm, FreeCoefficients
 from manyclass.choice.sets import ChoiceSets
 from manyclass.weights.arrays import Doubles
 
@@ -101,7 +101,7 @@ class MixtureState(Protocol):
         """Return the log-likelihood of the choices of all persons, in nats."""
 
     def description(self) -> dict[str, Any]:
-        """Return what `Mixture.restore` takes, as JSON holds it."""
+        """Return what `ChoiceMixture.restore` takes, as JSON holds it."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,14 @@ class MixtureFit:
     unidentified: dict[str, str] = field(default_factory=dict)
 
 
-class Mixture(BaseEstimator):
+class ChoiceMixture(BaseEstimator):
     """What varies among persons: the parameter `mixture` of `ChoiceClassifier`."""
 
-    kinds: ClassVar[dict[str, type[Mixture]]] = {}
+    kinds: ClassVar[dict[str, type[ChoiceMixture]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        Mixture.kinds[cls.__name__] = cls
+        ChoiceMixture.kinds[cls.__name__] = cls
 
     def check_parameters(self) -> None:
         """Raise ValueError or TypeError for parameters that are not allowed."""

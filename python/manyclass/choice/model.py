@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.choice.arrays import choice_sets
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
+from manyclass.choice.estimates import Covariance
 from manyclass.choice.files import FORMAT, ChoiceState, parameters_by_alternative, read_choice_model, write_choice_model
 from manyclass.choice.fitting import (
     PARTS,
@@ -26,10 +27,11 @@ from manyclass.choice.fitting import (
     list_features,
 )
 from manyclass.choice.identification import MOST_FREE, Design, Identification, find_scale_nests, find_unidentified
-from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, Covariance, certify, estimate_covariance
-from manyclass.choice.mixture import Mixture, MixtureSettings
+from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
+from manyclass.choice.mixture import ChoiceMixture, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets, positions_among
+from manyclass.choice.summary import ChoiceInference
 from manyclass.help_lines import hinting
 from manyclass.labels import as_labels, check_targets
 from manyclass.registry import names
@@ -42,7 +44,7 @@ MANY_PAIRS = 100_000_000
 MOST_CONSTANTS = 1000  # alternatives that have constants of their own where a user does not say
 
 
-class ChoiceClassifier(ChoicePolicies):
+class ChoiceClassifier(ChoiceInference, ChoicePolicies):
     r"""Discrete choice among few or very many alternatives: multinomial logit, probit, logistic and nested logit.
 
     Chooser i takes the alternative of the largest utility among those available,
@@ -158,7 +160,7 @@ class ChoiceClassifier(ChoicePolicies):
         nests: Any = None,
         alpha: Any = 0.0,
         constraints: Mapping[str, Any] | None = None,
-        mixture: Mixture | None = None,
+        mixture: ChoiceMixture | None = None,
         covariance: Literal["auto", "hessian", "robust", "clustered", "none"] = "auto",
         solver: Literal["auto", "lbfgs", "double_sum"] = "auto",
         n_negatives: int = 64,
@@ -268,8 +270,8 @@ class ChoiceClassifier(ChoicePolicies):
     def _check_mixture(self) -> None:
         if self.mixture is None:
             return
-        if not isinstance(self.mixture, Mixture):
-            kinds = " or ".join(sorted(Mixture.kinds))
+        if not isinstance(self.mixture, ChoiceMixture):
+            kinds = " or ".join(sorted(ChoiceMixture.kinds))
             raise TypeError(f"mixture is {self.mixture!r}; it must be None or {kinds} of manyclass.choice")
         self.mixture.check_parameters()
         if self.noise != "gumbel" or self.nests is not None or not isinstance(self.interactions, str):
@@ -361,7 +363,7 @@ class ChoiceClassifier(ChoicePolicies):
 
     @staticmethod
     def _fit_mixture(
-        mixture: Mixture, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings
+        mixture: ChoiceMixture, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings
     ) -> ChoiceState:
         mixed = mixture.fit(form, sets, free, settings)
         return ChoiceState(

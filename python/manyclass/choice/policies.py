@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from manyclass.choice.effects import STEP, elasticity_sums, marginal_effects
+from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets, positions_among
-from manyclass.choice.summary import ChoiceInference
 from manyclass.labels import as_labels
 from manyclass.weights.arrays import Doubles
 
 
-class ChoicePolicies(ChoiceInference):
+class ChoicePolicies(FittedChoiceModel):
     """A fitted choice model that tells what changes do."""
 
     mixture: Any

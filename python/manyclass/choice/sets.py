@@ -24,7 +24,7 @@ MOST_TOGETHER = 1 << 22  # features of pairs that a function makes at once: 32 M
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceTable:
     """The table that features were made of by a formula, so that what changes a column changes what follows from it.
 
     Attributes
@@ -42,7 +42,7 @@ class Source:
     alternative: str | None = None
     whole: bool = False
 
-    def changed(self, name: str, new: Any) -> Source:
+    def changed(self, name: str, new: Any) -> SourceTable:
         """Return the source with another column: an array, or what a function makes of the old one."""
         column = np.asarray(self.table[name])
         values = np.asarray(new(column) if callable(new) else new)
@@ -77,7 +77,7 @@ class ChoiceSets:
     pair_names : tuple of str
     origin : ndarray of shape (n_rows,), int64
         Numbers by which the function and the source know the rows; None: their positions.
-    source : Source or None, the table that a formula made features of
+    source : SourceTable or None, the table that a formula made features of
     """
 
     alternatives: NDArray[Any]
@@ -93,7 +93,7 @@ class ChoiceSets:
     alternative_names: tuple[str, ...]
     pair_names: tuple[str, ...]
     origin: NDArray[np.int64] | None = None
-    source: Source | None = None
+    source: SourceTable | None = None
 
     @property
     def n_rows(self) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.checks import check_choice, did_you_mean
 from manyclass.choice.arrays import Unavailable, choice_sets, distinct_labels, leave_out_unavailable
 from manyclass.choice.columns import CellError, columns_by_name, has_numbers, read_flags, read_numbers
-from manyclass.choice.sets import ChoiceSets, Source, positions_among
+from manyclass.choice.sets import ChoiceSets, SourceTable, positions_among
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.tables import library
 from manyclass.labels import as_labels, check_targets, sorted_classes
@@ -112,7 +112,7 @@ def from_long(
         keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": pairs.labels}
         keys |= {"available": available, "offset": offset, "person": None, "weight": None, "chosen": None}
         make = partial(from_long, **keys, formula=spec, features=_names_by_kind(sets))
-        sets = replace(sets, source=Source(columns, make, alternative))
+        sets = replace(sets, source=SourceTable(columns, make, alternative))
     check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
     return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {pairs.who(int(pairs.first[row]))!r}")
 
@@ -420,7 +420,7 @@ def from_wide(
         return sets
     source: dict[str, Any] = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}
     source |= {"formula": spec, "features": None if spec is None else _names_by_kind(sets)}
-    return replace(sets, source=Source(columns, partial(from_wide, **source), whole=utilities is not None))
+    return replace(sets, source=SourceTable(columns, partial(from_wide, **source), whole=utilities is not None))
 
 
 def _check_ways(alternatives: Any, utilities: Any, pairs: Any, choosers: Any, formula: Any) -> None:

@@ -50,7 +50,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
 
 
 @dataclass(frozen=True)
-class Utility:
+class UtilityFormula:
     """The formula of one alternative over the columns of a table.
 
     Attributes
@@ -168,7 +168,7 @@ def evaluate_utilities(
     features: dict[str, Doubles] = {}
     for alternative, text in utilities.items():
         j = [*alternatives].index(alternative)
-        utility = Utility(alternative, str(text), table)
+        utility = UtilityFormula(alternative, str(text), table)
         for name, values in utility.terms().items():
             column = np.broadcast_to(np.asarray(values, dtype=np.float64), shape[:1])
             if available is not None:

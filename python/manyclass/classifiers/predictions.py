@@ -313,7 +313,8 @@ class Answers(ClassifierMixin, BaseEstimator):
             check_choice("exclude", exclude, ("seen",))
             encoder = vectorizer_of(self)
             is_history = encoder is not None and encoder.column_labels is not None and encoder.takes(X)
-            exclude = X if is_history else seen_in(x, state.classes, state.column_labels, state.features.n)
+            history: Any = X
+            exclude = history if is_history else seen_in(x, state.classes, state.column_labels, state.features.n)
         labels, found, std = self._best(state, x, int(k), exclude, best or exact)
         log_probabilities = stated(state, found).astype(np.float32)
         return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)

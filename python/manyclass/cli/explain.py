@@ -50,10 +50,7 @@ class ExplainArguments(OnMappedModel):
 def run(args: ExplainArguments) -> int:
     """Explain rows, or a class; of a choice model, print the table of coefficients."""
     if is_safetensors(args.model) and open_tensors(args.model).metadata.get("format") == FORMAT:
-        if (args.data, args.label, args.against) != (None, None, None):
-            raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
-        print(ChoiceClassifier.load(args.model).summary())
-        return 0
+        return _explain_choices(args)
     if args.data is None and args.label is None:
         raise ValueError("give DATA, or a --label whose features are to be printed")
     if args.data is None and args.against is not None:
@@ -79,6 +76,13 @@ def run(args: ExplainArguments) -> int:
         parts += [("intercept", explanation.intercept)]
         parts += [("counts", explanation.counts)] if explanation.counts else []
         print("\t".join([f"{name}\t{explanation.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
+    return 0
+
+
+def _explain_choices(args: ExplainArguments) -> int:
+    if (args.data, args.label, args.against) != (None, None, None):
+        raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
+    print(ChoiceClassifier.load(args.model).summary())
     return 0
 
 
