@@ -399,6 +399,7 @@ def test_labels_keep_their_identity(labels):
             r"row 1 of available has 4294967297; it must be in \[0, 1\]",
         ),
         ({"available": ([0, 1, 2, 3], [0, 1.7, 1])}, "available has float64 .*integers"),
+        ({"available": (1, 2)}, r"available is \(1, 2\); a tuple must be lists \(indptr, alternatives\)"),
         ({"available": ([0, 2, 1, 3], [0, 1, 1])}, "indptr that does not begin n_rows = 3 lists"),
         ({"X": np.zeros((0, 1)), "chosen": None}, "the data have no rows"),
         ({"X": [[1.0], [1e200], [1]]}, r"row 1, column 0 of X has 1e\+200"),

@@ -198,6 +198,11 @@ def test_drawn_alternatives_are_corrected_for():
     whole = ChoiceClassifier(**parameters).fit(sets)
     drawn = ChoiceClassifier(**parameters, solver="double_sum", n_negatives=8).fit(sets)
     assert np.all(np.abs(drawn.coef_ - whole.coef_) < 2 * whole.std_errors_)
+    assert np.isnan(drawn.log_likelihood_)
+    assert drawn.solver_ == "double_sum"
+    assert "log-likelihood" not in str(drawn.summary())
+    with pytest.raises(ValueError, match="by solver='lbfgs'"):
+        whole.likelihood_ratio_test(drawn)
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,8 @@ def choice_sets(
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
     by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
     has_listed = isinstance(available, tuple)
+    if has_listed and [np.ndim(part) for part in available] != [1, 1]:
+        raise ValueError(f"available is {available!r:.80}; a tuple must be lists (indptr, alternatives), two 1d arrays")
     labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
     k, pair_names = len(labels), tuple(pair_names or features)
     fixed = np.zeros(k)

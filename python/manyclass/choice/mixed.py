@@ -472,7 +472,8 @@ def fit_random_coefficients(
         count = min(MOST_AUTO_DRAWS, int(state.n_draws * np.clip(share**2, 2, 16)))
         persons = replace(persons, state=replace(state, n_draws=count))
     covariance, known = _covariance(objective, theta, known, settings, sets)
-    likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
+    is_drawn = settings.solver == "double_sum"
+    likelihood = np.nan if is_drawn else float(persons.weights @ objective.persons.scores(theta)[0])
     converged = fit.converged and known.has_maximum
     fit = replace(fit, theta=theta, converged=converged, draw_errors=np.nan_to_num(draw_errors))
     known.warn()

@@ -120,7 +120,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
     unidentified_ : dict of str to str
         By the name of each coefficient that the data do not tell, the cause. It has no standard error unless a ridge
         decides it, information criteria and tests do not count it, and a ConvergenceWarning names it.
-    log_likelihood_ : float, of the training data in nats
+    log_likelihood_ : float, of the training data in nats; NaN with "double_sum"
     solver_ : {"lbfgs", "double_sum"}
     n_features_in_ : int, features of choosers
 
@@ -366,6 +366,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         mixture: ChoiceMixture, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings
     ) -> ChoiceState:
         mixed = mixture.fit(form, sets, free, settings)
+        is_drawn = settings.solver == "double_sum"
         return ChoiceState(
             form,
             sets.alternatives,
@@ -375,8 +376,8 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             sets.n_rows,
             mixed.n_free,
             mixed.log_likelihood,
-            -float(sets.weights @ np.log(sets.set_sizes)),
-            "lbfgs",
+            np.nan if is_drawn else -float(sets.weights @ np.log(sets.set_sizes)),
+            "double_sum" if is_drawn else "lbfgs",
             mixed.state,
             mixed.unidentified,
         )
