@@ -10,7 +10,7 @@ from choice_twins import NOISES, K, numerical, world
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import ChoiceClassifier, _core
-from manyclass.choice.drawn import CarriedProducts
+from manyclass.choice.drawn import CarriedProducts, CarriedSums
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective
 from manyclass.choice.lists import make_lists
 from manyclass.datasets import choice_sets
@@ -261,3 +261,11 @@ def test_double_sum_is_refused_where_it_is_not_for(seed):
     for data, how in ((sets, {"nests": [0, 0, 1, 1, 1]}), (own_tastes, {"interactions": 1})):
         with pytest.raises(ValueError, match="solver is 'double_sum', which is for"):
             ChoiceClassifier(solver="double_sum", **how).fit(data)
+
+
+def test_estimates_that_differ_by_factors_that_overflow_leave_a_finite_log_normalizer():
+    carried, rows = CarriedSums(1), np.zeros(1, np.int64)
+    for visit, loss in enumerate((0.0, 1.0, 2000.0)):
+        carried._add(rows, np.array([loss]), visit)
+    carried.squares[:] = 2 * carried.means + 2000
+    assert np.isfinite(carried.log_normalizers(rows, 3)).all()

@@ -234,3 +234,15 @@ def test_what_a_mixture_cannot_be_combined_with_is_refused():
     differs = sets.changed(income=np.arange(sets.n_rows))
     with pytest.raises(ValueError, match="'income' shifts means, but differs among rows"):
         ChoiceClassifier(interactions="none", mixture=mixture).fit(differs)
+
+
+@pytest.mark.parametrize("distribution", ["normal", "lognormal", "-lognormal", "uniform"])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "error::RuntimeWarning")
+def test_rows_that_one_coefficient_separates_leave_finite_coefficients(distribution, sign):
+    x = np.random.default_rng(0).normal(size=(6, 4))
+    sets = choice_sets(pairs={"s": x}, chosen=np.argmax(sign * x, axis=1))
+    mixture = RandomCoefficients({"s": distribution}, n_draws=8)
+    for solver in ("auto", "double_sum"):
+        model = ChoiceClassifier(mixture=mixture, solver=solver, n_negatives=2, constants="none", random_state=0)
+        assert np.isfinite(model.fit(sets).coef_).all()

@@ -92,7 +92,8 @@ class CarriedSums:
         The mean of 1 / M is (1 + v) / A, M being the mean of the estimates and v its variance relative to A^2.
         """
         squares = float(np.square(weights_of_visits(visits)).sum())
-        spread = np.expm1(self.squares[rows] - 2 * self.means[rows]) * squares / (1 - squares)
+        # Estimates of separated rows may differ by factors that overflow.
+        spread = np.expm1(np.minimum(self.squares[rows] - 2 * self.means[rows], 700)) * squares / (1 - squares)
         return np.asarray(self.means[rows] + np.log1p(np.maximum(spread, 0)))
 
     def weights_of_visits(self, visits: int) -> Doubles:
@@ -300,9 +301,11 @@ class DrawnPasses:
 
     def measure(self, n_passes: int) -> float:
         """Find the errors that draws leave; return the largest one relative to what is negligible."""
-        self.errors = np.sqrt(self._variances(n_passes))
-        sampling = np.sqrt(np.diag(self._metric) / self.length)
-        return float(np.max(self.errors / (NEGLIGIBLE * sampling), initial=0))
+        with np.errstate(all="ignore"):  # of rows that coefficients separate: errors are then not known
+            errors = np.sqrt(self._variances(n_passes))
+            ratio = float(np.max(errors / (NEGLIGIBLE * np.sqrt(np.diag(self._metric) / self.length)), initial=0))
+        self.errors = np.where(np.isfinite(errors), errors, np.nan)
+        return ratio if np.isfinite(ratio) else np.inf
 
     @property
     def _metric(self) -> Doubles:
@@ -317,7 +320,9 @@ class DrawnPasses:
             return self.own
         own, slope = np.mean(self.means[len(self.means) // 2 :], axis=0)
         slope = slope_within_bounds(slope, own, self.free.bounds)
-        end = own if self.inverse is None else own - self.inverse @ slope
+        step = np.zeros(self.free.n) if self.inverse is None else self.inverse @ slope
+        length = float(np.sqrt(max(step @ slope, 0.0)))
+        end = own - min(1.0, LONGEST / max(length, 1e-300)) * step
         return np.asarray(np.clip(end, *self.free.bounds.T))
 
     def _variances(self, n_passes: int) -> Doubles:

@@ -115,7 +115,9 @@ def invert_information(
     """
     identified, root = identify_by_information(information, known, tol)
     spread = known.basis @ root
-    matrix = np.asarray(spread @ (root.T @ gradient_covariance @ root) @ spread.T)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not known
+        matrix = np.asarray(spread @ (root.T @ gradient_covariance @ root) @ spread.T)
+    matrix[~np.isfinite(matrix)] = np.nan
     np.fill_diagonal(matrix, np.maximum(np.diag(matrix), 0.0))  # rounding may leave less
     unknown = np.broadcast_to(identified.unknown, len(matrix))
     matrix[unknown], matrix[:, unknown] = np.nan, np.nan

@@ -37,6 +37,7 @@ MOST_DRAWS = 1 << 27  # numbers that are made once and kept: 512 MB
 DRAWS_TOGETHER = 1 << 23  # numbers that are made at once where all are too many to keep
 FIRST_DRAWS, MOST_AUTO_DRAWS, DRAW_SHARE = 256, 1 << 14, 0.2  # of n_draws="auto", and of a standard error
 MOST_POINTS = 1 << 30  # of a sequence
+OVERFLOWN = 1e6  # minus the log-likelihood of a person at coefficients that overflow, so that descent turns back
 FIRST_SPREAD = 0.1  # in units of what moves a person's log-likelihood by about 1
 
 
@@ -338,7 +339,9 @@ class MixedPersons:
 
     def scores(self, theta: Doubles) -> tuple[Doubles, Doubles]:
         """Return the log-likelihood of each person and its gradient, (n_persons, n)."""
-        return self.gather(lambda draws, begin: self.core.person_scores(draws, begin, theta))
+        log_likelihoods, scores = self.gather(lambda draws, begin: self.core.person_scores(draws, begin, theta))
+        finite = np.isfinite(log_likelihoods) & np.isfinite(scores).all(axis=1)  # not where an exponential overflows
+        return np.where(finite, log_likelihoods, -OVERFLOWN), np.where(finite[:, None], scores, 0.0)
 
 
 class MixedLogitProblem(MixtureProblem):
@@ -527,8 +530,12 @@ def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:
     """Spreads to begin with, that move persons' log-likelihoods by about `FIRST_SPREAD`; 0 off the diagonal of L."""
     state = objective.persons.state
     slopes = objective.persons.scores(theta)[1][:, state.columns]
-    scale = 1 / np.maximum(np.sqrt(objective.weights @ slopes**2), 1e-12)
-    return np.array([FIRST_SPREAD * scale[row] * (row == column) for row, column in state.places.values()])
+    spreads = FIRST_SPREAD / np.maximum(np.sqrt(objective.weights @ slopes**2), 1e-6)
+    # Of a logarithm, 1 is much; rows that means separate have slopes near 0.
+    spreads = np.where(
+        [distribution.sign != 0 for distribution in state.distributions], np.minimum(spreads, 1), spreads
+    )
+    return np.array([spreads[row] * (row == column) for row, column in state.places.values()])
 
 
 def _minimize(objective: MixedObjective, start: Doubles, settings: MixtureSettings) -> ChoiceFit:
