@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from choice_twins import world
-from test_utilities import trips, wide
+from test_choice_utilities import trips, wide
 
 from manyclass import ChoiceClassifier
 from manyclass.choice import RandomCoefficients

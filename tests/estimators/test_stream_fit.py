@@ -428,7 +428,7 @@ TEXTS, OF_TEXTS = (
 @pytest.mark.parametrize("form", [list, iter])
 def test_parts_may_be_texts_whose_terms_the_first_part_tells(tmp_path, n_hash, form):
     parts = [(TEXTS[at : at + 40], OF_TEXTS[at : at + 40]) for at in (0, 40, 80)]
-    vectorizer = TextVectorizer(n_hash=n_hash)
+    vectorizer = TextVectorizer(n_hash=n_hash, min_length=2)
     model = SoftmaxClassifier(solver="implicit", max_iter=1, random_state=0)
     model.fit(form(parts), vectorizer=vectorizer)
     fitted = clone(vectorizer).fit(parts[0][0])
