@@ -269,3 +269,12 @@ def test_estimates_that_differ_by_factors_that_overflow_leave_a_finite_log_norma
         carried._add(rows, np.array([loss]), visit)
     carried.squares[:] = 2 * carried.means + 2000
     assert np.isfinite(carried.log_normalizers(rows, 3)).all()
+
+
+@pytest.mark.parametrize("noise", ["normal", "logistic"])
+@pytest.mark.parametrize("gap", [1e5, 1e9, 1e30])
+def test_utilities_far_apart_take_a_bounded_number_of_nodes(noise, gap):
+    sets = choice_sets(pairs={"s": [[0.0, 1.0], [1.0, 0.0]]}, chosen=[0, 0])
+    form = ChoiceForm(noise, (), (), ("s",), 2, has_features=False)
+    losses = ChoiceObjective(form, sets, np.zeros(1), 1).losses(np.array([gap]))
+    np.testing.assert_allclose(losses, [gap**2 / 4 if noise == "normal" else gap, 0], rtol=1e-2, atol=1e-9)
