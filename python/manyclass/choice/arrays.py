@@ -131,9 +131,7 @@ def choice_sets(
         If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
     """
     check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
-    if chosen is not None and counts is not None:
-        raise ValueError("chosen and counts are both given; give one")
-    _check_pairs(pairs, pair_names)
+    _check_choices_and_pairs(chosen, counts, pairs, pair_names)
     _refuse_scalars(alternatives=alternatives, X=X, Z=Z, chosen=chosen, persons=persons, sample_weight=sample_weight)
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
     by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
@@ -162,7 +160,9 @@ def choice_sets(
     return leave_out_unavailable(_with_counts(sets, counts), unavailable_choices)
 
 
-def _check_pairs(pairs: Any, pair_names: Sequence[str] | None) -> None:
+def _check_choices_and_pairs(chosen: Any, counts: Any, pairs: Any, pair_names: Sequence[str] | None) -> None:
+    if chosen is not None and counts is not None:
+        raise ValueError("chosen and counts are both given; give one")
     if callable(pairs) and not pair_names:
         raise ValueError("pairs is a function; give the names of its features by pair_names")
     if pairs is not None and not callable(pairs) and not isinstance(pairs, Mapping):
