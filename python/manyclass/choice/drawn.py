@@ -321,7 +321,7 @@ class DrawnPasses:
         own, slope = np.mean(self.means[len(self.means) // 2 :], axis=0)
         slope = slope_within_bounds(slope, own, self.free.bounds)
         step = np.zeros(self.free.n) if self.inverse is None else self.inverse @ slope
-        length = float(np.sqrt(max(step @ slope, 0.0)))
+        length = float(np.sqrt(max(float(step @ slope), 0.0)))
         end = own - min(1.0, LONGEST / max(length, 1e-300)) * step
         return np.asarray(np.clip(end, *self.free.bounds.T))
 
