@@ -272,7 +272,7 @@ def test_estimates_that_differ_by_factors_that_overflow_leave_a_finite_log_norma
 
 
 @pytest.mark.parametrize("noise", ["normal", "logistic"])
-@pytest.mark.parametrize("gap", [1e5, 1e9, 1e30])
+@pytest.mark.parametrize("gap", [1e5, 1e9])
 def test_utilities_far_apart_take_a_bounded_number_of_nodes(noise, gap):
     sets = choice_sets(pairs={"s": [[0.0, 1.0], [1.0, 0.0]]}, chosen=[0, 0])
     form = ChoiceForm(noise, (), (), ("s",), 2, has_features=False)
