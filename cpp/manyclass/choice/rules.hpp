@@ -134,8 +134,8 @@ class NestedChoice {
 };
 
 // The integrand is log-concave in e; a trapezoidal rule of spacing sigma / 4, sigma being its width at the mode, ends
-// where a term is e^-36 of the largest. Of logistic noise it is level between a mode of 0 and one of a gap beyond 1,600,
-// whose loss errs by 1e-3 at most where nodes are too many and lie farther apart.
+// where a term is e^-36 of the largest. That of logistic noise is level between 0 and the gap of utilities; where this
+// is beyond 1,600, nodes lie farther apart, and the loss errs by 1e-3 at most.
 template <class Noise>
 class NoisyChoice {
  public:
