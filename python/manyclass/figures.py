@@ -393,8 +393,8 @@ class Figures:
     # is missed adds no bias.
     HEAD_RECALL: float = 0.8
     POSTERIOR_BATCH: int = 16  # points of a Gaussian posterior that see the same weights and classes
-    # With max_memory, what rows carry from pass to pass may take this share of it; so many rows tell the size of one,
-    # and a part has at most so many.
+    # Of max_memory, the share that numbers kept for each row between passes may take, their bytes for a row, the rows
+    # that are read to estimate the size of one, and the most rows of a part.
     CARRIED_BYTES: int = 8
     SHARE_CARRIED: float = 0.125
     ROWS_OF_SIZE: int = 1000

@@ -197,7 +197,7 @@ class ChoiceObjective:
     def hessian(self, theta: Doubles) -> Doubles:
         """Return the second derivatives of the mean loss with its ridge; raises ValueError as `scores` does.
 
-        Those of nests are central differences of the gradient, off by some 1e-6.
+        Second derivatives by dissimilarities are central differences of the gradient, off by some 1e-6.
         """
         if self.form.model == "nested":
             steps = np.diag(1e-4 * np.maximum(1.0, np.abs(theta)))

@@ -356,7 +356,7 @@ def from_wide(
     ----------
     table : DataFrame or mapping of names to columns
     alternatives : sequence of labels, optional
-        Those of `utilities` where there are any.
+        Labels of the alternatives; the keys of `utilities` where these are given.
     chosen : str, optional
         The column of what was chosen.
     counts : mapping of alternatives to columns, optional

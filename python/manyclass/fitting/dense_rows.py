@@ -87,7 +87,7 @@ class _Ends:
     linear : ndarray of shape (n_rows,), float64
         The log-losses of the linear model on them.
     hidden : ndarray of shape (n_rows,), float64
-        Those of the hidden layer after the last pass.
+        The log-losses of the hidden layer after its last pass.
     """
 
     out: Points
