@@ -1,7 +1,7 @@
 """A line of help for each method that scikit-learn gives an estimator, whose own texts take thirty or forty; and hints
 for who knows other packages.
 
-A class takes them as attributes, such as `get_params = get_named`, because a base class more is lines of help too.
+A class takes them by the decorator `brief`, because a base class more is lines of help too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any, TypeVar, cast
 
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from manyclass.checks import did_you_mean
+from manyclass.checks import did_you_mean, set_named
+
+Class = TypeVar("Class")
 
 
 class _Brief:
@@ -47,6 +49,21 @@ def get_named(self: BaseEstimator, deep: bool = True) -> dict[str, Any]:
 def get_routing(self: BaseEstimator) -> Any:
     """Return what scikit-learn's metadata routing passes to each method."""
     return BaseEstimator.get_metadata_routing(self)
+
+
+def brief(base: type[Class]) -> type[Class]:
+    """Give a class of estimators, and its subclasses, methods of scikit-learn that say in a line what they do."""
+
+    def init_subclass(cls: Any, /, **kwargs: Any) -> None:
+        """Say of each method that scikit-learn makes here what it does in a line."""
+        super(base, cls).__init_subclass__(**kwargs)
+        brief_requests(cls)
+
+    methods = {"set_params": set_named, "get_params": get_named, "get_metadata_routing": get_routing}
+    for name, method in {**methods, "__init_subclass__": classmethod(init_subclass)}.items():
+        setattr(base, name, method)
+    brief_requests(base)
+    return base
 
 
 def fit_transformed(self: TransformerMixin, X: Any, y: Any = None, **fit_params: Any) -> Any:

@@ -37,11 +37,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from sklearn.base import clone
 
-from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.files import file_bytes
 from manyclass.training.state import State
 from manyclass.weights.arrays import DTYPES, Dtype
-from manyclass.weights.compression import bytes_of, coded, coded_bytes, most_kept, n_droppable
+from manyclass.weights.compression import check_compression, coded, coded_bytes, most_kept, n_droppable
 from manyclass.weights.files import weight_tensors
 from manyclass.weights.weights import Weights
 
@@ -57,11 +56,7 @@ def compress(
     max_bytes: int | str | None = None,
 ) -> Fitted:
     """Return a copy for predictions whose weights take fewer bytes; see `help(manyclass.classifiers.compress)`."""
-    check_choice("dtype", dtype, ("auto", *DTYPES))
-    check_number("prune", prune, low=0)
-    if prune >= 1:
-        raise ValueError(f"prune is {prune!r}; it must be below 1, as some weights have to stay")
-    most = None if max_bytes is None else bytes_of(max_bytes)
+    most = check_compression(dtype, prune, max_bytes)
     estimator: Any = model
     state: State = estimator._fitted
     weights = state.weights

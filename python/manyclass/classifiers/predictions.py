@@ -19,13 +19,13 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass.blending.calibration import Calibration
-from manyclass.checks import check_choice, check_number, n_threads_from, outer_level, set_named
+from manyclass.checks import check_choice, check_number, n_threads_from, outer_level
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
 from manyclass.classifiers.files import SavedModel, unknown_kind, write_model
 from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
 from manyclass.fitting.points import Caller, rows_of, some_rows
-from manyclass.help_lines import brief_requests, get_named, get_routing
+from manyclass.help_lines import brief
 from manyclass.labels import Unseen, as_labels, find_positions, group_ids, labels_by_row, positions_of, seen_positions
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
@@ -48,6 +48,7 @@ class Planning(Protocol):
     trains_log_odds: ClassVar[bool]
 
 
+@brief
 class Answers(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted model, or none, and answers for it."""
 
@@ -56,15 +57,6 @@ class Answers(ClassifierMixin, BaseEstimator):
     n_jobs: int | None
     random_state: Any
     _planner: ClassVar[type[Planning]]
-
-    set_params = set_named
-    get_params = get_named
-    get_metadata_routing = get_routing
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Say of each method that scikit-learn makes here what it does in a line."""
-        super().__init_subclass__(**kwargs)
-        brief_requests(cls)
 
     # The state
 

@@ -20,9 +20,8 @@ from manyclass.checks import (
     checked_random,
     n_threads_from,
     seed_from,
-    set_named,
 )
-from manyclass.help_lines import brief_requests, get_named, get_routing
+from manyclass.help_lines import brief
 from manyclass.search.inputs import (
     Exclude,
     Labels,
@@ -38,9 +37,8 @@ from manyclass.search.report import ApproximateLosses, SearchReport
 from manyclass.weights.tensor_file import (
     PathLike,
     TensorFile,
-    check_version,
     finite,
-    open_tensors,
+    open_format,
     reading,
     warn_of_unread,
     write_tensors,
@@ -69,6 +67,7 @@ def default_budget(n_rows: int) -> int:
     return -(-n_rows // BUDGET_SHARE)
 
 
+@brief
 class ClusteredRows(BaseEstimator, ABC):
     """Rows in clusters. A subclass has the parameters n_jobs and random_state, `_build` and what is not shared."""
 
@@ -88,15 +87,6 @@ class ClusteredRows(BaseEstimator, ABC):
     SEARCH: ClassVar[str]  # the name of the search by such an index, of `manyclass.samplers.SEARCHES`
     _TAKES_SPARSE: ClassVar[bool] = True  # whether the core takes sparse queries
     _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
-
-    set_params = set_named
-    get_params = get_named
-    get_metadata_routing = get_routing
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Say of each method that scikit-learn makes here what it does in a line."""
-        super().__init_subclass__(**kwargs)
-        brief_requests(cls)
 
     def fit(self, W: Rows) -> Self:
         """Cluster the rows of W and index a copy of them; a ValueError if a parameter or a value is out of range.
@@ -226,11 +216,8 @@ class ClusteredRows(BaseEstimator, ABC):
 
         Raises ValueError if the file is not such an index, damaged, or of a newer format; OSError if it cannot be read.
         """
-        file = open_tensors(path)
-        file_format, (expected, description) = file.metadata.get("format"), cls.FORMAT
-        if file_format != expected:
-            raise ValueError(f"{file.path} is not {description} of manyclass: its format is {file_format!r}")
-        check_version(file, FORMAT_VERSION)
+        form, description = cls.FORMAT
+        file = open_format(path, form, FORMAT_VERSION, description)
         with reading(file):
             self = cls._read(file)
         warn_of_unread(file)

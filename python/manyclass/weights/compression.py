@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 
 from manyclass import _core
-from manyclass.checks import check_number
-from manyclass.weights.arrays import Codes, Dtype, padded
+from manyclass.checks import check_choice, check_number
+from manyclass.weights.arrays import DTYPES, Codes, Dtype, padded
 from manyclass.weights.weights import Weights
 
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart
 UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def check_compression(dtype: str, prune: float, max_bytes: int | str | None) -> int | None:
+    """Check what is asked of `compress`, and return the most bytes of a file, or None; ValueError or TypeError."""
+    check_choice("dtype", dtype, ("auto", *DTYPES))
+    check_number("prune", prune, low=0)
+    if prune >= 1:
+        raise ValueError(f"prune is {prune!r}; it must be below 1, as something has to stay")
+    return None if max_bytes is None else bytes_of(max_bytes)
 
 
 def n_droppable(weights: Weights) -> int:

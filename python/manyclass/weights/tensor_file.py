@@ -258,6 +258,16 @@ def check_version(file: TensorFile, newest: int) -> int:
     return int(version)
 
 
+def open_format(path: PathLike, form: str, newest: int, description: str) -> TensorFile:
+    """Open a file of one format, `description` in messages; raises as `open_tensors` and `check_version`, too."""
+    file = open_tensors(path)
+    if file.metadata.get("format") != form:
+        name = file.metadata.get("format")
+        raise ValueError(f"{file.path} is not {description} of manyclass: its format is {name!r}")
+    check_version(file, newest)
+    return file
+
+
 def warn_of_unread(file: TensorFile, more: Iterable[str] = ()) -> None:
     """Warn of arrays that nothing has read, and of `more` that this version does not know."""
     unknown = sorted([*(file.entries.keys() - file.used), *more])

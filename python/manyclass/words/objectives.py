@@ -49,8 +49,6 @@ class Objective(Part):
         Whether log Z_x is a number carried for each word.
     is_softmax : bool
         Whether it is the loss of a softmax of the scores as they are, so that its exact value tells how training went.
-    first_rate : float
-        The step size at the beginning that "auto" means.
     power : float
         Words are drawn with probability proportional to their count to this power.
     """
@@ -61,17 +59,19 @@ class Objective(Part):
     has_tree: ClassVar[bool] = False
     carries_normalizers: ClassVar[bool] = False
     is_softmax: ClassVar[bool] = False
-    first_rate: ClassVar[float] = 0.025
     power: float = POWER
+
+    def __init__(self, power: float = POWER) -> None:
+        self.power = power
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
         check_number("power", self.power)
 
     @property
-    def default_learning_rate(self) -> float:
+    def first_rate(self) -> float:
         """The step size at the beginning that "auto" means."""
-        return self.first_rate
+        return 0.025
 
     @property
     def core(self) -> dict[str, Any]:
@@ -83,20 +83,8 @@ class Objective(Part):
         """The step size of log Z_x, where it is carried and moves by one."""
         return 1.0
 
-    @property
-    def warm_up(self) -> Objective:
-        """What is trained before it: negative sampling with the same distribution of drawn words."""
-        return NegativeSampling(self.power)
 
-
-class _Sampled(Objective):
-    """An objective of drawn words, with nothing but their distribution to choose."""
-
-    def __init__(self, power: float = POWER) -> None:
-        self.power = power
-
-
-class NCE(_Sampled):
+class NCE(Objective):
     """Noise-contrastive estimation: negative sampling with the draws' probabilities taken out of the scores.
 
     Parameters
@@ -108,7 +96,7 @@ class NCE(_Sampled):
     name = solver = "nce"
 
 
-class OVE(_Sampled):
+class OVE(Objective):
     """One-vs-each: a bound on the softmax that is a sum over all words.
 
     Parameters
@@ -121,7 +109,7 @@ class OVE(_Sampled):
     first_rate = 1e-5  # because the gradient is a sum over all words
 
 
-class SampledSoftmax(_Sampled):
+class SampledSoftmax(Objective):
     """The softmax over y and the drawn words, each weighted by one over its expected number of draws.
 
     Parameters
@@ -135,7 +123,7 @@ class SampledSoftmax(_Sampled):
     solver = "css"
 
 
-class NegativeSampling(_Sampled):
+class NegativeSampling(Objective):
     """Negative sampling, as in word2vec: tell y from drawn words.
 
     Parameters
@@ -215,8 +203,8 @@ class Softmax(Objective):
         """Raise if a parameter is out of range, or would be without effect."""
         super().check()
         check_choice("solver", self.solver, tuple(SOLVERS))
-        numbers = {"u_learning_rate": self.u_learning_rate, "u_gain": self.u_gain, "delta": self.delta}
-        for name, value in numbers.items():
+        for name in ("u_learning_rate", "u_gain", "delta"):
+            value = getattr(self, name)
             if value == "auto":
                 continue
             if name not in SOLVERS[self.solver]:
@@ -228,27 +216,27 @@ class Softmax(Objective):
             check_number(name, value, low=0, high=1 if name == "u_gain" else float("inf"), open_low=name != "delta")
 
     @property
-    def default_learning_rate(self) -> float:
+    def first_rate(self) -> float:
         """0.003 for the explicit steps, which larger ones make diverge."""
-        return self.first_rate if self.solver == "implicit" else 0.003
+        return 0.025 if self.solver == "implicit" else 0.003
 
     @property
     def core(self) -> dict[str, Any]:
         """Its arguments for the core's trainer."""
-        options = {
-            name.removeprefix("u_"): self._number(name) for name in SOLVERS[self.solver] if name != "u_learning_rate"
-        }
-        return super().core | {"options": options}
+        numbers = self._numbers
+        numbers.pop("u_learning_rate", None)
+        return super().core | {"options": {name.removeprefix("u_"): number for name, number in numbers.items()}}
 
     @property
     def step_of_normalizers(self) -> float:
         """The step size of log Z_x, which "ema" has not."""
-        return self._number("u_learning_rate") if "u_learning_rate" in SOLVERS[self.solver] else 1.0
+        return self._numbers.get("u_learning_rate", 1.0)
 
-    def _number(self, name: str) -> float:
-        """Return a number of the solver, or what "auto" means of it."""
-        value = getattr(self, name)
-        return SOLVERS[self.solver][name] if value == "auto" else float(value)
+    @property
+    def _numbers(self) -> dict[str, float]:
+        """The numbers of the solver, or what "auto" means of them."""
+        values = {name: getattr(self, name) for name in SOLVERS[self.solver]}
+        return {name: SOLVERS[self.solver][name] if value == "auto" else float(value) for name, value in values.items()}
 
 
 class Descent(Objective):
@@ -291,7 +279,7 @@ class Descent(Objective):
         check_choice("rest", self.rest, ("auto", *RESTS))
         if self.budget != "auto":
             check_number("budget", self.budget, low=1, integer=True)
-        if isinstance(self.search, str) and self.search == "exact":
+        if self.search == "exact":
             for name, value in (("budget", self.budget), ("rest", self.rest)):
                 if value != "auto":
                     raise ValueError(
@@ -307,7 +295,7 @@ class Descent(Objective):
     @property
     def passes_messages(self) -> bool:
         """Whether finds of blocks are joined by messages."""
-        return isinstance(self.search, str) and self.search in MESSAGES
+        return self.search in MESSAGES
 
     @property
     def masks(self) -> bool:

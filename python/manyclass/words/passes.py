@@ -15,7 +15,7 @@ import numpy as np
 
 from manyclass import _core
 from manyclass.checks import check_number, lazy_property
-from manyclass.weights.arrays import LINE, Floats, aligned_zeros
+from manyclass.weights.arrays import Floats
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.objectives import Index, Objective
@@ -45,10 +45,6 @@ class TextModel:
         Word numbers, vocabulary and counts.
     text : SkipGramText
         The same for the core, with windows and sub-sampling.
-    window : int
-        Words on either side of a centre.
-    shrinks : bool
-        Whether their number is drawn for each centre.
     tables : WordTables
         h_x, and v_y or the vectors of the tree's nodes.
     dim : int
@@ -61,20 +57,11 @@ class TextModel:
 
     corpus: Corpus
     text: _core.SkipGramText
-    window: int
-    shrinks: bool
     tables: WordTables
     dim: int
     has_tree: bool
     seed: int
     n_threads: int
-
-    def put(self, vocabulary: dict[str, int], vectors: Floats, context_vectors: Floats) -> None:
-        """Write the vectors of words of before in place of their first ones."""
-        places = {word: place for place, word in enumerate(self.corpus.words)}
-        rows = [places[word] for word in vocabulary]
-        self.tables.input[rows, : self.dim] = vectors
-        self.tables.output[rows, : self.dim] = context_vectors
 
     @lazy_property
     def collapsed(self) -> _core.PairShares:
@@ -98,14 +85,6 @@ class TextModel:
             n_threads=self.n_threads,
             tree_counts=self.corpus.counts if self.has_tree else None,
         )
-
-
-def first_tables(n_words: int, dim: int, *, has_tree: bool, seed: int) -> WordTables:
-    """Return first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""
-    width = -(-dim // LINE) * LINE
-    h = aligned_zeros(n_words, width)
-    h[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim
-    return WordTables(h, aligned_zeros(n_words - 1 if has_tree else n_words, width))
 
 
 # A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
@@ -171,21 +150,21 @@ class _Passes:
 
     Attributes
     ----------
-    owner_numbers : tuple of str
-        The numbers, attributes of the `owner`, that go on from a checkpoint beside those of the state.
-    owner : object
-        These passes, or what they drive.
+    core_numbers : tuple of str
+        The numbers, attributes of the `core`, that go on from a checkpoint beside those of the state.
+    core : WordPasses or WordDescent
+        What they drive.
     """
 
     unit: str
     advice = ADVICE
     fault: str | None = None
-    owner_numbers: tuple[str, ...]
+    core_numbers: tuple[str, ...]
+    core: Any
     state_numbers = ("n_words", "n_pairs", "ends")
 
     def __init__(self, state: SkipGramState, n_passes: int) -> None:
         self.state, self.n_passes = state, n_passes
-        self.owner: object = self
 
     def arrays(self) -> Arrays:
         """Both tables."""
@@ -193,16 +172,15 @@ class _Passes:
 
     def numbers(self) -> dict[str, Any]:
         """Numbers of the passes and sums of the state."""
-        numbers = {name: getattr(self.owner, name) for name in self.owner_numbers}
+        numbers = {name: getattr(self.core, name) for name in self.core_numbers}
         return numbers | {name: getattr(self.state, name) for name in self.state_numbers}
 
     def restore(self, saved: Saved) -> None:
         """Take over arrays and numbers."""
         saved.fill(self.arrays())
-        for name in self.owner_numbers:
-            setattr(self.owner, name, saved.numbers[name])
-        for name in self.state_numbers:
-            setattr(self.state, name, saved.numbers[name])
+        for owner, names in ((self.core, self.core_numbers), (self.state, self.state_numbers)):
+            for name in names:
+                setattr(owner, name, saved.numbers[name])
 
 
 class TextPasses(_Passes):
@@ -219,18 +197,16 @@ class TextPasses(_Passes):
     """
 
     unit = "words"
-    owner_numbers = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
+    core_numbers = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
 
     def __init__(
         self, state: SkipGramState, objective: Objective, n_passes: int, n_negatives: int, rates: tuple[float, float]
     ) -> None:
         super().__init__(state, n_passes)
         model, n_words = state.model, len(state.model.corpus.counts)
-        self._carried = (
-            _core.word_log_normalizers(*model.tables, model.n_threads)
-            if objective.carries_normalizers
-            else np.zeros(n_words)
-        )
+        self._carried = np.zeros(n_words)
+        if objective.carries_normalizers:
+            self._carried = _core.word_log_normalizers(*model.tables, model.n_threads)
         trainer = _core.skip_gram_trainer(
             text=model.text,
             input=model.tables.input,
@@ -244,7 +220,7 @@ class TextPasses(_Passes):
             **objective.core,
         )
         self.n_visits, self.length = len(model.corpus.sentences) - 1, len(model.corpus.tokens)
-        self.passes = self.owner = _core.WordPasses(
+        self.core = _core.WordPasses(
             trainer,
             *model.tables,
             self._carried,
@@ -262,14 +238,14 @@ class TextPasses(_Passes):
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Train on the sentences from `first` on."""
-        progress = self.passes.run(n_pass, first, seconds)
+        progress = self.core.run(n_pass, first, seconds)
         self.state.n_words += progress.tokens
         self.state.n_pairs += progress.pairs
         return progress.visits, progress.tokens
 
     def describe(self, last: int) -> str:
         """Return the objective and its mean so far."""
-        return f"{self.state.objective}, loss {self.passes.loss / max(self.passes.loss_pairs, 1):.4f}"
+        return f"{self.state.objective}, loss {self.core.loss / max(self.core.loss_pairs, 1):.4f}"
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a pass; a corpus without pairs is an error, and so are vectors that overflowed where no copy was made.
@@ -279,18 +255,18 @@ class TextPasses(_Passes):
         if self.state.n_pairs == 0:
             raise ValueError(NO_PAIRS)
         self.state.ends.append(self.state.seconds)
-        done = self.passes.has_overflowed()
+        done = self.core.has_overflowed()
         if done:
             self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
-            if not self.passes.go_back():  # an estimator then stays as it was
+            if not self.core.go_back():  # an estimator then stays as it was
                 raise ValueError(f"vectors overflowed in pass {n_pass + 1}. {self.advice}")
-        n_pairs = self.passes.loss_pairs
-        return (self.passes.loss / n_pairs if n_pairs else np.nan), done
+        n_pairs = self.core.loss_pairs
+        return (self.core.loss / n_pairs if n_pairs else np.nan), done
 
     def verdict(self, last_loss: float) -> str | None:
         """Say if steps were refused, or if the model is worse than none."""
-        if self.passes.refused:
-            return f"{self.passes.refused} steps were too large to take"
+        if self.core.refused:
+            return f"{self.core.refused} steps were too large to take"
         if not last_loss <= self._worst_loss:
             return f"the loss of the last pass is {last_loss:.4g} nats"
         model = self.state.model
@@ -309,7 +285,7 @@ class DescentPasses(_Passes):
 
     n_visits = length = 1
     unit = "passes"
-    owner_numbers = ("output_rate",)  # an index follows from the tables
+    core_numbers = ("output_rate",)  # an index follows from the tables
 
     def __init__(
         self, state: SkipGramState, n_passes: int, learning_rate: float, index: Index | None, *, rule: str, budget: int
@@ -318,7 +294,7 @@ class DescentPasses(_Passes):
         model = state.model
         self._index, self._value = index, np.nan
         self._input_rates = np.full(len(model.tables.input), learning_rate)
-        self.descent = self.owner = _core.WordDescent(
+        self.core = _core.WordDescent(
             model.collapsed,
             input=model.tables.input,
             output=model.tables.output,
@@ -336,8 +312,8 @@ class DescentPasses(_Passes):
         """Make a step, or none at all if Ctrl-C comes meanwhile."""
         model = self.state.model
         if self._index is not None:
-            self.descent.search_in(*follow_table(self._index, model.tables.output[:, : model.dim]))
-        self._value = self.descent.step()
+            self.core.search_in(*follow_table(self._index, model.tables.output[:, : model.dim]))
+        self._value = self.core.step()
         return 1, 1
 
     def describe(self, last: int) -> str:

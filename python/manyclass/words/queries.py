@@ -6,9 +6,8 @@ import difflib
 import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, overload
+from itertools import compress, islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -62,16 +61,8 @@ def close_words(word: str, vocabulary: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*same, *close]))[:N_CLOSE]
 
 
-@dataclass
-class CodedTable:
-    """Rows in fewer bits that are indexed and measured as an array of float32 is.
-
-    Attributes
-    ----------
-    codes : Codes of shape (n_words, dim)
-    """
-
-    codes: Codes
+class CodedTable(Codes):
+    """Rows in fewer bits that are indexed and measured as an array of float32 is."""
 
     dtype = np.dtype(np.float32)
     ndim = 2
@@ -79,37 +70,30 @@ class CodedTable:
     @property
     def shape(self) -> tuple[int, int]:
         """(n_words, dim)."""
-        n_words, dim = self.codes.values.shape
+        n_words, dim = self.values.shape
         return n_words, dim
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that they take."""
-        return self.codes.nbytes
 
     def __len__(self) -> int:
         """Number of rows."""
-        return len(self.codes.values)
+        return len(self.values)
 
     def __getitem__(self, rows: Any) -> Any:
         """Float32 rows, a copy; of a slice a table that shares the codes."""
-        scales = self.codes.scales
         if isinstance(rows, slice):
-            return CodedTable(Codes(self.codes.values[rows], scales[rows]))
-        values = self.codes.values[rows].astype(np.float32)
+            return CodedTable(self.values[rows], self.scales[rows])
+        values = self.values[rows].astype(np.float32)
         with np.errstate(over="ignore"):  # of a training that diverged
-            return values if not len(scales) else values * scales[rows][..., np.newaxis]
+            return values if not len(self.scales) else values * self.scales[rows][..., np.newaxis]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """All rows as float32, for what needs an array."""
-        plain = self.codes.plain()
-        return plain if dtype is None else plain.astype(dtype)
+        return self.plain().astype(dtype or np.float32, copy=False)
 
 
 def in_core(table: Floats | CodedTable) -> tuple[NDArray[Any], Floats]:
     """Return a table as the core takes it: its numbers, and scales of rows or none."""
     if isinstance(table, CodedTable):
-        return np.ascontiguousarray(table.codes.of_core()), np.ascontiguousarray(table.codes.scales)
+        return np.ascontiguousarray(table.of_core()), np.ascontiguousarray(table.scales)
     return np.ascontiguousarray(table), NO_FLOATS
 
 
@@ -125,7 +109,7 @@ class WordVectorQueries:
 
     vocabulary_: dict[str, int]
     vectors_: Floats
-    _listed: tuple[dict[str, int], list[str]] | None = None  # a vocabulary and its words, made at their first use
+    _words: list[str]
 
     @property
     def key_to_index(self) -> dict[str, int]:
@@ -136,10 +120,8 @@ class WordVectorQueries:
     @property
     def index_to_key(self) -> list[str]:
         """Word of each row."""
-        vocabulary = self.key_to_index
-        if self._listed is None or self._listed[0] is not vocabulary:
-            self._listed = vocabulary, list(vocabulary)
-        return self._listed[1]
+        self._require_vectors()
+        return self._words
 
     @property
     def vectors(self) -> Floats:
@@ -209,9 +191,8 @@ class WordVectorQueries:
             raise ValueError(f"weights has shape {factors.shape}; it must be ({len(keys)},), a number for each key")
         known = [isinstance(key, np.ndarray) or not ignore_missing or key in self for key in keys]
         mean = np.zeros(self.vector_size)
-        for key, factor, wanted in zip(keys, factors, known, strict=True):
-            if wanted:
-                mean += factor * self._vector_of(key, unit=pre_normalize)
+        for key, factor in compress(zip(keys, factors, strict=True), known):
+            mean += factor * self._vector_of(key, unit=pre_normalize)
         total = float(np.abs(factors[known]).sum())
         mean /= total or 1.0
         return (_unit(mean) if post_normalize else mean).astype(np.float32)
@@ -229,26 +210,6 @@ class WordVectorQueries:
         if "vectors_" not in vars(self):
             raise NotFittedError(f"this {type(self).__name__} has no vectors yet; call fit first")
 
-    @overload
-    def most_similar(
-        self,
-        positive: Keys | None = None,
-        negative: Keys | int | None = None,
-        topn: int = N_ANSWERS,
-        *,
-        restrict_vocab: int | None = None,
-    ) -> Answers: ...
-
-    @overload
-    def most_similar(
-        self,
-        positive: Keys | None = None,
-        negative: Keys | int | None = None,
-        *,
-        topn: None,
-        restrict_vocab: int | None = None,
-    ) -> Floats: ...
-
     def most_similar(
         self,
         positive: Keys | None = None,
@@ -256,7 +217,7 @@ class WordVectorQueries:
         topn: int | None = N_ANSWERS,
         *,
         restrict_vocab: int | None = None,
-    ) -> Answers | Floats:
+    ) -> Any:
         """Find the words nearest to a word, or to a sum of words, by the cosine.
 
         Parameters
@@ -287,21 +248,23 @@ class WordVectorQueries:
         if topn is None:
             return cosines
         rows = {self.vocabulary_[key] for key, _ in terms if isinstance(key, str)}
-        return self._nearest(cosines, topn, [row for row in rows if row < len(cosines)])
+        left_out = np.array([row for row in rows if row < len(cosines)], dtype=np.int64)
+        return [(self._words[i], float(cosines[i])) for i in _core.nearest_words(cosines, topn, left_out)]
 
     def similar_by_word(self, word: str, topn: int = N_ANSWERS, restrict_vocab: int | None = None) -> Answers:
         """Find the words nearest to a word; see `most_similar`."""
-        return self.most_similar([word], topn=topn, restrict_vocab=restrict_vocab)
+        return self.most_similar([word], topn=topn, restrict_vocab=restrict_vocab)  # type: ignore[no-any-return]
 
     def similar_by_vector(
         self, vector: NDArray[np.floating], topn: int = N_ANSWERS, restrict_vocab: int | None = None
     ) -> Answers:
         """Find the words nearest to a vector of shape (dim,); see `most_similar`."""
-        return self.most_similar([np.asarray(vector)], topn=topn, restrict_vocab=restrict_vocab)
+        vectors = [np.asarray(vector)]
+        return self.most_similar(vectors, topn=topn, restrict_vocab=restrict_vocab)  # type: ignore[no-any-return]
 
     def analogy(self, a: str, b: str, c: str, topn: int = 1) -> Answers:
         """Answer "a is to b as c is to ...": the words nearest to b - a + c, with cosines, nearest first."""
-        return self.most_similar([b, c], [a], topn)
+        return self.most_similar([b, c], [a], topn)  # type: ignore[no-any-return]
 
     def similarity(self, w1: str, w2: str) -> float:
         """Cosine of two words, in [-1, 1]; 0 if a vector is zero."""
@@ -408,9 +371,9 @@ class WordVectorQueries:
             raise ImportError("to_keyed_vectors needs gensim: pip install gensim") from error
         keyed: KeyedVectors = models.KeyedVectors(self.vectors_.shape[1])
         keyed.add_vectors(self.index_to_key, np.ascontiguousarray(self.vectors))
-        for name, numbers in self._numbers_of_words().items():
-            keyed.allocate_vecattrs([name], [numbers.dtype.type])
-            keyed.expandos[name][:] = numbers
+        if (counts := vars(self).get("counts_")) is not None:  # of a trained model
+            keyed.allocate_vecattrs(["count"], [counts.dtype.type])
+            keyed.expandos["count"][:] = counts
         return keyed
 
     def get_normed_vectors(self) -> Floats:
@@ -418,18 +381,9 @@ class WordVectorQueries:
         norms = _core.row_norms(*in_core(self.vectors))
         return np.divide(self.vectors, norms[:, np.newaxis], dtype=np.float32)
 
-    def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
-        """What is known of each word beside its vector, by gensim's names."""
-        return {}
-
     def _cosines(self, query: Doubles, n_first: int | None = None) -> Floats:
         """Cosine of the first words, or of all, with a vector; 0 where one of the two is zero."""
         return _core.cosines(*in_core(self.vectors[:n_first]), query)
-
-    def _nearest(self, cosines: Floats, topn: int, left_out: Sequence[int]) -> Answers:
-        """Words of the largest cosines, ties in the order of rows."""
-        words, top = self.index_to_key, _core.nearest_words(cosines, topn, np.array(left_out, dtype=np.int64))
-        return [(words[i], float(cosines[i])) for i in top]
 
 
 def _unit(vector: Doubles | Floats) -> Doubles:

@@ -40,20 +40,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass.checks import check_number, n_threads_from, seed_from, set_named
+from manyclass.checks import check_number, n_threads_from, seed_from
 from manyclass.compressed import split_words
-from manyclass.help_lines import brief_requests, fit_transformed, get_named, get_routing, hinting, set_container
+from manyclass.help_lines import brief, fit_transformed, hinting, set_container
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
+from manyclass.weights.arrays import aligned_zeros, padded
 from manyclass.weights.tensor_file import PathLike
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import Objective
-from manyclass.words.passes import Callback, SkipGramState, TextModel, first_tables
+from manyclass.words.passes import Callback, SkipGramState, TextModel, WordTables
 from manyclass.words.queries import WordVectorQueries
 from manyclass.words.training import SkipGramPlan, rates_of_call, train
 from manyclass.words.vectors import WordVectors
 
 
+@brief
 class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     r"""Skip-gram word vectors: p(y | x) for a word y near the word x.
 
@@ -126,16 +128,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
 
     _n_fit = 0  # words of the last fit; 0 of a stream without one
 
-    set_params = set_named
-    get_params = get_named
-    get_metadata_routing = get_routing
     fit_transform = fit_transformed
     set_output = set_container
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Say of each method that scikit-learn makes here what it does in a line."""
-        super().__init_subclass__(**kwargs)
-        brief_requests(cls)
 
     @hinting
     def __init__(
@@ -278,7 +272,10 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         state = SkipGramState(self._start(corpus, plan, self.random_state))
         if known:
             state.n_iter = len(self.loss_curve_)
-            state.model.put(self.vocabulary_, self.vectors_, self.context_vectors_)
+            places = {word: place for place, word in enumerate(corpus.words)}
+            rows = [places[word] for word in self.vocabulary_]
+            for table, vectors in zip(state.model.tables, (self.vectors_, self.context_vectors_), strict=True):
+                table[rows, : self.dim] = vectors
             plan = replace(plan, warm_up=0)
         curve, seconds = train(plan, state, callback, verbose=self.verbose > 0)
         before = (self.loss_curve_, self.pass_seconds_) if known else ([], [])
@@ -306,6 +303,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         return dict(zip(self.vocabulary_, self.counts_.tolist(), strict=True))
 
     def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:
+        """A text and first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""
         has_tree, seed = plan.objective.has_tree, seed_from(random_state)
         text = _core.SkipGramText(
             tokens=corpus.tokens,
@@ -314,9 +312,10 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
             window=self.window,
             shrink=self.shrink_window,
         )
-        tables = first_tables(len(corpus.words), self.dim, has_tree=has_tree, seed=seed)
-        windows, n_threads = (self.window, self.shrink_window), n_threads_from(self.n_jobs)
-        return TextModel(corpus, text, *windows, tables, self.dim, has_tree, seed, n_threads)
+        n_words, dim = len(corpus.words), self.dim
+        tables = WordTables(*(aligned_zeros(n, padded(dim)) for n in (n_words, n_words - has_tree)))
+        tables.input[:, :dim] = (np.random.default_rng(seed).random((n_words, dim)) - 0.5) / dim
+        return TextModel(corpus, text, tables, dim, has_tree, seed, n_threads_from(self.n_jobs))
 
     def objective_value(self, sample: int | None = None) -> float:
         """Compute the exact objective of the softmax, or of the tree, by scoring all words.
@@ -376,7 +375,6 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         state: dict[str, object] = {**super().__getstate__()}
         if "_model" in state:
             state["_model"] = None
-        state.pop("_listed", None)  # is made again at its next use
         return state
 
     def save(self, path: PathLike) -> None:
@@ -394,9 +392,6 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         """The estimator itself, for code that asks gensim's Word2Vec for its vectors."""
         return self
 
-    def _numbers_of_words(self) -> dict[str, NDArray[Any]]:
-        return {"count": self.counts_}
-
     def _keep(
         self,
         state: SkipGramState,
@@ -407,7 +402,8 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         """Take over what was trained, behind the losses and the seconds of passes before it."""
         model = state.model
         self._model: TextModel | None = model
-        self.vocabulary_ = {word: row for row, word in enumerate(model.corpus.words)}
+        self._words = model.corpus.words
+        self.vocabulary_ = {word: row for row, word in enumerate(self._words)}
         self.counts_ = model.corpus.counts
         self.vectors_ = model.tables.input[:, : model.dim]
         self.context_vectors_ = model.tables.output[:, : model.dim]
@@ -415,6 +411,3 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         self.n_iter_: int = state.n_iter
         self.pass_seconds_: list[float] = before[1] + np.diff([0.0, *state.ends]).tolist()
         self.words_per_second_ = state.n_words / text_seconds if text_seconds > 0 else np.nan
-
-
-brief_requests(SkipGram)

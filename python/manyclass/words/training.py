@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,8 +14,7 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.passes import drive
-from manyclass.words.objectives import OBJECTIVES, Index, Objective
-from manyclass.words.objectives import Descent as DescentObjective
+from manyclass.words.objectives import OBJECTIVES, Descent, Index, NegativeSampling, Objective
 from manyclass.words.passes import Callback, DescentPasses, SkipGramState, TextPasses
 
 N_NEGATIVES = 5
@@ -64,12 +63,16 @@ class SkipGramPlan:
             check_number("verbose", parameters["verbose"])
         part = parameters["objective"]
         objective = cast(Objective, resolve_part("objective", part, OBJECTIVES, "manyclass.words.objectives"))
-        warm_up = _warm_up_passes(parameters["warm_up"], objective)
+        lack = "" if objective.warms_up else f"{objective.name!r} has no warm-up"
+        having = (name for name, kind in OBJECTIVES.items() if kind.warms_up)
+        warm_up = _count("warm_up", parameters["warm_up"], int(objective.warms_up), 0, lack, having)
+        lack = "" if objective.draws or warm_up else f"{objective.name!r} without a warm-up draws no words"
+        having = (name for name, kind in OBJECTIVES.items() if kind.draws)
+        n_negatives = _count("n_negatives", parameters["n_negatives"], N_NEGATIVES, 1, lack, having)
         rate = parameters["learning_rate"]
         if rate == "auto":
-            rate = objective.default_learning_rate
+            rate = objective.first_rate
         check_number("learning_rate", rate, low=0, open_low=True)
-        n_negatives = _drawn_words(parameters["n_negatives"], objective, warm_up)
         return cls(objective, n_negatives, float(rate), LAST_SHARE * float(rate), int(parameters["max_iter"]), warm_up)
 
 
@@ -88,34 +91,17 @@ def rates_of_call(rate: float, n_before: int, n_new: int, n_fit: int) -> tuple[f
     return rate * (LAST_SHARE + (1 - LAST_SHARE) * share), rate * LAST_SHARE
 
 
-def _warm_up_passes(warm_up: int | str, objective: Objective) -> int:
-    """Return the passes of the warm-up; ValueError if the objective has none and passes are asked for."""
-    if warm_up == "auto":
-        return int(objective.warms_up)
-    check_number("warm_up", warm_up, low=0, integer=True)
-    if warm_up and not objective.warms_up:
+def _count(name: str, value: int | str, default: int, least: int, lack: str, having: Iterable[str]) -> int:
+    """Return a number of passes or of words; a ValueError where the objective has a `lack` of what is counted."""
+    if value == "auto":
+        return default
+    check_number(name, value, low=least, integer=True)
+    if value and lack:
+        allowed, names = "'auto'" if least else "'auto' or 0", ", ".join(map(repr, having))
         raise ValueError(
-            f"warm_up is {warm_up!r}; objective {objective.name!r} has no warm-up: it must be 'auto' or 0, or the "
-            f"objective one of {_names(lambda kind: kind.warms_up)}"
+            f"{name} is {value!r}; objective {lack}: it must be {allowed}, or the objective one of {names}"
         )
-    return int(warm_up)
-
-
-def _drawn_words(n_negatives: int | str, objective: Objective, warm_up: int) -> int:
-    """Return the number of words drawn for each pair, in the warm-up or after it; ValueError if none are drawn."""
-    if n_negatives == "auto":
-        return N_NEGATIVES
-    check_number("n_negatives", n_negatives, low=1, integer=True)
-    if not objective.draws and not warm_up:
-        raise ValueError(
-            f"n_negatives is {n_negatives!r}; objective {objective.name!r} without a warm-up draws no words: it must "
-            f"be 'auto', or the objective one of {_names(lambda kind: kind.draws)}"
-        )
-    return int(n_negatives)
-
-
-def _names(wanted: Callable[[type[Objective]], bool]) -> str:
-    return ", ".join(repr(name) for name, kind in OBJECTIVES.items() if wanted(kind))
+    return int(value)
 
 
 def train(
@@ -147,12 +133,12 @@ def train(
     if plan.warm_up:
         state.objective = "negative_sampling"
         rates = WARM_UP_RATE, LAST_SHARE * WARM_UP_RATE
-        warm_up = TextPasses(state, objective.warm_up, plan.warm_up, plan.n_negatives, rates)
-        curve, complete = run(warm_up)
+        negative_sampling = NegativeSampling(objective.power)
+        curve, complete = run(TextPasses(state, negative_sampling, plan.warm_up, plan.n_negatives, rates))
         if not complete:
             return curve, state.seconds
     state.objective, text_seconds = objective.name, state.seconds
-    if isinstance(objective, DescentObjective):
+    if isinstance(objective, Descent):
         return curve + run(_descent(plan, objective, state))[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
     return curve + run(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
@@ -175,9 +161,9 @@ def index_for(search: str | Index, *, seed: int, n_jobs: int | None) -> Index:
     return index
 
 
-def _descent(plan: SkipGramPlan, objective: DescentObjective, state: SkipGramState) -> DescentPasses:
+def _descent(plan: SkipGramPlan, objective: Descent, state: SkipGramState) -> DescentPasses:
     model, search = state.model, objective.search
-    n_words, exact = len(model.corpus.words), isinstance(search, str) and search == "exact"
+    n_words, exact = len(model.corpus.words), search == "exact"
     index = None if exact else index_for(search, seed=model.seed, n_jobs=model.n_threads)
     rule = "all" if exact else "mask" if objective.masks else "sample"
     if objective.passes_messages:

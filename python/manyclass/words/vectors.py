@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_choice, check_number
 from manyclass.weights.arrays import DTYPES, NO_FLOATS, Codes, Dtype, Floats
-from manyclass.weights.compression import bytes_of
+from manyclass.weights.compression import check_compression
 from manyclass.weights.tensor_file import (
     TensorFile,
-    check_version,
     checked,
     decode_text,
     encode_text,
     finite,
-    open_tensors,
+    open_format,
     reading,
     warn_of_unread,
     write_tensors,
@@ -75,6 +73,7 @@ class WordVectors(WordVectorQueries):
 
     def __init__(self, words: Sequence[str], vectors: ArrayLike) -> None:
         self.vectors_ = np.asarray(vectors, dtype=np.float32)
+        self._words = list(words)
         self.vocabulary_ = {word: row for row, word in enumerate(words)}
         if self.vectors_.ndim != 2 or len(self.vectors_) != len(words):
             raise ValueError(f"vectors have shape {self.vectors_.shape}; it must be ({len(words)}, dim)")
@@ -148,18 +147,13 @@ class WordVectors(WordVectorQueries):
         if isinstance(self.vectors_, CodedTable):
             raise ValueError("these vectors are compressed; compress those that they were made of")
         words, vectors = self.index_to_key, self.vectors_
-        check_choice("dtype", dtype, ("auto", *DTYPES))
-        check_number("prune", prune, low=0)
-        if prune >= 1:
-            raise ValueError(f"prune is {prune!r}; it must be below 1, as some words have to stay")
-        most = None if max_bytes is None else bytes_of(max_bytes)
+        most = check_compression(dtype, prune, max_bytes)
         n = max(1, len(words) - int(prune * len(words)))
         stored_dtype: Dtype = "float16" if dtype == "auto" else dtype
         if most is not None:
             fit = _most_words(words, vectors, stored_dtype, most)
             if dtype == "auto" and fit < n:
-                stored_dtype = "int8"
-                fit = _most_words(words, vectors, stored_dtype, most)
+                stored_dtype, fit = "int8", _most_words(words, vectors, "int8", most)
             if fit < 1:
                 raise ValueError(
                     f"max_bytes is {most}; not even one word fits as {stored_dtype} beside the header of the file"
@@ -171,7 +165,8 @@ class WordVectors(WordVectorQueries):
     def _from_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
         word_vectors = cls(words, np.zeros((len(words), 0), dtype=np.float32))
         plain = codes.values.dtype == np.float32
-        word_vectors.vectors_ = codes.values if plain else CodedTable(codes)  # type: ignore[assignment]
+        coded: Any = codes.values if plain else CodedTable(codes.values, codes.scales)
+        word_vectors.vectors_ = coded
         return word_vectors
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -183,7 +178,7 @@ class WordVectors(WordVectorQueries):
             The file.
         """
         table: Any = self.vectors_
-        codes = table.codes if isinstance(table, CodedTable) else Codes(np.ascontiguousarray(table), NO_FLOATS)
+        codes = table if isinstance(table, CodedTable) else Codes(np.ascontiguousarray(table), NO_FLOATS)
         tensors: dict[str, NDArray[Any]] = {"rows": codes.values}
         if len(codes.scales):
             tensors["rows.scales"] = codes.scales
@@ -212,11 +207,7 @@ class WordVectors(WordVectorQueries):
         ValueError
             If the file is of another kind, damaged, or of a newer format; the message names it.
         """
-        file = open_tensors(path)
-        file_format = file.metadata.get("format")
-        if file_format != FORMAT:
-            raise ValueError(f"{file.path} has no word vectors of manyclass: its header has the format {file_format!r}")
-        check_version(file, FORMAT_VERSION)
+        file = open_format(path, FORMAT, FORMAT_VERSION, "a file of word vectors")
         with reading(file):
             words, codes = _read(file, mmap)
         warn_of_unread(file)
@@ -242,9 +233,7 @@ class WordVectors(WordVectorQueries):
 def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: int) -> int:
     """How many of the first words a file of at most `max_bytes` can hold."""
     lengths = np.array([len(word.encode("utf-8", "surrogatepass")) for word in words], dtype=np.int64)
-    row_bytes = (
-        vectors.shape[1] * np.dtype(dtype).itemsize + (4 if dtype == "int8" else 0) + 8
-    )  # 8: where a word begins
+    row_bytes = vectors.shape[1] * np.dtype(dtype).itemsize + 4 * (dtype == "int8") + 8  # 8: where a word begins
     return int(np.searchsorted(np.cumsum(lengths + row_bytes) + 8 + HEADER_BYTES, max_bytes, side="right"))
 
 
