@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_refused(tmp_path, trips, capsys):
     assert "go together" in the_error(capsys, *fit, "--estimator", "choice")
     choice = (*fit, "--estimator", "choice", "--long")
     assert "no column 'id'" in the_error(capsys, *choice, "--chooser", "id")
-    assert "--stream is not for --estimator choice" in the_error(capsys, *choice, "--stream")
+    assert "--stream is not for choice models" in the_error(capsys, *choice, "--stream")
     assert not (tmp_path / "m").exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from json import loads
 from typing import Any, Literal
 
@@ -17,17 +17,20 @@ from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.choice.predictions import features_by_kind
 from manyclass.choice.tables import from_long, from_wide, name_chooser, number_choosers
-from manyclass.cli.data import Reading
+from manyclass.cli.data import Reading, file_format
 from manyclass.cli.messages import waiting
+from manyclass.cli.options import flag, set_options
 from manyclass.datasets import ChoiceSets
-from manyclass.datasets.inputs import TABLES, Input, Layout, is_safetensors
+from manyclass.datasets.inputs import TABLES, Input, Layout
 from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import as_classes
 from manyclass.datasets.tables import Marks, label_in, line_of, read_columns
 from manyclass.labels import as_labels
 from manyclass.weights.tensor_file import open_tensors
 
-READING = ("format", "delimiter", "decimal")  # options of reading that tables of choices have
+# Options that choice models have beside those of their tables.
+OPTIONS = {"format", "delimiter", "decimal", "estimator", "evaluate", "test", "json", "n_jobs", "progress"}
+OPTIONS |= {"k", "threshold", "output", "output_format", "probabilities"}
 NO_CHOICES = dict.fromkeys(("chosen", "counts", "person", "weight"))  # columns that predict does not read
 # What a model file keeps of the table, and what it is where nothing tells it.
 USUAL = {"chooser": ["chooser"], "alternative": "alternative", "chosen": "chosen"}
@@ -302,43 +305,31 @@ def read_table(path: str, reading: Reading, labels: Collection[str | None]) -> I
         raise ValueError(f"{source.name}: {error}") from error
 
 
-def refuse_for_choices(options: Mapping[str, Any]) -> None:
-    """Raise ValueError for an option, by its name, that is given and has no effect on choice models."""
-    for option, value in options.items():
-        if value:
-            raise ValueError(f"{option} is not for choice models; leave it out")
+def refuse_others(arguments: Any) -> None:
+    """Raise ValueError for an option of a command that is set and has no effect on choice models."""
+    for name in set_options(arguments):
+        if name not in OPTIONS and name not in ChoiceTable.__dataclass_fields__:
+            raise ValueError(f"{flag(name)} is not for choice models; leave it out")
 
 
-def refuse_reading(reading: Reading) -> None:
-    """Raise ValueError for an option of reading that has no effect on tables of choices."""
-    defaults = Reading()
-    for option in fields(Reading):
-        is_set = option.init and getattr(reading, option.name) != getattr(defaults, option.name)
-        if is_set and option.name not in READING:
-            raise ValueError(f"--{option.name.replace('_', '-')} is not for choice models, whose data are tables")
-
-
-def choice_model(
-    path: str, reading: Reading, columns: ChoiceColumns, n_jobs: int
-) -> tuple[ChoiceClassifier, dict[str, Any]] | None:
-    """Return the choice model of a file, with its notes; None where the file holds something else.
+def choice_model(arguments: Any, columns: ChoiceColumns) -> tuple[ChoiceClassifier, dict[str, Any]] | None:
+    """Return the choice model that a command is to ask, with its notes; None where the file holds something else.
 
     Raises
     ------
     ValueError
         If it is damaged, or an option is given that is about other data than tables of choices.
     """
-    if not is_safetensors(path) or open_tensors(path).metadata.get("format") != FORMAT:
-        for option in fields(ChoiceColumns):
-            if getattr(columns, option.name) != option.default:
-                name = option.name.replace("_", "-")
-                raise ValueError(f"--{name} is for choice models, which {path} does not hold; leave it out")
+    path = arguments.model
+    if file_format(path) != FORMAT:
+        for name in set_options(columns):
+            raise ValueError(f"{flag(name)} is for choice models, which {path} does not hold; leave it out")
         return None
-    refuse_reading(reading)
+    refuse_others(arguments)
     with waiting(f"loading {path}"):
         model = ChoiceClassifier.load(path)
-    model.n_jobs = n_jobs
+    model.n_jobs = arguments.n_jobs
     notes = loads(open_tensors(path).metadata["notes"])
     notes = notes if isinstance(notes, dict) else {}
-    reading.take(notes)
+    arguments.reading.take(notes)
     return model, notes

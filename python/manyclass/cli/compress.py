@@ -13,9 +13,8 @@ from typing import Literal
 
 from manyclass.classifiers.saving import load_notes, save_model
 from manyclass.cli.data import labelled_rows
-from manyclass.cli.messages import print_table, waiting
+from manyclass.cli.messages import check_writable, print_table, waiting
 from manyclass.cli.models import OnModel, as_text, evaluated, expected_by
-from manyclass.cli.output import check_writable
 from manyclass.cli.vectors import is_word2vec, word_vectors
 from manyclass.datasets.inputs import is_safetensors
 from manyclass.weights.arrays import Dtype

@@ -1,10 +1,13 @@
-"""Data of all commands: options, forms, names of labels, texts, and rows that are dropped."""
+"""Files of all commands: options, forms, names of labels, rows that are dropped, streams of parts, and output."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import codecs
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,17 +15,20 @@ from numpy.typing import NDArray
 
 from manyclass.checks import check_number, n_threads_from
 from manyclass.cli.messages import note, waiting
+from manyclass.cli.options import flag
 from manyclass.compressed import STDIN
 from manyclass.datasets import SequenceEncoder, TextVectorizer, l2_normalize
-from manyclass.datasets.csr import rows_of
-from manyclass.datasets.inputs import TABLES, Input, Layout, guess_form
+from manyclass.datasets.csr import is_sparse, rows_of
+from manyclass.datasets.inputs import LINES, TABLES, Input, Layout, files_of, guess_form, is_safetensors
 from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
-from manyclass.datasets.records import Records, first_labels, read_records
+from manyclass.datasets.records import Records, as_classes, first_labels, read_records
+from manyclass.datasets.stream import Stream
 from manyclass.datasets.tables import Marks, columns_of
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
 from manyclass.training.weighting import taken
+from manyclass.weights.tensor_file import open_tensors, replacing
 
 FormName = Literal["xmc", "svmlight", "csv", "tsv", "parquet", "text", "fasttext", "binary"]
 BINARY = {"binary": "csr", "csr": "binary"}  # the one form whose name is another one in Python
@@ -226,7 +232,7 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
         check_number("n_features", expected.n_features, low=1, integer=True)
     for name in HISTORY_OPTIONS if reading.sequences is None else ():
         if getattr(reading, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} is for logs; name their columns by --sequences")
+            raise ValueError(f"{flag(name)} is for logs; name their columns by --sequences")
     with waiting(f"reading {'stdin' if path == STDIN else path}"):
         source = Input.of(path)
         form = reading.form_of([source])
@@ -244,9 +250,7 @@ def _check_options(reading: Reading, name: str, form: str, expected: Expected) -
     options = reading.set_options(*(option for option in USED_BY if option != "n_features"))
     for option in [*options, *(["n_features"] if expected.n_features and not expected.exact else [])]:
         if form not in USED_BY[option]:
-            raise ValueError(
-                f"--{option.replace('_', '-')} is for {', '.join(USED_BY[option])}; {name} is read as {form}"
-            )
+            raise ValueError(f"{flag(option)} is for {', '.join(USED_BY[option])}; {name} is read as {form}")
 
 
 def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Records:
@@ -453,3 +457,155 @@ def labelled(records: Records, X: Any, which: str) -> Records:
 def rows_with_features(X: Any) -> NDArray[np.bool_]:
     """Return which rows have a feature that is not 0, all of a table."""
     return np.ones(len(X), dtype=bool) if hasattr(X, "columns") else np.asarray(X.count_nonzero(axis=1) > 0)
+
+
+def file_format(path: str) -> str | None:
+    """Return what a safetensors file says that it is, a model, an index or words; None of other files."""
+    return open_tensors(path).metadata.get("format") if is_safetensors(path) else None
+
+
+# Streams
+
+
+@dataclass(kw_only=True)
+class Streaming:
+    """Data larger than memory.
+
+    Attributes
+    ----------
+    stream : bool
+        read DATA in parts while training: a file, a folder or a pattern such as 'day-*.txt.gz', of any form below, but
+        no log; texts become rows anew in each pass, and files that do not tell their columns are read once before
+    """
+
+    stream: bool = False
+
+
+class PreparedRows:
+    """Rows of a stream as a command wants them, and how many were dropped: a function of blocks.
+
+    Parameters
+    ----------
+    reading : Reading
+        Of which --normalize and --label-names are used.
+    classes : ndarray or None
+        Of a model whose labels are to be of one kind with these.
+    name : str
+        What messages call the data.
+    """
+
+    def __init__(self, reading: Reading, classes: NDArray[Any] | None, name: str) -> None:
+        self._reading, self._classes, self._name = reading, classes, name
+        self._names = LabelNames(reading) if reading.label_names else None
+        self.n_without_feature = 0
+
+    def __call__(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Drop rows without a feature, normalize, give labels their names."""
+        has_feature = rows_with_features(X)
+        if not has_feature.all():
+            rows = np.flatnonzero(has_feature)
+            self.n_without_feature += len(has_feature) - len(rows)
+            X, y = rows_of(X, rows), y[rows]
+        X = features(self._reading, X, None)
+        if sp.issparse(y):
+            return X, y
+        return X, as_classes(self._classes, y if self._names is None else self._names.of(y, self._name))
+
+    def tell(self) -> None:
+        """Say on stderr how many rows were dropped, over all passes."""
+        if self.n_without_feature:
+            note(f"dropped {self.n_without_feature} rows without feature, over all passes")
+
+
+def open_stream(
+    reading: Reading, source: str | Sequence[str], expected: Expected, *, classes: NDArray[Any] | None, seed: int = 0
+) -> tuple[Stream, PreparedRows, dict[str, Any]]:
+    """Open files; return their stream, what prepares its rows, and what a model file keeps of their reading.
+
+    Parameters
+    ----------
+    reading : Reading
+    source : str or sequence of str
+        Files, folders or patterns.
+    expected : Expected
+        What the stream must be; a vectorizer that is not fitted learns the terms of texts.
+    classes : ndarray or None
+        See `PreparedRows`.
+    seed : int, default=0
+        Of the order of rows.
+
+    Raises
+    ------
+    ValueError
+        For options that a stream has no use for, and as `Stream` does.
+    """
+    form, name = streamed_form(reading, source)
+    _check_streamed(reading, form, several=expected.several)
+    if (form in LINES) != isinstance(expected.vectorizer, TextVectorizer):
+        wanted = f"texts, and {name} is read as {BINARY.get(form, form)}"
+        wanted = wanted if expected.vectorizer else f"rows, and {name} is texts"
+        raise ValueError(f"the model was fitted on {wanted}")
+    stream = Stream(source, format=cast(Any, form), random_state=seed, **_stream_options(reading, form, expected))
+    rows = PreparedRows(reading, classes, name)
+    notes = reading.notes(form, one_based=not stream.zero_based)
+    if isinstance(expected.vectorizer, TextVectorizer):
+        with waiting("counting the words of all texts"):
+            stream = stream.encoded(expected.vectorizer)
+    return stream.map(rows), rows, notes
+
+
+def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, str]:
+    """Return the form of the files of a stream, and the name of the first one."""
+    files = [Input(str(file)) for file in files_of(source)]
+    return reading.form_of(files), files[0].name
+
+
+def _check_streamed(reading: Reading, form: str, *, several: bool) -> None:
+    """Raise ValueError for an option that a stream has no use for."""
+    unused = {"text_column", "cache", "sequences", *HISTORY_OPTIONS}
+    unused |= {option for option, forms in USED_BY.items() if BINARY.get(form, form) not in forms}
+    unused |= {"label_separator"} if form in TABLES else set()
+    unused |= {"label_names"} if several or form in LINES else set()
+    for option in reading.set_options(*sorted(unused - {"n_features"})):
+        where = " and all labels" if several else ""
+        raise ValueError(f"{flag(option)} has no effect with --stream{where}; leave it out")
+    if several and form in TABLES:
+        raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
+
+
+def _stream_options(reading: Reading, form: str, expected: Expected) -> dict[str, Any]:
+    """Return what `Stream` takes for a form."""
+    layout = reading.layout(form, expected)
+    labels = {"labels": "all" if expected.several else "first"}
+    if form in TABLES:
+        marks = {name: value for name in ("delimiter", "decimal") if (value := getattr(reading, name)) is not None}
+        return {"y": layout.label, **marks}
+    if form in LINES:
+        return labels if form == "fasttext" else {**labels, "delimiter": layout.separator}
+    options = {**labels, "n_features": expected.n_features}
+    if form != "csr":
+        options |= {"zero_based": layout.zero_based, "n_jobs": expected.n_jobs}
+    return options if form != "xmc" else {**options, "header": layout.header}
+
+
+def labels_in(stream: Stream, rows: PreparedRows) -> NDArray[Any]:
+    """Read a stream once, and return the labels of its rows; those of a matrix are what its columns stand for."""
+    labels: NDArray[Any] = np.zeros(0)
+    with waiting("counting the labels"):
+        for _, y in stream:
+            if is_sparse(y):
+                names = np.arange(y.shape[1]) if stream.label_names is None else stream.label_names
+                y = names[np.unique(y.indices)]
+            labels = sorted_classes(y, labels if len(labels) else None)[0]
+    rows.n_without_feature = 0  # what is told is of the passes of training
+    return labels
+
+
+# Output
+
+
+@contextlib.contextmanager
+def text_output(path: str | None) -> Iterator[Any]:
+    """Give stdout, or a file that appears under its name once it is complete."""
+    with contextlib.nullcontext() if path is None else replacing(path) as file:
+        yield codecs.getwriter("utf-8")(file) if file else sys.stdout

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyclass.classifiers.base import LabelClassifier
-from manyclass.cli.messages import waiting
+from manyclass.cli.data import text_output
+from manyclass.cli.messages import check_writable, waiting
 from manyclass.cli.models import OnMappedModel
-from manyclass.cli.output import check_writable, text_output
 from manyclass.cli.vectors import as_lines, check_known, holds_words, named_vectors
 from manyclass.datasets.inputs import Input, is_safetensors
 from manyclass.weights.tensor_file import replacing

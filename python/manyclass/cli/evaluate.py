@@ -24,8 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import metrics
-from manyclass.choice.model import ChoiceClassifier
-from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
+from manyclass.cli.choices import ChoiceColumns, choice_model
 from manyclass.cli.data import labelled_rows, read
 from manyclass.cli.messages import print_table
 from manyclass.cli.models import OnMappedModel, SetOptions, as_text, coverage_of_sets, evaluated, expected_by
@@ -62,8 +61,20 @@ class EvaluateArguments(OnMappedModel):
 
 def run(args: EvaluateArguments) -> int:
     """Evaluate, and print a table or JSON."""
-    if choices := choice_model(args.model, args.reading, args.columns, args.n_jobs):
-        return _evaluate_choices(args, *choices)
+    if choices := choice_model(args, args.columns):
+        sets, _ = args.columns.read(args.data, args.reading, *choices)
+        result = {**choices[0].evaluate(sets), "n_rows": sets.n_rows}
+    else:
+        result = _evaluate_rows(args)
+    if args.json:
+        print(dumps(result))
+    else:
+        print_table(as_text(result))
+    return 0
+
+
+def _evaluate_rows(args: EvaluateArguments) -> dict[str, Any]:
+    """Return the measures of a model of classes."""
     model = args.opened()
     expected = expected_by(model, need_label=True)
     which = args.labels if args.labels != "auto" else "all" if expected.several else "first"
@@ -76,26 +87,7 @@ def run(args: EvaluateArguments) -> int:
         weights = _propensities(model.classes_, records.labels, Y)
     coverage = args.sets.prepare(args.reading, model)
     result = evaluated(model, rows, propensities=weights, n_bins=args.n_bins)
-    if coverage is not None:
-        result |= coverage_of_sets(model, rows, coverage)
-    if args.json:
-        print(dumps(result))
-    else:
-        print_table(as_text(result))
-    return 0
-
-
-def _evaluate_choices(args: EvaluateArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
-    """Evaluate a choice model."""
-    options = {"--labels": args.labels != "auto", "--propensities": args.propensities, "--n-bins": args.n_bins != 15}
-    refuse_for_choices(options | {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration})
-    sets, _ = args.columns.read(args.data, args.reading, model, notes)
-    result = {**model.evaluate(sets), "n_rows": sets.n_rows}
-    if args.json:
-        print(dumps(result))
-    else:
-        print_table(as_text(result))
-    return 0
+    return result if coverage is None else result | coverage_of_sets(model, rows, coverage)
 
 
 def _propensities(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> NDArray[np.float64]:

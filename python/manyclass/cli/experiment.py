@@ -15,7 +15,7 @@ from typing import Any
 
 from manyclass.checks import n_threads_from
 from manyclass.cli.messages import note
-from manyclass.cli.options import WithProgress
+from manyclass.cli.options import WithProgress, flag
 from manyclass.datasets.sources import SOURCES
 from manyclass.papers import EXPERIMENTS, Experiment, Options, fetch_missing, run_experiment, write_report
 from manyclass.papers.engine import record_figures
@@ -93,7 +93,7 @@ def _command(args: ExperimentArguments, options: Options) -> str:
     words = ["manyclass", "experiment", str(args.name)]
     for name, value in asdict(options).items():
         if value != getattr(Options(), name):
-            words += ["--" + name.replace("_", "-"), *map(str, value if isinstance(value, tuple) else [value])]
+            words += [flag(name), *map(str, value if isinstance(value, tuple) else [value])]
     return shlex.join([*words, *(["--output", args.output] if args.output else [])])
 
 

@@ -16,12 +16,11 @@ import numpy as np
 
 from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
+from manyclass.cli.data import file_format
 from manyclass.cli.messages import waiting
 from manyclass.cli.models import OnMappedModel
-from manyclass.datasets.inputs import is_safetensors
 from manyclass.datasets.records import as_classes
 from manyclass.labels import as_labels, readable
-from manyclass.weights.tensor_file import open_tensors
 
 
 @dataclass
@@ -49,8 +48,11 @@ class ExplainArguments(OnMappedModel):
 
 def run(args: ExplainArguments) -> int:
     """Explain rows, or a class; of a choice model, print the table of coefficients."""
-    if is_safetensors(args.model) and open_tensors(args.model).metadata.get("format") == FORMAT:
-        return _explain_choices(args)
+    if file_format(args.model) == FORMAT:
+        if (args.data, args.label, args.against) != (None, None, None):
+            raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
+        print(ChoiceClassifier.load(args.model).summary())
+        return 0
     if args.data is None and args.label is None:
         raise ValueError("give DATA, or a --label whose features are to be printed")
     if args.data is None and args.against is not None:
@@ -76,13 +78,6 @@ def run(args: ExplainArguments) -> int:
         parts += [("intercept", explanation.intercept)]
         parts += [("counts", explanation.counts)] if explanation.counts else []
         print("\t".join([f"{name}\t{explanation.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
-    return 0
-
-
-def _explain_choices(args: ExplainArguments) -> int:
-    if (args.data, args.label, args.against) != (None, None, None):
-        raise ValueError(f"{args.model} is a choice model, whose coefficients are printed; give no DATA and labels")
-    print(ChoiceClassifier.load(args.model).summary())
     return 0
 
 

@@ -31,13 +31,24 @@ from manyclass.classifiers.predictions import with_classes
 from manyclass.classifiers.saving import Classifier, save_model
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
-from manyclass.cli.choices import ChoiceTable, refuse_reading
-from manyclass.cli.data import Expected, Reading, features, labelled, labelled_rows, read, read_pairs, tell
-from manyclass.cli.messages import INTERRUPTED, interrupted, note, print_table, waiting
+from manyclass.cli.choices import ChoiceTable, refuse_others
+from manyclass.cli.data import (
+    Expected,
+    Reading,
+    Streaming,
+    features,
+    labelled,
+    labelled_rows,
+    labels_in,
+    open_stream,
+    read,
+    read_pairs,
+    streamed_form,
+    tell,
+)
+from manyclass.cli.messages import INTERRUPTED, check_writable, interrupted, note, print_table, waiting, written
 from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
-from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, parameters_from
-from manyclass.cli.output import check_writable, written
-from manyclass.cli.streams import Streaming, labels_in, open_stream, streamed_form
+from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES
 from manyclass.datasets.logs import Histories, next_items
@@ -163,13 +174,7 @@ def _fit_choices(args: FitArguments) -> int:
     model = ChoiceClassifier(**parameters_from(args.parsed, ChoiceClassifier))
     model.check_parameters()
     check_writable(args.output)
-    options = {"--stream": args.streaming.stream, "--plot": args.plot, "--max-seconds": args.max_seconds}
-    options |= {"--checkpoint": args.checkpoints.checkpoint, "--n-features": args.n_features}
-    options |= {"--max-memory": args.streaming.max_memory, "--groups": args.groups}
-    for option, value in options.items():
-        if value:
-            raise ValueError(f"{option} is not for --estimator choice; leave it out")
-    refuse_reading(args.reading)
+    refuse_others(args)
     choices, begin = args.choices, time.perf_counter()
     sets, _ = choices.read(args.data, args.reading)
     model.set_params(**choices.parameters(sets.alternatives, model.reference))
@@ -239,7 +244,7 @@ def _wanted_vectorizer(
         for name, parameter in inspect.signature(vectorizer_kind).parameters.items():
             if getattr(vectorizer, name) != parameter.default:
                 use = "texts" if vectorizer_kind is TextVectorizer else "logs with --sequences"
-                raise ValueError(f"--{(prefix + name).replace('_', '-')} is for {use}; {reading}")
+                raise ValueError(f"{flag(prefix + name)} is for {use}; {reading}")
     return wanted
 
 

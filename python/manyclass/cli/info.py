@@ -13,7 +13,7 @@ from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.files import FORMAT
 from manyclass.classifiers.saving import load_classifier
-from manyclass.cli.data import Expected, Reading, read
+from manyclass.cli.data import Expected, Reading, file_format, read
 from manyclass.cli.messages import print_table, waiting
 from manyclass.cli.models import changed_parameters, describe_model
 from manyclass.cli.vectors import holds_words, is_binary_word2vec, word_vectors
@@ -21,7 +21,6 @@ from manyclass.datasets.inputs import is_safetensors
 from manyclass.datasets.records import Records
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.weights.tensor_file import open_tensors
 
 Index = SphericalClusterIndex | DecomposedIndex
 INDEXES: dict[str, type[Index]] = {kind.FORMAT[0]: kind for kind in (SphericalClusterIndex, DecomposedIndex)}
@@ -62,7 +61,7 @@ def run(args: InfoArguments) -> int:
 def _describe(args: InfoArguments) -> dict[str, Any]:
     path = args.path
     if os.path.isfile(path) and args.reading.format == "auto":
-        form = open_tensors(path).metadata.get("format") if is_safetensors(path) else None
+        form = file_format(path)
         if form == FORMAT:
             return describe_model(path, load_classifier(path, mmap=True))
         if form == CHOICE_FORMAT:

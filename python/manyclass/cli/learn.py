@@ -24,12 +24,10 @@ import numpy as np
 
 from manyclass.classifiers.predictions import vectorizer_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
-from manyclass.cli.data import Expected, labelled_rows
-from manyclass.cli.messages import interrupted, print_table, waiting
+from manyclass.cli.data import Expected, Streaming, labelled_rows, open_stream
+from manyclass.cli.messages import check_writable, interrupted, print_table, waiting, written
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import WithProgress
-from manyclass.cli.output import check_writable, written
-from manyclass.cli.streams import Streaming, open_stream
 from manyclass.datasets import SequenceEncoder, first_label
 from manyclass.datasets.records import Records, as_classes, indicator, known_labels
 from manyclass.labels import sorted_classes

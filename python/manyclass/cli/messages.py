@@ -1,4 +1,4 @@
-"""What commands say and how they end: notes on stderr, tables on stdout, exit codes."""
+"""What commands say and how they end: notes on stderr, tables on stdout, files that they write, exit codes."""
 
 from __future__ import annotations
 
@@ -72,3 +72,20 @@ def print_table(rows: Mapping[str, Any]) -> None:
     width = max(len(name) for name in shown)
     for name, value in shown.items():
         print(f"{name:<{width}}  {value}")
+
+
+def written(path: str) -> str:
+    """Return the name of a file that was written, with its size."""
+    return f"{path} ({os.path.getsize(path)} bytes)"
+
+
+def check_writable(path: str) -> None:
+    """Raise OSError unless a file can be written there, or a device or a pipe of this name written to."""
+    folder = os.path.dirname(os.path.realpath(path))
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"{path} is a folder; it must be a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(f"{path} cannot be written: this user may not write to it")
+    elif not os.access(folder, os.W_OK):
+        raise FileNotFoundError(f"{path} cannot be written: {folder} is not a folder that this user may write to")

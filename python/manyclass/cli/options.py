@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -48,6 +48,11 @@ def documented_parameters(documented: type) -> dict[str, tuple[str, str]]:
         text = " ".join(entry[3].replace("\\|", "|").split())
         parameters |= dict.fromkeys(entry[1].split(", "), (entry[2], text))
     return parameters
+
+
+def flag(name: str) -> str:
+    """Return an argument as it is written on the command line."""
+    return "--" + name.replace("_", "-") if len(name) > 1 else "-" + name
 
 
 # Commands
@@ -102,8 +107,7 @@ def _add_argument(
     if get_origin(kind) is tuple:
         described["nargs"] = "+"
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-        flag = "--" + parameter.name.replace("_", "-") if len(parameter.name) > 1 else "-" + parameter.name
-        add(flag, dest=parameter.name, required=required, **described)
+        add(flag(parameter.name), dest=parameter.name, required=required, **described)
     else:
         add(parameter.name, **described, **({} if required else {"nargs": "?"}))
 
@@ -120,6 +124,16 @@ def arguments_from(args: argparse.Namespace, kind: type[Arguments]) -> Arguments
     return kind(**values)
 
 
+def set_options(arguments: Any) -> Iterator[str]:
+    """Yield the names of the options of a dataclass, and of those in it, that are not at their defaults."""
+    for entry in fields(arguments):
+        value = getattr(arguments, entry.name)
+        if is_dataclass(value):
+            yield from set_options(value)
+        elif entry.init and entry.default is not MISSING and value != entry.default:
+            yield entry.name
+
+
 # Estimators
 
 
@@ -129,8 +143,8 @@ def add_parameters(parser: argparse.ArgumentParser, estimator: type, prefix: str
     documented = documented_parameters(estimator)
     for name, parameter in inspect.signature(estimator).parameters.items():
         if name not in LEFT_OUT:
-            flag = "--" + (prefix + name).replace("_", "-")
-            group.add_argument(flag, dest=prefix + name, **option(parameter, *documented.get(name, ("", ""))))
+            described = option(parameter, *documented.get(name, ("", "")))
+            group.add_argument(flag(prefix + name), dest=prefix + name, **described)
     kinds = _kinds(estimator)
     if kinds:
         text = "a parameter of a part, such as solver__decay=0.7 with --solver implicit; may be given several times"
@@ -186,7 +200,7 @@ def parameters_from(args: argparse.Namespace, estimator: type, prefix: str = "")
             raise ValueError(f"--set is {setting!r}; it must be like solver__decay=0.7")
         if isinstance(parameters[kind], str):
             if parameters[kind] not in kinds[kind]:
-                wanted = f"--{kind.replace('_', '-')} to name a {kind.replace('_', ' ')}"
+                wanted = f"{flag(kind)} to name a {kind.replace('_', ' ')}"
                 raise ValueError(f"--set is {setting!r}, which needs {wanted}; it is {parameters[kind]!r}")
             parameters[kind] = kinds[kind][parameters[kind]]()
         known = {s.name: s for s in parameters[kind].settings}

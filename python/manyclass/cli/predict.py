@@ -26,19 +26,17 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier
-from manyclass.cli.choices import ChoiceColumns, choice_model, refuse_for_choices
-from manyclass.cli.data import Reading, features, read, read_pairs
-from manyclass.cli.messages import note
+from manyclass.cli.choices import ChoiceColumns, choice_model
+from manyclass.cli.data import features, read, read_pairs, text_output
+from manyclass.cli.messages import check_writable, note
 from manyclass.cli.models import RECALL, K, OnMappedModel, SetOptions, check_recall, expected_by
-from manyclass.cli.options import WithProgress
-from manyclass.cli.output import check_writable, text_output
+from manyclass.cli.options import WithProgress, flag, set_options
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.logs import Histories
 from manyclass.datasets.records import Records, indicator
@@ -48,51 +46,9 @@ from manyclass.training.passes import progress_bar
 BLOCK_CELLS = 1 << 18  # label and score pairs in memory at a time, some 50 MB as Python objects
 ROWS = 1024  # at a time, where a row may have many labels
 
-# Labels as printed and scores, one row after the other, and where each row ends.
+# Labels as printed and scores of some rows, one row after the other, and where each row ends.
 Answers = tuple[list[Any], NDArray[np.floating[Any]], list[int]]
-
-
-@dataclass(frozen=True)
-class BlockAnswers:
-    """What a model answers for rows, a block at a time.
-
-    Attributes
-    ----------
-    answer : callable
-        What is printed of some rows.
-    step : int
-        How many rows it takes at a time.
-    n_rows : int
-        How many rows there are.
-    who : dict
-        What stands before the labels of rows: nothing, or under "user" or "chooser" a name for each.
-    """
-
-    answer: Callable[[slice], Answers]
-    step: int
-    n_rows: int
-    who: dict[str, list[Any]]
-
-
-@dataclass(frozen=True)
-class RowsToPredict:
-    """Rows as they were read, of which a model that is no choice model is asked."""
-
-    reading: Reading
-    model: Classifier
-    data: Records
-
-    def features(self, block: slice) -> Any:
-        """Return the features of some rows."""
-        return features(self.reading, rows_of(self.data.X, block), vectorizer_of(self.model))
-
-    def answers(self, answer: Callable[[slice], Answers], step: int) -> BlockAnswers:
-        """Return the answers for all rows."""
-        X = self.data.X
-        n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-        return BlockAnswers(
-            answer, step, n_rows, {"user": readable(X.users).tolist()} if isinstance(X, Histories) else {}
-        )
+Ask = Callable[[slice], Answers]
 
 
 @dataclass(kw_only=True)
@@ -186,7 +142,7 @@ def run(args: PredictArguments) -> int:
     if args.output:
         check_writable(args.output)
     check_recall(args.recall, args.approximate)
-    if choices := choice_model(args.model, args.reading, args.columns, args.n_jobs):
+    if choices := choice_model(args, args.columns):
         return _predict_choices(args, *choices)
     model = args.opened()
     names = _names(args, model.classes_)
@@ -200,124 +156,129 @@ def run(args: PredictArguments) -> int:
         raise ValueError(f"--{options[0]} is for fit, learn and evaluate; predict takes whole histories")
     coverage = args.sets.prepare(args.reading, model)
     data = read(args.reading, args.data, expected_by(model, need_label=False))
-    if isinstance(data.X, Histories):
-        data = replace(data, X=data.X.of_users())
-    rows = RowsToPredict(args.reading, model, data)
+    who, X = dict[str, list[Any]](), data.X
+    if isinstance(X, Histories):
+        X = X.of_users()
+        who = {"user": readable(X.users).tolist()}
+
+    def rows(block: slice) -> Any:
+        return features(args.reading, rows_of(X, block), vectorizer_of(model))
+
+    k, step = min(args.k or K, len(names)), ROWS
     if coverage is not None:
-        answers = _ask_for_sets(rows, names, coverage)
+        ask = _ask_for_sets(model, names, rows, coverage)
     elif parents is not None:
-        answers = _ask_for_ancestors(rows, names, parents, args.ancestors.min_probability)
+        ask = _ask_for_ancestors(model, names, rows, parents, args.ancestors.min_probability)
     else:
-        answers = _ask_for_best(args, rows, names)
-    _write(args, answers, n_labels=int(names.max()) + 1 if args.output_format == "xmc" else 0)
+        ask, step = _ask_for_best(args, model, names, rows, replace(data, X=X)), max(1, BLOCK_CELLS // k)
+    _write(args, ask, step, X.shape[0] if hasattr(X, "shape") else len(X), who, names)
     return 0
 
 
 def _check_one_answer(args: PredictArguments) -> None:
     """Raise ValueError for options of one kind of answer beside another, where they would have no effect."""
-    if args.sets.coverage is not None and args.ancestors.parents is not None:
+    names = [*set_options(args)]
+    kinds = [kind for kind in ("coverage", "parents") if kind in names]
+    if len(kinds) > 1:
         raise ValueError("--coverage and --parents are two kinds of predictions; give one of them")
-    kind = "coverage" if args.sets.coverage is not None else "parents" if args.ancestors.parents is not None else None
-    if kind is None:
-        return
-    options = {"-k": args.k, "--threshold": args.threshold, "--exclude-labels": args.exclude_labels or None}
-    for option, value in {**options, "--approximate": args.approximate or None}.items():
-        if value is not None:
-            raise ValueError(f"{option} has no effect with --{kind}; leave it out")
-    if kind == "parents" and args.output_format == "xmc":
+    for name in ("k", "threshold", "exclude_labels", "approximate"):
+        if kinds and name in names:
+            raise ValueError(f"{flag(name)} has no effect with --{kinds[0]}; leave it out")
+    if kinds == ["parents"] and args.output_format == "xmc":
         raise ValueError("--output-format is xmc, which has no nodes above classes; choose tsv or jsonl")
 
 
-def _ask_for_sets(rows: RowsToPredict, names: NDArray[Any], coverage: float) -> BlockAnswers:
+def _ask_for_sets(model: Classifier, names: NDArray[Any], rows: Callable[[slice], Any], coverage: float) -> Ask:
     """Answer with the sets of rows."""
-    model = rows.model
 
-    def answer(block: slice) -> Answers:
-        indptr, labels, log_p = ranked_set(model, rows.features(block), coverage)
+    def ask(block: slice) -> Answers:
+        indptr, labels, log_p = ranked_set(model, rows(block), coverage)
         return names[np.searchsorted(model.classes_, labels)].tolist(), log_p, indptr[1:].tolist()
 
-    return rows.answers(answer, ROWS)
+    return ask
 
 
 def _ask_for_ancestors(
-    rows: RowsToPredict, names: NDArray[Any], parents: dict[Any, Any], min_probability: float | None
-) -> BlockAnswers:
+    model: Classifier,
+    names: NDArray[Any],
+    rows: Callable[[slice], Any],
+    parents: dict[Any, Any],
+    min_probability: float | None,
+) -> Ask:
     """Ask for the most specific probable node of rows; without one a row has no label."""
-    model = rows.model
     name_of = dict(zip(model.classes_.tolist(), names.tolist(), strict=True))
     least = {} if min_probability is None else {"min_probability": min_probability}
 
-    def answer(block: slice) -> Answers:
-        nodes, p = model.predict_ancestor(rows.features(block), parents, **least)
+    def ask(block: slice) -> Answers:
+        nodes, p = model.predict_ancestor(rows(block), parents, **least)
         has_node = np.array([node is not None for node in nodes.tolist()], dtype=bool)
         shown = [name_of.get(node, node) for node in nodes[has_node].tolist()]
         return shown, np.log(p[has_node]), np.cumsum(has_node).tolist()
 
-    return rows.answers(answer, ROWS)
+    return ask
 
 
-def _ask_for_best(args: PredictArguments, rows: RowsToPredict, names: NDArray[Any]) -> BlockAnswers:
+def _ask_for_best(
+    args: PredictArguments, model: Classifier, names: NDArray[Any], rows: Callable[[slice], Any], data: Records
+) -> Ask:
     """Ask for the best labels of rows."""
-    model, data = rows.model, rows.data
-    k = min(args.k or K, len(names))
     how: dict[str, Any] = {"approximate": True, "recall": args.recall or RECALL} if args.approximate else {}
     excluded: Any = None
-    if args.exclude_labels:
-        excluded = data.X if isinstance(data.X, Histories) else _labels_to_exclude(model.classes_, data)
-    least = _least_score(args.threshold, is_probability=has_probabilities(model))
+    if args.exclude_labels and isinstance(data.X, Histories):
+        excluded = data.X
+    elif args.exclude_labels:
+        if data.Y.nnz == 0:
+            raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
+        excluded = indicator(model.classes_, data.labels, data.Y)
+    k, least = min(args.k or K, len(names)), _least_score(args.threshold, is_probability=has_probabilities(model))
 
-    def answer(block: slice) -> Answers:
+    def ask(block: slice) -> Answers:
         excluded_of_block = None if excluded is None else excluded[block]
-        labels, scores = model.predict_top_k(rows.features(block), k, **how, exclude=excluded_of_block)
+        labels, scores = model.predict_top_k(rows(block), k, **how, exclude=excluded_of_block)
         is_shown = scores > least  # the score of a label that is missing is -inf
         shown = names[np.searchsorted(model.classes_, labels[is_shown])].tolist()
         return shown, scores[is_shown], np.cumsum(is_shown.sum(axis=1)).tolist()
 
-    return rows.answers(answer, max(1, BLOCK_CELLS // k))
+    return ask
 
 
 def _predict_choices(args: PredictArguments, model: ChoiceClassifier, notes: dict[str, Any]) -> int:
     """Print the most probable alternatives of each chooser."""
-    options: dict[str, Any] = {
-        "--exclude-labels": args.exclude_labels,
-        "--approximate": args.approximate,
-        "--mmap": args.mmap,
-    }
-    options |= {"--coverage": args.sets.coverage, "--calibration": args.sets.calibration}
-    options |= {"--parents": args.ancestors.parents, "--min-probability": args.ancestors.min_probability}
-    refuse_for_choices({**options, "--recall": args.recall, "--output-format xmc": args.output_format == "xmc"})
+    if args.output_format == "xmc":
+        raise ValueError("--output-format xmc is not for choice models; leave it out")
     sets, choosers = args.columns.read(args.data, args.reading, model, notes, chosen=False)
     k, names = min(args.k or K, sets.n_alternatives), readable(sets.alternatives)
     _check_names(args, "label", names)
     least = np.exp(_least_score(args.threshold, is_probability=True))
-    place = dict(zip(sets.alternatives.tolist(), names.tolist(), strict=True))
+    name_of = dict(zip(sets.alternatives.tolist(), names.tolist(), strict=True))
 
-    def answer(block: slice) -> Answers:
+    def ask(block: slice) -> Answers:
         labels, p = model.predict_top_k(sets.take(np.arange(sets.n_rows)[block]), k)
         is_shown = p > least  # that of what is not available is 0
-        return (
-            [place[label] for label in labels[is_shown].tolist()],
-            np.log(p[is_shown]),
-            np.cumsum(is_shown.sum(1)).tolist(),
-        )
+        shown = [name_of[label] for label in labels[is_shown].tolist()]
+        return shown, np.log(p[is_shown]), np.cumsum(is_shown.sum(axis=1)).tolist()
 
-    _write(args, BlockAnswers(answer, max(1, BLOCK_CELLS // k), sets.n_rows, {"chooser": readable(choosers).tolist()}))
+    who = {"chooser": readable(choosers).tolist()}
+    _write(args, ask, max(1, BLOCK_CELLS // k), sets.n_rows, who, names)
     return 0
 
 
-def _write(args: PredictArguments, answers: BlockAnswers, n_labels: int = 0) -> None:
-    for title, row_names in answers.who.items():
+def _write(
+    args: PredictArguments, ask: Ask, step: int, n_rows: int, who: dict[str, list[Any]], names: NDArray[Any]
+) -> None:
+    """Write the answers for all rows, `step` at a time; `who` has what stands before the labels of each."""
+    for title, row_names in who.items():
         _check_names(args, title, np.array(row_names, dtype=object))
-    bar = progress_bar(answers.n_rows, unit="row", shown=args.progress and bool(args.output))
+    bar = progress_bar(n_rows, unit="row", shown=args.progress and bool(args.output))
     with text_output(args.output) as out, contextlib.closing(bar):
         if args.output_format == "xmc":
-            out.write(f"{answers.n_rows} {n_labels}\n")
-        for first in range(0, answers.n_rows, answers.step):
-            shown, scores, ends = answers.answer(slice(first, first + answers.step))
+            out.write(f"{n_rows} {int(names.max()) + 1}\n")
+        for first in range(0, n_rows, step):
+            shown, scores, ends = ask(slice(first, first + step))
             values = (np.exp(scores) if args.probabilities else scores).tolist()
             for row, (begin, end) in enumerate(pairwise([0, *ends]), start=first):
-                who = {title: row_names[row] for title, row_names in answers.who.items()}
-                out.write(_line(args.output_format, row, who, shown[begin:end], values[begin:end]) + "\n")
+                row_who = {title: row_names[row] for title, row_names in who.items()}
+                out.write(_line(args.output_format, row, row_who, shown[begin:end], values[begin:end]) + "\n")
             bar.update(len(ends))
 
 
@@ -327,12 +288,6 @@ def _check_names(args: PredictArguments, title: str, names: NDArray[Any]) -> Non
         broken = [name for name in map(str, names.tolist()) if "\t" in name or "\n" in name]
         if broken:
             raise ValueError(f"the {title} {broken[0]!r} holds a tab or a newline; choose --output-format jsonl")
-
-
-def _labels_to_exclude(classes: NDArray[Any], data: Records) -> sp.csr_array:
-    if data.Y.nnz == 0:
-        raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
-    return indicator(classes, data.labels, data.Y)
 
 
 def _least_score(threshold: float | None, *, is_probability: bool) -> float:

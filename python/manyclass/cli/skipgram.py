@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
 from manyclass.checks import check_number
-from manyclass.cli.messages import interrupted, print_table
+from manyclass.cli.messages import check_writable, interrupted, print_table, written
 from manyclass.cli.options import (
     CheckpointOptions,
     WithProgress,
     add_parameters,
     documented_parameters,
+    flag,
     option,
     parameters_from,
 )
-from manyclass.cli.output import check_writable, written
 from manyclass.training.passes import was_interrupted
 from manyclass.words.files import Pairs, load_analogies, load_word_pairs
 from manyclass.words.objectives import OBJECTIVES, objective_named, own_parameters
@@ -79,7 +79,7 @@ def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
         options = option(parameter, *documented_parameters(kind).get(name, ("", "")))
         about = f"For {', '.join(objectives)}. {options['help']} (default: {parameter.default})"
         options.update(default=argparse.SUPPRESS, help=about)
-        group.add_argument("--" + name.replace("_", "-"), dest=OWN + name, **options)
+        group.add_argument(flag(name), dest=OWN + name, **options)
 
 
 def run(args: SkipgramArguments) -> int:

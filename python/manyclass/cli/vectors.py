@@ -8,8 +8,8 @@ from typing import Any
 from manyclass.checks import did_you_mean
 from manyclass.classifiers.saving import load_classifier
 from manyclass.classifiers.several_labels import class_vectors
+from manyclass.cli.data import file_format
 from manyclass.datasets.inputs import is_safetensors
-from manyclass.weights.tensor_file import open_tensors
 from manyclass.words.vectors import FORMAT, WordVectors
 
 BINARY_HEAD = 1 << 16  # bytes by which word2vec's two forms are told apart
@@ -18,7 +18,7 @@ N_SEARCHED = 100_000  # names among which one like a name that is not there is l
 
 def holds_words(path: str) -> bool:
     """Whether a file looks like one of word vectors."""
-    return open_tensors(path).metadata.get("format") == FORMAT if is_safetensors(path) else is_word2vec(path)
+    return file_format(path) == FORMAT or is_word2vec(path)
 
 
 def named_vectors(path: str) -> WordVectors:
