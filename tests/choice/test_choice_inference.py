@@ -150,7 +150,7 @@ def test_marginal_effects_and_elasticities_are_derivatives_of_predictions(seed, 
             else:
                 values = sets.lists.features.copy()
                 values[sets.lists.alternatives == alternative, 0] += sign * step
-                moved.append(replace(sets, lists=sets.lists.with_features(values)))
+                moved.append(replace(sets, lists=replace(sets.lists, features=values)))
         up, down = map(model.predict_proba, moved)
         np.testing.assert_allclose(effects, (up - down) / (2 * step), atol=1e-6)
     # Differences over 1e-4 of probabilities by quadrature, which are right to some 1e-12.

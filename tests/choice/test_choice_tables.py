@@ -84,6 +84,13 @@ def test_sparse_numbers_of_pairs_are_listed_by_rows(seed):
     np.testing.assert_array_equal(again.features, sets.lists.features)
 
 
+def test_features_of_pairs_may_have_the_names_of_arguments():
+    S = np.arange(6.0).reshape(2, 3)
+    sets = choice_sets(pairs={"offset": S, "unavailable": -S}, offset=S + 1, chosen=[0, 1])
+    np.testing.assert_array_equal(sets.lists.features, np.stack([S.ravel(), -S.ravel()], axis=1))
+    np.testing.assert_array_equal(sets.lists.offsets, S.ravel() + 1)
+
+
 def test_wide_tables_are_read():
     rng = np.random.default_rng(0)
     n = 50

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import ChoiceClassifier, _core
 from manyclass.choice.drawn import CarriedProducts, CarriedSums
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective
-from manyclass.choice.lists import make_lists
 from manyclass.datasets import choice_sets
 
 
@@ -24,10 +23,10 @@ def test_draws_have_the_frequencies_that_their_weights_say(seed, lists):
     shares = np.bincount(chosen, minlength=K) / n
     if lists:
         given = np.arange(n + 1) * 4, np.tile(np.array([0, 1, 3, 4], dtype=np.int32), n)
-        own, share = make_lists(n, K, {}, available=given), 0.0
+        own, share = choice_sets(alternatives=range(K), available=given).lists, 0.0
         chosen[:] = 1
     else:
-        own, share = make_lists(n, K, {}), 0.5
+        own, share = choice_sets(alternatives=range(K), n_rows=n).lists, 0.5
         chosen[: n // 2] = 1
     indptr, ids, weights, entries = _core.draw_choice_sets(
         indptr=own.indptr,

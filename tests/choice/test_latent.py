@@ -189,7 +189,7 @@ def test_constraints_hold_in_every_class(planted):
 def test_coefficients_that_the_data_do_not_tell_are_named(planted):
     sets = planted[0]
     features = np.stack([sets.lists.features[:, 0], np.full(len(sets.lists.features), 2.0)], axis=1)
-    sets = replace(sets, lists=sets.lists.with_features(features))
+    sets = replace(sets, lists=replace(sets.lists, features=features))
     with pytest.warns(ConvergenceWarning, match=r"time\[1\]"):
         model = estimator(LatentClasses(2, n_starts=2)).fit(sets)
     assert np.isnan(model.std_errors_).tolist() == [False, True, False, True, False]

@@ -12,9 +12,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import check_choice, outer_level
-from manyclass.choice.columns import check_cells, read_flags, read_numbers
-from manyclass.choice.lists import ChoiceLists, lists_of_ranges, make_lists
-from manyclass.choice.sets import MOST_TOGETHER, ChoiceSets, PairFunction, positions_among
+from manyclass.choice.columns import check_cells, read_flags, read_numbers, stack_columns
+from manyclass.choice.sets import MOST_TOGETHER, ChoiceLists, ChoiceSets, PairFunction, join_ranges, positions_among
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, check_targets, group_ids, sorted_classes
 from manyclass.weights.arrays import Doubles, Ids
@@ -28,27 +27,6 @@ def _names(name: str, user_names: Sequence[str] | None, values: Any, n: int, let
     if len(feature_names) != n or len(set(feature_names)) < n:
         raise ValueError(f"{name} is {feature_names!r}; it must have {n} different names")
     return feature_names
-
-
-def _list_available(available: Any, n: int, k: int) -> tuple[NDArray[np.int64], Ids]:
-    """Where each row begins among what is available, and the alternatives there."""
-    if isinstance(available, tuple):
-        indptr, ids = (np.asarray(part) for part in available)
-        _check_integers("the indptr of available", indptr, len(ids))
-        _check_integers("available", ids, k - 1)
-        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
-            raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
-    else:
-        if callable(available):
-            step = max(1, MOST_TOGETHER // k)
-            parts = [np.asarray(available(np.arange(b, min(b + step, n)))) for b in range(0, n, step)]
-            available = np.concatenate([part.reshape(-1, k) for part in parts])
-        if np.shape(available) != (n, k):
-            raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
-        mask = sp.csr_array(read_flags("available", available))
-        mask.eliminate_zeros()
-        indptr, ids = mask.indptr, mask.indices
-    return indptr.astype(np.int64), ids.astype(np.int32)
 
 
 def _check_integers(name: str, values: NDArray[Any], most: int) -> None:
@@ -130,14 +108,11 @@ def choice_sets(
     ValueError
         If sizes do not fit each other, numbers are not finite or beyond 1e60, or a chosen alternative is not available.
     """
-    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
-    _check_choices_and_pairs(chosen, counts, pairs, pair_names)
-    _refuse_scalars(alternatives=alternatives, X=X, Z=Z, chosen=chosen, persons=persons, sample_weight=sample_weight)
+    arrays = {"alternatives": alternatives, "X": X, "Z": Z, "persons": persons, "sample_weight": sample_weight}
+    _check_arguments(chosen, counts, pairs, pair_names, available, **arrays)
     function, features = (pairs, {}) if callable(pairs) else (None, dict(pairs or {}))
     by_row, by_pair = (X, chosen, persons, sample_weight), (*features.values(), unavailable, offset, counts)
     has_listed = isinstance(available, tuple)
-    if has_listed and [np.ndim(part) for part in available] != [1, 1]:
-        raise ValueError(f"available is {available!r:.80}; a tuple must be lists (indptr, alternatives), two 1d arrays")
     labels, available, n = _sizes(alternatives, Z, available, n_rows, by_row, by_pair)
     k, pair_names = len(labels), tuple(pair_names or features)
     fixed = np.zeros(k)
@@ -145,7 +120,7 @@ def choice_sets(
         fixed, offset = read_numbers("offset", offset, (k,)), None
     lists = _make_lists(features, available, unavailable, offset, n, k)
     if function is not None:
-        lists = lists.with_features(np.zeros((len(lists.alternatives), len(pair_names))))
+        lists = replace(lists, features=np.zeros((len(lists.alternatives), len(pair_names))))
     x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
     z = None if Z is None else read_numbers("Z", Z, (k, None))
     names_of_choosers = _names("chooser_names", chooser_names, X, x.shape[1], "x")
@@ -160,18 +135,18 @@ def choice_sets(
     return leave_out_unavailable(_with_counts(sets, counts), unavailable_choices)
 
 
-def _check_choices_and_pairs(chosen: Any, counts: Any, pairs: Any, pair_names: Sequence[str] | None) -> None:
+def _check_arguments(chosen: Any, counts: Any, pairs: Any, pair_names: Any, available: Any, **arrays: Any) -> None:
+    """Raise ValueError for arguments that cannot be together, or are none of their kind."""
     if chosen is not None and counts is not None:
         raise ValueError("chosen and counts are both given; give one")
     if callable(pairs) and not pair_names:
         raise ValueError("pairs is a function; give the names of its features by pair_names")
     if pairs is not None and not callable(pairs) and not isinstance(pairs, Mapping):
         raise ValueError(f"pairs is a {type(pairs).__name__}; it must be a mapping of names to arrays, or a function")
-
-
-def _refuse_scalars(**arrays: Any) -> None:
-    for name, values in arrays.items():
-        if values is not None and not is_sparse(values) and not np.asarray(values).ndim:
+    if isinstance(available, tuple) and [np.ndim(part) for part in available] != [1, 1]:
+        raise ValueError(f"available is {available!r:.80}; a tuple must be lists (indptr, alternatives), two 1d arrays")
+    for name, values in {"chosen": chosen, **arrays}.items():
+        if values is not None and not np.ndim(values):
             raise ValueError(f"{name} is {values!r:.80}; it must be an array")
 
 
@@ -191,20 +166,20 @@ def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
     matrix.eliminate_zeros()
     if not matrix.nnz:
         raise ValueError("counts has only zeros")
-    rows = np.repeat(np.arange(sets.n_rows), np.diff(matrix.indptr))
-    weights = sets.weights[rows] * matrix.data
-    return replace(sets.take(rows), chosen=matrix.indices.astype(np.int32), sample_weight=weights)
+    rows, ids = matrix.tocoo().coords
+    return replace(sets.take(rows), chosen=ids.astype(np.int32), sample_weight=sets.weights[rows] * matrix.data)
 
 
 def leave_out_unavailable(
     sets: ChoiceSets, unavailable_choices: Unavailable, name_row: Callable[[int], str] = "row {}".format
 ) -> ChoiceSets:
     """The rows whose choice is available; others are counted, and refused or left out."""
+    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
     if sets.chosen is None or unavailable_choices == "keep":
         return sets
     lists, is_available = sets.lists, np.full(sets.n_rows, not sets.lists.only)
-    listed = np.flatnonzero(np.repeat(sets.chosen, np.diff(lists.indptr)) == lists.alternatives)
-    is_available[np.searchsorted(lists.indptr, listed, side="right") - 1] = np.isfinite(lists.offsets[listed])
+    listed = np.flatnonzero(sets.chosen[lists.rows] == lists.alternatives)
+    is_available[lists.rows[listed]] = np.isfinite(lists.offsets[listed])
     wrong = np.flatnonzero(~is_available)
     if not len(wrong):
         return sets
@@ -222,29 +197,38 @@ def _sizes(
     alternatives: Any, Z: Any, available: Any, n_rows: int | None, by_row: Sequence[Any], by_pair: Sequence[Any]
 ) -> tuple[NDArray[Any], Any, int]:
     """Labels of the alternatives, what is available, of which ranges become lists, and the number of rows."""
-    shapes = [shape for array in by_pair if len(shape := _shape(array)) == 2]
+    shapes = [shape for array in by_pair if len(shape := np.shape(array)) == 2]
+    labels = None if alternatives is None else distinct_labels(alternatives)
+    counts = [] if Z is None else [np.shape(Z)[0]]
+    counts = [*counts, *(shape[1] for shape in shapes)] if labels is None else [len(labels)]
+    if _is_ranges(available, counts):
+        available = _lists_of_ranges(available, _one_size("alternatives", counts))
+    elif not isinstance(available, tuple) and np.ndim(available) == 2:
+        shapes.append(np.shape(available))
+        counts += [np.shape(available)[1]] * (labels is None)
     row_counts = [len(available[0]) - 1] if isinstance(available, tuple) else []
-    row_counts += [len(array) for array in map(np.asarray, by_row) if array.ndim]
-    z_counts = [] if Z is None else [np.shape(Z)[0]]
-    counts = [*z_counts, *(shape[1] for shape in shapes)] if alternatives is None else [len(as_labels(alternatives))]
-    has_ranges = _is_ranges(available, counts)
-    if has_ranges:
-        row_counts.append(len(available))
-    elif len(_shape(available)) == 2:
-        shapes.append(_shape(available))
-    n = _one_size("rows", n_rows, *row_counts, *(shape[0] for shape in shapes))
+    row_counts += [np.shape(array)[0] for array in by_row if array is not None]
+    row_counts += [] if n_rows is None else [n_rows]
+    n = _one_size("rows", [*row_counts, *(shape[0] for shape in shapes)])
     if n < 1:
         raise ValueError("the data have no rows")
-    if alternatives is None:
-        alternatives = np.arange(_one_size("alternatives", *z_counts, *(shape[1] for shape in shapes)))
-    labels = distinct_labels(alternatives)
-    if has_ranges:
-        ranges = np.ascontiguousarray(available, dtype=np.int64)
-        is_right = (ranges >= 0) & (ranges <= len(labels)) & (ranges[:, :1] < ranges[:, 1:])
-        rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {len(labels)}]"
-        check_cells("available", np.asarray(available), is_right, rule)
-        available = lists_of_ranges(ranges)
-    return labels, available, n
+    return np.arange(_one_size("alternatives", counts)) if labels is None else labels, available, n
+
+
+def _is_ranges(available: Any, sizes: Sequence[int]) -> bool:
+    """Whether `available` has a first and a last position for each row, and not a mask of two alternatives."""
+    if is_sparse(available) or isinstance(available, tuple) or np.shape(available)[1:] != (2,):
+        return False
+    mask = np.asarray(available)
+    return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or any(k != 2 for k in sizes)))
+
+
+def _lists_of_ranges(available: Any, k: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ranges = np.asarray(available, dtype=np.int64)
+    is_right = (ranges >= 0) & (ranges <= k) & (ranges[:, :1] < ranges[:, 1:])
+    rule = f"; cells of masks are 0 or 1, and a range has a first position and a last + 1 in [0, {k}]"
+    check_cells("available", np.asarray(available), is_right, rule)
+    return join_ranges(ranges[:, 0], ranges[:, 1] - ranges[:, 0])
 
 
 def distinct_labels(alternatives: Any) -> NDArray[Any]:
@@ -263,24 +247,38 @@ def _row_weights(sample_weight: ArrayLike | None, n: int) -> Doubles | None:
     return weights
 
 
-def _shape(values: Any) -> tuple[int, ...]:
-    """The shape of an array; () of what is none."""
-    return () if values is None or callable(values) or isinstance(values, tuple) else np.shape(values)
-
-
-def _is_ranges(available: Any, sizes: Sequence[int]) -> bool:
-    """Whether `available` has a first and a last position for each row, and not a mask of two alternatives."""
-    if is_sparse(available) or _shape(available)[1:] != (2,):
-        return False
-    mask = np.asarray(available)
-    return bool(mask.dtype.kind in "iu" and (mask.max(initial=0) > 1 or any(k != 2 for k in sizes)))
-
-
-def _one_size(unit: str, *candidates: int | None) -> int:
-    sizes = {size for size in candidates if size is not None}
+def _one_size(unit: str, candidates: Sequence[int]) -> int:
+    sizes = {*candidates}
     if len(sizes) != 1:
         raise ValueError(f"the number of {unit} is {sorted(sizes) if sizes else 'not told'}; it must be one number")
     return sizes.pop()
+
+
+def _list_available(available: Any, n: int, k: int) -> Any:
+    """What each row may choose, as a matrix, sorted; its numbers tell where `available` lists a pair."""
+    if isinstance(available, tuple):
+        indptr, ids = map(np.asarray, available)
+        _check_integers("the indptr of available", indptr, len(ids))
+        _check_integers("available", ids, k - 1)
+        if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0) or indptr[-1] != len(ids):
+            raise ValueError(f"available has an indptr that does not begin n_rows = {n} lists")
+    else:
+        if callable(available):
+            step = max(1, MOST_TOGETHER // k)
+            parts = [np.asarray(available(np.arange(b, min(b + step, n)))) for b in range(0, n, step)]
+            available = np.concatenate([part.reshape(-1, k) for part in parts])
+        if np.shape(available) != (n, k):
+            raise ValueError(f"available has shape {np.shape(available)}; it must be {(n, k)}")
+        mask = sp.csr_array(read_flags("available", available))
+        mask.eliminate_zeros()
+        indptr, ids = mask.indptr, mask.indices
+    if not np.diff(indptr).all():
+        raise ValueError(f"row {np.argmin(np.diff(indptr))} has no alternative to choose from")
+    listed = sp.csr_array((np.arange(len(ids)), ids, indptr), shape=(n, k))
+    listed.sort_indices()
+    if not listed.has_canonical_format:
+        raise ValueError("a row lists an alternative twice")
+    return listed
 
 
 def _make_lists(
@@ -289,20 +287,34 @@ def _make_lists(
     """Lists of what is available, or of what there is more to say."""
     if available is not None and unavailable is not None:
         raise ValueError("available and unavailable are both given; give one")
-    closed = None if unavailable is None else sp.csr_array(read_flags("unavailable", unavailable))
-    dense = [values for values in (*features.values(), offset) if values is not None and not is_sparse(values)]
-    if available is None and dense:
-        available, closed = (np.ones((n, k), dtype=bool) if closed is None else ~closed.toarray()), None
-    lists, mask = None if available is None else _list_available(available, n, k), None
-    if lists is not None and (n, k) in map(np.shape, dense):
-        mask = np.zeros((n, k), dtype=bool)  # cells of what is not available may be missing
-        mask[np.repeat(np.arange(n), np.diff(lists[0])), lists[1]] = True
-    numbers = {name: _values(name, values, mask) for name, values in features.items()}
-    offset = None if offset is None else _values("offset", offset, mask)
-    return make_lists(n, k, numbers, available=lists, offset=offset, unavailable=closed)
+    closed = sp.csr_array((n, k), dtype=bool) if unavailable is None else read_flags("unavailable", unavailable)
+    arrays = [("offset", sp.csr_array((n, k)) if offset is None else offset), ("unavailable", sp.csr_array(closed))]
+    arrays = [
+        (name, read_numbers(name, values, (n, k)) if is_sparse(values) else values)
+        for name, values in (*features.items(), *arrays)
+    ]
+    only = available is not None or not all(is_sparse(values) for _, values in arrays)
+    if only:
+        listed = _list_available(~arrays[-1][1].astype(bool).toarray() if available is None else available, n, k)
+    else:
+        patterns = [sp.csr_array((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape) for _, m in arrays]
+        listed = sum(patterns[1:], patterns[0])
+        listed.sort_indices()
+    rows = np.repeat(np.arange(n), np.diff(listed.indptr))
+    *columns, offsets, closed = (_numbers(name, values, listed, rows) for name, values in arrays)
+    indptr, ids = listed.indptr.astype(np.int64), listed.indices.astype(np.int32)
+    return ChoiceLists(indptr, ids, stack_columns(columns, len(ids)), np.where(closed, -np.inf, offsets), only)
 
 
-def _values(name: str, values: Any, mask: NDArray[np.bool_] | None) -> Any:
-    """Numbers of pairs; those of a table that are not available are 0."""
-    is_table = mask is not None and not is_sparse(values) and np.shape(values) == mask.shape
-    return read_numbers(name, values, where=mask if is_table else None)
+def _numbers(name: str, values: Any, listed: Any, rows: NDArray[np.int64]) -> Doubles:
+    """A number for each pair that is listed; cells of a table that are not may be missing."""
+    if is_sparse(values):
+        return np.asarray(values[rows, listed.indices] if len(rows) else np.zeros(0))
+    if np.shape(values) == listed.shape:
+        mask = np.zeros(listed.shape, dtype=bool)
+        mask[rows, listed.indices] = True
+        return np.asarray(read_numbers(name, values, where=mask)[mask])
+    if np.shape(values) != rows.shape:
+        wanted = f"{listed.shape}, or {rows.shape} as available lists them"
+        raise ValueError(f"{name} has shape {np.shape(values)}; it must be {wanted}")
+    return np.asarray(read_numbers(name, values)[listed.data])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -161,6 +161,11 @@ def has_numbers(values: Any) -> bool:
     if cells.dtype.kind not in "OUT":
         return cells.dtype.kind in "biuf"
     return any(not np.isnan(_parse_cell(cell)) for cell in cells.ravel())
+
+
+def stack_columns(columns: Sequence[Doubles], n: int) -> Doubles:
+    """Return columns of n numbers side by side, where there are any."""
+    return np.stack(columns, axis=1) if columns else np.zeros((n, 0))
 
 
 def columns_by_name(table: Mapping[str, Any]) -> dict[str, Any]:

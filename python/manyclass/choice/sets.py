@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +14,64 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import did_you_mean
 from manyclass.choice.columns import CellError, read_numbers
-from manyclass.choice.lists import ChoiceLists
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, find_positions
 from manyclass.weights.arrays import Doubles, Ids
 
 PairFunction = Callable[[NDArray[np.int64], NDArray[np.int64]], ArrayLike]
 MOST_TOGETHER = 1 << 22  # features of pairs that a function makes at once: 32 MB
+
+
+def join_ranges(first: NDArray[Any], sizes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where ranges of numbers begin, one after the other, and the numbers: `sizes` from each `first` one on."""
+    indptr = np.concatenate([[0], np.cumsum(sizes)])
+    return indptr, np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], sizes)
+
+
+@dataclass(frozen=True)
+class ChoiceLists:
+    """Lists of rows, one after the other.
+
+    Attributes
+    ----------
+    indptr : ndarray of shape (n_rows + 1,), int64, where each begins
+    alternatives : ndarray of shape (n_listed,), int32, increasing within a row but where they were drawn
+    features : ndarray of shape (n_listed, n_pair_features), float64
+    offsets : ndarray of shape (n_listed,), float64, of which -infinity takes an alternative out
+    only : bool
+        Whether what a row does not list cannot be chosen.
+    log_weights : ndarray of shape (n_listed,), float64
+        Logarithms of how many each drawn alternative stands for; of size 0 where none were drawn.
+    """
+
+    indptr: NDArray[np.int64]
+    alternatives: Ids
+    features: Doubles
+    offsets: Doubles
+    only: bool
+    log_weights: Doubles = field(default_factory=lambda: np.zeros(0))
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The row of each entry."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
+    def take(self, rows: NDArray[np.int64]) -> ChoiceLists:
+        """Return the lists of rows in any order."""
+        indptr, entries = join_ranges(self.indptr[rows], np.diff(self.indptr)[rows])
+        log_weights = self.log_weights[entries] if len(self.log_weights) else self.log_weights
+        by_entry = self.alternatives[entries], self.features[entries], self.offsets[entries]
+        return ChoiceLists(indptr, *by_entry, self.only, log_weights)
+
+    def filled(self, n_alternatives: int) -> ChoiceLists:
+        """Return lists of all alternatives, with zeros for those not listed; lists of all that may be chosen stay."""
+        if self.only:
+            return self
+        n, k = len(self.indptr) - 1, n_alternatives
+        features, offsets = np.zeros((n * k, self.features.shape[1])), np.zeros(n * k)
+        entries = self.rows * k + self.alternatives
+        features[entries], offsets[entries] = self.features, self.offsets
+        return ChoiceLists(np.arange(n + 1) * k, np.tile(np.arange(k, dtype=np.int32), n), features, offsets, only=True)
 
 
 @dataclass(frozen=True)
@@ -201,7 +252,7 @@ class ChoiceSets:
                 sets = replace(sets, Z=_with_column(sets.Z, self.alternative_names.index(name), new))
             elif name in self.pair_names and self.function is None:
                 values = _with_column(sets.lists.features, self.pair_names.index(name), new)
-                sets = replace(sets, lists=sets.lists.with_features(values))
+                sets = replace(sets, lists=replace(sets.lists, features=values))
             else:
                 known = ", ".join(map(repr, (*self.chooser_names, *self.alternative_names, *self.pair_names)))
                 raise ValueError(f"{name!r} is no feature that can be changed; there are {known}")
@@ -227,8 +278,7 @@ class ChoiceSets:
         for begin in range(0, self.n_rows, step):
             part = self.take(np.arange(begin, min(begin + step, self.n_rows)))
             lists = part.lists.filled(self.n_alternatives)
-            lists = lists.with_features(part._pair_features(lists.rows, lists.alternatives))
-            yield replace(part, lists=lists, function=None)
+            yield replace(part, lists=part._with_features(lists, lists.rows), function=None)
 
     def core_arguments(self) -> dict[str, Any]:
         """Return the data as `_core.ChoiceProblem` takes them; those with a function of pairs have `parts` for it."""
@@ -239,7 +289,7 @@ class ChoiceSets:
             "constants": self.offsets,
             "indptr": self.lists.indptr,
             "alternatives": self.lists.alternatives,
-            "pair_features": self.lists.features,
+            "pair_features": np.ascontiguousarray(self.lists.features),
             "offsets": self.lists.offsets,
             "listed_only": self.lists.only,
             "log_weights": self.lists.log_weights,
@@ -248,20 +298,15 @@ class ChoiceSets:
             Z = sp.csr_array(self.Z)
             arguments |= {"Z": Z.data, "Z_indptr": Z.indptr.astype(np.int64), "Z_indices": Z.indices.astype(np.int32)}
         arguments["Z"] = np.ascontiguousarray(arguments["Z"], dtype=np.float64)
-        if self.chosen is not None:
-            arguments["chosen"] = self.chosen
-        if self.sample_weight is not None:
-            arguments["weights"] = self.sample_weight
-        return arguments
+        by_row = {"chosen": self.chosen, "weights": self.sample_weight}
+        return arguments | {name: array for name, array in by_row.items() if array is not None}
 
-    def _pair_features(self, rows: NDArray[np.int64], alternatives: Ids) -> Doubles:
+    def _with_features(self, lists: ChoiceLists, rows: NDArray[np.int64]) -> ChoiceLists:
+        """Lists with what the function of pairs gives, the row of each entry being one of these data."""
         assert self.function is not None
-        features: Doubles = read_numbers(
-            "the function of pairs",
-            self.function(self._numbers[rows], alternatives.astype(np.int64)),
-            (len(rows), len(self.pair_names)),
-        )
-        return features
+        features = self.function(self._numbers[rows], lists.alternatives.astype(np.int64))
+        shape = len(rows), len(self.pair_names)
+        return replace(lists, features=read_numbers("the function of pairs", features, shape))
 
     @cached_property
     def _shares(self) -> Doubles:
@@ -305,7 +350,7 @@ class ChoiceSets:
         features[listed], offsets[listed] = self.lists.features[entries[listed]], self.lists.offsets[entries[listed]]
         lists = ChoiceLists(indptr, alternatives, features, offsets, only=True, log_weights=log_weights)
         if self.function is not None:
-            lists = lists.with_features(self._pair_features(rows[lists.rows], alternatives))
+            lists = self._with_features(lists, rows[lists.rows])
         return replace(self._rows(rows, lists), function=None, source=None)
 
     @property
@@ -375,9 +420,6 @@ def positions_among(
         row = int(np.argmax(positions < 0))
         label, known = wanted[row : row + 1].tolist()[0], alternatives[:10].tolist()
         rule = f", which is none of the alternatives {', '.join(map(repr, known))}{', ...' * (len(alternatives) > 10)}"
-        raise CellError(name, label, (row,) * by_row, rule + did_you_mean(label, filter(_is_text, known)))
+        hint = did_you_mean(label, [text for text in known if isinstance(text, str)])
+        raise CellError(name, label, (row,) * by_row, rule + hint)
     return order[positions]
-
-
-def _is_text(label: Any) -> bool:
-    return isinstance(label, str)

@@ -8,15 +8,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from manyclass.checks import check_choice, did_you_mean
+from manyclass.checks import did_you_mean
 from manyclass.choice.arrays import Unavailable, choice_sets, distinct_labels, leave_out_unavailable
-from manyclass.choice.columns import CellError, columns_by_name, has_numbers, read_flags, read_numbers
+from manyclass.choice.columns import CellError, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
 from manyclass.choice.sets import ChoiceSets, SourceTable, positions_among
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.tables import library
@@ -113,7 +113,6 @@ def from_long(
         keys |= {"available": available, "offset": offset, "person": None, "weight": None, "chosen": None}
         make = partial(from_long, **keys, formula=spec, features=_names_by_kind(sets))
         sets = replace(sets, source=SourceTable(columns, make, alternative))
-    check_choice("unavailable_choices", unavailable_choices, get_args(Unavailable))
     return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {pairs.who(int(pairs.first[row]))!r}")
 
 
@@ -286,17 +285,13 @@ def _features_of_pairs(
             if kinds is not None and name not in kinds.get("pairs", ()):
                 raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
     return {
-        "X": _stack(features["choosers"], sizes[0]),
-        "Z": _stack(features["alternatives"], sizes[1]) if features["alternatives"] else None,
+        "X": stack_columns([*features["choosers"].values()], sizes[0]),
+        "Z": stack_columns([*features["alternatives"].values()], sizes[1]) if features["alternatives"] else None,
         "pairs": features["pairs"] or None,
         "available": (np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=sizes[0]))]), ids),
         "chooser_names": [*features["choosers"]],
         "alternative_names": [*features["alternatives"]],
     }
-
-
-def _stack(columns: Mapping[str, Doubles], n: int) -> Doubles:
-    return np.stack([*columns.values()], axis=1) if columns else np.zeros((n, 0))
 
 
 def _names_by_kind(sets: ChoiceSets) -> dict[str, tuple[str, ...]]:
@@ -477,7 +472,11 @@ def _features_of_wide(
         return {"pairs": features, "offset": offset}, None
     if formula is None:
         table = {name: read_numbers(name, columns[name]) for name in choosers}
-        return {"X": _stack(table, shape[0]), "chooser_names": [*choosers], "pairs": dict(numbers) or None}, None
+        return {
+            "X": stack_columns([*table.values()], shape[0]),
+            "chooser_names": [*choosers],
+            "pairs": dict(numbers) or None,
+        }, None
     mask = np.ones(shape, dtype=bool) if mask is None else mask
     table = {"alternative": np.tile(labels, shape[0])}
     table |= {name: column.ravel() for name, column in numbers.items()}
