@@ -75,9 +75,8 @@ def test_willingness_to_pay_of_simulated_coefficients_has_the_intervals_of_fiell
     rng = np.random.default_rng(seed)
     S = rng.normal(size=(20_000, 3, 2))
     chosen = np.argmax(S @ [-1.0, -2.0] + rng.gumbel(size=S.shape[:2]), axis=1)
-    model = ChoiceClassifier(constants="none").fit(
-        choice_sets(pairs={"time": S[..., 0], "cost": S[..., 1]}, chosen=chosen)
-    )
+    sets = choice_sets(pairs={"time": S[..., 0], "cost": S[..., 1]}, chosen=chosen)
+    model = ChoiceClassifier(constants="none").fit(sets)
     saved = model.willingness_to_pay("time", "cost", change=-60)
     assert saved["estimate"] == pytest.approx(60 * model.coef_[0] / model.coef_[1])  # positive: time is bad
     drawn = model.willingness_to_pay("time", "cost", change=-60, interval="simulation", random_state=seed)
@@ -85,6 +84,11 @@ def test_willingness_to_pay_of_simulated_coefficients_has_the_intervals_of_fiell
     for end in ("low", "high"):
         assert abs(drawn[end] - saved[end]) < 0.15 * saved["std_error"]
     assert drawn == model.willingness_to_pay("time", "cost", change=-60, interval="simulation", random_state=seed)
+    for interval in ("delta", "simulation"):  # of a model without standard errors
+        unknown = ChoiceClassifier(constants="none", covariance="none").fit(sets)
+        worth = unknown.willingness_to_pay("time", "cost", interval=interval)
+        assert worth["estimate"] == pytest.approx(model.coef_[0] / -model.coef_[1])
+        assert np.isnan([worth["std_error"], worth["low"], worth["high"]]).all()
     with pytest.raises(ValueError, match="interval is 'bayes'"):
         model.willingness_to_pay("time", "cost", interval="bayes")
 

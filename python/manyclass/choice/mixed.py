@@ -248,6 +248,15 @@ class MixedLogit:
             z[:, j] = self.flips[j] * distribution.quantiles(np.clip(points[:, :, j], 1e-15, 1 - 1e-15))
         return z
 
+    def persons(self, theta: Doubles, z: Doubles) -> dict[str, Doubles]:
+        """Return coefficients that vary by name, of persons with draws z, (n_varying, n_persons), without shifts."""
+        L = np.zeros((len(z), len(z)))
+        L[tuple(np.array([*self.places.values()]).T)] = theta[self.form.n :]
+        v = theta[self.columns, None] + L @ z
+        signs = [distribution.sign for distribution in self.distributions]
+        values = [sign * np.exp(row) if sign else row for sign, row in zip(signs, v, strict=True)]
+        return dict(zip(self.mixture.coefficients, values, strict=True))
+
     def description(self) -> dict[str, Any]:
         """Return what `RandomCoefficients.restore` takes."""
         return {"seed": self.seed, "n_draws": self.n_draws, "flips": list(self.flips)}

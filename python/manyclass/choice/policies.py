@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from manyclass.choice.effects import STEP, elasticity_sums, marginal_effects
 from manyclass.choice.predictions import FittedChoiceModel
 from manyclass.choice.sets import ChoiceSets, positions_among
 from manyclass.labels import as_labels
 from manyclass.weights.arrays import Doubles
+
+FARTHEST = 745.0  # that the logarithm of a probability moves before it is that of 0
+STEP = 1e-4  # of utilities: the third derivative leaves some 1e-9 in relation to the first
 
 
 class ChoicePolicies(FittedChoiceModel):
@@ -33,41 +37,28 @@ class ChoicePolicies(FittedChoiceModel):
         -------
         ndarray of shape (n_rows, n_alternatives), float64
         """
-        sets = self._rows(X)
-        if sets.source is not None and feature in sets.source.table:
-            values = np.asarray(sets.source.table[feature], dtype=np.float64)
-            step = STEP * (float(abs(values).max(initial=0)) or 1.0)
-            above, below = (self._shares_where(sets, feature, alternative, values + move) for move in (step, -step))
-            return np.asarray((above - below) / (2 * step))
-        moved = self._moved(sets, feature, alternative)
-        return np.concatenate([marginal_effects(self._problem, self.coef_, part, *moved) for part in sets.parts()])
+        parts = self._rows(X).parts()
+        return np.concatenate(
+            [self._derivatives(part, feature, alternative, lambda values, step: values + step) for part in parts]
+        )
 
-    def _shares_where(self, sets: ChoiceSets, column: str, alternative: Any, values: Doubles) -> Doubles:
-        """Probabilities where the table that features come from has other values of an alternative, or of all."""
-        source: Any = sets.source
-        if alternative is not None:
-            if source.alternative is None:
-                raise ValueError(f"{column!r} is a column of a table with a row for each chooser; name no alternative")
-            owned = as_labels(source.table[source.alternative]) == alternative
-            values = np.where(owned, values, source.table[column])
-        return self.predict_proba(sets.changed(**{column: values}))
+    def _derivatives(
+        self, sets: ChoiceSets, feature: str, alternative: Any, move: Callable[[Doubles, float], Doubles]
+    ) -> Doubles:
+        """The derivatives of all probabilities by the steps of a move of a feature, by central differences."""
 
-    @staticmethod
-    def _moved(sets: ChoiceSets, feature: str, alternative: Any) -> tuple[str, int, int]:
-        """What has a feature, its column, and the position of the alternative, -1 for all."""
-        position = -1
-        if alternative is not None:
-            position = int(positions_among([alternative], sets.alternatives, "alternative")[0])
-        kinds = {"chooser": sets.chooser_names, "alternative": sets.alternative_names, "pair": sets.pair_names}
-        for kind, names in kinds.items():
-            if feature in names:
-                if kind == "chooser" and position >= 0:
-                    raise ValueError(
-                        f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out"
-                    )
-                return kind, names.index(feature), position
-        known = ", ".join(repr(name) for names in kinds.values() for name in names)
-        raise ValueError(f"feature is {feature!r}; it must be one of {known}")
+        def answer(name: str, step: float) -> Doubles:
+            return self._answers(_moved(sets, feature, alternative, lambda values: move(values, step)), name)
+
+        utilities, step = self._answers(sets, "utilities"), STEP
+        finite = np.isfinite(utilities)
+        for _ in range(2):  # those of a mixture are not linear
+            moves = np.nan_to_num(np.abs(answer("utilities", step)[finite] - utilities[finite]), posinf=FARTHEST)
+            steepest = float(np.max(moves, initial=0)) / step
+            if steepest == 0:
+                return np.zeros(utilities.shape)
+            step = STEP / steepest
+        return np.asarray((answer("probabilities", step) - answer("probabilities", -step)) / (2 * step))
 
     def elasticities(self, X: ChoiceSets, feature: str, alternative: Any = None) -> Doubles:
         """Return by how many percent the expected share of each alternative moves by one percent of a feature.
@@ -77,28 +68,24 @@ class ChoicePolicies(FittedChoiceModel):
         Parameters
         ----------
         X : ChoiceSets
-        feature : str, of alternatives or pairs
+        feature : str
             Or a column of the table that a formula made features of; all that follow from it move.
-        alternative : label, whose feature moves; a wide table has columns instead
+        alternative : label, whose feature moves; choosers and a wide table have columns instead
 
         Returns
         -------
         ndarray of shape (n_alternatives,), float64
         """
         sets = self._rows(X)
-        if sets.source is not None and feature in sets.source.table:
-            values = np.asarray(sets.source.table[feature], dtype=np.float64)
-            above, below, now = (
-                sets.weights @ self._shares_where(sets, feature, alternative, values * factor)
-                for factor in (1 + STEP, 1 - STEP, 1.0)
+        if alternative is None and feature in (*sets.alternative_names, *sets.pair_names):
+            raise ValueError(f"alternative must be the one whose {feature!r} moves")
+        sums = [
+            (
+                part.weights @ self._derivatives(part, feature, alternative, lambda values, step: values * (1 + step)),
+                part.weights @ self._answers(part, "probabilities"),
             )
-            return np.asarray(np.divide((above - below) / (2 * STEP), now, out=np.zeros(len(now)), where=now > 0))
-        if alternative is None:
-            raise ValueError("alternative must be the one whose feature moves")
-        if feature not in (*sets.alternative_names, *sets.pair_names):
-            raise ValueError(f"feature is {feature!r}; it must be one of alternatives or pairs")
-        moved = self._moved(sets, feature, alternative)
-        sums = [elasticity_sums(self._problem, self.coef_, part, *moved) for part in sets.parts()]
+            for part in sets.parts()
+        ]
         effects, shares = np.sum(sums, axis=0)
         return np.asarray(np.divide(effects, shares, out=np.zeros(len(shares)), where=shares > 0))
 
@@ -122,26 +109,49 @@ class ChoicePolicies(FittedChoiceModel):
             raise ValueError(
                 f"before has {before.n_rows} rows and after {after.n_rows}; they must be the same choosers"
             )
-        weights = before.sample_weight
-        changes: dict[str, Any] = {
-            f"share_{name}": np.average(self.predict_proba(sets), axis=0, weights=weights)
-            for name, sets in (("before", before), ("after", after))
-        }
-        labels = np.array(
-            list(dict.fromkeys([*before.alternatives.tolist(), *after.alternatives.tolist()])), dtype=object
-        )
-        shares: dict[str, Any] = {"alternative": labels}
+        labels = [*dict.fromkeys([*before.alternatives.tolist(), *after.alternatives.tolist()])]
+        changes: dict[str, Any] = {}
+        shares: dict[str, Any] = {"alternative": np.array(labels, dtype=object)}
         for name, sets in (("before", before), ("after", after)):
-            by_label = dict(zip(sets.alternatives.tolist(), changes[f"share_{name}"], strict=True))
-            shares[name] = np.array([by_label.get(label, 0.0) for label in labels])
+            share = np.average(self.predict_proba(sets), axis=0, weights=before.sample_weight)
+            by_label = dict(zip(sets.alternatives.tolist(), share, strict=True))
+            changes[f"share_{name}"], shares[name] = share, np.array([by_label.get(label, 0.0) for label in labels])
         changes["shares"] = shares | {"change": shares["after"] - shares["before"]}
         if self._fitted.form.noise == "gumbel":
             changes["inclusive_value_change"] = self.inclusive_values(after) - self.inclusive_values(before)
             if price is not None:
-                self._check_fixed(price)
+                if price in getattr(self.mixture, "coefficients", ()):
+                    raise ValueError(f"{price!r} varies among persons; a surplus in money needs a price that does not")
                 changes["surplus_change"] = changes["inclusive_value_change"] / -self.coef_[self._column(price)]
         return changes
 
-    def _check_fixed(self, price: str) -> None:
-        if price in getattr(self.mixture, "coefficients", ()):
-            raise ValueError(f"{price!r} varies among persons; a surplus in money needs a price that does not")
+
+def _moved(sets: ChoiceSets, feature: str, alternative: Any, move: Callable[[Doubles], Doubles]) -> ChoiceSets:
+    """The data where the values of a feature move, those of one alternative or, with None, of all."""
+    source: Any = sets.source
+    owners = None
+    if alternative is not None:
+        alternative = sets.alternatives[positions_among([alternative], sets.alternatives, "alternative")[0]]
+    if source is not None and feature in source.table:
+        if alternative is not None:
+            if source.alternative is None:
+                raise ValueError(f"{feature!r} is a column of a table with a row for each chooser; name no alternative")
+            owners = as_labels(source.table[source.alternative])
+    elif feature in sets.chooser_names:
+        if alternative is not None:
+            raise ValueError(f"{feature!r} is a feature of choosers, which no alternative has; leave `alternative` out")
+    elif feature in sets.alternative_names:
+        owners = sets.alternatives
+    elif feature in sets.pair_names:
+        sets = replace(sets, lists=sets.lists.filled(sets.n_alternatives))
+        owners = sets.alternatives[sets.lists.alternatives]
+    else:
+        known = ", ".join(map(repr, (*sets.chooser_names, *sets.alternative_names, *sets.pair_names)))
+        raise ValueError(f"feature is {feature!r}; it must be one of {known}")
+    is_moved: Any = True if alternative is None else owners == alternative
+
+    def moved(values: Any) -> Doubles:
+        values = np.asarray(values, dtype=np.float64)
+        return np.where(is_moved, move(values), values)
+
+    return sets.changed(**{feature: moved})

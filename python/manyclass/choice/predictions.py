@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,11 @@ def features_by_kind(model: FittedChoiceModel) -> dict[str, tuple[str, ...]]:
     return {"choosers": form.chooser_names, "alternatives": form.alternative_names, "pairs": form.pair_names}
 
 
+def _of_state(path: str, doc: str) -> Any:
+    """An attribute that is a part of the fitted state."""
+    return property(attrgetter(f"_fitted.{path}"), doc=doc)
+
+
 class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     """An estimator that holds the state of a fitted choice model, or none, and answers for it."""
 
@@ -51,40 +57,22 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "_state" in self.__dict__
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Labels of the alternatives, (n_alternatives,)."""
-        return self._fitted.alternatives
-
-    @property
-    def coef_(self) -> Doubles:
-        """All coefficients, (n_coefficients,), float64."""
-        return self._fitted.fit.theta
-
-    @property
-    def coef_names_(self) -> list[str]:
-        """Names of the coefficients."""
-        return self._fitted.names
-
-    @property
-    def covariance_(self) -> Doubles:
-        """Covariance of the coefficients, (n_coefficients, n_coefficients), float64; NaN where there is none."""
-        return self._fitted.covariance.matrix
+    classes_ = _of_state("alternatives", "Labels of the alternatives, (n_alternatives,).")
+    coef_ = _of_state("fit.theta", "All coefficients, (n_coefficients,), float64.")
+    coef_names_ = _of_state("names", "Names of the coefficients.")
+    covariance_ = _of_state("covariance.matrix", "Covariance of the coefficients; NaN where there is none.")
+    std_errors_error_ = _of_state("covariance.error", "Relative standard errors of the standard errors.")
+    draw_errors_ = _of_state("fit.draw_errors", "Standard errors that drawn alternatives leave in the coefficients.")
+    loss_curve_ = _of_state("fit.losses", "Mean log-loss with the ridge by iteration or pass, (n_iter,).")
+    converged_ = _of_state("fit.converged", "Whether the fit ended at a maximum; false where there is none.")
+    unidentified_ = _of_state("unidentified", "By the name of each coefficient that the data do not tell, the cause.")
+    log_likelihood_ = _of_state("log_likelihood", "Log-likelihood of the training data in nats; NaN by drawn ones.")
+    solver_ = _of_state("solver", "The solver that fitted the model.")
 
     @property
     def std_errors_(self) -> Doubles:
         """Standard errors of the coefficients, (n_coefficients,), float64."""
         return np.asarray(np.sqrt(np.diag(self.covariance_)))
-
-    @property
-    def std_errors_error_(self) -> Doubles:
-        """Relative standard errors of the standard errors, (n_coefficients,), float64."""
-        return self._fitted.covariance.error
-
-    @property
-    def draw_errors_(self) -> Doubles:
-        """Standard errors that drawn alternatives leave in the coefficients, (n_coefficients,), float64."""
-        return self._fitted.fit.draw_errors
 
     @property
     def interactions_(self) -> Doubles:
@@ -93,34 +81,9 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         return form.core.interactions(self.coef_) if form.rank else np.zeros((len(form.chooser_names), 0))
 
     @property
-    def loss_curve_(self) -> Doubles:
-        """Mean log-loss with the ridge by iteration or pass, (n_iter,), float64."""
-        return self._fitted.fit.losses
-
-    @property
     def n_iter_(self) -> int:
         """Iterations or passes made."""
-        return len(self._fitted.fit.losses)
-
-    @property
-    def converged_(self) -> bool:
-        """Whether L-BFGS ended at the maximum, and, with "double_sum", whether there is one."""
-        return self._fitted.fit.converged
-
-    @property
-    def unidentified_(self) -> dict[str, str]:
-        """By the name of each coefficient that the data do not tell, the cause."""
-        return dict(self._fitted.unidentified)
-
-    @property
-    def log_likelihood_(self) -> float:
-        """Log-likelihood of the training data in nats; NaN with drawn alternatives (see `log_likelihood`)."""
-        return self._fitted.log_likelihood
-
-    @property
-    def solver_(self) -> str:
-        """The solver that fitted the model."""
-        return self._fitted.solver
+        return len(self.loss_curve_)
 
     # Predictions
 
@@ -153,13 +116,12 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
             return self._fitted.mixture.problems(form, sets, n_threads_from(self.n_jobs))
         return make_problems(form, sets, n_threads_from(self.n_jobs))
 
-    def _problem(self, sets: ChoiceSets) -> _core.ChoiceProblem | MixtureProblem:
-        """The one of data without a function of pairs."""
-        return next(self._problems(sets))
+    def _answers(self, sets: ChoiceSets, name: str) -> Doubles:
+        """What the problems answer by row: "utilities", "probabilities", "losses" or "inclusive_values"."""
+        return np.concatenate([getattr(problem, name)(self.coef_) for problem in self._problems(sets)])
 
     def _losses(self, sets: ChoiceSets) -> Doubles:
-        sets = replace(sets, chosen=sets.known_choices)
-        return np.concatenate([problem.losses(self.coef_) for problem in self._problems(sets)])
+        return self._answers(replace(sets, chosen=sets.known_choices), "losses")
 
     def decision_function(self, X: Any) -> Doubles:
         """Return the utilities without noise; of two alternatives that of the second less the first.
@@ -182,7 +144,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         ----------
         X : ChoiceSets, or array-like of shape (n_rows, n_features)
         """
-        return np.concatenate([problem.utilities(self.coef_) for problem in self._problems(self._rows(X))])
+        return self._answers(self._rows(X), "utilities")
 
     def predict_proba(self, X: Any) -> Doubles:
         """Return the probability of each alternative, 0 where one is not available.
@@ -195,7 +157,7 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n_rows, n_alternatives), float64
         """
-        return np.concatenate([problem.probabilities(self.coef_) for problem in self._problems(self._rows(X))])
+        return self._answers(self._rows(X), "probabilities")
 
     def predict_log_proba(self, X: Any) -> Doubles:
         """Return the logarithm of `predict_proba`."""
@@ -317,4 +279,4 @@ class FittedChoiceModel(ClassifierMixin, BaseEstimator):
         sets = self._rows(X)
         if self._fitted.form.noise != "gumbel":
             raise ValueError(f"noise is {self._fitted.form.noise!r}; inclusive values are those of 'gumbel'")
-        return np.concatenate([problem.inclusive_values(self.coef_) for problem in self._problems(sets)])
+        return self._answers(sets, "inclusive_values")

@@ -21,6 +21,12 @@ from manyclass.choice.sets import ChoiceSets
 from manyclass.datasets.tables import library
 from manyclass.weights.arrays import Doubles
 
+TITLES = {
+    "gumbel": "multinomial logit",
+    "nested": "nested logit",
+    "normal": "multinomial probit",
+    "logistic": "multinomial logistic",
+}
 PERSONS = 1 << 13  # drawn, of whom a median is told
 
 
@@ -96,45 +102,6 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-@dataclass(frozen=True)
-class Population:
-    """Draws of persons of a mixed logit, and two coefficients that each of them has.
-
-    Attributes
-    ----------
-    rows : list of int or None, by coefficient its place among those that vary
-    signs : list of float, of their exponentials; 0: they are none
-    places : list of tuple of int, row and column of each spread
-    z : ndarray of shape (n_varying, n_persons), float64
-    """
-
-    rows: list[int | None]
-    signs: list[float]
-    places: list[tuple[int, ...]]
-    z: Doubles
-
-    @classmethod
-    def of(cls, state: MixedLogit, *names: str) -> Self:
-        """Return the population of a mixed logit for some coefficients."""
-        if state.shifts:
-            raise ValueError("means depend on features of choosers; so does what a change is worth")
-        varying = [*state.mixture.coefficients]
-        draws = state.draws(0, -(-PERSONS // state.n_draws)).astype(np.float64)
-        z = np.moveaxis(draws, 1, 0).reshape(len(varying), -1)
-        rows = [varying.index(name) if name in varying else None for name in names]
-        signs = [0.0 if row is None else state.distributions[row].sign for row in rows]
-        return cls(rows, signs, [*state.places.values()], z)
-
-    def coefficients(self, theta: Doubles) -> list[Any]:
-        """Return each coefficient of all persons, theta being their means, then the spreads."""
-        L = np.zeros((len(self.z), len(self.z)))
-        for place, spread in zip(self.places, theta[len(self.rows) :], strict=True):
-            L[place] = spread
-        shown = zip(self.rows, self.signs, theta[: len(self.rows)], strict=True)
-        values = [(mean if row is None else mean + L[row] @ self.z, sign) for row, sign, mean in shown]
-        return [sign * np.exp(value) if sign else value for value, sign in values]
-
-
 class ChoiceInference(FittedChoiceModel):
     """Coefficients of a fitted choice model with what is known of them."""
 
@@ -153,14 +120,7 @@ class ChoiceInference(FittedChoiceModel):
         """
         state = self._fitted
         facts: dict[str, Any] = {
-            "model": state.mixture.title
-            if state.mixture
-            else {
-                "gumbel": "multinomial logit",
-                "nested": "nested logit",
-                "normal": "multinomial probit",
-                "logistic": "multinomial logistic",
-            }[state.form.model],
+            "model": state.mixture.title if state.mixture else TITLES[state.form.model],
             "rows": state.n_rows,
             "alternatives": len(state.alternatives),
             "free coefficients": state.n_free,
@@ -206,9 +166,10 @@ class ChoiceInference(FittedChoiceModel):
         return np.stack([columns["low"], columns["high"]], axis=1)
 
     def _column(self, name: str) -> int:
-        if name not in self.coef_names_:
-            raise ValueError(f"{name!r} is no coefficient; there are {', '.join(self.coef_names_[:20])}")
-        return self.coef_names_.index(name)
+        names: list[str] = self.coef_names_
+        if name not in names:
+            raise ValueError(f"{name!r} is no coefficient; there are {', '.join(names[:20])}")
+        return names.index(name)
 
     def wald_test(self, hypotheses: Sequence[str] | Mapping[str, float] | ArrayLike, values: Any = 0.0) -> Test:
         """Return the Wald test of linear hypotheses.
@@ -278,14 +239,8 @@ class ChoiceInference(FittedChoiceModel):
         if not names:
             raise ValueError("the two models have no coefficients in common that have standard errors")
         places = [[model.coef_names_.index(name) for name in names] for model in models]
-        estimates, variances = zip(
-            *(
-                (model.coef_[place], model.covariance_[np.ix_(place, place)])
-                for model, place in zip(models, places, strict=True)
-            ),
-            strict=True,
-        )
-        gap, spread = estimates[0] - estimates[1], variances[0] - variances[1]
+        gap = weaker.coef_[places[0]] - self.coef_[places[1]]
+        spread = weaker.covariance_[np.ix_(places[0], places[0])] - self.covariance_[np.ix_(places[1], places[1])]
         statistic = float(gap @ np.linalg.pinv(spread, hermitian=True) @ gap)
         return Test.of(statistic, int(np.linalg.matrix_rank(spread, hermitian=True)))
 
@@ -350,21 +305,20 @@ class ChoiceInference(FittedChoiceModel):
         check_number("level", level, low=0, high=1, open_low=True)
         tails = np.array([0.5 - level / 2, 0.5 + level / 2])
         places = [self._column(feature), self._column(price)]
-        mixture, persons = self._fitted.mixture, {}
+        mixture, z = self._fitted.mixture, None
         if isinstance(mixture, MixedLogit) and {feature, price} & {*mixture.mixture.coefficients}:
+            if mixture.shifts:
+                raise ValueError("means depend on features of choosers; so does what a change is worth")
             places += [*range(self._fitted.form.n, len(self.coef_))]
-            population = Population.of(mixture, feature, price)
+            z = np.concatenate([*mixture.draws(0, -(-PERSONS // mixture.n_draws)).astype(np.float64)], axis=1)
 
-            def worths(coefficients: Doubles) -> Doubles:
-                goods, prices = population.coefficients(coefficients)
-                return np.asarray(-change * goods / prices)
-
-            low, high = np.quantile(worths(self.coef_[places]), tails)
-            persons = {"persons_low": float(low), "persons_high": float(high)}
-        else:
-
-            def worths(coefficients: Doubles) -> Doubles:
-                return np.atleast_1d(-change * coefficients[0] / coefficients[1])
+        def worths(coefficients: Doubles) -> Any:
+            theta = self.coef_.copy()
+            theta[places] = coefficients
+            persons = dict(zip(self.coef_names_, theta, strict=True))
+            if z is not None and isinstance(mixture, MixedLogit):
+                persons |= mixture.persons(theta, z)
+            return -change * persons[feature] / persons[price]
 
         means, covariance = self.coef_[places], self.covariance_[np.ix_(places, places)]
         estimate = float(np.median(worths(means)))
@@ -375,7 +329,11 @@ class ChoiceInference(FittedChoiceModel):
         low, high = estimate + stats.norm.ppf(tails) * error
         if interval == "simulation":
             check_number("n_draws", n_draws, low=2, integer=True)
-            draws = check_random_state(random_state).multivariate_normal(means, covariance, n_draws)
-            low, high = np.quantile([np.median(worths(coefficients)) for coefficients in draws], tails)
-        bounds = {"low": float(low), "high": float(high)}
-        return {"estimate": estimate, "std_error": error, **bounds, **persons}
+            low = high = np.nan
+            if np.isfinite(covariance).all():
+                draws = check_random_state(random_state).multivariate_normal(means, covariance, n_draws)
+                low, high = np.quantile([np.median(worths(coefficients)) for coefficients in draws], tails)
+        worth = {"estimate": estimate, "std_error": error, "low": float(low), "high": float(high)}
+        if z is not None:
+            worth["persons_low"], worth["persons_high"] = np.quantile(worths(means), tails).tolist()
+        return worth
