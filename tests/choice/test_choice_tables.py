@@ -329,6 +329,16 @@ def test_wide_tables_that_lie_are_refused(columns, how, message):
         from_wide(WIDE | columns, **{**HOW, **how})
 
 
+@pytest.mark.parametrize("name", ["available", "counts", "weight", "offset"])
+def test_features_of_pairs_in_wide_tables_may_have_any_name(name):
+    pairs, times = {name: HOW["pairs"]["time"]}, np.stack([WIDE["ta"], WIDE["tb"]], axis=1)
+    sets = from_wide(WIDE, **{**HOW, "pairs": pairs}, available={"b": "bus"}, weight="income")
+    assert sets.pair_names == (name,)
+    assert sets.lists.features[:, 0].tolist() == times[np.array([[1, 1], [1, 1], [1, 0]], bool)].tolist()
+    with pytest.raises(ValueError, match=f"no column 'TA'.*'TA' .{name}."):
+        from_wide(WIDE, **{**HOW, "pairs": {name: {"a": "TA"}}}, available={"b": "bus"})
+
+
 def test_counts_are_weights_of_choices(seed):
     rng = np.random.default_rng(seed)
     n, K = 30, 3

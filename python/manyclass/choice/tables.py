@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -26,9 +26,9 @@ from manyclass.weights.arrays import Doubles
 Columns = Mapping[str, ArrayLike]
 USUAL = ("person", "weight", "offset")  # columns that are used where a table has them
 # Names of columns of numbers that are hardly features: weights, and the numbers of rows.
-WEIGHTS = r"(.*[_. ])?(wt|wgt|weights?|exp_?fac(tor)?|expansion[_. ]?factor)\d*"
+ODD = r"(.*[_. ])?(wt|wgt|weights?|exp_?fac(tor)?|expansion[_. ]?factor)\d*"
+ODD += r"||index|unnamed: \d+|row[_. ]?(names?|ids?|numbers?)"
 TASKS = "; where tasks recur for each person, chooser names several columns, such as chooser=['person', 'task']"
-ROW_NUMBERS = r"|index|unnamed: \d+|row[_. ]?(names?|ids?|numbers?)"
 
 
 def from_long(
@@ -96,206 +96,179 @@ def from_long(
         (usual if usual in columns else None) if name == "auto" else name
         for name, usual in zip((person, weight, offset), USUAL, strict=True)
     )
-    roles: dict[str, Sequence[str | None]] = {"chooser": (chooser,) if isinstance(chooser, str) else tuple(chooser)}
-    roles |= {"alternative": (alternative,), "chosen": (None if counts else chosen,), "counts": (counts,)}
-    roles |= {"available": (available,), "person": (person,), "weight": (weight,), "offset": (offset,)}
-    _check_columns(columns, "from_long", roles)
-    pairs, spec = LongPairs.of(columns, roles["chooser"], alternative, alternatives, available), None
-    if formula is not None:
-        feature_columns, spec = _by_formula(formula, columns, features)
+    roles = [("chooser", chooser), ("alternative", alternative), ("chosen", None if counts else chosen)]
+    roles += [("counts", counts), ("available", available), ("person", person), ("weight", weight), ("offset", offset)]
+    uses = _check_columns(columns, "from_long", roles)
+    choosers, listed = Choosers.of(columns, chooser), _labels_in(columns, alternative)
+    labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else distinct_labels(alternatives)
+    ids, shape = positions_among(listed, labels, alternative), (len(choosers.labels), len(labels))
+    mask = np.ones(len(ids), bool) if available is None else read_flags(available, columns[available])
+    if formula is None:
+        feature_columns, spec = _feature_columns(columns, features, uses, has_no_weight), None
     else:
-        uses = {*USUAL, *itertools.chain(*roles.values())}
-        feature_columns = {name: columns[name] for name in _feature_names(columns, features, uses, has_no_weight)}
-    kinds = features if isinstance(features, Mapping) else None
-    sets = pairs.sets(feature_columns, kinds, offset, {**pairs.of_choosers(person, weight), **pairs.choices(roles)})
+        feature_columns, spec = _by_formula(formula, columns, features)
+    how: dict[str, Any] = {"persons": choosers.cells(person, _labels_in(columns, person))}
+    how["sample_weight"] = choosers.cells(weight, _numbers_in(columns, weight))
+    if counts is not None:
+        how["counts"] = sp.csr_array((_numbers_in(columns, counts), (choosers.rows, ids)), shape=shape)
+    elif chosen is not None:
+        how["chosen"] = labels[ids[choosers.marked_rows(read_flags(chosen, columns[chosen]))]]
+    pairs = np.flatnonzero(mask)
+    pairs = pairs[np.argsort(choosers.rows[pairs], kind="stable")]
+    numbers = {name: _numbers_in(feature_columns, name, mask)[pairs] for name in feature_columns}
+    how["offset"] = None if offset is None else _numbers_in(columns, offset, mask)[pairs]
+    how |= _features_of_pairs(numbers, features, choosers.rows[pairs], ids[pairs], shape)
+    sets = choice_sets(alternatives=labels, unavailable_choices="keep", **how)
     if spec is not None:
-        keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": pairs.labels}
-        keys |= {"available": available, "offset": offset, "person": None, "weight": None, "chosen": None}
-        make = partial(from_long, **keys, formula=spec, features=_names_by_kind(sets))
-        sets = replace(sets, source=SourceTable(columns, make, alternative))
-    return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {pairs.who(int(pairs.first[row]))!r}")
+        keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels}
+        keys |= dict.fromkeys(("person", "weight", "chosen")) | {"available": available, "offset": offset}
+        sets = _with_source(sets, columns, from_long, spec, keys)
+    return leave_out_unavailable(sets, unavailable_choices, lambda row: f"chooser {choosers.labels[row]!r}")
 
 
 @dataclass(frozen=True)
-class LongPairs:
-    """The rows of a long table, by chooser and alternative.
+class Choosers:
+    """Who chooses in each row of a long table.
 
     Attributes
     ----------
-    columns : mapping of str to columns
-    names : sequence of str
-        The columns of choosers.
     rows : ndarray of shape (n_pairs,), int64
-        The number of each one's chooser.
+        The number of each row's chooser.
     first : ndarray of shape (n_choosers,), int64
         The first row of each chooser.
-    labels : ndarray of shape (n_alternatives,)
-    ids : ndarray of shape (n_pairs,), int64
-        Positions of alternatives.
-    mask : ndarray of shape (n_pairs,), bool
-        Which may be chosen.
+    labels : list
+        The label of each chooser, or the labels of several columns.
     """
 
-    columns: Mapping[str, Any]
-    names: Sequence[str]
     rows: NDArray[np.int64]
     first: NDArray[np.int64]
-    labels: NDArray[Any]
-    ids: NDArray[np.int64]
-    mask: NDArray[np.bool_]
+    labels: list[Any]
 
     @classmethod
-    def of(
-        cls, columns: Mapping[str, Any], names: Any, alternative: str, alternatives: Any, available: str | None
-    ) -> LongPairs:
-        """Number the choosers and the alternatives of a table."""
-        rows, first = number_choosers(columns, names)
-        listed = _label_column(columns, alternative)
-        labels = sorted_classes(listed, name=alternative)[0] if alternatives is None else distinct_labels(alternatives)
-        mask = np.ones(len(rows), bool) if available is None else read_flags(available, columns[available])
-        return cls(columns, names, rows, first, labels, positions_among(listed, labels, alternative), mask)
+    def of(cls, columns: Mapping[str, Any], names: str | Sequence[str]) -> Choosers:
+        """Number the choosers, whom a column names, or several together."""
+        names = [names] if isinstance(names, str) else names
+        cells = [_labels_in(columns, name) for name in names]
+        rows: Any = 0
+        for name, column in zip(names, cells, strict=True):
+            labels, positions = sorted_classes(column, name=name)
+            _, first, rows = np.unique(rows * len(labels) + positions, return_index=True, return_inverse=True)
+        names_of_choosers = [column[first].tolist() for column in cells]
+        return cls(rows, first, names_of_choosers[0] if len(cells) == 1 else [*zip(*names_of_choosers, strict=True)])
 
-    def who(self, row: int) -> Any:
-        """Return the label of a row's chooser."""
-        return name_chooser(self.columns, self.names, row)
+    def cells(self, name: str | None, column: Any) -> Any:
+        """Return the cell of each chooser in a column, which all rows of one must have, or else raise CellError."""
+        if name is None:
+            return None
+        wrong = np.flatnonzero(column != column[self.first][self.rows])
+        if len(wrong):
+            row, chooser = wrong[0], self.rows[wrong[0]]
+            cell, other = column[[row, self.first[chooser]]].tolist()
+            rule = f", and {other!r} in another row of the same chooser, {self.labels[chooser]!r}{TASKS}"
+            raise CellError(name, cell, (int(row),), rule)
+        return column[self.first]
 
-    def of_choosers(self, person: str | None, weight: str | None) -> dict[str, Any]:
-        """Return persons and weights, in which the rows of a chooser must agree; raises CellError."""
-        cells: dict[str, Any] = {}
-        if person is not None:
-            cells["persons"] = person, _label_column(self.columns, person)
-        if weight is not None:
-            cells["sample_weight"] = weight, read_numbers(weight, self.columns[weight])
-        for name, column in cells.values():
-            wrong = np.flatnonzero(column != column[self.first][self.rows])
-            if len(wrong):
-                row = int(wrong[0])
-                pair = column[[row, self.first[self.rows[row]]]].tolist()
-                rule = f", and {pair[1]!r} in another row of the same chooser, {self.who(row)!r}{TASKS}"
-                raise CellError(name, pair[0], (row,), rule)
-        return {role: column[self.first] for role, (_, column) in cells.items()}
-
-    def choices(self, roles: Mapping[str, Sequence[str | None]]) -> dict[str, Any]:
-        """Return what choosers have marked, or counts; raises ValueError where it is not one alternative."""
-        (chosen,), (counts,) = roles["chosen"], roles["counts"]
-        shape = len(self.first), len(self.labels)
-        if counts is not None:
-            numbers = read_numbers(counts, self.columns[counts])
-            return {"counts": sp.csr_array((numbers, (self.rows, self.ids)), shape=shape)}
-        if chosen is None:
-            return {}
-        marks = read_flags(chosen, self.columns[chosen])
-        n_marks = np.bincount(self.rows[marks], minlength=shape[0])
+    def marked_rows(self, marks: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the row that is marked of each chooser; raises ValueError where it is not one."""
+        n_marks = np.bincount(self.rows[marks], minlength=len(self.first))
         if np.any(n_marks != 1):
             wrong = int(np.argmax(n_marks != 1))
             hint = TASKS if n_marks[wrong] > 1 else ""
-            who = self.who(int(self.first[wrong]))
+            who = self.labels[wrong]
             raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
-        choice = np.empty(shape[0], dtype=np.int64)
-        choice[self.rows[marks]] = self.ids[marks]
-        return {"chosen": self.labels[choice]}
-
-    def sets(
-        self, features: Mapping[str, Any], kinds: Mapping[str, Sequence[str]] | None, offset: str | None, how: Any
-    ) -> ChoiceSets:
-        """Return the data with features, of which cells count where a pair may be chosen."""
-        order = np.flatnonzero(self.mask)
-        order = order[np.lexsort((self.ids[order], self.rows[order]))]
-        read = {name: read_numbers(name, column, where=self.mask)[order] for name, column in features.items()}
-        if offset is not None:
-            how = {**how, "offset": read_numbers(offset, self.columns[offset], where=self.mask)[order]}
-        sizes = len(self.first), len(self.labels)
-        how |= _features_of_pairs(read, kinds, self.rows[order], self.ids[order], sizes)
-        return choice_sets(alternatives=self.labels, unavailable_choices="keep", **how)
+        rows = np.flatnonzero(marks)
+        return rows[np.argsort(self.rows[rows])]
 
 
-def _check_columns(columns: Mapping[str, Any], reader: str, needed: Mapping[str, Sequence[str | None]]) -> None:
-    """Raise ValueError for a column that is missing, which says what the reader looks for and what there is."""
-    roles = {name: role for role, names in needed.items() for name in names if name is not None}
-    for name in roles:
+def _check_columns(columns: Mapping[str, Any], reader: str, roles: Sequence[tuple[str, Any]]) -> set[str]:
+    """Raise ValueError for a column that is missing, which says what the reader looks for; return all it uses."""
+    role_of: dict[str, str] = {}
+    for role, names in roles:
+        role_of |= dict.fromkeys([names] if isinstance(names, str) else names or (), role)
+    for name in role_of:
         if name not in columns:
-            wanted = ", ".join(f"{wanted!r} ({role})" for wanted, role in roles.items())
+            wanted = ", ".join(f"{wanted!r} ({role})" for wanted, role in role_of.items())
             raise ValueError(
                 f"the table has no column {name!r}{did_you_mean(name, columns)}; {reader} looks for {wanted}; it has "
                 f"{', '.join(map(repr, columns))}"
             )
+    return {*role_of}
 
 
-def _label_column(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
+def _labels_in(columns: Mapping[str, Any], name: str | None) -> Any:
+    """The labels of a column; of none, None."""
+    if name is None:
+        return None
     check_targets(columns[name], several=False, name=name)
     return as_labels(columns[name])
 
 
-def number_choosers(columns: Mapping[str, Any], names: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the number of each row's chooser, whom columns name together, and the first row of each chooser."""
-    rows = np.zeros(len(columns[names[0]]), dtype=np.int64)
-    for name in names:
-        labels, positions = sorted_classes(_label_column(columns, name), name=name)
-        rows = np.unique(rows * len(labels) + positions, return_inverse=True)[1]
-    return rows, np.unique(rows, return_index=True)[1]
+def _numbers_in(columns: Mapping[str, Any], name: str | None, where: NDArray[np.bool_] | None = None) -> Any:
+    """The numbers of a column; of none, None."""
+    return None if name is None else read_numbers(name, columns[name], where=where)
 
 
-def name_chooser(columns: Mapping[str, Any], names: Sequence[str], row: int) -> Any:
-    """Return the label of a row's chooser, or the labels of several columns."""
-    labels = [as_labels(columns[name])[row : row + 1].tolist()[0] for name in names]
-    return labels[0] if len(labels) == 1 else tuple(labels)
-
-
-def _feature_names(
-    columns: Mapping[str, Any], features: Any, uses: set[str | None], has_no_weight: bool
-) -> Sequence[str]:
+def _feature_columns(
+    columns: Mapping[str, Any], features: Any, uses: Collection[str], has_no_weight: bool
+) -> dict[str, Any]:
     """The columns with features: all that have numbers and no other use where none are named."""
     if features is not None:
-        names = [*itertools.chain(*features.values())] if isinstance(features, Mapping) else [*features]
-        _check_columns(columns, "the model", {"features": names})
-        return names
-    names = [name for name in columns if name not in uses and has_numbers(columns[name])]
-    odd = [name for name in names if re.fullmatch(f"{WEIGHTS}|{ROW_NUMBERS}", name, re.IGNORECASE)]
-    if odd and has_no_weight:
-        return [name for name in names if name not in odd]
-    if odd:
+        return _named_columns(columns, features)
+    names = [name for name in columns if name not in (*USUAL, *uses) and has_numbers(columns[name])]
+    odd = [name for name in names if re.fullmatch(ODD, name, re.IGNORECASE)]
+    plain = [name for name in names if name not in odd]
+    if odd and not has_no_weight:
         raise ValueError(
             f"columns {', '.join(map(repr, odd))} look like weights or numbers of rows, and no features are named; "
-            f"name the features, such as features={[name for name in names if name not in odd]}, and the weights, such "
-            f"as weight={odd[0]!r}"
+            f"name the features, such as features={plain}, and the weights, such as weight={odd[0]!r}"
         )
-    return names
+    return {name: columns[name] for name in plain}
+
+
+def _named_columns(columns: Mapping[str, Any], features: Any) -> dict[str, Any]:
+    """The columns that are named, by kind or not."""
+    names = [*itertools.chain(*features.values())] if isinstance(features, Mapping) else [*features]
+    _check_columns(columns, "the model", [("features", names)])
+    return {name: columns[name] for name in names}
 
 
 def _features_of_pairs(
     columns: Mapping[str, Doubles],
-    kinds: Mapping[str, Sequence[str]] | None,
+    features: Any,
     rows: NDArray[np.int64],
     ids: NDArray[np.int64],
-    sizes: tuple[int, int],
+    shape: tuple[int, int],
 ) -> dict[str, Any]:
     """Arguments of `choice_sets`: what is available, and features of choosers, of alternatives and of pairs."""
-    features: dict[str, dict[str, Doubles]] = {"choosers": {}, "alternatives": {}, "pairs": {}}
+    owners = {"choosers": (rows, shape[0]), "alternatives": (ids, shape[1])}
+    owners["pairs"] = np.arange(len(ids)), len(ids)
+    values_by_kind: dict[str, dict[str, Doubles]] = {kind: {} for kind in owners}
     for name, column in columns.items():
-        for kind, owners, size in zip(features, (rows, ids), sizes, strict=False):
-            if kinds is not None and name not in kinds.get(kind, ()):
-                continue
+        for kind, (positions, size) in owners.items():
             values = np.zeros(size)
-            values[owners] = column
-            if np.array_equal(values[owners], column):
-                features[kind][name] = values
+            values[positions] = column
+            is_allowed = not isinstance(features, Mapping) or name in features.get(kind, ())
+            if is_allowed and np.array_equal(values[positions], column):
+                values_by_kind[kind][name] = values
                 break
         else:
-            features["pairs"][name] = column
-            if kinds is not None and name not in kinds.get("pairs", ()):
-                raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
+            raise ValueError(f"{name!r} is not the same in all rows of a chooser, or of an alternative")
+    of_choosers, of_alternatives, of_pairs = values_by_kind.values()
     return {
-        "X": stack_columns([*features["choosers"].values()], sizes[0]),
-        "Z": stack_columns([*features["alternatives"].values()], sizes[1]) if features["alternatives"] else None,
-        "pairs": features["pairs"] or None,
-        "available": (np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=sizes[0]))]), ids),
-        "chooser_names": [*features["choosers"]],
-        "alternative_names": [*features["alternatives"]],
+        "X": stack_columns([*of_choosers.values()], shape[0]),
+        "Z": stack_columns([*of_alternatives.values()], shape[1]) if of_alternatives else None,
+        "pairs": of_pairs or None,
+        "available": (np.cumsum([0, *np.bincount(rows, minlength=shape[0])]), ids),
+        "chooser_names": [*of_choosers],
+        "alternative_names": [*of_alternatives],
     }
 
 
-def _names_by_kind(sets: ChoiceSets) -> dict[str, tuple[str, ...]]:
-    return {"choosers": sets.chooser_names, "alternatives": sets.alternative_names, "pairs": sets.pair_names}
+def _with_source(sets: ChoiceSets, columns: Columns, read: Any, spec: Any, keys: Mapping[str, Any]) -> ChoiceSets:
+    """The data with the table that formulas made features of, and with what `read` takes to make them anew."""
+    kinds = {"choosers": sets.chooser_names, "alternatives": sets.alternative_names, "pairs": sets.pair_names}
+    make = partial(read, **keys, formula=spec, features=None if spec is None else kinds)
+    return replace(sets, source=SourceTable(columns, make, keys.get("alternative"), whole=spec is None))
 
 
 def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str, Any], Any]:
@@ -322,11 +295,7 @@ def _by_formula(formula: Any, columns: Columns, features: Any) -> tuple[dict[str
     if isinstance(formula, str) and spec.transform_state:
         names = ", ".join(spec.transform_state)
         raise ValueError(f"formula has {names}, which depends on all of a table; make such columns before")
-    names_of_features = [*itertools.chain(*features.values())]
-    lacking = [name for name in names_of_features if name not in columns_of_formula]
-    if lacking:
-        raise ValueError(f"formula is {formula!r}, which makes no column {lacking[0]!r} of this table")
-    return {name: columns_of_formula[name] for name in names_of_features}, spec
+    return _named_columns(columns_of_formula, features), spec
 
 
 def from_wide(
@@ -391,31 +360,27 @@ def from_wide(
         If a column is missing, a key is no alternative, or as `choice_sets` does.
     """
     _check_ways(alternatives, utilities, pairs, choosers, formula)
-    columns, labels = (
-        columns_by_name(table),
-        distinct_labels([*(utilities or {})] if alternatives is None else alternatives),
-    )
-    by_alternative = {**(pairs or {}), "counts": counts or {}, "available": available or {}}
-    roles: dict[str, Sequence[str | None]] = {"chosen": (chosen,), "choosers": choosers, "person": (person,)}
-    roles |= {"weight": (weight,), **{name: [*mapping.values()] for name, mapping in by_alternative.items()}}
-    _check_columns(columns, "from_wide", roles)
-    mask = _read_by_alternative("available", available, columns, labels)
-    how: dict[str, Any] = {"available": mask, "counts": _read_by_alternative("counts", counts, columns, labels)}
-    numbers = {
-        name: _read_by_alternative(name, mapping, columns, labels, mask) for name, mapping in (pairs or {}).items()
-    }
-    more, spec = _features_of_wide(columns, labels, numbers, mask, choosers, utilities, formula, features)
-    how |= more
+    columns = columns_by_name(table)
+    labels = distinct_labels([*(utilities or {})] if alternatives is None else alternatives)
+    roles: list[tuple[str, Any]] = [("chosen", chosen), ("choosers", choosers), ("person", person), ("weight", weight)]
+    by_alternative = [*(pairs or {}).items(), ("counts", counts or {}), ("available", available or {})]
+    _check_columns(columns, "from_wide", [*roles, *((name, names.values()) for name, names in by_alternative)])
+    mask = np.ones((len(columns[next(iter(columns))]), len(labels)), dtype=bool)
+    for position, column in _positions_of("available", available or {}, labels):
+        mask[:, position] = read_flags(column, columns[column])
+    how: dict[str, Any] = {"available": None if available is None else mask}
+    if counts is not None:
+        how["counts"] = _numbers_of("counts", counts, columns, labels, np.ones_like(mask))
+    features_of_wide, spec = _features_of_wide(columns, labels, mask, pairs, choosers, utilities, formula, features)
+    how |= features_of_wide
     if chosen is not None:
-        how["chosen"] = labels[positions_among(_label_column(columns, chosen), labels, chosen)]
-    how["persons"] = None if person is None else _label_column(columns, person)
-    how["sample_weight"] = None if weight is None else read_numbers(weight, columns[weight])
+        how["chosen"] = labels[positions_among(_labels_in(columns, chosen), labels, chosen)]
+    how |= {"persons": _labels_in(columns, person), "sample_weight": _numbers_in(columns, weight)}
     sets = choice_sets(alternatives=labels, unavailable_choices=unavailable_choices, **how)
     if spec is None and utilities is None:
         return sets
-    source: dict[str, Any] = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}
-    source |= {"formula": spec, "features": None if spec is None else _names_by_kind(sets)}
-    return replace(sets, source=SourceTable(columns, partial(from_wide, **source), whole=utilities is not None))
+    keys = {"alternatives": labels, "available": available, "utilities": utilities, "pairs": pairs}
+    return _with_source(sets, columns, from_wide, spec, keys)
 
 
 def _check_ways(alternatives: Any, utilities: Any, pairs: Any, choosers: Any, formula: Any) -> None:
@@ -428,64 +393,48 @@ def _check_ways(alternatives: Any, utilities: Any, pairs: Any, choosers: Any, fo
         raise ValueError("choosers and formula are both given; give one")
 
 
-def _read_by_alternative(
-    name: str,
-    names: Mapping[Any, str] | None,
-    columns: Mapping[str, Any],
-    labels: NDArray[Any],
-    mask: NDArray[np.bool_] | None = None,
-) -> Any:
-    """Numbers, or flags of what is available, of shape (n_rows, n_alternatives); None where no columns are named.
+def _positions_of(name: str, names: Mapping[Any, str], labels: NDArray[Any]) -> Iterator[tuple[int, str]]:
+    """The positions of alternatives and their columns; raises ValueError where a key is no alternative."""
+    return zip(positions_among([*names], labels, name, by_row=False).tolist(), names.values(), strict=True)
 
-    Raises
-    ------
-    ValueError
-        If a key is no alternative, or a cell that counts is not what it must be.
-    """
-    if names is None:
-        return None
-    is_mask = name == "available"
-    cells = np.full((len(columns[next(iter(columns))]), len(labels)), float(is_mask), bool if is_mask else np.float64)
-    for position, column in zip(positions_among([*names], labels, name, by_row=False), names.values(), strict=True):
-        if is_mask:
-            cells[:, position] = read_flags(column, columns[column])
-        else:
-            where = None if mask is None else mask[:, position]
-            cells[:, position] = read_numbers(column, columns[column], where=where)
-    return cells
+
+def _numbers_of(
+    name: str, names: Mapping[Any, str], columns: Mapping[str, Any], labels: NDArray[Any], mask: NDArray[np.bool_]
+) -> Doubles:
+    """Numbers of shape (n_rows, n_alternatives), 0 where no column is named or the mask is false."""
+    numbers = np.zeros(mask.shape)
+    for position, column in _positions_of(name, names, labels):
+        numbers[:, position] = read_numbers(column, columns[column], where=mask[:, position])
+    return numbers
 
 
 def _features_of_wide(
     columns: Mapping[str, Any],
     labels: NDArray[Any],
-    numbers: Mapping[str, Doubles],
-    mask: NDArray[np.bool_] | None,
+    mask: NDArray[np.bool_],
+    pairs: Mapping[str, Mapping[Any, str]] | None,
     choosers: Sequence[str],
     utilities: Mapping[Any, str] | None,
     formula: Any,
-    kinds: Mapping[str, Sequence[str]] | None,
+    features: Any,
 ) -> tuple[dict[str, Any], Any]:
     """Arguments of `choice_sets`, and what formulaic knows of a formula of pairs' numbers and of columns."""
-    shape = len(columns[next(iter(columns))]), len(labels)
     if utilities is not None:
-        features, offset = evaluate_utilities(utilities, labels.tolist(), columns, mask)
-        return {"pairs": features, "offset": offset}, None
+        of_pairs, offset = evaluate_utilities(utilities, labels.tolist(), columns, mask)
+        return {"pairs": of_pairs, "offset": offset}, None
+    of_pairs = {name: _numbers_of(name, names, columns, labels, mask) for name, names in (pairs or {}).items()}
     if formula is None:
-        table = {name: read_numbers(name, columns[name]) for name in choosers}
-        return {
-            "X": stack_columns([*table.values()], shape[0]),
-            "chooser_names": [*choosers],
-            "pairs": dict(numbers) or None,
-        }, None
-    mask = np.ones(shape, dtype=bool) if mask is None else mask
-    table = {"alternative": np.tile(labels, shape[0])}
-    table |= {name: column.ravel() for name, column in numbers.items()}
+        X = stack_columns([_numbers_in(columns, name) for name in choosers], len(mask))
+        return {"X": X, "chooser_names": choosers, "pairs": of_pairs or None}, None
+    table: dict[str, Any] = {"alternative": np.tile(labels, len(mask))}
+    table |= {name: numbers.ravel() for name, numbers in of_pairs.items()}
     text = str(getattr(formula, "formula", formula))
     repeated = [name for name in columns if name in text and name not in table]
-    table |= {name: np.repeat(np.asarray(columns[name]), shape[1]) for name in repeated}
-    columns_of_formula, spec = _by_formula(formula, table, kinds)
-    read = {
-        name: read_numbers(name, column.reshape(shape), where=mask)[mask] for name, column in columns_of_formula.items()
+    table |= {name: np.repeat(np.asarray(columns[name]), len(labels)) for name in repeated}
+    columns_of_formula, spec = _by_formula(formula, table, features)
+    numbers = {
+        name: read_numbers(name, column.reshape(mask.shape), where=mask)[mask]
+        for name, column in columns_of_formula.items()
     }
-    rows, ids = map(np.ascontiguousarray, np.nonzero(mask))
-    return _features_of_pairs(read, kinds, rows, ids, shape), spec
+    rows, ids = np.nonzero(mask)
+    return _features_of_pairs(numbers, features, rows, ids, (len(mask), len(labels))), spec

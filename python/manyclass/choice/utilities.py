@@ -145,7 +145,7 @@ def evaluate_utilities(
     utilities: Mapping[Any, str],
     alternatives: Sequence[Any],
     table: Mapping[str, Any],
-    available: NDArray[np.bool_] | None,
+    available: NDArray[np.bool_],
 ) -> tuple[dict[str, Doubles], Doubles | None]:
     """Return the features of pairs by coefficient, and the sum of terms without one, None where there are none.
 
@@ -154,7 +154,7 @@ def evaluate_utilities(
     utilities : mapping of alternatives to str
     alternatives : sequence of labels
     table : mapping of str to columns, each of shape (n,)
-    available : ndarray of shape (n, n_alternatives), bool, or None
+    available : ndarray of shape (n, n_alternatives), bool
         Where it is false, terms are 0 and need not be finite.
 
     Raises
@@ -164,19 +164,16 @@ def evaluate_utilities(
     """
     if {*utilities} != {*alternatives}:
         raise ValueError(f"utilities are those of {[*utilities]}; the alternatives are {[*alternatives]}")
-    shape = (len(np.asarray(table[next(iter(table))])), len(alternatives))
     features: dict[str, Doubles] = {}
     for alternative, text in utilities.items():
         j = [*alternatives].index(alternative)
         utility = UtilityFormula(alternative, str(text), table)
         for name, values in utility.terms().items():
-            column = np.broadcast_to(np.asarray(values, dtype=np.float64), shape[:1])
-            if available is not None:
-                column = np.where(available[:, j], column, 0.0)
+            column = np.where(available[:, j], np.asarray(values, dtype=np.float64), 0.0)
             if not np.isfinite(column).all():
                 row = int(np.argmin(np.isfinite(column)))
                 raise utility._error(f"its term with {name or 'no coefficient'} is {column[row]} in row {row}")
-            features.setdefault(name, np.zeros(shape))[:, j] = column
+            features.setdefault(name, np.zeros(available.shape))[:, j] = column
     offset = features.pop(NO_COEFFICIENT, None)
     if not features:
         raise ValueError("utilities have no coefficients, which are the names that are no columns")

@@ -16,7 +16,7 @@ from manyclass.choice.columns import CellError
 from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.choice.predictions import features_by_kind
-from manyclass.choice.tables import from_long, from_wide, name_chooser, number_choosers
+from manyclass.choice.tables import Choosers, from_long, from_wide
 from manyclass.cli.data import Reading, file_format
 from manyclass.cli.messages import waiting
 from manyclass.cli.options import flag, set_options
@@ -128,8 +128,7 @@ class ChoiceColumns:
             alternatives=known_alternatives,
             unavailable_choices=self.unavailable_choices,
         )
-        _, first = number_choosers(columns, how["chooser"])
-        who = [name_chooser(columns, how["chooser"], row) for row in first.tolist()]
+        who = Choosers.of(columns, how["chooser"]).labels
         return sets, as_labels(["/".join(map(str, name)) if isinstance(name, tuple) else name for name in who])
 
     def _read_wide(
