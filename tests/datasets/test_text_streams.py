@@ -150,9 +150,9 @@ def test_what_a_stream_of_texts_has_no_use_for_is_told(folder, tmp_path, capsys)
     rows.write_text("0 0:1\n1 1:1\n" * 10)
     given = ("fit", days, "--stream", "--text", "--output", model)
     for options, told in (
-        (("--label-column", "a"), "--label-column has no effect with --stream"),
+        (("--label-column", "a"), "--label-column is for csv, tsv, parquet"),
         (("--sequence-decay", 0.5), "--sequence-decay is for logs with --sequences"),
-        (("--evaluate",), "--evaluate reads all rows at once"),
+        (("--evaluate",), "--evaluate is for rows that are read at once"),
     ):
         assert told in the_error(capsys, *given, *options)
     run(*given, *OPTIONS)

@@ -236,6 +236,6 @@ def test_the_command_line_gives_what_python_gives(planted, tmp_path, capsys):
     capsys.readouterr()
     given = ("--class-text", tmp_path / "names.tsv")
     assert "--class-text is for --estimator softmax" in the_error(capsys, *fit, *given, "--estimator", "margin")
-    assert "--class-text cannot be with --checkpoint" in the_error(capsys, *fit, *given, "--checkpoint", tmp_path / "c")
+    assert "cannot be with class_text" in the_error(capsys, *fit, *given, "--checkpoint", tmp_path / "c")
     (tmp_path / "names.tsv").write_text("c00 no tab\n")
     assert ":1: 'c00 no tab' is not a label, a tab, and its text" in the_error(capsys, *fit, *given)

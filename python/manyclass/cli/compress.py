@@ -7,9 +7,10 @@ the original for that.
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from json import dumps
-from typing import Literal
+from typing import Any, Literal
 
 from manyclass.classifiers.saving import load_notes, save_model
 from manyclass.cli.data import labelled_rows
@@ -52,53 +53,39 @@ class CompressArguments(OnModel):
 def run(args: CompressArguments) -> int:
     """Compress the model, save it, and print both sizes and evaluations."""
     most = None if args.max_bytes is None else bytes_of(args.max_bytes)
-    if not is_safetensors(args.model) and is_word2vec(args.model):
-        return _compress_words(args, most)
-    model, notes = args.load(mmap=True), load_notes(args.model)
     check_writable(args.output)
-    expected = replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
-    rows = labelled_rows(args.reading, args.test, expected) if args.test else None
-    if most is not None:  # the notes are in the file, too
+    is_words, results = not is_safetensors(args.model) and is_word2vec(args.model), {}
+    if is_words and args.test:
+        raise ValueError("--test is for models; word vectors have no labels")
+    model: Any = word_vectors(args.model) if is_words else args.load(mmap=True)
+    notes = {} if is_words else load_notes(args.model)
+    rows = None
+    if args.test:
+        rows = labelled_rows(args.reading, args.test, replace(expected_by(model, need_label=True), n_jobs=args.n_jobs))
+    if most is not None and not is_words:  # the notes are in the file, too
         most = max(1, most - len(dumps(dumps(notes))))
     with waiting("compressing"):
         small = model.compress(args.dtype, prune=args.prune, max_bytes=most)
-    results = {}
-    if rows is not None:
-        for name, each_model in ("before", model), ("after", small):
-            n_jobs, each_model.n_jobs = each_model.n_jobs, args.n_jobs
-            results[name] = evaluated(each_model, rows)
-            each_model.n_jobs = n_jobs
+    both = {"before": (args.model, model), "after": (args.output, small)}
+    if rows is not None:  # by copies, so that the models keep their numbers of threads
+        copies = {name: copy(each_model).set_params(n_jobs=args.n_jobs) for name, (_, each_model) in both.items()}
+        results = {name: as_text(evaluated(each_model, rows)) for name, each_model in copies.items()}
     with waiting(f"writing {args.output}"):
-        save_model(small, args.output, notes)
-    before, after = (
-        (each_model["weights"], each_model["weight_bytes"]) for each_model in (model.storage(), small.storage())
-    )
-    _print_sizes(args, "weights", before, after)
+        if is_words:
+            small.save(args.output)
+        else:
+            save_model(small, args.output, notes)
+    counts, files = {}, {}
+    for name, (path, each_model) in both.items():
+        size = each_model.storage() if not is_words else {}
+        n, n_bytes = (size["weights"], size["weight_bytes"]) if size else (len(each_model), each_model.vectors_.nbytes)
+        counts[f"{'words' if is_words else 'weights'} {name}"] = f"{n}, {_megabytes(n_bytes)}"
+        files[f"file {name}"] = f"{path} ({_megabytes(os.path.getsize(path))})"
+    print_table(counts | files)
     for name, result in results.items():
         print()
-        print_table({"evaluated": name, **as_text(result)})
+        print_table({"evaluated": name, **result})
     return 0
-
-
-def _compress_words(args: CompressArguments, most: int | None) -> int:
-    if args.test:
-        raise ValueError("--test is for models; word vectors have no labels")
-    check_writable(args.output)
-    with waiting(f"compressing {args.model}"):
-        vectors = word_vectors(args.model)
-        small = vectors.compress(args.dtype, prune=args.prune, max_bytes=most)
-        small.save(args.output)
-    before, after = ((len(each_vectors), each_vectors.vectors_.nbytes) for each_vectors in (vectors, small))
-    _print_sizes(args, "words", before, after)
-    return 0
-
-
-def _print_sizes(args: CompressArguments, unit: str, before: tuple[int, int], after: tuple[int, int]) -> None:
-    """Print the number and the bytes of weights or words, and the bytes of both files, before and after."""
-    pairs = {"before": (args.model, before), "after": (args.output, after)}
-    counts = {f"{unit} {name}": f"{n}, {_megabytes(n_bytes)}" for name, (_, (n, n_bytes)) in pairs.items()}
-    files = {f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})" for name, (path, _) in pairs.items()}
-    print_table(counts | files)
 
 
 def _megabytes(n_bytes: int) -> str:

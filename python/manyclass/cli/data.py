@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,7 @@ from manyclass.datasets.inputs import LINES, TABLES, Input, Layout, files_of, gu
 from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
 from manyclass.datasets.records import Records, as_classes, first_labels, read_records
-from manyclass.datasets.stream import Stream
+from manyclass.datasets.stream import OPTIONS, Stream
 from manyclass.datasets.tables import Marks, columns_of
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
@@ -540,12 +540,21 @@ def open_stream(
         For options that a stream has no use for, and as `Stream` does.
     """
     form, name = streamed_form(reading, source)
-    _check_streamed(reading, form, several=expected.several)
+    _check_options(reading, name, form, expected)
+    unused = {"text_column", "cache", "sequences", *HISTORY_OPTIONS} | (
+        {"label_separator"} if form in TABLES else set()
+    )
+    unused |= {"label_names"} if expected.several or form in LINES else set()
+    for option in reading.set_options(*sorted(unused)):
+        where = " and all labels" if expected.several else ""
+        raise ValueError(f"{flag(option)} has no effect with --stream{where}; leave it out")
+    if expected.several and form in TABLES:
+        raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
     if (form in LINES) != isinstance(expected.vectorizer, TextVectorizer):
         wanted = f"texts, and {name} is read as {BINARY.get(form, form)}"
         wanted = wanted if expected.vectorizer else f"rows, and {name} is texts"
         raise ValueError(f"the model was fitted on {wanted}")
-    stream = Stream(source, format=cast(Any, form), random_state=seed, **_stream_options(reading, form, expected))
+    stream = _open(reading, source, form, expected, seed)
     rows = PreparedRows(reading, classes, name)
     notes = reading.notes(form, one_based=not stream.zero_based)
     if isinstance(expected.vectorizer, TextVectorizer):
@@ -560,32 +569,15 @@ def streamed_form(reading: Reading, source: str | Sequence[str]) -> tuple[str, s
     return reading.form_of(files), files[0].name
 
 
-def _check_streamed(reading: Reading, form: str, *, several: bool) -> None:
-    """Raise ValueError for an option that a stream has no use for."""
-    unused = {"text_column", "cache", "sequences", *HISTORY_OPTIONS}
-    unused |= {option for option, forms in USED_BY.items() if BINARY.get(form, form) not in forms}
-    unused |= {"label_separator"} if form in TABLES else set()
-    unused |= {"label_names"} if several or form in LINES else set()
-    for option in reading.set_options(*sorted(unused - {"n_features"})):
-        where = " and all labels" if several else ""
-        raise ValueError(f"{flag(option)} has no effect with --stream{where}; leave it out")
-    if several and form in TABLES:
-        raise ValueError(f"all labels of a row are asked for; with --stream, {form} has one a row")
-
-
-def _stream_options(reading: Reading, form: str, expected: Expected) -> dict[str, Any]:
-    """Return what `Stream` takes for a form."""
-    layout = reading.layout(form, expected)
-    labels = {"labels": "all" if expected.several else "first"}
-    if form in TABLES:
-        marks = {name: value for name in ("delimiter", "decimal") if (value := getattr(reading, name)) is not None}
-        return {"y": layout.label, **marks}
-    if form in LINES:
-        return labels if form == "fasttext" else {**labels, "delimiter": layout.separator}
-    options = {**labels, "n_features": expected.n_features}
-    if form != "csr":
-        options |= {"zero_based": layout.zero_based, "n_jobs": expected.n_jobs}
-    return options if form != "xmc" else {**options, "header": layout.header}
+def _open(reading: Reading, source: str | Sequence[str], form: str, expected: Expected, seed: int) -> Stream:
+    """Open the files of a form with those options that the form has."""
+    layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
+    delimiter = layout.separator if form == "text" else layout.delimiter
+    options = {"n_features": expected.n_features, "n_jobs": expected.n_jobs, "header": layout.header}
+    options |= {"zero_based": layout.zero_based, "delimiter": delimiter, "decimal": layout.decimal}
+    options = {name: value for name, value in options.items() if name in OPTIONS.get(form, ())}
+    how: Any = {"format": form, "labels": labels, "random_state": seed, **options}
+    return Stream(source, layout.label if form in TABLES else None, **how)
 
 
 def labels_in(stream: Stream, rows: PreparedRows) -> NDArray[Any]:

@@ -8,11 +8,11 @@ written, without any data. A line of TSV is a vector; that of a word or a class 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.classifiers.base import LabelClassifier
 from manyclass.cli.data import text_output
 from manyclass.cli.messages import check_writable, waiting
 from manyclass.cli.models import OnMappedModel
@@ -56,8 +56,9 @@ def run(args: EmbedArguments) -> int:
             np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(vectors))
             file.write(vectors.data)
         return 0
-    heads = [[] for _ in vectors] if names is None else [[name] for name in names]
-    rows = [[*head, *(f"{value:.7g}" for value in vector)] for head, vector in zip(heads, vectors, strict=True)]
+    rows = [[f"{value:.7g}" for value in vector] for vector in vectors]
+    if names is not None:
+        rows = [[name, *row] for name, row in zip(names, rows, strict=True)]
     with text_output(args.output) as out:
         out.write(as_lines(rows))
     return 0
@@ -73,11 +74,7 @@ def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32
         names = named.index_to_key if args.data is None else [*Input.of(args.data).lines()]
         check_known(named, names, args.model)
         return names, np.ascontiguousarray(named[names])
-    model = args.opened()
-    if not isinstance(model, LabelClassifier):
+    model: Any = args.opened()
+    if not hasattr(model, "embedding_"):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, which has no embeddings")
-    try:
-        model.embedding_  # noqa: B018 (asked for before the data are read)
-    except AttributeError as error:
-        raise ValueError(f"{args.model}: {error}") from error
     return None, np.ascontiguousarray(model.embed(args.features_of(model, args.data)))

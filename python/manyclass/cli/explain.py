@@ -10,9 +10,6 @@ for --label are printed, a line each.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
-
-import numpy as np
 
 from manyclass.choice.files import FORMAT
 from manyclass.choice.model import ChoiceClassifier
@@ -58,28 +55,21 @@ def run(args: ExplainArguments) -> int:
     if args.data is None and args.against is not None:
         raise ValueError("--against is for the rows of DATA; leave it out")
     model = args.opened()
-    label, against = (
-        None if name is None else as_classes(model.classes_, as_labels([name]))[0]
-        for name in (args.label, args.against)
-    )
+    asked = {"labels": args.label, "against": args.against}
+    labels = {k: as_classes(model.classes_, as_labels([label])) for k, label in asked.items() if label is not None}
     if args.data is None:
-        names, weights = model.top_features(label, args.k)
+        names, weights = model.top_features(labels["labels"][0], args.k)
         for name, weight in zip(names.tolist(), weights.tolist(), strict=True):
             print(f"{name}\t{weight:.6g}")
         return 0
     X = args.features_of(model, args.data)
     with waiting(f"explaining {X.shape[0]} rows"):
-        explanations = model.explain(X, args.k, labels=_all(label, X.shape[0]), against=_all(against, X.shape[0]))
-    for name, explanation in zip(
-        readable(as_labels([explanation.label for explanation in explanations])).tolist(), explanations, strict=True
-    ):
+        explanations = model.explain(X, args.k, **{k: label.repeat(X.shape[0]) for k, label in labels.items()})
+    names = readable(as_labels([explanation.label for explanation in explanations]))
+    for name, explanation in zip(names.tolist(), explanations, strict=True):
         parts = [*zip(explanation.features.tolist(), explanation.contributions.tolist(), strict=True)]
         parts += [("others", explanation.others)] if explanation.others else []
         parts += [("intercept", explanation.intercept)]
         parts += [("counts", explanation.counts)] if explanation.counts else []
         print("\t".join([f"{name}\t{explanation.score:.6g}", *(f"{part}\t{value:.6g}" for part, value in parts)]))
     return 0
-
-
-def _all(label: Any, n_rows: int) -> Any:
-    return None if label is None else as_labels(np.full(n_rows, label).tolist())

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import inspect
 import itertools
 import time
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from manyclass.checks import check_number, n_threads_from
 from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.predictions import with_classes
@@ -48,7 +46,7 @@ from manyclass.cli.data import (
 )
 from manyclass.cli.messages import INTERRUPTED, check_writable, interrupted, note, print_table, waiting, written
 from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_several
-from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from
+from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES
 from manyclass.datasets.logs import Histories, next_items
@@ -156,12 +154,10 @@ def run(args: FitArguments) -> int:
         return _fit_choices(args)
     kind = ESTIMATORS[args.estimator]
     model = kind(**parameters_from(args.parsed, kind), verbose=int(args.progress))
-    vectorizers = [
-        vectorizer(**parameters_from(args.parsed, vectorizer, prefix)) for prefix, vectorizer in VECTORIZERS.items()
-    ]
-    _check_before_work(args, model, vectorizers)
+    model.check_parameters()
+    _check_options(args)
     try:
-        return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model, vectorizers)
+        return (_fit_to_stream if args.streaming.stream else _fit_to_rows)(args, model)
     except KeyboardInterrupt:
         if hasattr(model, "classes_"):  # it is saved by then
             raise
@@ -197,163 +193,136 @@ def _fit_choices(args: FitArguments) -> int:
     return 0
 
 
-def _check_before_work(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> None:
-    """Raise now what would else be raised after the training."""
-    model.check_parameters()
-    for vectorizer in vectorizers:
-        vectorizer.check_parameters()
-    n_threads_from(model.n_jobs)
-    if args.max_seconds is not None:
-        check_number("max_seconds", args.max_seconds, low=0)
-    args.checkpoints.checked()
-    _check_options(args)
-    for path in filter(None, (args.output, args.plot)):
-        check_writable(path)
-    if args.plot:
-        form_of(args.plot)
-    if args.plot and importlib.util.find_spec("matplotlib") is None:
-        raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
-
-
 def _check_options(args: FitArguments) -> None:
-    """Raise ValueError for options that cannot be together."""
-    if args.class_text and args.estimator != "softmax":
-        raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
-    if args.class_text and (args.streaming.stream or args.checkpoints.checkpoint):
-        option = "--stream" if args.streaming.stream else "--checkpoint"
-        raise ValueError(f"--class-text cannot be with {option}; leave out one of them")
-    if args.streaming.stream and args.evaluate:
-        raise ValueError("--evaluate reads all rows at once; leave it out with --stream")
-    if args.streaming.stream and args.groups:
-        raise ValueError("--groups is for rows that are read at once; leave it out with --stream")
+    """Raise now what would else be raised after the training, and ValueError for options that cannot be together."""
+    for name in set_options(args):
+        if args.streaming.stream and name in ("evaluate", "groups", "class_text", "checkpoint"):
+            raise ValueError(f"{flag(name)} is for rows that are read at once; leave it out with --stream")
     if args.streaming.stream and args.labels == "one":
         raise ValueError("--labels is one; with --stream choose first or all")
     if args.labels == "all" and args.estimator == "augment-reduce":
         raise ValueError("--labels is all; --estimator augment-reduce has one label a row: choose first, or another")
+    if args.class_text and args.estimator != "softmax":
+        raise ValueError(f"--class-text is for --estimator softmax; it is {args.estimator}")
+    check_writable(args.output)
+    if args.plot:
+        check_writable(args.plot)
+        form_of(args.plot)
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ImportError("--plot needs matplotlib: pip install 'manyclass[plot]'")
 
 
-def _wanted_vectorizer(
-    vectorizers: Sequence[Vectorizer], kind: type[Vectorizer] | None, reading: str
-) -> Vectorizer | None:
-    """Return the vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
-    wanted = None
-    for (prefix, vectorizer_kind), vectorizer in zip(VECTORIZERS.items(), vectorizers, strict=True):
-        if vectorizer_kind is kind:
-            wanted = vectorizer
+def _vectorizer(args: FitArguments, wanted: type[Vectorizer] | None, reading: str) -> Vectorizer | None:
+    """Return a vectorizer of a kind; raise ValueError for parameters of others, which would have no effect."""
+    vectorizer = None
+    for prefix, kind in VECTORIZERS.items():
+        parameters = parameters_from(args.parsed, kind, prefix)
+        if kind is wanted:
+            vectorizer = kind(**parameters)
             continue
-        for name, parameter in inspect.signature(vectorizer_kind).parameters.items():
-            if getattr(vectorizer, name) != parameter.default:
-                use = "texts" if vectorizer_kind is TextVectorizer else "logs with --sequences"
-                raise ValueError(f"{flag(prefix + name)} is for {use}; {reading}")
-    return wanted
+        for name in [name for name, value in kind().get_params().items() if parameters[name] != value]:
+            use = "texts" if kind is TextVectorizer else "logs with --sequences"
+            raise ValueError(f"{flag(prefix + name)} is for {use}; {reading}")
+    return vectorizer
 
 
-def _fit_to_rows(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
+def _fit_to_rows(args: FitArguments, model: Classifier) -> int:
     """Fit to rows that are read at once."""
     begin = time.perf_counter()
     expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
     data = read(args.reading, args.data, replace(expected, groups=args.groups))
-    kind = (
-        None if not isinstance(data.X, list) else SequenceEncoder if isinstance(data.X, Histories) else TextVectorizer
-    )
-    vectorizer = _wanted_vectorizer(vectorizers, kind, f"{data.name} is read as {data.form}")
-    texts, histories = dict[str, str](), None
-    if isinstance(vectorizer, SequenceEncoder):
-        histories = data.X.before()
-        data = replace(data, X=histories)
-        with waiting(f"counting the items of {len(data.X)} histories"):
-            vectorizer.fit(data.X)
-        data = tell(next_items(data, vectorizer))
-    elif vectorizer is not None:
-        texts = read_pairs(args.class_text, "label", "text") if args.class_text else texts
-        with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
-            is_labelled = np.diff(data.Y.indptr) > 0
-            vectorizer.fit([*itertools.compress(data.X, is_labelled), *texts.values()])
-    if args.class_text and not isinstance(vectorizer, TextVectorizer):
-        raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
-    which = _which_labels(args, data)
-    rows = labelled(data, features(args.reading, data.X, vectorizer), which)
-    test = _test_rows(args, rows, vectorizer, which, model.n_jobs) if args.test else None
-    table = _sizes(model, rows, which) | {"seconds to read": f"{time.perf_counter() - begin:.2f}"}
-    begin = time.perf_counter()
-    beside: dict[str, Any] = {"groups": rows.groups} if histories is None else {"vectorizer": vectorizer}
-    if texts:
-        text_classes = as_classes(rows.labels, as_labels([*texts]))
-        beside["class_text"] = text_classes, features(args.reading, [*texts.values()], vectorizer)
-    if histories is not None and which == "first":  # whose rows know their users
-        is_interrupted = was_interrupted(lambda: model.fit(histories, **beside, **_how(args)))
-    else:
-        is_interrupted = _fit(args, model, rows, beside, several=which == "all")
-    table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
-    if vectorizer is not None:
-        model.vectorizer_ = vectorizer
-    _save(args, model, args.reading.notes(data.form, one_based=data.one_based), table)
-    return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
-
-
-def _sizes(model: Classifier, rows: Records, which: str) -> dict[str, Any]:
-    """Return the lines of the table that tell the sizes of the rows."""
+    kinds: dict[type, type[Vectorizer]] = {list: TextVectorizer, Histories: SequenceEncoder}
+    vectorizer = _vectorizer(args, kinds.get(type(data.X)), f"{data.name} is read as {data.form}")
+    data, texts, histories = _counted(args, data, vectorizer)
+    which = args.labels
+    if which == "auto":
+        which = "all" if args.estimator == "margin" and np.any(np.diff(data.Y.indptr) > 1) else "first"
+    rows, test = labelled(data, features(args.reading, data.X, vectorizer), which), None
     n_rows, n_features = rows.X.shape
-    return {
+    if args.test:
+        names = getattr(rows.X, "columns", None)
+        expected = Expected(n_features, True, names, vectorizer, which == "all", need_label=True, n_jobs=model.n_jobs)
+        test = labelled_rows(args.reading, args.test, expected, which)
+    table = {
         "estimator": type(model).__name__,
         "rows": n_rows,
         "features": n_features,
         "classes": 0,
         "labels a row": f"{rows.Y.nnz / n_rows:.4g}" if which == "all" else None,
-        "non-zeros": n_rows * n_features if hasattr(rows.X, "columns") else rows.X.nnz,
+        "non-zeros": rows.X.size,
+        "seconds to read": f"{time.perf_counter() - begin:.2f}",
     }
+    begin = time.perf_counter()
+    if histories is not None and which == "first":  # whose rows know their users
+        how = {"vectorizer": vectorizer, **_how(args)}
+        is_interrupted = was_interrupted(lambda: model.fit(histories, **how))
+    else:
+        is_interrupted = _fit(args, model, rows, texts, vectorizer, several=which == "all")
+    table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
+    _save(args, model, vectorizer, args.reading.notes(data.form, one_based=data.one_based), table)
+    return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
 
 
-def _test_rows(
-    args: FitArguments, rows: Records, vectorizer: Vectorizer | None, which: str, n_jobs: int | None
-) -> Records:
-    """Read the rows of --test, whose columns are those of the rows that were read."""
-    assert args.test is not None
-    names = np.asarray(rows.X.columns, dtype=object) if hasattr(rows.X, "columns") else None
-    expected = Expected(rows.X.shape[1], True, names, vectorizer, which == "all", need_label=True, n_jobs=n_jobs)
-    return labelled_rows(args.reading, args.test, expected, which)
+def _counted(
+    args: FitArguments, data: Records, vectorizer: Vectorizer | None
+) -> tuple[Records, dict[str, str], Histories | None]:
+    """Let the vectorizer count words or items; return the rows, the texts of classes, and the histories of a log."""
+    if args.class_text and not isinstance(vectorizer, TextVectorizer):
+        raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
+    texts = read_pairs(args.class_text, "label", "text") if args.class_text else {}
+    if isinstance(vectorizer, SequenceEncoder):
+        histories = data.X.before()
+        with waiting(f"counting the items of {len(histories)} histories"):
+            vectorizer.fit(histories)
+        return tell(next_items(replace(data, X=histories), vectorizer)), texts, histories
+    if vectorizer is not None:
+        with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
+            vectorizer.fit([*itertools.compress(data.X, np.diff(data.Y.indptr) > 0), *texts.values()])
+    return data, texts, None
 
 
 def _how(args: FitArguments) -> dict[str, Any]:
     """Return the arguments of `fit` beside the data."""
-    limits = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
-    return {**limits, **args.checkpoints.checked()}
+    return {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
 
 
-def _which_labels(args: FitArguments, data: Records) -> str:
-    if args.labels != "auto":
-        return args.labels
-    several = bool(np.any(np.diff(data.Y.indptr) > 1))
-    return "all" if several and args.estimator == "margin" else "first"
-
-
-def _fit(args: FitArguments, model: Classifier, rows: Records, beside: dict[str, Any], *, several: bool) -> bool:
-    """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
-    how, labels = {**beside, **_how(args)}, rows.labels
+def _fit(
+    args: FitArguments,
+    model: Classifier,
+    rows: Records,
+    texts: dict[str, str],
+    vectorizer: Vectorizer | None,
+    *,
+    several: bool,
+) -> bool:
+    """Fit the model to rows and texts of classes; return whether Ctrl-C ended it, the model being as it was then."""
+    how, labels = {"groups": rows.groups, **_how(args)}, rows.labels
+    used = labels[np.unique(rows.Y.indices)]
+    if texts:
+        text_classes: Any = as_classes(labels, as_labels([*texts]))
+        used, _ = sorted_classes(text_classes, used)
+        if several:
+            text_classes = find_positions(text_classes, used, "class_text")
+        how["class_text"] = text_classes, features(args.reading, [*texts.values()], vectorizer)
     if not several:
         return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
-    used = labels[np.unique(rows.Y.indices)]
-    if "class_text" in beside:
-        text_classes, texts = beside["class_text"]
-        used, _ = sorted_classes(text_classes, used)
-        how["class_text"] = find_positions(text_classes, used, "class_text"), texts
     is_interrupted = was_interrupted(lambda: model.fit(rows.X, indicator(used, labels, rows.Y), **how))
     # Names instead of the numbers of columns, which are sorted as the names are.
     with_classes(model, used)
     return is_interrupted
 
 
-def _fit_to_stream(args: FitArguments, model: Classifier, vectorizers: Sequence[Vectorizer]) -> int:
+def _fit_to_stream(args: FitArguments, model: Classifier) -> int:
     """Fit to rows that come in parts."""
     form, _ = streamed_form(args.reading, args.data)
     has_several = args.labels == "auto" and args.estimator == "margin" and form not in TABLES
     several = args.labels == "all" or has_several
     kind = TextVectorizer if form in LINES else None
-    vectorizer = _wanted_vectorizer(vectorizers, kind, f"{args.data} is read as a stream of {form}")
-    seed = model.random_state if isinstance(model.random_state, int) else None
+    vectorizer = _vectorizer(args, kind, f"{args.data} is read as a stream of {form}")
+    seed = model.random_state if isinstance(model.random_state, int) else 0
     expected = Expected(args.n_features, vectorizer=vectorizer, several=several, need_label=True, n_jobs=model.n_jobs)
-    stream, rows, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed or 0)
-    how: dict[str, Any] = {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory}
+    stream, rows, notes = open_stream(args.reading, args.data, expected, classes=None, seed=seed)
+    how = _how(args)
     # Of labels that files name before their rows are read, those without a row that counts are no classes.
     if several or stream.label_names is not None or args.streaming.max_memory is not None:
         how["classes"] = classes = labels_in(stream, rows)
@@ -363,8 +332,6 @@ def _fit_to_stream(args: FitArguments, model: Classifier, vectorizers: Sequence[
     is_interrupted = was_interrupted(lambda: model.fit(stream, **how))
     seconds = time.perf_counter() - begin
     rows.tell()
-    if vectorizer is not None:
-        model.vectorizer_ = vectorizer
     hashed = model.storage().get("hashed_features")
     table = {
         "estimator": type(model).__name__,
@@ -373,7 +340,7 @@ def _fit_to_stream(args: FitArguments, model: Classifier, vectorizers: Sequence[
         "classes": len(model.classes_),
         "seconds": f"{seconds:.2f}",
     }
-    _save(args, model, notes, table)
+    _save(args, model, vectorizer, notes, table)
     test = None
     if args.test and not is_interrupted:
         args.reading.take(notes)
@@ -381,8 +348,16 @@ def _fit_to_stream(args: FitArguments, model: Classifier, vectorizers: Sequence[
     return _after_fit(args, model, is_interrupted, {"test": test})
 
 
-def _save(args: FitArguments, model: Classifier, notes: dict[str, Any], table: dict[str, Any]) -> None:
+def _save(
+    args: FitArguments,
+    model: Classifier,
+    vectorizer: Vectorizer | None,
+    notes: dict[str, Any],
+    table: dict[str, Any],
+) -> None:
     """Write the model, and print a table of the fit, to which are added the rows that all fits have."""
+    if vectorizer is not None:
+        model.vectorizer_ = vectorizer
     model.verbose = 0  # the progress belongs to this run, not to the model
     with waiting(f"writing {args.output}"):
         save_model(model, args.output, notes)

@@ -83,8 +83,9 @@ def run(args: LearnArguments) -> int:
     parameters = {"n_jobs": model.n_jobs, "verbose": model.verbose}
     model.set_params(n_jobs=args.n_jobs, verbose=int(args.progress))
     expected = expected_by(model, need_label=True)
+    learnt = (_learn_stream if args.streaming.stream else _learn_files)(args, model, expected)
     # The first file, or the stream, is opened before the test is evaluated, so that its mistakes are found at once.
-    learnt = _from_stream(args, model) if args.streaming.stream else _from_files(args, model, expected)
+    next(learnt)
     test = labelled_rows(args.reading, args.test, expected) if args.test else None
     if test is not None:
         print_evaluation({"evaluated": "before"}, model, test, blank=False)
@@ -119,61 +120,55 @@ def run(args: LearnArguments) -> int:
     return 0
 
 
-def _from_files(args: LearnArguments, model: Classifier, expected: Expected) -> Iterator[tuple[int, bool]]:
-    """Read the first file; return what learns each in turn, giving its number of rows and whether Ctrl-C came."""
+Learnt = Iterator[tuple[int, bool]]  # the numbers of rows learnt, and whether Ctrl-C came; first of none
+
+
+def _learn_files(args: LearnArguments, model: Classifier, expected: Expected) -> Learnt:
+    """Read the first file, then learn each in turn."""
     encoder = copy(expected.vectorizer)  # that of the model gets new items when they are learnt
     expected = replace(expected, vectorizer=encoder, learns=True)
-    first = labelled_rows(args.reading, args.data[0], expected)
-
-    def learn() -> Iterator[tuple[int, bool]]:
-        for number, path in enumerate(args.data):
-            rows = first if number == 0 else labelled_rows(args.reading, path, expected)
-            if args.prequential:
-                print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
-            if isinstance(encoder, SequenceEncoder):
-                model.vectorizer_ = copy(encoder)
-            yield rows.X.shape[0], was_interrupted(partial(_learn, model, rows, args.how))
-
-    return learn()
+    for number, path in enumerate(args.data):
+        rows = labelled_rows(args.reading, path, expected)
+        if number == 0:
+            yield 0, False
+        if args.prequential:
+            print(f"{path}: {rows.X.shape[0]} rows, {_scored(model, rows)}", flush=True)
+        if isinstance(encoder, SequenceEncoder):
+            model.vectorizer_ = copy(encoder)
+        yield rows.X.shape[0], was_interrupted(partial(_learn, model, rows, args.how))
 
 
-def _from_stream(args: LearnArguments, model: Classifier) -> Iterator[tuple[int, bool]]:
-    """Open the stream; return what learns it, giving its number of rows and whether Ctrl-C came."""
-    encoder = vectorizer_of(model)
+def _learn_stream(args: LearnArguments, model: Classifier, expected: Expected) -> Learnt:
+    """Open the stream, then learn it."""
+    encoder, width, counts = expected.vectorizer, model.n_features_in_, list[int]()
     if isinstance(encoder, SequenceEncoder):
         raise ValueError(f"{args.model} was fitted on histories, which --stream does not read; leave it out")
     if args.prequential:
         raise ValueError("--prequential is of whole files; leave it out with --stream")
-    several, width = takes_several(model), model.n_features_in_
-    n_features = None if encoder is not None else width
-    expected = Expected(n_features, vectorizer=encoder, several=several, need_label=True, n_jobs=args.n_jobs)
+    expected = replace(expected, n_features=None if encoder is not None else width)
     stream, rows, _ = open_stream(args.reading, args.data, expected, classes=model.classes_)
     names = stream.label_names
     # A model whose features are hashed takes any number of them.
     if stream.n_features != width and "hashed_features" not in model.storage():
         width_of_stream = f"{' '.join(args.data)} has {stream.n_features} features"
         raise ValueError(f"{width_of_stream}; the model was fitted on {width}")
+    yield 0, False
 
-    def learn() -> Iterator[tuple[int, bool]]:
-        counts: list[int] = []
+    def parts() -> Iterator[Any]:
+        for part in stream:
+            yield part
+            counts.append(part[0].shape[0])
 
-        def parts() -> Iterator[Any]:
-            for part in stream:
-                yield part
-                counts.append(part[0].shape[0])
+    def train() -> None:
+        if not expected.several:
+            model.partial_fit(parts(), **args.how)
+            return
+        for X, Y in parts():
+            _learn(model, Records(X, Y, np.arange(Y.shape[1]) if names is None else names), args.how)
 
-        def train() -> None:
-            if not several:
-                model.partial_fit(parts(), **args.how)
-                return
-            for X, Y in parts():
-                _learn(model, Records(X, Y, np.arange(Y.shape[1]) if names is None else names), args.how)
-
-        is_interrupted = was_interrupted(train)
-        rows.tell()
-        yield sum(counts), is_interrupted
-
-    return learn()
+    is_interrupted = was_interrupted(train)
+    rows.tell()
+    yield sum(counts), is_interrupted
 
 
 def _scored(model: Classifier, rows: Records) -> str:

@@ -24,7 +24,7 @@ from manyclass.models import MODELS
 from manyclass.parts import Part
 from manyclass.samplers import SAMPLERS
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
-from manyclass.training.checkpoint import EVERY, Checkpoints
+from manyclass.training.checkpoint import EVERY
 
 # --progress stands for the first; the command begins every fit anew; the others are no single values.
 LEFT_OUT = ("verbose", "warm_start", "constraints", "mixture", "nests")
@@ -280,9 +280,8 @@ class CheckpointOptions:
     every: str = EVERY
     resume: bool = False
 
-    def checked(self) -> dict[str, Any]:
-        """Return what `fit` takes of these options; raises ValueError where it would."""
+    @property
+    def how(self) -> dict[str, Any]:
+        """What `fit` takes of these options, and checks."""
         every = int(self.every) if self.every.isdigit() else self.every
-        options: dict[str, Any] = {"checkpoint": self.checkpoint, "every": every, "resume": self.resume}
-        Checkpoints.of(**options)
-        return options
+        return {"checkpoint": self.checkpoint, "every": every, "resume": self.resume}

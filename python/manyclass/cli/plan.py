@@ -77,15 +77,14 @@ def table(job: Job, n_threads: int) -> list[str]:
 
 def span(seconds: float) -> str:
     """Return a time in the unit that suits it."""
-    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds:.2g} s"
+    return _in_units(seconds, {"d": 86400.0, "h": 3600.0, "min": 60.0}) or f"{seconds:.2g} s"
 
 
 def size(n_bytes: float) -> str:
     """Return a number of bytes in the unit that suits it."""
-    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if n_bytes >= length:
-            return f"{n_bytes / length:,.1f} {unit}"
-    return f"{n_bytes / 1e3:,.1f} kB"
+    return _in_units(n_bytes, {"TB": 1e12, "GB": 1e9, "MB": 1e6}) or f"{n_bytes / 1e3:,.1f} kB"
+
+
+def _in_units(number: float, lengths: dict[str, float]) -> str:
+    units = (f"{number / length:,.1f} {unit}" for unit, length in lengths.items() if number >= length)
+    return next(units, "")

@@ -92,7 +92,6 @@ def run(args: SkipgramArguments) -> int:
     model = SkipGram(**parameters, verbose=int(args.progress))
     model.check_parameters()
     check_writable(args.output)
-    checkpoints = args.checkpoints.checked()
     if args.evaluate_sample is not None:
         check_number("--evaluate-sample", args.evaluate_sample, low=1, integer=True)
     pairs = {path: load_word_pairs(path) for path in args.similarity or []}
@@ -100,7 +99,7 @@ def run(args: SkipgramArguments) -> int:
         load_analogies(args.analogies)
 
     begin = time.perf_counter()
-    is_interrupted = was_interrupted(lambda: model.fit(args.corpus, **checkpoints))
+    is_interrupted = was_interrupted(lambda: model.fit(args.corpus, **args.checkpoints.how))
     seconds = time.perf_counter() - begin
     model.save_word2vec(args.output, binary=args.output.endswith(".bin"))
     rows = {
