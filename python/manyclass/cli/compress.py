@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from json import dumps
 from typing import Any, Literal
 
-from manyclass.classifiers.saving import load_notes, save_model
+from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.data import labelled_rows
 from manyclass.cli.messages import check_writable, print_table, waiting
 from manyclass.cli.models import OnModel, as_text, evaluated, expected_by
@@ -20,6 +20,7 @@ from manyclass.cli.vectors import is_word2vec, word_vectors
 from manyclass.datasets.inputs import is_safetensors
 from manyclass.weights.arrays import Dtype
 from manyclass.weights.compression import bytes_of
+from manyclass.words.vectors import WordVectors
 
 
 @dataclass
@@ -54,38 +55,44 @@ def run(args: CompressArguments) -> int:
     """Compress the model, save it, and print both sizes and evaluations."""
     most = None if args.max_bytes is None else bytes_of(args.max_bytes)
     check_writable(args.output)
-    is_words, results = not is_safetensors(args.model) and is_word2vec(args.model), {}
-    if is_words and args.test:
-        raise ValueError("--test is for models; word vectors have no labels")
-    model: Any = word_vectors(args.model) if is_words else args.load(mmap=True)
-    notes = {} if is_words else load_notes(args.model)
-    rows = None
-    if args.test:
-        rows = labelled_rows(args.reading, args.test, replace(expected_by(model, need_label=True), n_jobs=args.n_jobs))
-    if most is not None and not is_words:  # the notes are in the file, too
-        most = max(1, most - len(dumps(dumps(notes))))
+    is_words = not is_safetensors(args.model) and is_word2vec(args.model)
+    model = word_vectors(args.model) if is_words else args.load(mmap=True)
+    rows, notes = None, dict[str, Any]()
+    if isinstance(model, WordVectors):
+        if args.test:
+            raise ValueError("--test is for models; word vectors have no labels")
+    else:
+        notes, expected = load_notes(args.model), replace(expected_by(model, need_label=True), n_jobs=args.n_jobs)
+        rows = labelled_rows(args.reading, args.test, expected) if args.test else None
+        if most is not None:  # the notes are in the file, too
+            most = max(1, most - len(dumps(dumps(notes))))
     with waiting("compressing"):
         small = model.compress(args.dtype, prune=args.prune, max_bytes=most)
     both = {"before": (args.model, model), "after": (args.output, small)}
-    if rows is not None:  # by copies, so that the models keep their numbers of threads
-        copies = {name: copy(each_model).set_params(n_jobs=args.n_jobs) for name, (_, each_model) in both.items()}
-        results = {name: as_text(evaluated(each_model, rows)) for name, each_model in copies.items()}
+    results = {}
+    for name, (_, each_model) in both.items():
+        if rows is not None and not isinstance(each_model, WordVectors):  # a copy, as the file keeps the threads
+            results[name] = as_text(evaluated(copy(each_model).set_params(n_jobs=args.n_jobs), rows))
     with waiting(f"writing {args.output}"):
-        if is_words:
+        if isinstance(small, WordVectors):
             small.save(args.output)
         else:
             save_model(small, args.output, notes)
-    counts, files = {}, {}
-    for name, (path, each_model) in both.items():
-        size = each_model.storage() if not is_words else {}
-        n, n_bytes = (size["weights"], size["weight_bytes"]) if size else (len(each_model), each_model.vectors_.nbytes)
-        counts[f"{'words' if is_words else 'weights'} {name}"] = f"{n}, {_megabytes(n_bytes)}"
-        files[f"file {name}"] = f"{path} ({_megabytes(os.path.getsize(path))})"
-    print_table(counts | files)
+    sizes = _size("before", model) | _size("after", small)
+    files = {f"file {name}": f"{path} ({_megabytes(os.path.getsize(path))})" for name, (path, _) in both.items()}
+    print_table(sizes | files)
     for name, result in results.items():
         print()
         print_table({"evaluated": name, **result})
     return 0
+
+
+def _size(name: str, model: Classifier | WordVectors) -> dict[str, str]:
+    """Say how many words or weights there are, and their bytes."""
+    if isinstance(model, WordVectors):
+        return {f"words {name}": f"{len(model)}, {_megabytes(model.vectors_.nbytes)}"}
+    storage = model.storage()
+    return {f"weights {name}": f"{storage['weights']}, {_megabytes(storage['weight_bytes'])}"}
 
 
 def _megabytes(n_bytes: int) -> str:

@@ -573,7 +573,7 @@ def _open(reading: Reading, source: str | Sequence[str], form: str, expected: Ex
     """Open the files of a form with those options that the form has."""
     layout, labels = reading.layout(form, expected), "all" if expected.several or form in TABLES else "first"
     delimiter = layout.separator if form == "text" else layout.delimiter
-    options = {"n_features": expected.n_features, "n_jobs": expected.n_jobs, "header": layout.header}
+    options: dict[str, Any] = {"n_features": expected.n_features, "n_jobs": expected.n_jobs, "header": layout.header}
     options |= {"zero_based": layout.zero_based, "delimiter": delimiter, "decimal": layout.decimal}
     options = {name: value for name, value in options.items() if name in OPTIONS.get(form, ())}
     how: Any = {"format": form, "labels": labels, "random_state": seed, **options}

@@ -8,11 +8,11 @@ written, without any data. A line of TSV is a vector; that of a word or a class 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.cli.data import text_output
 from manyclass.cli.messages import check_writable, waiting
 from manyclass.cli.models import OnMappedModel
@@ -74,7 +74,7 @@ def _vectors(args: EmbedArguments) -> tuple[list[str] | None, NDArray[np.float32
         names = named.index_to_key if args.data is None else [*Input.of(args.data).lines()]
         check_known(named, names, args.model)
         return names, np.ascontiguousarray(named[names])
-    model: Any = args.opened()
-    if not hasattr(model, "embedding_"):
+    model = args.opened()
+    if not isinstance(model, LabelClassifier) or not hasattr(model, "embedding_"):
         raise ValueError(f"{args.model} holds a {type(model).__name__}, which has no embeddings")
     return None, np.ascontiguousarray(model.embed(args.features_of(model, args.data)))
