@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.bounds.arrays import checked, in_core, real_array
-
-__all__ = ["PredictiveScores", "predictive_scores", "weight_distance"]
+from manyclass.bounds.arrays import checked, real_array
 
 
 class PredictiveScores(NamedTuple):
@@ -78,7 +76,7 @@ def predictive_scores(f: ArrayLike, k: ArrayLike) -> PredictiveScores:
     ValueError
         If there are no points, the shapes do not fit, a score is not finite, or a class is not in [0, K).
     """
-    scores, classes, _ = checked(f, k)
-    if classes.size == 0:
+    points, _ = checked(f, k)
+    if not points.labels.size:
         raise ValueError(f"f has shape {np.shape(f)}; there must be at least one point")
-    return PredictiveScores(*_core.predictive_scores(*in_core(scores, classes)))
+    return PredictiveScores(*_core.predictive_scores(points.f, points.labels))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.bounds.arrays import Array, Bound, Classes, checked, class_array, in_core
+from manyclass.bounds.arrays import Bound, Classes, Points, checked, class_array
 from manyclass.weights.arrays import Ids
 
 Blocks = Sequence[ArrayLike]
@@ -44,8 +44,8 @@ def log_softmax(f: ArrayLike, k: ArrayLike) -> Bound:
     ValueError
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
-    F, labels, _ = checked(f, k)
-    return _compare_blocks(F, labels, np.zeros(F.shape[-1], dtype=np.int32))
+    points, _ = checked(f, k)
+    return _compare_blocks(points, np.zeros(points.n_classes, dtype=np.int32))
 
 
 def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
@@ -74,8 +74,8 @@ def one_vs_each(f: ArrayLike, k: ArrayLike) -> Bound:
     ValueError
         If f has fewer than 2 classes or is not finite, k is not a class, or the shapes do not fit.
     """
-    F, labels, _ = checked(f, k)
-    return _compare_blocks(F, labels, np.arange(F.shape[-1], dtype=np.int32))
+    points, _ = checked(f, k)
+    return _compare_blocks(points, np.arange(points.n_classes, dtype=np.int32))
 
 
 def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
@@ -108,16 +108,13 @@ def mixed_bound(f: ArrayLike, k: ArrayLike, block: ArrayLike) -> Bound:
     ValueError
         If f has fewer than 2 classes or is not finite, k or block holds no classes, or the shapes do not fit.
     """
-    F, labels, _ = checked(f, k)
-    C = np.atleast_1d(_class_list("block", block, F.shape[-1]))
-    try:
-        C = np.broadcast_to(C, (*labels.shape, C.shape[-1]))
-    except ValueError:
-        raise ValueError(f"block has shape {C.shape}; without its last axis it must fit {labels.shape}") from None
-    blocks = np.tile(np.arange(F.shape[-1], dtype=np.int32), (*labels.shape, 1))
+    points, _ = checked(f, k)
+    C = np.atleast_1d(class_array("block", block, points.n_classes))
+    C = points.spread("block", C, C.shape[-1])
+    blocks = np.tile(np.arange(points.n_classes, dtype=np.int32), (*points.shape, 1))
     # The block has the number of one of its classes; k, which counts for nothing in it, has one of its own.
     np.put_along_axis(blocks, C, C[..., :1].astype(np.int32), axis=-1)
-    return _compare_blocks(F, labels, blocks)
+    return _compare_blocks(points, blocks)
 
 
 def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
@@ -151,8 +148,8 @@ def block_bound(f: ArrayLike, k: ArrayLike, blocks: Blocks) -> Bound:
         If f has fewer than 2 classes or is not finite, k is not a class, the shapes do not fit, or the blocks repeat
         a class or leave one out.
     """
-    F, labels, _ = checked(f, k)
-    return _compare_blocks(F, labels, _numbers(blocks, labels, F.shape[-1]))
+    points, _ = checked(f, k)
+    return _compare_partition(points, blocks)
 
 
 def merge(blocks: Blocks, i: int, j: int) -> list[Classes]:
@@ -212,30 +209,24 @@ def hierarchy(f: ArrayLike, k: ArrayLike, blocks: Blocks | None = None) -> Itera
     ValueError
         As `block_bound`.
     """
-    F, labels, _ = checked(f, k)
-    level = [np.asarray(block) for block in (np.arange(F.shape[-1])[:, None] if blocks is None else blocks)]
+    points, _ = checked(f, k)
+    level = [np.asarray(block) for block in (np.arange(points.n_classes)[:, None] if blocks is None else blocks)]
     while True:
-        yield level, block_bound(F, labels, level)
+        yield level, _compare_partition(points, level)
         if len(level) <= 1:
             return
         level = [np.concatenate(level[i : i + 2]) for i in range(0, len(level), 2)]
 
 
-def _class_list(name: str, value: ArrayLike, n_classes: int) -> Classes:
-    """Return `value` as class numbers. An empty list, which NumPy takes for floats, is a list of no classes."""
-    array = np.asarray(value)
-    return class_array(name, array.astype(np.intp) if array.size == 0 else array, n_classes)
-
-
-def _numbers(blocks: Blocks, k: Classes, n_classes: int) -> Ids:
-    """Return the number of the block of each class; that of a k that stands in none is any."""
-    lists = [_class_list(f"block {j}", block, n_classes).ravel() for j, block in enumerate(blocks)]
+def _compare_partition(points: Points, blocks: Blocks) -> Bound:
+    """Return the bound that compares each block of a partition jointly with k, which may stand in any or in none."""
+    n = points.n_classes
+    lists = [class_array(f"block {j}", block, n).ravel() for j, block in enumerate(blocks)]
     classes = np.concatenate([np.empty(0, dtype=np.intp), *lists]).astype(np.int32)
     sizes = np.array([block.size for block in lists], dtype=np.int64)
-    return _core.block_numbers(classes, sizes, k.ravel().astype(np.int32), n_classes)
+    return _compare_blocks(points, _core.block_numbers(classes, sizes, points.labels, n))
 
 
-def _compare_blocks(F: Array, labels: Classes, blocks: Ids) -> Bound:
+def _compare_blocks(points: Points, blocks: Ids) -> Bound:
     """Return the bound that compares each block jointly with k; see the core's evaluate/softmax_bounds.hpp."""
-    value, gradient = _core.block_bounds(*in_core(F, labels), blocks.ravel())
-    return Bound(value.reshape(labels.shape)[()], gradient.reshape(F.shape))
+    return points.bound(*_core.block_bounds(points.f, points.labels, blocks.ravel()))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.bounds.arrays import Array, Bound, Classes, checked, class_array, in_core, real_array
+from manyclass.bounds.arrays import Array, Bound, Points, checked, class_array, real_array
 from manyclass.checks import check_number
 
 
@@ -62,8 +62,9 @@ def one_vs_each_proposal(f: ArrayLike, k: ArrayLike, *, uniform: float = 0.0) ->
         range.
     """
     check_number("uniform", uniform, low=0, high=1)
-    F, labels, _ = checked(f, k)
-    return _core.one_vs_each_proposal(*in_core(F, labels), float(uniform)).reshape(F.shape)
+    points, _ = checked(f, k)
+    proposal = _core.one_vs_each_proposal(points.f, points.labels, float(uniform))
+    return proposal.reshape(*points.shape, points.n_classes)
 
 
 def sampled_one_vs_each(f: ArrayLike, k: ArrayLike, drawn: ArrayLike, proposal: ArrayLike) -> Bound:
@@ -97,17 +98,12 @@ def sampled_one_vs_each(f: ArrayLike, k: ArrayLike, drawn: ArrayLike, proposal: 
     ValueError
         If an argument is out of range, or the shapes do not fit.
     """
-    F, labels, p = _with_proposal(f, k, proposal)
-    classes = class_array("drawn", np.atleast_1d(drawn), F.shape[-1])
-    r = classes.shape[-1]
-    try:
-        classes = np.broadcast_to(classes, (*labels.shape, r))
-    except ValueError:
-        raise ValueError(f"drawn has shape {classes.shape}; without its last axis it must fit {labels.shape}") from None
-    if r < 1 or (classes == labels[..., None]).any():
-        raise ValueError(f"drawn has shape {classes.shape}; it must hold 1 class or more a point, and none of them k")
-    value, gradient = _core.sampled_one_vs_each(*in_core(F, labels), classes.ravel().astype(np.int32), p)
-    return Bound(value.reshape(labels.shape)[()], gradient.reshape(F.shape))
+    points, p = _with_proposal(f, k, proposal)
+    classes = class_array("drawn", np.atleast_1d(drawn), points.n_classes)
+    classes = points.spread("drawn", classes, classes.shape[-1]).reshape(len(points.labels), -1)
+    if not classes.shape[1] or (classes == points.labels[:, np.newaxis]).any():
+        raise ValueError(f"drawn has shape {np.shape(drawn)}; it must hold 1 class or more a point, and none of them k")
+    return points.bound(*_core.sampled_one_vs_each(points.f, points.labels, classes.ravel().astype(np.int32), p))
 
 
 def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike, n_draws: int = 1) -> SamplingVariance:
@@ -139,16 +135,11 @@ def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike
         If an argument is out of range, or the shapes do not fit.
     """
     check_number("n_draws", n_draws, low=1, integer=True)
-    F, labels, p = _with_proposal(f, k, proposal)
-    variances = _core.one_vs_each_variances(*in_core(F, labels), p)
-    return SamplingVariance(*(variance.reshape(labels.shape)[()] / n_draws for variance in variances))
+    points, p = _with_proposal(f, k, proposal)
+    variances = _core.one_vs_each_variances(points.f, points.labels, p)
+    return SamplingVariance(*(variance.reshape(points.shape)[()] / n_draws for variance in variances))
 
 
-def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[Array, Classes, Array]:
-    F, labels, _ = checked(f, k)
-    p = real_array("proposal", proposal)
-    try:
-        p = np.broadcast_to(p, F.shape)
-    except ValueError:
-        raise ValueError(f"proposal has shape {p.shape}; it must fit {F.shape}") from None
-    return F, labels, np.ascontiguousarray(p).ravel()
+def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[Points, Array]:
+    points, _ = checked(f, k)
+    return points, points.spread("proposal", real_array("proposal", proposal), points.n_classes).ravel()

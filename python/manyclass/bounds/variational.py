@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.bounds.arrays import Array, Classes, VariationalBound, checked, in_core
+from manyclass.bounds.arrays import Array, VariationalBound, checked
 from manyclass.checks import check_choice
 
 
@@ -41,10 +41,9 @@ def bouchard(f: ArrayLike, k: ArrayLike, a: ArrayLike | None = None) -> Variatio
     ValueError
         If f has fewer than 2 classes, f or a is not finite, k is not a class, or the shapes do not fit.
     """
-    F, labels, (A,) = checked(f, k, a=bouchard_location(f) if a is None else a)
-    value, gradient, slope = _core.bouchard_bounds(*in_core(F, labels), A.ravel())
-    lead = labels.shape
-    return VariationalBound(value.reshape(lead)[()], gradient.reshape(F.shape), slope.reshape(lead)[()])
+    points, (locations,) = checked(f, k, a=bouchard_location(f) if a is None else a)
+    *bound, slope = _core.bouchard_bounds(points.f, points.labels, locations)
+    return VariationalBound(*points.bound(*bound), slope.reshape(points.shape)[()])
 
 
 def bouchard_location(f: ArrayLike) -> Array:
@@ -65,8 +64,8 @@ def bouchard_location(f: ArrayLike) -> Array:
     ValueError
         If f has fewer than 2 classes or is not finite.
     """
-    F, labels, _ = checked(f, 0)
-    return _core.bouchard_locations(in_core(F, labels)[0]).reshape(labels.shape)[()]
+    points, _ = checked(f, 0)
+    return _core.bouchard_locations(points.f).reshape(points.shape)[()]
 
 
 def log_concavity(f: ArrayLike, k: ArrayLike, u: ArrayLike | None = None) -> VariationalBound:
@@ -100,17 +99,14 @@ def log_concavity(f: ArrayLike, k: ArrayLike, u: ArrayLike | None = None) -> Var
     ValueError
         If f has fewer than 2 classes, f or u is not finite, k is not a class, or the shapes do not fit.
     """
-    F, labels, (U,) = checked(f, k, u=0.0 if u is None else u)
-    log_A, gradient = _tangent(F, labels, np.zeros(0) if u is None else U)
+    points, (tangents,) = checked(f, k, u=0.0 if u is None else u)
+    # Where u is empty it is log A.
+    slopes = _core.tangent_slopes(points.f, points.labels, np.zeros(0) if u is None else tangents)
+    log_A, gradient = points.bound(*slopes)
+    best = log_A if u is None else tangents.reshape(points.shape)
     with np.errstate(over="ignore"):
-        excess = np.expm1(log_A - (log_A if u is None else U))
-    return VariationalBound(-(log_A if u is None else U) - excess, gradient, excess)
-
-
-def _tangent(F: Array, labels: Classes, u: Array) -> tuple[Array, Array]:
-    """Return log A and the gradient of -e^-u A, u being log A where it is empty."""
-    log_A, gradient = _core.tangent_slopes(*in_core(F, labels), np.ascontiguousarray(u).ravel())
-    return log_A.reshape(labels.shape)[()], gradient.reshape(F.shape)
+        excess = np.expm1(log_A - best)
+    return VariationalBound(-best - excess, gradient, excess)
 
 
 MAX_SCALE = 1000.0  # the number of quadrature nodes grows with the scale; posteriors have scales of about 1
@@ -163,17 +159,11 @@ def augment_reduce(
         class, noise is none of the three, or the shapes do not fit.
     """
     check_choice("noise", noise, ("gumbel", "normal", "logistic"))
-    F, labels, (location, width) = checked(f, k, mu=mu, scale=scale)
+    points, (location, width) = checked(f, k, mu=mu, scale=scale)
     limit = np.inf if noise == "gumbel" else MAX_SCALE
     wrong = (width <= 0) | (width > limit)
     if wrong.any():
         raise ValueError(f"scale is {width[wrong][0]}; it must be more than 0 and at most {limit:g}")
-    value, gradient, parameters = _core.utility_bounds(
-        noise=noise,
-        f=np.ascontiguousarray(F).reshape(-1, F.shape[-1]),
-        labels=labels.ravel().astype(np.int32),
-        mu=np.ascontiguousarray(location).ravel(),
-        s=np.ascontiguousarray(width).ravel(),
-    )
-    lead = labels.shape
-    return VariationalBound(value.reshape(lead)[()], gradient.reshape(F.shape), parameters.reshape(*lead, 2))
+    arrays = {"f": points.f, "labels": points.labels, "mu": location, "s": width}
+    *bound, parameters = _core.utility_bounds(noise=noise, **arrays)
+    return VariationalBound(*points.bound(*bound), parameters.reshape(*points.shape, 2))
