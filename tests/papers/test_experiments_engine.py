@@ -13,8 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.papers import Experiment, Options, run_experiment, write_report
-from manyclass.papers.engine import RECORDS, MissingDataError, Run, finite
-from manyclass.papers.report import NO_PLOTS, ExperimentReport, Plot, Table
+from manyclass.papers.engine import RECORDS, MethodPlan, MissingDataError, Run, finite
+from manyclass.papers.report import NO_PLOTS, Plot, Table
 from manyclass.papers.summary import mean, ratio, spread
 from manyclass.plot.style import Panel, Series
 
@@ -29,19 +29,14 @@ class Counting:
             summary="Counts",
             data=("one", "absent", "two"),
             methods=("a", "b"),
-            runs=self.runs,
+            plans=self.plans,
             load=self.load,
             perform=self.perform,
             report=self.report,
         )
 
-    def runs(self, name, options):
-        methods = [m for m in ("a", "b") if options.wants(m)]
-        return [
-            Run("counting", "part", name, m, seed, options.sizes, {"rate": 0.5})
-            for m in methods
-            for seed in range(options.seeds)
-        ]
+    def plans(self, name, options):
+        return [MethodPlan("part", method, {"rate": 0.5}) for method in ("a", "b")]
 
     def load(self, name, options):
         self.loaded.append(name)
@@ -59,10 +54,10 @@ class Counting:
             raise RuntimeError("the disk is on fire")
         return {"value": run.seed + 0.5, "infinite": float("inf"), "curve": [1.0, float("nan")]}
 
-    def report(self, records, options):
-        table = Table("values", "Values", ("data", "value"), [[r["data"], r["results"]["value"]] for r in records])
-        plot = Plot("curve", "A <curve>", "x", "y", [Panel("p", [Series("s", [1, 2], [1.0, None])])], log_y=True)
-        return ExperimentReport((table,), (plot,), ("one & only",))
+    def report(self, records):
+        yield Table("values", "Values", ("data", "value"), [[r["data"], r["results"]["value"]] for r in records])
+        yield Plot("curve", "A <curve>", "x", "y", [Panel("p", [Series("s", [1, 2], [1.0, None])])], log_y=True)
+        yield "one & only"
 
 
 @pytest.fixture
@@ -192,7 +187,7 @@ def test_an_interrupt_that_the_estimator_takes_for_itself_leaves_no_record_of_a_
 
 @pytest.mark.parametrize(("what", "options"), [("data set", {"data": ("x",)}), ("method", {"methods": ("x",)})])
 def test_names_that_an_experiment_does_not_know_are_refused(what, options, tmp_path, notes):
-    with pytest.raises(ValueError, match=f"'x' is not a {what} of experiment counting; it must be one of"):
+    with pytest.raises(ValueError, match=f"a {what} of experiment counting is 'x'; it must be one of"):
         run(Counting(), tmp_path, notes, **options)
 
 

@@ -48,7 +48,7 @@ class VariationalBound(NamedTuple):
     parameter_gradient: Array
 
 
-class Points(NamedTuple):
+class ScoredPoints(NamedTuple):
     """Scores and classes of points that were checked, as the core takes them.
 
     Attributes
@@ -66,7 +66,7 @@ class Points(NamedTuple):
     @property
     def n_classes(self) -> int:
         """K."""
-        return self.f.shape[1]
+        return int(self.f.shape[1])
 
     def bound(self, value: Array, gradient: Array) -> Bound:
         """Return what the core says of the points, in their shape."""
@@ -102,7 +102,7 @@ def class_array(name: str, value: ArrayLike, n_classes: int) -> Classes:
     return array.astype(np.intp, copy=False)
 
 
-def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Points, list[Array]]:
+def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[ScoredPoints, list[Array]]:
     """Return points, and a value of each parameter for each; ValueError for what no bound takes."""
     F = real_array("f", f)
     if F.ndim == 0 or F.shape[-1] < 2:
@@ -121,4 +121,4 @@ def checked(f: ArrayLike, k: ArrayLike, **parameters: ArrayLike) -> tuple[Points
         raise ValueError(f"the shapes {listed} differ; they must broadcast to one") from None
     rows = np.ascontiguousarray(np.broadcast_to(F, (*shape, F.shape[-1]))).reshape(-1, F.shape[-1])
     labels_of_rows, *values = (np.broadcast_to(array, shape).ravel() for array in (labels, *arrays.values()))
-    return Points(rows, labels_of_rows.astype(np.int32), shape), values
+    return ScoredPoints(rows, labels_of_rows.astype(np.int32), shape), values

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.bounds.arrays import Bound, Classes, Points, checked, class_array
+from manyclass.bounds.arrays import Bound, Classes, ScoredPoints, checked, class_array
 from manyclass.weights.arrays import Ids
 
 Blocks = Sequence[ArrayLike]
@@ -218,7 +218,7 @@ def hierarchy(f: ArrayLike, k: ArrayLike, blocks: Blocks | None = None) -> Itera
         level = [np.concatenate(level[i : i + 2]) for i in range(0, len(level), 2)]
 
 
-def _compare_partition(points: Points, blocks: Blocks) -> Bound:
+def _compare_partition(points: ScoredPoints, blocks: Blocks) -> Bound:
     """Return the bound that compares each block of a partition jointly with k, which may stand in any or in none."""
     n = points.n_classes
     lists = [class_array(f"block {j}", block, n).ravel() for j, block in enumerate(blocks)]
@@ -227,6 +227,6 @@ def _compare_partition(points: Points, blocks: Blocks) -> Bound:
     return _compare_blocks(points, _core.block_numbers(classes, sizes, points.labels, n))
 
 
-def _compare_blocks(points: Points, blocks: Ids) -> Bound:
+def _compare_blocks(points: ScoredPoints, blocks: Ids) -> Bound:
     """Return the bound that compares each block jointly with k; see the core's evaluate/softmax_bounds.hpp."""
     return points.bound(*_core.block_bounds(points.f, points.labels, blocks.ravel()))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyclass import _core
-from manyclass.bounds.arrays import Array, Bound, Points, checked, class_array, real_array
+from manyclass.bounds.arrays import Array, Bound, ScoredPoints, checked, class_array, real_array
 from manyclass.checks import check_number
 
 
@@ -140,6 +140,6 @@ def sampled_one_vs_each_variance(f: ArrayLike, k: ArrayLike, proposal: ArrayLike
     return SamplingVariance(*(variance.reshape(points.shape)[()] / n_draws for variance in variances))
 
 
-def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[Points, Array]:
+def _with_proposal(f: ArrayLike, k: ArrayLike, proposal: ArrayLike) -> tuple[ScoredPoints, Array]:
     points, _ = checked(f, k)
     return points, points.spread("proposal", real_array("proposal", proposal), points.n_classes).ravel()

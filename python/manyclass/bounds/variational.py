@@ -164,6 +164,5 @@ def augment_reduce(
     wrong = (width <= 0) | (width > limit)
     if wrong.any():
         raise ValueError(f"scale is {width[wrong][0]}; it must be more than 0 and at most {limit:g}")
-    arrays = {"f": points.f, "labels": points.labels, "mu": location, "s": width}
-    *bound, parameters = _core.utility_bounds(noise=noise, **arrays)
+    *bound, parameters = _core.utility_bounds(noise=noise, f=points.f, labels=points.labels, mu=location, s=width)
     return VariationalBound(*points.bound(*bound), parameters.reshape(*points.shape, 2))

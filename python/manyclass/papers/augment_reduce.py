@@ -16,10 +16,10 @@ N(5, 25), cut off at -26 as in its code).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
@@ -29,10 +29,10 @@ from manyclass.bounds.closed_forms import maximum_log_likelihood, maximum_one_vs
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.papers import published, summary
-from manyclass.papers.data import Problem, Scale, load_problem
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
-from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
-from manyclass.papers.summary import RAN, trained_with, what_ran
+from manyclass.papers.data import Problem, Scale, biases_alone, draw_counts, load_problem
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
+from manyclass.papers.report import PaperFigure, Plot, Table
+from manyclass.papers.summary import RAN, Quantity, trained_with, what_ran
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.core_training import TrainingState
 
@@ -43,75 +43,58 @@ OURS = ("exact", "OVE", "Botev (css)", *NOISE)
 PAPERS_STEPS = {f"{method}, paper's steps": method for method in published.RUIZ["methods"]}
 METHODS = (*OURS, *PAPERS_STEPS)
 SCALE: dict[str, Scale] = {"eurlex": "max", "amazoncat": "max"}
-PASSES, SYNTHETIC_PASSES = 20, 60
 CLIP = -26.0
 CODES_GAIN = 0.001  # of the local step of probit and logistic noise in the authors' code; the paper says 0.01
 BOTH = ("paper's steps", "ours")  # columns beside the paper's value
 CURVE_POINTS = 1000  # Figure 2's curves are over this many training points, the same for all methods
-NEGATIVES = 64
-SYNTHETIC_NEGATIVES, SYNTHETIC_CHECKPOINTS = 100, 12  # one-vs-each of all classes takes K^2 terms
 CHECKPOINTS = 50  # of Figure 2's curves at most: the paper's iterations are many passes of small sets
 
 Estimator = SoftmaxClassifier | AugmentReduceClassifier
 
 
-def runs(name: str, options: Options) -> list[Run]:
+def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     """One run a method; on the synthetic set for the two that the paper has."""
     part = "synthetic" if name == "synthetic" else "table 3"
-    planned: list[Run] = []
     settings_name = options.settings_for(name, published.RUIZ["minibatches"])
+    passes = {"max_iter": options.max_iter} if options.max_iter else {}
     for method in METHODS:
         named = PAPERS_STEPS.get(method, method)
-        if not options.wants(method) or (name == "synthetic" and named not in published.RUIZ["synthetic"]):
+        if name == "synthetic" and named not in published.RUIZ["synthetic"]:
             continue
-        settings: dict[str, Any] = dict(options.sizes)
-        if method in PAPERS_STEPS:
-            model, settings["iterations"] = _papers_model(named, settings_name)
-        else:
-            model = _model(named, settings_name)
-        if options.max_iter:
-            model["max_iter"] = options.max_iter
-        planned += Run.for_seeds((NAME, part, name, method), options.seeds, settings, model)
-    return planned
+        steps = (_papers_model if method in PAPERS_STEPS else _model)(named, settings_name)
+        noise = {"noise": NOISE[named]} if named in NOISE else {}
+        intercept = {"fit_intercept": False} if settings_name == "synthetic" else {}
+        if named == "exact":
+            del steps["n_negatives"], steps["sampler"]
+        iterations = {"iterations": published.RUIZ["minibatches"][settings_name][2]} if method in PAPERS_STEPS else {}
+        yield MethodPlan(part, method, {**steps, **noise, **intercept, **passes}, iterations)
 
 
 def _model(method: str, name: str) -> dict[str, Any]:
     solver = {"exact": solvers.Exact, "OVE": solvers.OVE, "Botev (css)": solvers.CSS}.get(method, solvers.Implicit)
     model: dict[str, Any] = {"solver": solver(decay=0.8 if name == "mnist" else 0.9, averaging="none")}
     if name != "synthetic":
-        return model | {"max_iter": PASSES} | _beside(method, NEGATIVES, "frequency_block")
-    sampler = "frequency_block" if method in NOISE else "block"
-    model |= {"max_iter": SYNTHETIC_PASSES, "fit_intercept": False}
-    return model | _beside(method, SYNTHETIC_NEGATIVES, sampler)
+        return model | {"max_iter": 20, "n_negatives": 64, "sampler": "frequency_block"}
+    # One-vs-each of all classes takes K^2 terms.
+    return model | {"max_iter": 60, "n_negatives": 100, "sampler": "frequency_block" if method in NOISE else "block"}
 
 
-def _beside(method: str, n_negatives: int, sampler: str) -> dict[str, Any]:
-    """What a method has beside its solver."""
-    noise = {"noise": NOISE[method]} if method in NOISE else {}
-    return noise | ({} if method == "exact" else {"n_negatives": n_negatives, "sampler": sampler})
-
-
-def _papers_model(method: str, name: str) -> tuple[dict[str, Any], int]:
-    """The paper's algorithm, but for the passes that its iterations make; and the iterations."""
-    size, n_negatives, iterations = published.RUIZ["minibatches"][name]
+def _papers_model(method: str, name: str) -> dict[str, Any]:
+    """The paper's algorithm, but for the passes that its iterations make."""
+    size, n_negatives, _ = published.RUIZ["minibatches"][name]
     solver = {"exact": solvers.Exact, "OVE": solvers.OVE}.get(method, solvers.SGD)
-    model = {
-        "solver": solver(
-            schedule="adaptive",
-            batch_size=size,
-            decay=published.RUIZ["decay"],
-            decay_every=published.RUIZ["decay_iterations"],
-            averaging="none",
-        ),
+    fall = {"decay": published.RUIZ["decay"], "decay_every": published.RUIZ["decay_iterations"]}
+    model: dict[str, Any] = {
+        "solver": solver(schedule="adaptive", batch_size=size, averaging="none", **fall),
         "learning_rate": published.RUIZ["step"],
-        **_beside(method, n_negatives, "uniform"),
-        **({"fit_intercept": False} if name == "synthetic" else {}),
+        "n_negatives": n_negatives,
+        "sampler": "uniform",
     }
-    if method in NOISE:
-        noise = NOISE[method]
-        codes = solvers.MonteCarlo(family=noise, gain=CODES_GAIN, start="standard")
-        model["local_step"] = solvers.Natural(floor=0) if noise == "gumbel" else codes
-    return model, iterations
+    if method == "softmax A&R":
+        model["local_step"] = solvers.Natural(floor=0)
+    elif method in NOISE:
+        model["local_step"] = solvers.MonteCarlo(family=NOISE[method], gain=CODES_GAIN, start="standard")
+    return model
 
 
 def load(name: str, options: Options) -> Problem | None:
@@ -144,71 +127,49 @@ def _start(run: Run, n_classes: int, n_features: int) -> dict[str, Any]:
     return {"coef_init": weights, "intercept_init": intercept_scale * rng.standard_normal(n_classes)}
 
 
-def synthetic_counts(seed: int, scale: float) -> NDArray[np.int64]:
-    """Counts of 10^4 classes among 3 10^5 points, p proportional to squares of uniform numbers (section 4.1)."""
-    n, n_classes = (max(20, round(scale * size)) for size in (300_000, 10_000))
-    rng = np.random.default_rng(seed)
-    p = rng.random(n_classes) ** 2
-    counts: NDArray[np.int64] = rng.multinomial(n, p / p.sum())
-    return counts[counts > 0]
-
-
 def perform(run: Run, context: Context) -> Results:
     """Train; on the synthetic set biases only."""
     return _synthetic(run) if run.data == "synthetic" else _classification(run, context.data)
 
 
 def _synthetic(run: Run) -> Results:
-    counts = synthetic_counts(run.seed, run.settings["scale"])
-    n = int(counts.sum())
-    y = np.repeat(np.arange(len(counts)), counts)
-    ones = np.ones((1, 1), dtype=np.float32)
-    curve: dict[str, list[float]] = {"seconds": [], "bound": [], "mean_absolute_error": []}
+    counts = draw_counts(run.seed, 300_000, run.settings["scale"])  # section 4.1
+    n, one = int(counts.sum()), np.ones((1, 1), dtype=np.float32)
+    model, is_softmax = _estimator(run, n), "noise" in run.model
 
-    model = _estimator(run, n)
-    checkpoints = summary.evenly_spaced(int(model.max_iter), SYNTHETIC_CHECKPOINTS)
-    is_softmax = "noise" in run.model
-
-    def note(state: TrainingState) -> None:
-        if state.n_iter not in checkpoints:
-            return
-        f = state.scores(ones)[0].astype(np.float64)
+    def measure(state: TrainingState) -> dict[str, float]:
+        f = state.scores(one)[0].astype(np.float64)
         log_p = log_softmax(f)
-        curve["seconds"].append(state.seconds)
-        curve["mean_absolute_error"].append(float(np.abs(np.exp(log_p) - counts / n).mean()))
-        curve["bound"].append(float(counts @ (log_p if is_softmax else _core.one_vs_each_of_classes(f))))
+        return {
+            "seconds": state.seconds,
+            "mean_absolute_error": float(np.abs(np.exp(log_p) - counts / n).mean()),
+            "bound": float(counts @ (log_p if is_softmax else _core.one_vs_each_of_classes(f))),
+        }
 
-    model.fit(sp.csr_array(np.ones((n, 1), dtype=np.float32)), y, callback=note, **_start(run, len(counts), 1))
+    checkpoints = summary.evenly_spaced(int(model.max_iter), 12)
+    curve = Curve(("seconds", "bound", "mean_absolute_error"), measure, checkpoints)
+    model.fit(*biases_alone(counts), callback=curve, **_start(run, len(counts), 1))
     closed = maximum_log_likelihood(counts) if is_softmax else maximum_one_vs_each(counts)
-    return {"n_classes": len(counts), "closed_form": closed, **curve, RAN: trained_with(model)}
+    return {"n_classes": len(counts), "closed_form": closed, **curve.values, RAN: trained_with(model)}
 
 
 def _classification(run: Run, data: Problem) -> Results:
     classes, labels = np.unique(data.y_train, return_inverse=True)
     rows = np.sort(np.random.default_rng(0).permutation(len(labels))[:CURVE_POINTS])
     X_some, some_labels = data.X_train[rows], labels[rows].astype(np.int32)
-    curve: dict[str, list[float]] = {"seconds": [], "elbo": []}
     model = _estimator(run, len(labels))
     checkpoints = summary.evenly_spaced(int(model.max_iter), CHECKPOINTS)
-
-    clock = Stopwatch()
-
-    def note(state: TrainingState) -> None:
-        with clock.stopped() as spent:
-            if state.n_iter in checkpoints:
-                curve["seconds"].append(spent)
-                curve["elbo"].append(_bound(run, state, X_some, some_labels))
-
-    model.fit(data.X_train, data.y_train, callback=note, **_start(run, len(classes), data.X_train.shape[1]))
+    start = _start(run, len(classes), data.X_train.shape[1])
+    curve = Curve(("seconds", "elbo"), lambda state: {"elbo": _bound(run, state, X_some, some_labels)}, checkpoints)
+    model.fit(data.X_train, data.y_train, callback=curve, **start)
     measures = model.evaluate(data.X_test, data.y_test)
-    n_classes, n_features, n_train = data.shape
     return {
-        "shape": [n_features, n_classes, n_train, len(data.y_test)],
+        "shape": data.sizes,
         "log_likelihood": -measures["log_loss"],
         "sampled": _by_the_papers_sampler(run, model, data, np.searchsorted(classes, data.y_test)),
         "accuracy": 1 - measures["error"],
-        "seconds_per_pass": clock.seconds / max(1, model.n_iter_) if curve["seconds"] else None,
-        **curve,
+        "seconds_per_pass": curve.seconds / max(1, model.n_iter_) if curve.values["seconds"] else None,
+        **curve.values,
         RAN: trained_with(model),
     }
 
@@ -234,72 +195,47 @@ def _by_the_papers_sampler(run: Run, model: Estimator, data: Problem, labels: ND
     return float(np.maximum(log_p, CLIP).mean())
 
 
-def report(records: Records, options: Options) -> ExperimentReport:
+def report(records: Records) -> Items:
     """Tables 1-3, Figure 2 and section 4.1."""
-    groups = summary.by_key(records, "part")
-    tables: list[Table] = []
-    plots: list[Plot] = []
-    if "synthetic" in groups:
-        tables.append(_table_of_synthetic(groups["synthetic"]))
-        plots.append(_plot_of_synthetic(groups["synthetic"]))
-    if "table 3" in groups:
-        real = groups["table 3"]
-        tables += [_table_1(real), _table_2(real), _table_3(real)]
-        caption = "Figure 2: evidence lower bound by processor seconds of training"
-        drawn = summary.panels(real, "seconds", "elbo", "-o")
-        plots.append(Plot("figure-2", caption, "seconds", "mean bound [nats]", drawn))
-    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(groups)))
+    parts = summary.by_key(records, "part")
+    if "synthetic" in parts:
+        yield from _section_41(parts["synthetic"])
+    if "table 3" in parts:
+        yield from _tables(parts["table 3"])
 
 
-def _figures(groups: dict[Any, Records]) -> Iterator[PaperFigure]:
-    """Of "..., paper's steps" under the paper's name of the method, of ours with "ours" before each quantity."""
-    for (name, method), sides in _sides(groups.get("synthetic", [])).items():
-        keys = {"bound": ("bound",), "mean error": ("mean_absolute_error",)}
-        yield from _both("section 4.1", name, method, sides, keys)
-    real = groups.get("table 3", [])
-    yield from summary.shape_figures("Table 1", real, published.SHAPE)
-    for (name, method), sides in _sides(real).items():
-        yield from _both("Table 2", name, method, sides, {"seconds": ("seconds_per_pass",)})
-        scores = {"log-likelihood": ("sampled", "log_likelihood"), "accuracy": ("accuracy",)}
-        yield from _both("Table 3", name, method, sides, scores)
-        if method in ("OVE", "softmax A&R"):
-            yield from _both("Figure 2", name, method, sides, {"bound at the end": ("elbo",)})
+Sides = tuple[Records, Records]
 
 
-def _both(
-    item: str, name: str, method: str, sides: tuple[Records, Records], keys: Mapping[str, tuple[str, ...]]
-) -> Iterator[PaperFigure]:
-    """A figure of the paper's steps, and one of ours, as far as they ran."""
-    for side, label in zip(sides, (method, f"{method}, ours"), strict=True):
-        if side:
-            values = {word: summary.mean(_value(r["results"], results) for r in side) for word, results in keys.items()}
-            yield PaperFigure(item, name, label, values, side)
+def _log_likelihood(record: dict[str, Any]) -> float | None:
+    """By the paper's sampler, where it was made."""
+    likelihood: float | None = record["results"][
+        "log_likelihood" if record["results"]["sampled"] is None else "sampled"
+    ]
+    return likelihood
 
 
-def _sides(records: Records) -> dict[tuple[str, str], tuple[Records, Records]]:
+def _sides(records: Records) -> dict[tuple[str, str], Sides]:
     """Records by data set and the paper's name of the method: those with the paper's steps, and ours."""
-    sides: dict[tuple[str, str], tuple[Records, Records]] = {}
+    sides: dict[tuple[str, str], Sides] = {}
     for (name, method), group in summary.by_key(records, "data", "method").items():
         pair = sides.setdefault((name, PAPERS_STEPS.get(method, method)), ([], []))
         pair[method not in PAPERS_STEPS].extend(group)
     return sides
 
 
-def _means(sides: tuple[Records, Records], *keys: str) -> list[float | None]:
-    """Of each side the mean over seeds of the first of the results that is there, the last value of a curve."""
-    return [summary.mean([_value(r["results"], keys) for r in side]) for side in sides]
+def _means(sides: Sides, quantity: Quantity) -> list[float | None]:
+    return [summary.mean(summary.values(side, quantity)) for side in sides]
 
 
-def _value(results: Results, keys: tuple[str, ...]) -> float | None:
-    for key in keys:
-        value = results[key]
-        value = (value or [None])[-1] if isinstance(value, list) else value
-        if value is not None:
-            return float(value)
-    return None
+def _figures(item: str, records: Records, quantities: Mapping[str, Quantity]) -> Iterator[PaperFigure]:
+    """Of "..., paper's steps" under the paper's name of the method, of ours with "ours" behind it."""
+    for figure in summary.figures(item, records, quantities):
+        ours = figure.method not in PAPERS_STEPS
+        yield replace(figure, method=f"{figure.method}, ours" if ours else PAPERS_STEPS[figure.method])
 
 
-def _table_of_synthetic(records: Records) -> Table:
+def _section_41(records: Records) -> Items:
     rows: list[list[Any]] = []
     for (_, method), sides in _sides(records).items():
         bound, error = published.RUIZ["synthetic"][method]
@@ -311,52 +247,48 @@ def _table_of_synthetic(records: Records) -> Table:
     bounds_of = ("bound, closed form", "bound, paper", *BOTH)
     seconds_of = (f"seconds, {b}" for b in BOTH)
     columns = ("method", "classes", "paper", *bounds_of, "mean |p - p_ML|, paper", *BOTH, *seconds_of)
-    return Table("synthetic", "Section 4.1: biases only, 10^4 classes", columns, rows, what_ran(records))
-
-
-def _plot_of_synthetic(records: Records) -> Plot:
+    yield Table("synthetic", "Section 4.1: biases only, 10^4 classes", columns, rows, what_ran(records))
     caption = "Section 4.1: mean absolute error of the probabilities by training time"
     drawn = summary.panels(records, "seconds", "mean_absolute_error", "-o")
-    return Plot("synthetic", caption, "seconds", "mean |p - p_ML|", drawn, log_y=True)
+    yield Plot("synthetic", caption, "seconds", "mean |p - p_ML|", drawn, log_y=True)
+    yield from _figures("section 4.1", records, {"bound": "bound", "mean error": "mean_absolute_error"})
 
 
-def _table_1(records: Records) -> Table:
-    rows: list[list[Any]] = []
+def _tables(records: Records) -> Items:
+    sizes, times, scores = [], [], []
     for name, group in summary.by_key(records, "data").items():
         ours, theirs = group[0]["results"]["shape"], published.RUIZ["shapes"].get(name, (None,) * 4)
         batch = published.RUIZ["minibatches"].get(name)
-        rows.append([name, *summary.beside(ours, theirs), ", ".join(map(str, batch)) if batch else None])
-    columns = ("data", "covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
-    caption = "Table 1: data (and the paper's minibatches of points and classes, and iterations)"
-    return Table("table-1", caption, (*columns, "paper's settings"), rows)
-
-
-def _table_2(records: Records) -> Table:
+        sizes.append([name, *summary.beside(ours, theirs), ", ".join(map(str, batch)) if batch else None])
     groups = _sides(records)
     seconds = {key: _means(sides, "seconds_per_pass") for key, sides in groups.items()}
-    rows: list[list[Any]] = []
-    for name, method in groups:
+    for (name, method), sides in groups.items():
         theirs = published.RUIZ["seconds"].get(name, {})
         base = seconds.get((name, "OVE"), [None, None])
-        relative = [summary.ratio(time, base_time) for time, base_time in zip(seconds[name, method], base, strict=True)]
+        relative = map(summary.ratio, seconds[name, method], base)
         paper = theirs.get(method), summary.ratio(theirs.get(method), theirs.get("OVE"))
-        rows.append([name, method, paper[0], *seconds[name, method], paper[1], *relative])
+        times.append([name, method, paper[0], *seconds[name, method], paper[1], *relative])
+        likelihood, accuracy = published.RUIZ["table_3"].get(name, {}).get(method, (None, None))
+        likelihoods = [likelihood, *_means(sides, _log_likelihood), *_means(sides, "log_likelihood")]
+        scores.append([name, method, *likelihoods, accuracy, *_means(sides, "accuracy")])
+    ran = what_ran(records)
+    columns: tuple[str, ...] = ("covariates", "paper", "classes", "paper", "train", "paper", "test", "paper")
+    caption = "Table 1: data (and the paper's minibatches of points and classes, and iterations)"
+    yield Table("table-1", caption, ("data", *columns, "paper's settings"), sizes)
     columns = ("data", "method", "seconds a pass, paper", *BOTH, "over OVE's, paper", *BOTH)
-    return Table("table-2", "Table 2: training time of a pass, ours of the processor", columns, rows, what_ran(records))
-
-
-def _table_3(records: Records) -> Table:
-    rows: list[list[Any]] = []
-    for (name, method), sides in _sides(records).items():
-        theirs = published.RUIZ["table_3"].get(name, {}).get(method, (None, None))
-        by_sampler, by_quadrature = _means(sides, "sampled", "log_likelihood"), _means(sides, "log_likelihood")
-        accuracy = _means(sides, "accuracy")
-        rows.append([name, method, theirs[0], *by_sampler, *by_quadrature, theirs[1], *accuracy])
-    by_quadrature_of = (f"by quadrature, {b}" for b in BOTH)
-    columns = ("data", "method", "log-likelihood, paper", *BOTH, *by_quadrature_of, "accuracy, paper", *BOTH)
+    yield Table("table-2", "Table 2: training time of a pass, ours of the processor", columns, times, ran)
+    by_quadrature = (f"by quadrature, {b}" for b in BOTH)
+    columns = ("data", "method", "log-likelihood, paper", *BOTH, *by_quadrature, "accuracy, paper", *BOTH)
     caption = "Table 3: test log-likelihood per point (of probit and logistic by the paper's sampler) and accuracy"
-    return Table("table-3", caption, columns, rows, what_ran(records))
+    yield Table("table-3", caption, columns, scores, ran)
+    caption = "Figure 2: evidence lower bound by processor seconds of training"
+    yield Plot("figure-2", caption, "seconds", "mean bound [nats]", summary.panels(records, "seconds", "elbo", "-o"))
+    yield from summary.shape_figures("Table 1", records, published.SHAPE)
+    yield from _figures("Table 2", records, {"seconds": "seconds_per_pass"})
+    yield from _figures("Table 3", records, {"log-likelihood": _log_likelihood, "accuracy": "accuracy"})
+    bounded = [r for r in records if PAPERS_STEPS.get(r["method"], r["method"]) in ("OVE", "softmax A&R")]
+    yield from _figures("Figure 2", bounded, {"bound at the end": "elbo"})
 
 
 DATA = ("synthetic", *published.RUIZ["shapes"])
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, runs, load, perform, report, settings=DATA[1:])
+EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, plans, load, perform, report, settings=DATA[1:])

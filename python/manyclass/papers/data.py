@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.datasets import fetch, load_multiclass
@@ -36,6 +37,12 @@ class Problem:
         """Classes K, features D, training rows N."""
         return len(np.unique(self.y_train)), self.X_train.shape[1], self.X_train.shape[0]
 
+    @property
+    def sizes(self) -> list[int]:
+        """Features, classes, training rows and test rows, as papers have them."""
+        n_classes, n_features, n_train = self.shape
+        return [n_features, n_classes, n_train, len(self.y_test)]
+
 
 def find_data(name: str, path: str | None = None) -> Path:
     """Return the folder of a data set, or the file at `path`, where MANYCLASS_DATA names its root or it was fetched.
@@ -47,7 +54,7 @@ def find_data(name: str, path: str | None = None) -> Path:
             raise MissingDataError(f"{name} does not exist")
         return Path(name)
     root = os.environ.get("MANYCLASS_DATA")
-    tried = [place / (path or name) for place in ([Path(root)] if root else []) + [fetched_root()]]
+    tried = [Path(place) / (path or name) for place in (root, fetched_root()) if place]
     for path_tried in tried:
         if path_tried.exists():
             return path_tried
@@ -92,16 +99,29 @@ def load_problem(
 
 
 def _images(file: Path, scale: Scale, max_rows: int | None) -> Problem:
+    parts: list[Any] = []
     with np.load(file) as arrays:
-        y_train, y_test = (arrays[key][:max_rows].astype(np.int64) for key in ("y_train", "y_test"))
-        X_train, X_test = (_pixels(arrays, key, scale, max_rows) for key in ("x_train", "x_test"))
+        for part in ("train", "test"):
+            images, y = (arrays[f"{name}_{part}"][:max_rows] for name in "xy")
+            X = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+            if scale == "l2":
+                X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+            parts += [X, y.astype(np.int64)]
+    X_train, y_train, X_test, y_test = parts
     in_training = np.isin(y_test, y_train)
     return Problem(X_train, y_train, X_test[in_training], y_test[in_training])
 
 
-def _pixels(arrays: Mapping[str, NDArray[np.uint8]], key: str, scale: Scale, max_rows: int | None) -> Matrix:
-    images = arrays[key][:max_rows]
-    X = images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
-    if scale == "l2":
-        X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return np.ascontiguousarray(X)
+def draw_counts(seed: int, n_points: int, scale: float) -> NDArray[np.int64]:
+    """Draw counts of 10^4 classes, p proportional to squares of uniform numbers; those that are 0 are left out."""
+    n, n_classes = (max(20, round(scale * size)) for size in (n_points, 10_000))
+    rng = np.random.default_rng(seed)
+    p = rng.random(n_classes) ** 2
+    counts: NDArray[np.int64] = rng.multinomial(n, p / p.sum())
+    return counts[counts > 0]
+
+
+def biases_alone(counts: NDArray[np.int64]) -> tuple[sp.csr_array, NDArray[np.int64]]:
+    """Return points of one feature, 1, with so many of each class."""
+    y = np.repeat(np.arange(len(counts)), counts)
+    return sp.csr_array(np.ones((len(y), 1), dtype=np.float32)), y

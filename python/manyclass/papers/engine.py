@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -18,19 +19,20 @@ import platform
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import check_choice, check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
-from manyclass.papers.report import ExperimentReport, Table
+from manyclass.papers.published import NOTES
+from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
 from manyclass.training.passes import progress_bar
 from manyclass.version import __version__
 
@@ -41,6 +43,7 @@ INTERRUPTED = "interrupted"  # in the estimators' warnings after Ctrl-C
 Results = dict[str, Any]
 Records = list[dict[str, Any]]
 Note = Callable[[str], None]
+Items = Iterator[Table | Plot | PaperFigure | str]  # of a report; a str is a sentence that a reader of tables needs
 
 
 class MissingDataError(Exception):
@@ -102,18 +105,36 @@ class Options:
         """Return the data set whose published settings this one takes: its own, where there are some."""
         return name if name in published or self.settings_of is None else self.settings_of
 
-    def wants(self, method: str) -> bool:
-        """Whether a method is among those chosen."""
-        return not self.methods or method in self.methods
-
     @property
     def sizes(self) -> dict[str, Any]:
         """The options that belong to the configuration of every run."""
         return {"max_rows": self.max_rows, "scale": self.scale, "n_jobs": self.n_jobs}
 
 
-Where = tuple[str, str, str, str]
 Model = TypeVar("Model")
+
+
+class MethodPlan(NamedTuple):
+    """What a method is run with: with each seed of the options, or with those that are named.
+
+    Attributes
+    ----------
+    part : str
+        Table or figure of the experiment.
+    method : str
+    model : mapping
+        Parameters of the estimator.
+    settings : mapping
+        Numbers and names of the experiment beside `Options.sizes`.
+    seeds : sequence of int
+        Empty: those of the options.
+    """
+
+    part: str
+    method: str
+    model: Mapping[str, Any]
+    settings: Mapping[str, Any] = {}
+    seeds: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -141,16 +162,6 @@ class Run:
     seed: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, where: Where, seed: int, settings: Mapping[str, Any], model: Mapping[str, Any]) -> Run:
-        """A run of an estimator with these parameters; `where` is (experiment, part, data, method)."""
-        return cls(*where, seed, settings, encode_parameters(model))
-
-    @classmethod
-    def for_seeds(cls, where: Where, seeds: int, settings: Mapping[str, Any], model: Mapping[str, Any]) -> list[Run]:
-        """A run with each of the seeds 0 to seeds - 1."""
-        return [cls.of(where, seed, settings, model) for seed in range(seeds)]
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -184,7 +195,7 @@ class Context:
     memo : dict
         Shared by the runs on one data set, in one process: a reference solution, say.
     results : dict
-        Of the runs on this data set that are done, by hash: those that were asked for before.
+        Of the runs that are done, by hash.
     """
 
     data: Any
@@ -192,18 +203,53 @@ class Context:
     results: dict[str, Results] = field(default_factory=dict)
 
 
-class Stopwatch:
-    """Processor time of training, of all threads, without that of measuring; `seconds`: until it stood."""
+class Curve:
+    """A callback that measures after passes, on a clock that stands while it does.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    names : sequence of str
+        What is measured, each a list in `values`; "seconds" are those of training, of the processor, of all threads.
+    measure : callable
+        Returns these by name, from the state of a training.
+    passes : container of int, optional
+        After which passes; None: all.
+    limit : float
+        Seconds after which training ends.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        measure: Callable[[Any], Mapping[str, Any]],
+        passes: Container[int] | None = None,
+        limit: float = math.inf,
+    ) -> None:
+        self.values: dict[str, list[Any]] = {name: [] for name in names}
+        self.measure, self.passes, self.limit = measure, passes, limit
         self.seconds, self._since = 0.0, time.process_time()
 
-    @contextlib.contextmanager
-    def stopped(self) -> Iterator[float]:
-        """Let it stand for as long as something is measured; yield the seconds so far."""
-        self.seconds += time.process_time() - self._since
-        yield self.seconds
+    def __call__(self, state: Any) -> bool:
+        """Measure after a pass, if it is due; return whether the time is over."""
+        self.stop()
+        if self.is_due(state):
+            self.add(self.measure(state))
         self._since = time.process_time()
+        return self.seconds >= self.limit
+
+    def stop(self) -> None:
+        """Let the clock stand."""
+        self.seconds += time.process_time() - self._since
+
+    def is_due(self, state: Any) -> bool:
+        """Whether to measure after this pass."""
+        return self.passes is None or state.n_iter in self.passes
+
+    def add(self, measures: Mapping[str, Any]) -> None:
+        """Add what was measured."""
+        for name, value in ({"seconds": self.seconds} | dict(measures)).items():
+            if name in self.values:
+                self.values[name].append(value)
 
 
 @dataclass(frozen=True)
@@ -218,14 +264,14 @@ class Experiment:
     data : tuple of str
         Those that it has, or takes by default.
     methods : tuple of str
-    runs : callable
-        The runs on one data set; options.data holds the names of all that were chosen.
+    plans : callable
+        What all methods are run with on one data set; options.data holds the names of all that were chosen.
     load : callable
         The data of that name, or MissingDataError.
     perform : callable
         The results of a run, for JSON.
     report : callable
-        Tables and plots from the records of the runs.
+        Tables, plots, figures to record and sentences from the records of the runs.
     open_data : bool
         Whether other data sets than `data` can be named.
     settings : tuple of str
@@ -236,12 +282,27 @@ class Experiment:
     summary: str
     data: tuple[str, ...]
     methods: tuple[str, ...]
-    runs: Callable[[str, Options], list[Run]]
+    plans: Callable[[str, Options], Iterable[MethodPlan]]
     load: Callable[[str, Options], Any]
     perform: Callable[[Run, Context], Results]
-    report: Callable[[Records, Options], ExperimentReport]
+    report: Callable[[Records], Items]
     open_data: bool = False
     settings: tuple[str, ...] = ()
+
+    def runs(self, name: str, options: Options) -> list[Run]:
+        """Return the runs on one data set of the methods that were chosen."""
+        return [
+            Run(self.name, part, name, method, seed, options.sizes | dict(settings), _encoded(model))
+            for part, method, model, settings, seeds in self.plans(name, options)
+            if not options.methods or method in options.methods
+            for seed in seeds or range(options.seeds)
+        ]
+
+
+def _encoded(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON has them; what is a dictionary already stays as it is."""
+    dicts = {name: value for name, value in model.items() if isinstance(value, dict)}
+    return encode_parameters({name: value for name, value in model.items() if name not in dicts}) | dicts
 
 
 @dataclass(frozen=True)
@@ -281,53 +342,38 @@ def run_experiment(
     options = _resolve(experiment, options)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / RECORDS
-    known = _by_hash(read_records(file, note))
+    known = {record["hash"]: record for record in read_records(file, note)}
     runs = {name: {run.hash: run for run in experiment.runs(name, options)} for name in options.places}
-    hashes = dict.fromkeys(key for planned in runs.values() for key in planned)
-    done = {key for key in hashes if "results" in known.get(key, {})}
-    if done:
-        note(f"{len(done)} of {len(hashes)} runs are in {file} and are not made again")
+    hashes = dict.fromkeys(itertools.chain.from_iterable(runs.values()))
+    results = {key: known[key]["results"] for key in hashes if "results" in known.get(key, {})}
+    n_known = len(results)
+    if results:
+        note(f"{n_known} of {len(hashes)} runs are in {file} and are not made again")
     new_records: Records = []
     skipped: list[str] = []
-    with contextlib.closing(progress_bar(len(hashes), unit="run", shown=progress, done=len(done))) as bar:
+    with contextlib.closing(progress_bar(len(hashes), unit="run", shown=progress, done=n_known)) as bar:
         for name, planned in runs.items():
-            missing = [run for key, run in planned.items() if key not in done]
+            missing = [run for key, run in planned.items() if key not in results]
             try:
-                context = Context(experiment.load(name, options) if missing else None)
+                context = Context(experiment.load(name, options) if missing else None, results=results)
             except MissingDataError as error:
                 note(f"skipped {name}: {error}")
                 skipped.append(name)
                 bar.total -= len(missing)
                 continue
-            context.results |= {key: known[key]["results"] for key in planned if key in done}
-            new_records += _perform_runs(experiment, missing, context, file, note, bar)
-    known |= _by_hash(new_records)
+            for run in missing:
+                bar.set_postfix_str(run.label, refresh=True)
+                new_records.append(_perform(experiment, run, context))
+                known[run.hash] = new_records[-1]
+                _append(file, new_records[-1])
+                if "error" in new_records[-1]:
+                    note(f"failed: {run.label}: {new_records[-1]['error']}")
+                bar.update()
     records = [known[key] for key in hashes if key in known]
     if not records:
         raise ValueError(f"experiment {experiment.name}: none of the data sets {', '.join(options.places)} is there")
     n_failed = sum("error" in record for record in new_records)
-    return Outcome(_report(experiment, options, records), records, len(new_records), len(done), n_failed, skipped)
-
-
-def _by_hash(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {record["hash"]: record for record in records}
-
-
-def _perform_runs(
-    experiment: Experiment, runs: Sequence[Run], context: Context, file: Path, note: Note, bar: Any
-) -> Records:
-    """Perform runs on one data set, and append the record of each to the file."""
-    records = []
-    for run in runs:
-        bar.set_postfix_str(run.label, refresh=True)
-        records.append(_perform(experiment, run, context))
-        _append(file, records[-1])
-        if "error" in records[-1]:
-            note(f"failed: {run.label}: {records[-1]['error']}")
-        else:
-            context.results[run.hash] = records[-1]["results"]
-        bar.update()
-    return records
+    return Outcome(_report(experiment, records), records, len(new_records), n_known, n_failed, skipped)
 
 
 def read_records(file: Path, note: Note) -> Iterator[dict[str, Any]]:
@@ -398,68 +444,51 @@ def _processor() -> str:
 
 
 def finite(value: Any) -> Any:
-    """`value` with None for every number that is not finite: JSON has no others."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
+    """`value` as JSON has it, with None for every number that is not finite."""
+    return json.loads(json.dumps(value), parse_constant=lambda _: None)
 
 
 def _resolve(experiment: Experiment, options: Options) -> Options:
-    other_names = [name for name in options.places if name not in experiment.data]
-    if options.settings_of is not None:
-        if options.settings_of not in experiment.settings:
-            one_of = f"it must be one of {', '.join(experiment.settings)}" if experiment.settings else "it takes none"
-            raise ValueError(f"settings_of is {options.settings_of!r} in experiment {experiment.name}; {one_of}")
-        if not other_names:
-            raise ValueError(
-                "settings_of is for data sets that the paper has not; those of experiment "
-                f"{experiment.name} ({', '.join(options.places) or 'all'}) have settings of their own"
-            )
-    named = experiment.open_data or options.settings_of is not None
-    hint = ", or settings_of (--settings-of) must name the one of them whose settings it takes"
-    for kind, names, choices, more in (
-        ("method", options.methods, experiment.methods, ""),
-        ("data set", [] if named else other_names, experiment.data, hint if experiment.settings else ""),
-    ):
-        for name in names:
-            if name not in choices:
-                raise ValueError(
-                    f"{name!r} is not a {kind} of experiment {experiment.name}; it must be one of "
-                    f"{', '.join(choices)}{more}"
-                )
-    return Options(**asdict(options) | {"data": options.data or experiment.data})
+    """Return options that name their data; raises ValueError for names that the experiment does not know."""
+    name, others = experiment.name, [name for name in options.places if name not in experiment.data]
+    if options.settings_of not in (None, *experiment.settings):
+        raise ValueError(
+            f"settings_of is {options.settings_of!r} in experiment {name}; it must be one of "
+            f"{', '.join((*experiment.settings, 'None'))}"
+        )
+    if options.settings_of is not None and not others:
+        raise ValueError(
+            f"settings_of is for data sets that the paper has not; those of experiment {name} "
+            f"({', '.join(options.places) or 'all'}) have settings of their own"
+        )
+    for method in options.methods:
+        check_choice(f"a method of experiment {name}", method, experiment.methods)
+    if not experiment.open_data and options.settings_of is None:
+        hint = "any with settings_of (--settings-of), one of these" if experiment.settings else ""
+        for other in others:
+            check_choice(f"a data set of experiment {name}", other, experiment.data, hint)
+    return replace(options, data=options.data or experiment.data)
 
 
 def _perform(experiment: Experiment, run: Run, context: Context) -> dict[str, Any]:
     record: dict[str, Any] = {"hash": run.hash, **asdict(run), "version": __version__, "machine": machine()}
     begin, processor = time.perf_counter(), time.process_time()
-    with _collect_warnings() as texts:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         try:
-            record["results"] = finite(experiment.perform(run, context))
+            record["results"] = context.results[run.hash] = finite(experiment.perform(run, context))
         # One run of many: the others are worth making, and this one's record says what happened.
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    # That training diverged or did not end.
+    texts = dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
     if any(INTERRUPTED in text for text in texts):
         raise KeyboardInterrupt  # the estimator took Ctrl-C for itself, and the run is not whole
     record["seconds"] = round(time.perf_counter() - begin, 3)
     record["cpu_seconds"] = round(time.process_time() - processor, 3)
     record["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    record["warnings"] = texts
+    record["warnings"] = [*texts]
     return record
-
-
-@contextlib.contextmanager
-def _collect_warnings() -> Iterator[list[str]]:
-    """Texts of the warnings that training diverged or did not end; complete once the block has ended."""
-    texts: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield texts
-    texts += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, ConvergenceWarning))
 
 
 def _append(file: Path, record: Mapping[str, Any]) -> None:
@@ -472,17 +501,18 @@ def _append(file: Path, record: Mapping[str, Any]) -> None:
         out.write(line.encode())
 
 
-def _report(experiment: Experiment, options: Options, records: Records) -> ExperimentReport:
+def _report(experiment: Experiment, records: Records) -> ExperimentReport:
     """Return the report of runs; a table of it has those that failed or warned."""
     succeeded = [record for record in records if "results" in record]
-    report = experiment.report(succeeded, options) if succeeded else ExperimentReport((), (), ())
+    items = [*NOTES.get(experiment.name, ()), *experiment.report(succeeded)] if succeeded else []
     counts: Counter[tuple[Any, ...]] = Counter()
     for r in records:
         # Of a warning its first words: what follows the colon differs from run to run, and is in the records.
         texts = [f"failed: {r['error']}"] if "error" in r else [text.partition(":")[0] for text in r["warnings"]]
         counts.update((r["data"], r["part"], r["method"], text) for text in texts)
-    if not counts:
-        return report
-    rows = [[*key, count] for key, count in counts.items()]
-    table = Table("troubles", "Runs that failed or warned", ("data", "part", "method", "what", "runs"), rows)
-    return replace(report, tables=(*report.tables, table))
+    if counts:
+        rows = [[*key, count] for key, count in counts.items()]
+        columns = ("data", "part", "method", "what", "runs")
+        items.append(Table("troubles", "Runs that failed or warned", columns, rows))
+    by_kind = [tuple(item for item in items if isinstance(item, kind)) for kind in (Table, Plot, str, PaperFigure)]
+    return ExperimentReport(*by_kind)  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ from manyclass import solvers
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
 from manyclass.papers.data import Problem, load_problem
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run
-from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
+from manyclass.papers.report import PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
@@ -58,37 +58,24 @@ VARIANTS: dict[str, tuple[Part, int]] = {
 }
 
 
-def runs(name: str, options: Options) -> list[Run]:
+def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     """The tuning runs on a tenth of the rows, the runs at the paper's rates, and, on one data set, at all rates."""
     rates_of_paper = published.FAGAN_IYENGAR["rates"]
     rates = rates_of_paper[options.settings_for(name, rates_of_paper)]
-    planned: list[Run] = []
 
-    def add(part: str, method: str, rate: float, seeds: int = 1, share: float = 1.0) -> None:
-        if options.wants(method):
-            solver, n_negatives = (METHODS | VARIANTS)[method]
-            model = {
-                "solver": solver,
-                "sampler": "uniform",
-                "n_negatives": n_negatives,
-                "learning_rate": rate,
-                "max_iter": options.max_iter or PASSES,
-                "fit_intercept": False,
-            }
-            settings = {**options.sizes, "share": share}
-            planned.extend(Run.for_seeds((NAME, part, name, method), seeds, settings, model))
+    def planned(part: str, method: str, rate: float, share: float = 1.0, seeds: tuple[int, ...] = (0,)) -> MethodPlan:
+        solver, n_negatives = (METHODS | VARIANTS)[method]
+        model = {"solver": solver, "sampler": "uniform", "n_negatives": n_negatives, "learning_rate": rate}
+        model |= {"max_iter": options.max_iter or PASSES, "fit_intercept": False}
+        return MethodPlan(part, method, model, {"share": share}, seeds)
 
     for method in METHODS:
-        add("table 3", method, rates[method], options.seeds)
-        for rate in GRID:
-            add("tuning", method, rate, share=TUNING_SHARE)
+        yield planned("table 3", method, rates[method], seeds=())
+        yield from (planned("tuning", method, rate, share=TUNING_SHARE) for rate in GRID)
     if name == (SENSITIVITY_ON if SENSITIVITY_ON in options.places else next(iter(options.places))):
         for method in METHODS | VARIANTS:
-            for rate in GRID:
-                add("sensitivity", method, rate)
-        for method in ("umax", "umax (raman)"):
-            add("sensitivity", method, RAMAN_GRID[0])
-    return planned
+            yield from (planned("sensitivity", method, rate) for rate in GRID)
+        yield from (planned("sensitivity", method, RAMAN_GRID[0]) for method in ("umax", "umax (raman)"))
 
 
 def load(name: str, options: Options) -> Problem:
@@ -106,89 +93,35 @@ def perform(run: Run, context: Context) -> Results:
         X, y = X[rows], y[rows]
     labels = np.unique(y, return_inverse=True)[1].astype(np.int32)
     max_iter = run.model["max_iter"]
-    checkpoints = summary.evenly_spaced(max_iter, CHECKPOINTS)
-    curve: dict[str, list[float]] = {"epoch": [], "log_loss": [], "error": [], "seconds": []}
 
-    def note(state: TrainingState) -> None:
-        if state.n_iter in checkpoints:
-            measures = {**state.evaluate(X, labels), "epoch": state.n_iter, "seconds": state.seconds}
-            for key, values in curve.items():
-                values.append(measures[key])
+    def measure(state: TrainingState) -> dict[str, float]:
+        return {**state.evaluate(X, labels), "epoch": state.n_iter, "seconds": state.seconds}
 
-    model = run.estimator(SoftmaxClassifier).fit(X, y, callback=note)
+    names = ("epoch", "log_loss", "error", "seconds")
+    curve = Curve(names, measure, summary.evenly_spaced(max_iter, CHECKPOINTS))
+    model = run.estimator(SoftmaxClassifier).fit(X, y, callback=curve)
     # Training that ended early did so because a step overflowed: there is no model to speak of.
-    whole = curve["epoch"][-1:] == [max_iter]
-    final = {f"final_{key}": curve[key][-1] if whole else None for key in ("log_loss", "error")}
-    return {**curve, **final, "shape": data.shape, RAN: trained_with(model)}
+    whole = curve.values["epoch"][-1:] == [max_iter]
+    final = {f"final_{key}": curve.values[key][-1] if whole else None for key in ("log_loss", "error")}
+    return {**curve.values, **final, "shape": data.shape, RAN: trained_with(model)}
 
 
-def report(records: Records, options: Options) -> ExperimentReport:
+# Tables and figures
+
+
+def report(records: Records) -> Items:
     """Tables 1-3 and Figures 1-3, the paper's values beside ours."""
     parts = summary.by_key(records, "part")
-    final, tuning, sensitivity = (parts.get(part, []) for part in ("table 3", "tuning", "sensitivity"))
-    tables = [_table_1(records), _table_2(tuning), _table_3(final)]
-    plots = [_curves("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", final, "data", "method")]
-    if sensitivity:
-        tables.append(_sensitivity(sensitivity))
-        umax = [r for r in sensitivity if r["method"].startswith("umax") and r["model"]["learning_rate"] in RAMAN_GRID]
-        where = sensitivity[0]["data"]
-        umax_caption = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
-        all_caption = f"Figure 3: sensitivity to the learning rate on {where}"
-        plots.append(_curves("figure-2", umax_caption, umax, "method", "rate"))
-        plots.append(_curves("figure-3", all_caption, sensitivity, "method", "rate"))
-    shapes = summary.shape_figures("Table 1", records, ("classes", "features", "rows"))
-    figures = (*shapes, *_figures_of_tuning(tuning), *_figures_of_table_3(final), *_figures_of_rates(sensitivity))
-    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], figures)
-
-
-def _figures_of_tuning(records: Records) -> Iterator[PaperFigure]:
-    for name, records_of_data in summary.by_key(records, "data").items():
-        best = {method: _best_rate(group)[0] for method, group in summary.by_key(records_of_data, "method").items()}
-        yield PaperFigure("Table 2", name, "all", best, records_of_data)
-
-
-def _figures_of_table_3(records: Records) -> Iterator[PaperFigure]:
-    groups = summary.by_key(records, "data", "method")
-    for (name, method), group in groups.items():
-        loss, error = summary.means(group, "final_log_loss", "final_error")
-        (implicit_loss,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
-        values = {"log-loss": loss, "over Implicit's": summary.ratio(loss, implicit_loss), "error": error}
-        yield PaperFigure("Table 3", name, method, values, group)
-        halfway = summary.mean(summary.values_at(group, "epoch", "log_loss", PASSES // 2))
-        if method == "implicit":
-            yield PaperFigure("Figure 1", name, method, {f"log-loss after {PASSES // 2} passes": halfway}, group)
-    for name in summary.by_key(records, "data"):
-        implicit, umax = groups.get((name, "implicit"), []), groups.get((name, "umax"), [])
-        if implicit and umax:
-            seconds = [summary.mean([r["results"]["seconds"][-1] for r in group]) for group in (implicit, umax)]
-            ratio = summary.ratio(seconds[1], seconds[0])
-            values = {"Implicit, s": seconds[0], "five classes, s": seconds[1], "ratio": ratio}
-            yield PaperFigure("Table 4", name, "all", values, [*implicit, *umax])
-
-
-def _figures_of_rates(records: Records) -> Iterator[PaperFigure]:
-    losses = {method: _losses(group) for method, group in summary.by_key(records, "method").items()}
-    if "umax" in losses and "umax (raman)" in losses:
-        raman, ours = losses["umax (raman)"], losses["umax"]
-        ratios = [summary.ratio(raman.get(rate), ours.get(rate)) for rate in RAMAN_GRID]
-        best = [min(loss for loss in by_rate.values() if loss is not None) for by_rate in (raman, ours)]
-        values = {"Raman's over the proposed": summary.mean(ratios), "at the best rates": best[0] / best[1]}
-        values = {f"at {RAMAN_GRID[1]:g}": ratios[1], f"at {RAMAN_GRID[-2]:g}": ratios[-2]} | values
-        umax_records = [r for r in records if r["method"].startswith("umax")]
-        yield PaperFigure("Figure 2", records[0]["data"], "umax", values, umax_records)
-    for method, group in summary.by_key(records, "method").items():
-        grid_losses = [losses[method].get(rate) for rate in GRID]
-        ended = [loss for loss in grid_losses if loss is not None]
-        worst = max(ended) / min(ended) if len(ended) == len(grid_losses) else None
-        yield PaperFigure("Figure 3", str(group[0]["data"]), method, {"worst over best rate": worst}, group)
-
-
-def _table_1(records: Records) -> Table:
-    shapes = {name: group[0]["results"]["shape"] for name, group in summary.by_key(records, "data").items()}
     paper = published.FAGAN_IYENGAR["shapes"]
-    rows = [[name, *summary.beside(shape, paper.get(name, (None,) * 3))] for name, shape in shapes.items()]
+    groups = summary.by_key(records, "data")
+    shapes = [[n, *summary.beside(g[0]["results"]["shape"], paper.get(n, (None,) * 3))] for n, g in groups.items()]
     columns = ("data", "classes", "paper", "features", "paper", "rows", "paper")
-    return Table("table-1", "Table 1: data", columns, rows)
+    yield Table("table-1", "Table 1: data", columns, shapes)
+    yield from summary.shape_figures("Table 1", records, ("classes", "features", "rows"))
+    yield from _table_2(parts.get("tuning", []))
+    yield from _table_3(parts.get("table 3", []))
+    if "sensitivity" in parts:
+        yield from _sensitivity(parts["sensitivity"])
 
 
 def _losses(records: Records) -> dict[float, float | None]:
@@ -204,45 +137,80 @@ def _best_rate(records: Records) -> tuple[float | None, bool]:
     return best, best in (min(losses), max(losses))
 
 
-def _table_2(records: Records) -> Table:
+def _table_2(records: Records) -> Items:
     def cells(key: tuple[str, str], group: Records) -> list[Any]:
         best, at_edge = _best_rate(group)
         return [*key, best, published.FAGAN_IYENGAR["rates"].get(key[0], {}).get(key[1]), "yes" if at_edge else "no"]
 
     columns = ("data", "solver", "best rate", "paper", "at the edge of the grid")
     caption = "Table 2: learning rate with the lowest log-loss after the last pass on 10 % of the rows"
-    return summary.table("table-2", caption, columns, records, cells, "data", "method")
+    yield summary.table("table-2", caption, columns, records, cells, "data", "method")
+    for name, group in summary.by_key(records, "data").items():
+        best = {method: _best_rate(tuned)[0] for method, tuned in summary.by_key(group, "method").items()}
+        yield PaperFigure("Table 2", name, "all", best, group)
 
 
-def _table_3(records: Records) -> Table:
-    groups = summary.by_key(records, "data", "method")
-
-    def cells(key: tuple[str, str], group: Records) -> list[Any]:
-        name, method = key
-        loss, error = summary.means(group, "final_log_loss", "final_error")
-        (implicit,) = summary.means(groups.get((name, "implicit"), []), "final_log_loss")
-        relative = published.FAGAN_IYENGAR["relative"].get(name, {}).get(method, (None, None))
-        recorded = published.FAGAN_IYENGAR["recorded"].get(name, {}).get(method, {})
-        seconds = summary.mean([r["results"]["seconds"][-1] for r in group if r["results"]["seconds"]])
-        over_seeds = summary.spread(summary.pick_results(group, "final_log_loss"))
-        loss_cells = [loss, over_seeds, recorded.get("log_loss"), summary.ratio(loss, implicit), *relative]
-        return [name, method, *loss_cells, error, recorded.get("error"), seconds]
-
+def _table_3(records: Records) -> Items:
+    rows: list[list[Any]] = []
+    halfway = {f"log-loss after {PASSES // 2} passes": lambda r: _at_pass(r, PASSES // 2)}
+    for name, by_method in _by_method_of_data(records).items():
+        (implicit,) = summary.means(by_method.get("implicit", []), "final_log_loss")
+        for method, group in by_method.items():
+            loss, error = summary.means(group, "final_log_loss", "final_error")
+            over_implicit = summary.ratio(loss, implicit)
+            relative = published.FAGAN_IYENGAR["relative"].get(name, {}).get(method, (None, None))
+            recorded = published.FAGAN_IYENGAR["recorded"].get(name, {}).get(method, {})
+            seconds = summary.mean(summary.values([r for r in group if r["results"]["seconds"]], "seconds"))
+            over_seeds = summary.spread(summary.values(group, "final_log_loss"))
+            loss_cells = [loss, over_seeds, recorded.get("log_loss"), over_implicit, *relative]
+            rows.append([name, method, *loss_cells, error, recorded.get("error"), seconds])
+            values = {"log-loss": loss, "over Implicit's": over_implicit, "error": error}
+            yield PaperFigure("Table 3", name, method, values, group)
+        if "implicit" in by_method:
+            yield from summary.figures("Figure 1", by_method["implicit"], halfway)
+        if "implicit" in by_method and "umax" in by_method:
+            one, five = (summary.means(by_method[method], "seconds")[0] for method in ("implicit", "umax"))
+            values = {"Implicit, s": one, "five classes, s": five, "ratio": summary.ratio(five, one)}
+            yield PaperFigure("Table 4", name, "all", values, [*by_method["implicit"], *by_method["umax"]])
     loss_columns = ("log-loss", "range over seeds", "authors", "relative", "ICLR", "arXiv")
     columns = ("data", "solver", *loss_columns, "error", "authors", "seconds")
-    caption = "Table 3: training log-loss after the last pass"
-    return summary.table("table-3", caption, columns, records, cells, "data", "method")
+    yield Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
+    yield _curves("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", records, "data", "method")
 
 
-def _sensitivity(records: Records) -> Table:
+def _by_method_of_data(records: Records) -> dict[str, dict[str, Records]]:
+    return {name: summary.by_key(group, "method") for name, group in summary.by_key(records, "data").items()}
+
+
+def _at_pass(record: dict[str, Any], n_pass: int) -> float | None:
+    """The log-loss after a pass; None where it was not measured."""
+    return dict(zip(record["results"]["epoch"], record["results"]["log_loss"], strict=True)).get(n_pass)
+
+
+def _sensitivity(records: Records) -> Items:
     rates = sorted({r["model"]["learning_rate"] for r in records})
-    losses = {method: _losses(group) for method, group in summary.by_key(records, "method").items()}
+    methods, where = summary.by_key(records, "method"), records[0]["data"]
+    losses = {method: _losses(group) for method, group in methods.items()}
     rows: list[list[Any]] = [[method, *map(by_rate.get, rates)] for method, by_rate in losses.items()]
+    umax = [r for r in records if r["method"].startswith("umax")]
     if "umax" in losses and "umax (raman)" in losses:
-        ratios = [summary.ratio(losses["umax (raman)"].get(rate), losses["umax"].get(rate)) for rate in rates]
-        rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR['raman']})", *ratios])
-    caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {records[0]['data']}, by learning rate"
-    return Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows, what_ran(records))
+        raman, ours = losses["umax (raman)"], losses["umax"]
+        ratios = {rate: summary.ratio(raman.get(rate), ours.get(rate)) for rate in rates}
+        rows.append([f"umax (raman) / umax (paper, mean: {published.FAGAN_IYENGAR['raman']})", *ratios.values()])
+        best = [min(loss for loss in by_rate.values() if loss is not None) for by_rate in (raman, ours)]
+        values = {f"at {rate:g}": ratios[rate] for rate in (RAMAN_GRID[1], RAMAN_GRID[-2])}
+        values |= {"Raman's over the proposed": summary.mean([ratios.get(rate) for rate in RAMAN_GRID])}
+        yield PaperFigure("Figure 2", where, "umax", values | {"at the best rates": best[0] / best[1]}, umax)
+    caption = f"Figures 2 and 3 in numbers: log-loss after the last pass on {where}, by learning rate"
+    yield Table("sensitivity", caption, ("solver", *(f"{rate:g}" for rate in rates)), rows, what_ran(records))
+    umax_caption = f"Figure 2: the two double sums, U-max on {where}, by learning rate"
+    on_grid = [r for r in umax if r["model"]["learning_rate"] in RAMAN_GRID]
+    yield _curves("figure-2", umax_caption, on_grid, "method", "rate")
+    yield _curves("figure-3", f"Figure 3: sensitivity to the learning rate on {where}", records, "method", "rate")
+    for method, group in methods.items():
+        ended = [loss for loss in map(losses[method].get, GRID) if loss is not None]
+        worst = max(ended) / min(ended) if len(ended) == len(GRID) else None
+        yield PaperFigure("Figure 3", where, method, {"worst over best rate": worst}, group)
 
 
 def _curves(name: str, caption: str, records: Records, panel: str, line: str) -> Plot:
@@ -259,4 +227,4 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
 
 
 DATA = tuple(published.FAGAN_IYENGAR["shapes"])
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (*METHODS, *VARIANTS), runs, load, perform, report, settings=DATA)
+EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (*METHODS, *VARIANTS), plans, load, perform, report, settings=DATA)

@@ -19,6 +19,7 @@ which it treats as GD does all.
 from __future__ import annotations
 
 import lzma
+import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -27,9 +28,9 @@ import numpy as np
 
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
-from manyclass.papers.report import ExperimentReport, PaperFigure, Plot, Table
-from manyclass.papers.summary import RAN, trained_with
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
+from manyclass.papers.report import PaperFigure, Plot, Table
+from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.words.objectives import objective_named
 from manyclass.words.passes import SkipGramState
 from manyclass.words.skip_gram import SkipGram
@@ -65,17 +66,13 @@ PASSES = 5
 Sentences = list[list[str]]
 
 
-def runs(name: str, options: Options) -> list[Run]:
-    """One run a method and seed."""
-    settings = {**options.sizes, "lines": options.max_rows or LINES[name], "seconds": options.seconds}
-    planned = []
+def plans(name: str, options: Options) -> Iterator[MethodPlan]:
+    """One run a method and seed, a descent after a pass of Word2vec-Neg."""
+    settings = {"lines": options.max_rows or LINES[name], "seconds": options.seconds}
     for method, objective in METHODS.items():
-        if options.wants(method):
-            model = {**SAME, "objective": objective, "max_iter": options.max_iter or PASSES}
-            if objective["name"] == "descent":
-                model["warm_up"] = 1  # pass of Word2vec-Neg
-            planned += [Run(NAME, "figure 3", name, method, seed, settings, model) for seed in range(options.seeds)]
-    return planned
+        warm_up = {"warm_up": 1} if objective["name"] == "descent" else {}
+        model = {**SAME, "objective": objective, "max_iter": options.max_iter or PASSES, **warm_up}
+        yield MethodPlan("figure 3", method, model, settings)
 
 
 def load(name: str, options: Options) -> Sentences:
@@ -88,28 +85,23 @@ def load(name: str, options: Options) -> Sentences:
 
 def perform(run: Run, context: Context) -> Results:
     """Train; the exact objective after each pass, the warm-up's among them, until the time is over."""
-    curve: dict[str, list[float]] = {"seconds": [], "objective": []}
-    limit, clock = run.settings["seconds"], Stopwatch()
-    last: SkipGramState | None = None
+    states: list[SkipGramState] = []
 
-    def note(state: SkipGramState) -> bool:
-        nonlocal last
-        last = state
-        with clock.stopped() as spent:
-            curve["seconds"].append(spent)
-            curve["objective"].append(state.objective_value())
-        return limit is not None and spent >= limit
+    def measure(state: SkipGramState) -> dict[str, float]:
+        states[:] = [state]
+        return {"objective": state.objective_value()}
 
     parameters = {**run.model, "objective": objective_named(**run.model["objective"])}
     model = SkipGram(random_state=run.seed, n_jobs=run.settings["n_jobs"], **parameters)
-    model.fit(context.data, callback=note)
+    curve = Curve(("seconds", "objective"), measure, limit=run.settings["seconds"] or math.inf)
+    model.fit(context.data, callback=curve)
     n_words, objective = len(model.counts_), run.model["objective"]
     return {
-        **curve,
-        "pass_seconds": np.diff([0.0, *curve["seconds"]]).tolist(),
+        **curve.values,
+        "pass_seconds": np.diff([0.0, *curve.values["seconds"]]).tolist(),
         "n_words": n_words,
         RAN: trained_with(model, **_joined(objective, n_words)),
-        "products": None if last is None else _products(last, objective, run.seed),
+        "products": _products(states[0], objective, run.seed) if states else None,
     }
 
 
@@ -147,55 +139,45 @@ def _joined(objective: Mapping[str, Any], n_words: int) -> dict[str, Any]:
     return {"found": default_budget(n_words), **blocks, **rule}
 
 
-def report(records: Records, options: Options) -> ExperimentReport:
+def report(records: Records) -> Items:
     """A table for each text, and the figure."""
-    groups = summary.by_key(records, "data")
-    tables = tuple(_table(name, group) for name, group in groups.items())
+    for name, group in summary.by_key(records, "data").items():
+        yield from _text(name, group)
     drawn = summary.panels(records, "seconds", "objective")
     caption = "Figure 3: the exact objective against training time"
-    plot = Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)
-    return ExperimentReport(tables, (plot,), published.NOTES[NAME], tuple(_figures(groups)))
+    yield Plot("figure-3", caption, "seconds", "nats per co-occurrence", drawn, log_x=True)
 
 
-def _figures(by_data: dict[Any, Records]) -> Iterator[PaperFigure]:
-    for name, records in by_data.items():
-        sizes = {"vocabulary": records[0]["results"]["n_words"], "lines": records[0]["settings"]["lines"]}
-        yield PaperFigure("Table 3", name, "all", sizes, records[:1])
-        groups = summary.by_key(records, "method")
-        for method, group in groups.items():
-            start, end, a_pass = _numbers(group)
-            values: dict[str, Any] = {"first": start, "last": end, "seconds a pass": a_pass}
-            if METHODS[method]["name"] == "descent" and GD in groups:
-                values["times GD's speed"] = summary.ratio(_numbers(groups[GD])[2], a_pass)
-                values["products over GD's"] = summary.mean(r["results"].get("products") for r in group)
-            yield PaperFigure("Figure 3", name, method, values, group)
-
-
-def _table(name: str, records: Records) -> Table:
-    _, base_end, base_seconds = _numbers([record for record in records if record["method"] == GD])
-
-    def cells(method: str, group: Records) -> list[Any]:
+def _text(name: str, records: Records) -> Items:
+    groups, rows, first = summary.by_key(records, "method"), [], records[0]
+    _, base_end, base_seconds = _numbers(groups.get(GD, []))
+    sizes = {"vocabulary": first["results"]["n_words"], "lines": first["settings"]["lines"]}
+    yield PaperFigure("Table 3", name, "all", sizes, records[:1])
+    for method, group in groups.items():
         start, end, seconds = _numbers(group)
-        descends = METHODS[method]["name"] == "descent"
-        faster = summary.ratio(base_seconds, seconds) if descends else None
-        products = summary.mean(r["results"].get("products") for r in group) if descends else None
+        faster = products = None
+        if descends := METHODS[method]["name"] == "descent":
+            faster, (products,) = summary.ratio(base_seconds, seconds), summary.means(group, "products")
         speeds = [products, seconds, faster, published.YEN["speed"].get(method)]
-        return [method, start, end, summary.ratio(end, base_end), *speeds]
-
+        rows.append([method, start, end, summary.ratio(end, base_end), *speeds])
+        values: dict[str, Any] = {"first": start, "last": end, "seconds a pass": seconds}
+        if descends and GD in groups:
+            values |= {"times GD's speed": faster, "products over GD's": products}
+        yield PaperFigure("Figure 3", name, method, values, group)
     objective_columns = ("first pass [nats]", "last pass [nats]", "over GD's")
     columns = ("method", *objective_columns, "products over GD's", "CPU s a pass", "times GD's speed", "paper")
-    sizes = f"{records[0]['results']['n_words']} words, {records[0]['settings']['lines']} lines"
-    caption = f"{name} ({sizes}): exact objective, and the median pass"
-    return summary.table(f"figure-3-{name}", caption, columns, records, cells, "method")
+    caption = f"{name} ({sizes['vocabulary']} words, {sizes['lines']} lines): exact objective, and the median pass"
+    yield Table(f"figure-3-{name}", caption, columns, rows, what_ran(records))
 
 
-def _numbers(records: Records) -> tuple[float | None, float | None, float | None]:
+def _numbers(records: Records) -> list[float | None]:
     """Mean over seeds of the first and the last objective and of the median pass after the first."""
-    start, end = (
-        summary.mean(curve[place] for curve in summary.pick_results(records, "objective")) for place in (0, -1)
+    return summary.means(
+        records,
+        lambda r: r["results"]["objective"][0],
+        "objective",
+        lambda r: float(np.median(r["results"]["pass_seconds"][1:] or r["results"]["pass_seconds"])),
     )
-    a_pass = [float(np.median(seconds[1:] or seconds)) for seconds in summary.pick_results(records, "pass_seconds")]
-    return start, end, summary.mean(a_pass)
 
 
-EXPERIMENT = Experiment(NAME, SUMMARY, tuple(LINES), tuple(METHODS), runs, load, perform, report)
+EXPERIMENT = Experiment(NAME, SUMMARY, tuple(LINES), tuple(METHODS), plans, load, perform, report)

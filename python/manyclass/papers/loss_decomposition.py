@@ -34,8 +34,19 @@ from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data, load_problem
-from manyclass.papers.engine import Context, Experiment, MissingDataError, Options, Records, Results, Run, Stopwatch
-from manyclass.papers.report import ExperimentReport, PaperFigure, Plot
+from manyclass.papers.engine import (
+    Context,
+    Curve,
+    Experiment,
+    Items,
+    MethodPlan,
+    MissingDataError,
+    Options,
+    Records,
+    Results,
+    Run,
+)
+from manyclass.papers.report import PaperFigure, Plot
 from manyclass.papers.summary import RAN, trained_with
 from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
@@ -71,8 +82,8 @@ IDENTITIES, FACE_DIMS, FACES_EACH, NOISE = 100_000, 128, 4, 1.5
 # What a search probes of its 2 sqrt(K) clusters on faces, and what it returns: for 100,000 identities a step by search
 # then costs less than a tenth of the exact one. Four blocks learn more there than eight in less time; of 20,000
 # identities eight learn more (bench/decisions.md).
-MIPS = {"n_probe": 4, "budget": 64}
-BLOCKS_OF_FACES = {"n_blocks": 4, "n_probe": 2, "budget": 32}
+FEW_PROBES, FEW_FOUND = 4, 64
+BLOCKS_OF_FACES, FEW_FOUND_IN_BLOCKS = {"n_blocks": 4, "n_probe": 2}, 32
 DECAY_OF_SPECTRUM = 16.0  # the d-th principal direction has a standard deviation of 1 / (1 + d / 16)
 
 
@@ -86,25 +97,26 @@ class LabelledProblem:
     Y_test: sp.csr_array
 
 
-def runs(name: str, options: Options) -> list[Run]:
+def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     """Each method with each seed."""
-    settings = {**options.sizes, "seconds": options.seconds or SECONDS, "max_iter": options.max_iter or PASSES}
-    methods = filter(options.wants, METHODS)
-    return [
-        run
-        for method in methods
-        for run in Run.for_seeds((NAME, "curve", name, method), options.seeds, settings, model_of(name, method))
-    ]
+    settings = {"seconds": options.seconds or SECONDS, "max_iter": options.max_iter or PASSES}
+    for method in METHODS:
+        yield MethodPlan("curve", method, model_of(name, method), settings)
 
 
 def model_of(name: str, method: str) -> dict[str, Any]:
     """Parameters of a method; the sample's size and the index depend on K and are set when the data are there."""
-    dense = name in DENSE
+    dense, papers, method = name in DENSE, method in PAPERS_STEPS, PAPERS_STEPS.get(method, method)
+    log_q = {"log_q": method.endswith("logq")} if method.startswith("sampled") else {}
+    steps: dict[str, Any] = {"decay": 1.0}
+    kind: type[Part] = solvers.Adagrad
+    if papers:
+        steps = {"schedule": "inverse", "decay_every": 1, "batch_size": BATCH}
+        kind = {"softmax": solvers.Exact, "sampled-softmax": solvers.CSS}.get(method, solvers.SGD)
     model: dict[str, Any] = {} if dense else {"model": "embedding", "dim": EMBEDDING}
-    papers, method = method in PAPERS_STEPS, PAPERS_STEPS.get(method, method)
+    model["solver"] = kind(**steps, **log_q)
     if method.startswith("sampled"):
-        return {**model, "solver": _solver(method, papers=papers), "sampler": "uniform"}
-    model["solver"] = _solver(method, papers=papers)
+        return {**model, "sampler": "uniform"}
     if method == "softmax":
         return {**model, "sampler": "all"}
     # Algorithm 2 with T = 1 and its own step, 2 / 3; ours goes all the way.
@@ -113,14 +125,6 @@ def model_of(name: str, method: str) -> dict[str, Any]:
     index = "messages" if method in BY_MESSAGES else method
     sampler = "all" if method == "margin" else samplers.Search(index=index, step=step, fill=papers, **rule)
     return {**model, "smoothing": 1.0 if dense else 5.0, "sampler": sampler}
-
-
-def _solver(method: str, *, papers: bool) -> Part:
-    log_q = {"log_q": method.endswith("logq")} if method.startswith("sampled") else {}
-    if not papers:
-        return solvers.Adagrad(decay=1.0, **log_q)
-    kind = {"softmax": solvers.Exact, "sampled-softmax": solvers.CSS}.get(method, solvers.SGD)
-    return kind(schedule="inverse", decay_every=1, batch_size=BATCH, **log_q)
 
 
 def load(name: str, options: Options) -> LabelledProblem:
@@ -181,59 +185,50 @@ def _last_of_training(results: Results) -> float:
 
 
 def _trained(run: Run, data: LabelledProblem, **parameters: Any) -> Results:
-    n_classes = data.Y_train.shape[1]
+    n_classes, budget = data.Y_train.shape[1], run.settings["seconds"]
     if run.parameters["sampler"] != "all":
         parameters["n_negatives"] = _share_of(n_classes)
     kind = MarginClassifier if "smoothing" in run.model else SoftmaxClassifier
     model = run.estimator(kind, max_iter=run.settings["max_iter"], **parameters)
-    _set_search(model, run, n_classes)
+    model.set_params(**{f"sampler__{name}": value for name, value in _search(run, n_classes).items()})
     rng = np.random.default_rng(0)
     parts = {"train": _sample(rng, data.X_train, data.Y_train), "test": _sample(rng, data.X_test, data.Y_test)}
-    curve: dict[str, list[float]] = {"seconds": [], "train": [], "test": [], "loss": []}
-    clock = Stopwatch()
 
-    def after_pass(state: TrainingState) -> bool:
-        with clock.stopped() as spent:
-            curve["seconds"].append(spent)
-            curve["loss"].append(state.loss)
-            for part, (X, Y) in parts.items():
-                curve[part].append(_hits(state, X, Y))
-        return bool(spent >= run.settings["seconds"])
+    def measure(state: TrainingState) -> dict[str, float]:
+        return {"loss": state.loss, **{part: _hits(state, X, Y) for part, (X, Y) in parts.items()}}
 
-    model.fit(data.X_train, data.Y_train, callback=after_pass, max_seconds=OVERTIME * run.settings["seconds"])
+    curve = Curve(("seconds", "train", "test", "loss"), measure, limit=budget)
+    model.fit(data.X_train, data.Y_train, callback=curve, max_seconds=OVERTIME * budget)
     shape = [n_classes, data.X_train.shape[1], data.X_train.shape[0]]
-    beside = _messages(model) if PAPERS_STEPS.get(run.method, run.method) in BY_MESSAGES else {}
-    return {**curve, "shape": shape, RAN: trained_with(model, **beside)}
+    beside: dict[str, Any] = {}
+    if PAPERS_STEPS.get(run.method, run.method) in BY_MESSAGES:  # in the words of Algorithm 2
+        names = {"T": "n_iter", "step of a message": "step", "tau_2": "tolerance", "rule": "rule"}
+        chosen = model.get_params()["sampler"].get_params()
+        beside = {"blocks": FIGURES.COLUMN_BLOCKS, **{word: chosen[name] for word, name in names.items()}}
+    return {**curve.values, "shape": shape, RAN: trained_with(model, **beside)}
 
 
 def _share_of(n_classes: int) -> int:
     return max(1, -(-n_classes // SHARE))
 
 
-def _messages(model: MarginClassifier | SoftmaxClassifier) -> dict[str, Any]:
-    """What training by messages does, in the words of Algorithm 2."""
-    parameters = model.get_params()
-    names = {"T": "n_iter", "step of a message": "step", "tau_2": "tolerance", "rule": "rule"}
-    return {"blocks": FIGURES.COLUMN_BLOCKS, **{word: parameters[f"sampler__{name}"] for word, name in names.items()}}
-
-
-def _set_search(model: MarginClassifier | SoftmaxClassifier, run: Run, n_classes: int) -> None:
-    """Give a model that searches its index."""
-    few = run.data == FACES and auto_clusters(n_classes) > MIPS["n_probe"]
+def _search(run: Run, n_classes: int) -> dict[str, Any]:
+    """Return the index and the budget of a method that searches, where they are not the package's own."""
+    few = run.data == FACES and auto_clusters(n_classes) > FEW_PROBES
     searched = PAPERS_STEPS.get(run.method)
-    if searched in ("mips", *BY_MESSAGES):
-        model.set_params(sampler__budget=_share_of(n_classes))
     if searched == "mips":
         index = SphericalClusterIndex(min(CLUSTERS, n_classes), n_probe=1, random_state=run.seed)
-        model.set_params(sampler__index=index)
+        return {"index": index, "budget": _share_of(n_classes)}
+    if searched in BY_MESSAGES:
+        return {"budget": _share_of(n_classes)}
     if run.method == "mips" and few:
-        index = SphericalClusterIndex(n_probe=MIPS["n_probe"], random_state=run.seed)
-        model.set_params(sampler__index=index, sampler__budget=MIPS["budget"])
+        index = SphericalClusterIndex(n_probe=FEW_PROBES, random_state=run.seed)
+        return {"index": index, "budget": FEW_FOUND}
     if run.method == "decomposed":
-        usual: dict[str, Any] = {"n_blocks": 8 if run.data in DENSE else 4, "n_probe": "auto", "budget": None}
-        chosen = dict(BLOCKS_OF_FACES) if few else usual
-        model.set_params(sampler__budget=chosen.pop("budget"))
-        model.set_params(sampler__index=DecomposedIndex(**chosen, random_state=run.seed))
+        blocks: dict[str, Any] = {"n_blocks": 8 if run.data in DENSE else 4, "n_probe": "auto"}
+        index = DecomposedIndex(**(BLOCKS_OF_FACES if few else blocks), random_state=run.seed)
+        return {"index": index, "budget": FEW_FOUND_IN_BLOCKS if few else None}
+    return {}
 
 
 def _sample(rng: np.random.Generator, X: Any, Y: sp.csr_array) -> tuple[Any, sp.csr_array]:
@@ -248,37 +243,27 @@ def _hits(state: TrainingState, X: Any, Y: sp.csr_array) -> float:
     return float(precision_at_k(Y, np.concatenate(best)[:, np.newaxis], k=1))
 
 
-def report(records: Records, options: Options) -> ExperimentReport:
+def report(records: Records) -> Items:
     """A table of ends, and the figures."""
-    tables = []
+    first = summary.by_key(summary.first_seed(records), "data")
     for name, group in summary.by_key(records, "data").items():
         shape = group[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        tables.append(summary.table(f"{NAME}-{name}", caption, columns, group, _row, "method"))
-    first = summary.by_key(summary.first_seed(records), "data")
-    if not first:
-        return ExperimentReport(tuple(tables), (), published.NOTES[NAME])
-    plots = []
-    for axis, axis_label in (("time", "processor seconds"), ("passes", "passes")):
+        yield summary.table(f"{NAME}-{name}", caption, columns, group, _row, "method")
+        if name in published.YEN["tables"]:
+            yield from summary.shape_figures(published.YEN["tables"][name][0], group, ("classes", "features", "rows"))
+        for method, records_of_method in summary.by_key(group, "method").items():
+            _, _, end, _, _, a_pass, passes = _row(method, records_of_method)
+            values = {"P@1": end, "seconds a pass": a_pass, "passes": passes}
+            yield PaperFigure("Figure 1" if name in DENSE else "Figure 2", name, method, values, records_of_method)
+    for axis, axis_label in (("time", "processor seconds"), ("passes", "passes")) if first else ():
         panels = [
             Panel(f"{name}, {part}", [_series(r["method"], r["results"], axis, part) for r in group])
             for name, group in first.items()
             for part in ("test", "train")
         ]
-        plots.append(Plot(f"{NAME}-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True))
-    return ExperimentReport(tuple(tables), tuple(plots), published.NOTES[NAME], tuple(_figures(records)))
-
-
-def _figures(records: Records) -> Iterator[PaperFigure]:
-    for name, group in summary.by_key(records, "data").items():
-        if name in published.YEN["tables"]:
-            yield from summary.shape_figures(published.YEN["tables"][name][0], group, ("classes", "features", "rows"))
-    for (name, method), group in summary.by_key(records, "data", "method").items():
-        words = ("P@1", "seconds a pass", "passes")
-        _, _, end, _, _, a_pass, passes = _row(method, group)
-        values = dict(zip(words, (end, a_pass, passes), strict=True))
-        yield PaperFigure("Figure 1" if name in DENSE else "Figure 2", name, method, values, group)
+        yield Plot(f"{NAME}-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True)
 
 
 def _series(method: str, results: Results, axis: str, part: str) -> Series:
@@ -287,15 +272,16 @@ def _series(method: str, results: Results, axis: str, part: str) -> Series:
 
 
 def _row(method: str, records: Records) -> list[Any]:
+    def seconds_of_a_pass(record: dict[str, Any]) -> float:
+        ends = record["results"]["seconds"]
+        return float(ends[-1] - ends[0]) / max(1, len(ends) - 1)
+
     trained = [r for r in records if r["results"]["seconds"]]
     if not trained:
         return [method, *[None] * 5, 0]
-    train, test = ([curve[-1] for curve in summary.pick_results(trained, part)] for part in ("train", "test"))
-    best = summary.mean(max(curve) for curve in summary.pick_results(trained, "test"))
-    seconds = summary.pick_results(trained, "seconds")
-    a_pass = summary.mean((ends[-1] - ends[0]) / max(1, len(ends) - 1) for ends in seconds)
-    passes = summary.mean(float(len(ends)) for ends in seconds)
-    return [method, summary.mean(train), summary.mean(test), summary.spread(test), best, a_pass, passes]
+    speed = seconds_of_a_pass, lambda r: float(len(r["results"]["seconds"]))
+    train, test, best, *speeds = summary.means(trained, "train", "test", lambda r: max(r["results"]["test"]), *speed)
+    return [method, train, test, summary.spread(summary.values(trained, "test")), best, *speeds]
 
 
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, runs, load, perform, report, open_data=True)
+EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, plans, load, perform, report, open_data=True)

@@ -14,20 +14,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from manyclass import solvers
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import summary
 from manyclass.papers.data import Problem, load_problem
-from manyclass.papers.engine import Context, Experiment, Options, Records, Results, Run, Stopwatch
-from manyclass.papers.report import ExperimentReport, Plot, Table
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
+from manyclass.papers.report import Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.plot.style import Panel, Series
 from manyclass.registry import parts
@@ -63,22 +62,15 @@ WITH_U_STEP = tuple(
 TUNING_SEED = 1000
 
 
-def runs(name: str, options: Options) -> list[Run]:
+def plans(name: str, options: Options) -> Iterator[MethodPlan]:
     """The optimum, then each solver with each seed."""
     budget = options.seconds or SECONDS.get(name, SECONDS_OF_OTHERS)
-    settings = {**options.sizes, "seconds": budget}
-    planned: list[Run] = []
-    if options.wants(OPTIMUM):
-        optimum = {"solver": solvers.LBFGS(tol=1e-7), "max_iter": 100_000}
-        optimum_settings = {**settings, "seconds": OPTIMUM_TIMES * budget}
-        planned.append(Run.of((NAME, "optimum", name, OPTIMUM), 0, optimum_settings, optimum))
+    optimum = {"solver": solvers.LBFGS(tol=1e-7), "max_iter": 100_000}
+    yield MethodPlan("optimum", OPTIMUM, optimum, {"seconds": OPTIMUM_TIMES * budget}, seeds=(0,))
+    settings = {"seconds": budget, "max_iter": options.max_iter}
     for solver in (*UNBIASED, *BIASED):
-        if options.wants(solver):
-            model: dict[str, Any] = {"solver": SOLVERS[solver]()}
-            race_settings = {**settings, "max_iter": options.max_iter}
-            planned.append(Run.of((NAME, "tuning", name, solver), TUNING_SEED, race_settings, model))
-            planned += Run.for_seeds((NAME, "race", name, solver), options.seeds, race_settings, model)
-    return planned
+        for part, seeds in (("tuning", (TUNING_SEED,)), ("race", ())):
+            yield MethodPlan(part, solver, {"solver": SOLVERS[solver]()}, settings, seeds)
 
 
 def load(name: str, options: Options) -> Problem:
@@ -89,98 +81,101 @@ def load(name: str, options: Options) -> Problem:
 def perform(run: Run, context: Context) -> Results:
     """Train for the time; the objective at checkpoints and at the end."""
     data: Problem = context.data
-    X: Any = data.X_train
-    y = data.y_train
-    n_classes, n_features, n = data.shape
-    budget = run.settings["seconds"]
-    model = run.estimator(SoftmaxClassifier, alpha=1 / n)
-    rows = _measured_rows(n, n_classes)
     if run.part == "optimum":
-        if 8 * COPIES * n_classes * n_features > MOST_BYTES or len(rows) < n:
-            return {"affordable": False}
-        begin = time.process_time()
-        model.fit(X, y, callback=lambda _: time.process_time() - begin >= budget, max_seconds=OVERTIME * budget)
-        return {"affordable": True, **model.certificate(X, y)}
-
+        return _certified(run, data)
     if run.part == "tuning":
-        return _tuned(_Race(run, data, model, rows, _trial(model, X, y, budget)))
+        return _tuned(run, data)
     tuning = context.results.get(replace(run, part="tuning", seed=TUNING_SEED).hash)
     if tuning is None:  # it failed
         raise RuntimeError("its learning rate was not tuned")
-    race = _Race(run, data, model, rows, tuning)
-    results, ended = race.end(tuning["factor"], tuning["u_factor"])
+    results, ended = _raced(run, data, tuning, tuning["factor"], tuning["u_factor"])
     test = ended.evaluate(data.X_test, data.y_test) if len(data.y_test) else {"log_loss": math.nan, "error": math.nan}
     return {
         **results,
         "shape": list(data.shape),
-        "measured_rows": len(rows),
+        "measured_rows": len(_measured_rows(data)),
         "test_log_loss": test["log_loss"],
         "test_accuracy": 1 - test["error"],
         RAN: trained_with(ended),
     }
 
 
-@dataclass(frozen=True)
-class _Race:
-    """Data, a solver, and what `_trial` has found of it."""
-
-    run: Run
-    data: Problem
-    model: SoftmaxClassifier
-    rows: NDArray[np.intp]
-    trial: Results
-
-    def end(self, factor: float, u_factor: float) -> tuple[Results, SoftmaxClassifier]:
-        """Train for the time, steps being multiples of the automatic ones; the objective at checkpoints and the end."""
-        X: Any = self.data.X_train
-        y = self.data.y_train
-        alpha, budget = 1 / len(y), self.run.settings["seconds"]
-        most = self.run.settings["max_iter"] or MOST_PASSES
-        passes = min(most, max(1, int(budget / self.trial["seconds_of_a_pass"])))
-        decay, rate = LAST_STEP ** (1 / passes), factor * self.trial["learning_rate"]
-        model = clone(self.model).set_params(learning_rate=rate, max_iter=passes, solver__decay=decay)
-        if self.run.method in WITH_U_STEP:
-            model.set_params(solver__u_learning_rate=u_factor * self.trial["u_learning_rate"])
-        X_measured, labels = X[self.rows], np.unique(y, return_inverse=True)[1].astype(np.int32)[self.rows]
-        curve: dict[str, list[float]] = {"seconds": [], "objective": [], "log_loss": []}
-        clock, next_at = Stopwatch(), FIRST_CHECKPOINT * budget
-
-        def note(log_loss: float, squares: float) -> None:
-            curve["seconds"].append(clock.seconds)
-            curve["log_loss"].append(log_loss)
-            curve["objective"].append(log_loss + alpha / 2 * squares)
-
-        def after_pass(state: TrainingState) -> bool:
-            nonlocal next_at
-            with clock.stopped() as spent:
-                if spent >= next_at or spent >= budget:
-                    note(state.evaluate(X_measured, labels)["log_loss"], state.squared_norm())
-                    next_at = max(next_at * CHECKPOINT_FACTOR, spent)
-            return bool(spent >= budget)
-
-        model.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
-        with clock.stopped():
-            squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
-            note(model.evaluate(X_measured, model.classes_[labels])["log_loss"], squares)
-        return {**curve, "factor": factor, "u_factor": u_factor, "passes": int(model.n_iter_), "decay": decay}, model
+def _fit(run: Run, data: Problem, callback: Callable[[TrainingState], bool], **parameters: Any) -> SoftmaxClassifier:
+    """Fit with the ridge of the race until the callback says so, or much more time is over than there is."""
+    X: Any = data.X_train
+    model: SoftmaxClassifier = run.estimator(SoftmaxClassifier, alpha=1 / len(data.y_train)).set_params(**parameters)
+    model.fit(X, data.y_train, callback=callback, max_seconds=OVERTIME * run.settings["seconds"])
+    return model
 
 
-def _tuned(race: _Race) -> Results:
+def _certified(run: Run, data: Problem) -> Results:
+    X: Any = data.X_train
+    n_classes, n_features, n = data.shape
+    if 8 * COPIES * n_classes * n_features > MOST_BYTES or len(_measured_rows(data)) < n:
+        return {"affordable": False}
+    begin = time.process_time()
+    model = _fit(run, data, lambda _: time.process_time() - begin >= run.settings["seconds"])
+    return {"affordable": True, **model.certificate(X, data.y_train)}
+
+
+class _Checkpoints(Curve):
+    """The objective after the passes that end past geometrically spaced times."""
+
+    def __init__(self, measure: Callable[[TrainingState], Mapping[str, float]], budget: float) -> None:
+        super().__init__(("seconds", "objective", "log_loss"), measure, limit=budget)
+        self.next_at = FIRST_CHECKPOINT * budget
+
+    def is_due(self, state: TrainingState) -> bool:
+        """See `Curve`."""
+        is_due = self.seconds >= min(self.next_at, self.limit)
+        if is_due:
+            self.next_at = max(self.next_at * CHECKPOINT_FACTOR, self.seconds)
+        return is_due
+
+
+def _raced(
+    run: Run, data: Problem, trial: Results, factor: float, u_factor: float
+) -> tuple[Results, SoftmaxClassifier]:
+    """Train for the time, steps being multiples of the automatic ones; the objective at checkpoints and the end."""
+    alpha, budget, rows = 1 / len(data.y_train), run.settings["seconds"], _measured_rows(data)
+    most = run.settings["max_iter"] or MOST_PASSES
+    passes = min(most, max(1, int(budget / trial["seconds_of_a_pass"])))
+    decay = LAST_STEP ** (1 / passes)
+    parameters = {"learning_rate": factor * trial["learning_rate"], "max_iter": passes, "solver__decay": decay}
+    if run.method in WITH_U_STEP:
+        parameters["solver__u_learning_rate"] = u_factor * trial["u_learning_rate"]
+    X, labels = data.X_train[rows], np.unique(data.y_train, return_inverse=True)[1].astype(np.int32)[rows]
+
+    def measures(log_loss: float, squares: float) -> dict[str, float]:
+        return {"log_loss": log_loss, "objective": log_loss + alpha / 2 * squares}
+
+    curve = _Checkpoints(lambda state: measures(state.evaluate(X, labels)["log_loss"], state.squared_norm()), budget)
+    model = _fit(run, data, curve, **parameters)
+    curve.stop()
+    squares = float(np.einsum("kj,kj->", model.coef_, model.coef_, dtype=np.float64))
+    curve.add(measures(model.evaluate(X, model.classes_[labels])["log_loss"], squares))
+    steps = {"factor": factor, "u_factor": u_factor, "passes": int(model.n_iter_), "decay": decay}
+    return {**curve.values, **steps}, model
+
+
+def _tuned(run: Run, data: Problem) -> Results:
     """The best factors on the automatic step sizes of W, then of u, by the objective at the end of the time."""
+    trial = _trial(run, data)
+
     tried: dict[tuple[int, int], float] = {}
 
     def objective(w: int, u: int) -> float:
         if (w, u) not in tried:
-            end = race.end(10 ** (w / 2), 10 ** (u / 2))[0]["objective"][-1]
+            end = _raced(run, data, trial, 10 ** (w / 2), 10 ** (u / 2))[0]["objective"][-1]
             tried[w, u] = end if math.isfinite(end) else math.inf
         return tried[w, u]
 
     best = _best(lambda w: objective(w, 0), EXPONENTS)
-    u = _best(lambda u: objective(best, u), U_EXPONENTS) if race.run.method in WITH_U_STEP else 0
+    u = _best(lambda u: objective(best, u), U_EXPONENTS) if run.method in WITH_U_STEP else 0
     return {
         "factor": 10 ** (best / 2),
         "u_factor": 10 ** (u / 2),
-        **race.trial,
+        **trial,
         "tried": [[10 ** (w / 2), 10 ** (u / 2), value] for (w, u), value in sorted(tried.items())],
     }
 
@@ -199,11 +194,11 @@ def _best(objective: Callable[[int], float], exponents: tuple[int, ...]) -> int:
             return best
 
 
-def _trial(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> Results:
+def _trial(run: Run, data: Problem) -> Results:
     """Make some passes; return the processor time of the fastest, infinite if none ends in time, and the automatic
     step sizes of W and, of a solver that has one, of u.
     """
-    begin = time.process_time()
+    begin, budget = time.process_time(), run.settings["seconds"]
     ends: list[float] = [0.0]
 
     def after_pass(state: TrainingState) -> bool:
@@ -211,9 +206,7 @@ def _trial(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> Results:
         # The first pass also pays for the memory of W, which it is the first to touch: gigabytes on yso-en.
         return ends[-1] > TRIAL_TIMES * budget or (len(ends) > 2 and ends[-1] > TRIAL_SHARE * budget)
 
-    trial = clone(model).set_params(max_iter=TRIAL_PASSES)
-    trial.fit(X, y, callback=after_pass, max_seconds=OVERTIME * budget)
-    chosen = trial.resolved_params_
+    chosen = _fit(run, data, after_pass, max_iter=TRIAL_PASSES).resolved_params_
     return {
         "seconds_of_a_pass": max(1e-6, float(np.diff(ends).min())) if len(ends) > 1 else math.inf,
         "learning_rate": chosen["learning_rate"],
@@ -221,25 +214,26 @@ def _trial(model: SoftmaxClassifier, X: Any, y: Any, budget: float) -> Results:
     }
 
 
-def _measured_rows(n_samples: int, n_classes: int) -> NDArray[np.intp]:
+def _measured_rows(data: Problem) -> NDArray[np.intp]:
     """All rows, or a sample that is the same for every run."""
+    n_classes, _, n = data.shape
     most = max(AT_LEAST, MOST_SCORES // n_classes)
-    return np.sort(np.random.default_rng(0).permutation(n_samples)[:most])
+    return np.sort(np.random.default_rng(0).permutation(n)[:most])
 
 
-def report(records: Records, options: Options) -> ExperimentReport:
+def report(records: Records) -> Items:
     """The table of ends, and the figure."""
-    tables, panels, notes = [], [], []
+    panels = []
     for name, group in summary.by_key(records, "data").items():
         raced = [r for r in group if r["part"] == "race"]
         optimum, sentence = _optimum(name, group)
-        notes.append(sentence)
+        yield sentence
         if raced and optimum is not None:
-            tables.append(_table(name, raced, optimum))
+            yield _table(name, raced, optimum)
             panels.append(_panel(name, raced, optimum))
     caption = "Excess training objective over the smallest one known against processor time of training"
-    plot = Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True)
-    return ExperimentReport(tuple(tables), (plot,) if panels else (), tuple(notes))
+    if panels:
+        yield Plot("race", caption, "processor seconds", "excess [nats]", panels, log_x=True, log_y=True)
 
 
 def _optimum(name: str, records: Records) -> tuple[float | None, str]:
@@ -266,13 +260,12 @@ def _optimum(name: str, records: Records) -> tuple[float | None, str]:
 def _table(name: str, records: Records, optimum: float) -> Table:
     rows: list[list[Any]] = []
     for solver, group in summary.by_key(records, "method").items():
-        ends = [curve[-1] for curve in summary.pick_results(group, "objective")]
+        ends = summary.values(group, "objective")
         excess = [None if end is None else end - optimum for end in ends]
-        scores = summary.means(group, "test_log_loss", "test_accuracy", "passes")
-        seconds = summary.mean(curve[-1] for curve in summary.pick_results(group, "seconds"))
+        scores = summary.means(group, "test_log_loss", "test_accuracy", "passes", "seconds")
         kind, first = "unbiased" if solver in UNBIASED else "biased", group[0]["results"]
         factors = [first["factor"], first["u_factor"] if solver in WITH_U_STEP else None]
-        rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *scores, seconds, *factors])
+        rows.append([solver, kind, summary.mean(excess), summary.spread(excess), *scores, *factors])
     rows.sort(key=lambda row: math.inf if row[2] is None else row[2])
     shape = records[0]["results"]["shape"]
     score_columns = ("excess", "over seeds", "test log-loss", "test accuracy")
@@ -292,4 +285,6 @@ def _panel(name: str, records: Records, optimum: float) -> Panel:
     return Panel(name, sorted(series, key=lambda line: next((y for y in reversed(line.y) if y is not None), math.inf)))
 
 
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (OPTIMUM, *UNBIASED, *BIASED), runs, load, perform, report, open_data=True)
+EXPERIMENT = Experiment(
+    NAME, SUMMARY, DATA, (OPTIMUM, *UNBIASED, *BIASED), plans, load, perform, report, open_data=True
+)

@@ -31,6 +31,8 @@ FIRST = ("estimator", "solver", "steps", *OBJECTIVE, *STEP, "sampler", *SEARCH, 
 NEVER = ("n_jobs", "random_state", "verbose")
 
 Words = dict[str, str]
+# A key of the results, of a curve its end, or what is computed from a record.
+Quantity = str | Callable[[dict[str, Any]], Any]
 
 
 # Records
@@ -50,33 +52,19 @@ def first_seed(records: Records) -> Records:
     return [record for record in records if record["seed"] == 0]
 
 
-def panels(records: Records, x: str, y: str, style: str = "-") -> list[Panel]:
-    """A panel for each data set, and in it a line for each method: y of the results against x, of the first seed."""
-    return [
-        Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in group])
-        for name, group in by_key(first_seed(records), "data").items()
-    ]
+def values(records: Records, quantity: Quantity) -> list[Any]:
+    """Return a quantity of each record."""
+
+    def value_of(record: dict[str, Any]) -> Any:
+        value = quantity(record) if callable(quantity) else record["results"].get(quantity)
+        return (value or [None])[-1] if isinstance(value, list) else value
+
+    return list(map(value_of, records))
 
 
-def beside(ours: Iterable[Cell], theirs: Iterable[Cell]) -> list[Cell]:
-    """Cells of ours, each with the published value behind it."""
-    return [cell for pair in zip(ours, theirs, strict=True) for cell in pair]
-
-
-def pick_results(records: Records, key: str) -> list[Any]:
-    """Return one of the results of each record."""
-    return [record["results"][key] for record in records]
-
-
-def means(records: Records, *keys: str) -> list[float | None]:
-    """Return the mean over records of each of some results."""
-    return [mean(pick_results(records, key)) for key in keys]
-
-
-def values_at(records: Records, places: str, key: str, place: float) -> list[float | None]:
-    """Return of each record the value of a curve at a place (a pass, say); None if the curve does not have it."""
-    curves = [dict(zip(r["results"][places], r["results"][key], strict=True)) for r in records]
-    return [curve.get(place) for curve in curves]
+def means(records: Records, *quantities: Quantity) -> list[float | None]:
+    """Return the mean over records of each of some quantities."""
+    return [mean(values(records, quantity)) for quantity in quantities]
 
 
 def evenly_spaced(last: int, count: int) -> set[int]:
@@ -84,16 +72,15 @@ def evenly_spaced(last: int, count: int) -> set[int]:
     return {max(1, round(last * (i + 1) / count)) for i in range(count)}
 
 
-def mean(values: Iterable[float | None]) -> float | None:
+def mean(numbers: Sequence[float | None]) -> float | None:
     """The mean, or None if a value is: a method that failed with one seed has none."""
-    numbers = list(values)
     return float(np.mean(np.array(numbers, dtype=float))) if numbers and None not in numbers else None
 
 
-def spread(values: Iterable[float | None]) -> str:
+def spread(numbers: Sequence[float | None]) -> str:
     """Smallest and largest of several values; empty for one."""
-    numbers = [value for value in values if value is not None]
-    return f"{min(numbers):.4g} to {max(numbers):.4g}" if len(numbers) > 1 else ""
+    ends = [number for number in numbers if number is not None]
+    return f"{min(ends):.4g} to {max(ends):.4g}" if len(ends) > 1 else ""
 
 
 def ratio(value: float | None, base: float | None) -> float | None:
@@ -102,6 +89,19 @@ def ratio(value: float | None, base: float | None) -> float | None:
 
 
 # Tables and figures of a report
+
+
+def beside(ours: Iterable[Cell], theirs: Iterable[Cell]) -> list[Cell]:
+    """Cells of ours, each with the published value behind it."""
+    return [cell for pair in zip(ours, theirs, strict=True) for cell in pair]
+
+
+def panels(records: Records, x: str, y: str, style: str = "-") -> list[Panel]:
+    """A panel for each data set, and in it a line for each method: y of the results against x, of the first seed."""
+    return [
+        Panel(name, [Series(r["method"], r["results"][x], r["results"][y], style) for r in group])
+        for name, group in by_key(first_seed(records), "data").items()
+    ]
 
 
 def table(
@@ -120,6 +120,14 @@ def shape_figures(item: str, records: Records, quantities: Sequence[str]) -> Ite
     for name, group in by_key(records, "data").items():
         shape = dict(zip(quantities, group[0]["results"]["shape"], strict=True))
         yield PaperFigure(item, str(name), "all", shape, group[:1])
+
+
+def figures(item: str, records: Records, quantities: Mapping[str, Quantity]) -> Iterator[PaperFigure]:
+    """Return the means of quantities, by their words, for each data set and method."""
+    for (name, method), group in by_key(records, "data", "method").items():
+        yield PaperFigure(
+            item, name, method, dict(zip(quantities, means(group, *quantities.values()), strict=True)), group
+        )
 
 
 # What ran
