@@ -208,9 +208,13 @@ def _sensitivity(records: Records) -> Items:
     yield _curves("figure-2", umax_caption, on_grid, "method", "rate")
     yield _curves("figure-3", f"Figure 3: sensitivity to the learning rate on {where}", records, "method", "rate")
     for method, group in methods.items():
-        ended = [loss for loss in map(losses[method].get, GRID) if loss is not None]
-        worst = max(ended) / min(ended) if len(ended) == len(GRID) else None
-        yield PaperFigure("Figure 3", where, method, {"worst over best rate": worst}, group)
+        yield PaperFigure("Figure 3", where, method, {"worst over best rate": _worst_over_best(losses[method])}, group)
+
+
+def _worst_over_best(losses: dict[float, float | None]) -> float | None:
+    on_grid = [losses.get(rate) for rate in GRID]
+    ended = [loss for loss in on_grid if loss is not None]
+    return max(ended) / min(ended) if len(ended) == len(on_grid) else None
 
 
 def _curves(name: str, caption: str, records: Records, panel: str, line: str) -> Plot:
