@@ -1,6 +1,8 @@
 """Plans of estimators for data, without a fit, and estimators whose choices have other figures behind them."""
 
-from dataclasses import make_dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 
@@ -8,19 +10,39 @@ from manyclass import models
 from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.recipes import Choice, recipes
-from manyclass.figures import FIGURES, Figures
+from manyclass.figures import FIGURES
 from manyclass.fitting.trials import plan_full_passes, plan_points
 from manyclass.parts import Chosen, Parameters
 from manyclass.training.plan import Labels
 from manyclass.training.state import Features, Points
 
 
+@contextmanager
+def figures_with(**values):
+    """The figures of the package with other numbers; all of its modules read the same ones."""
+    before = {name: getattr(FIGURES, name) for name in values}
+    for name, value in values.items():
+        object.__setattr__(FIGURES, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            object.__setattr__(FIGURES, name, value)
+
+
 def with_figures(model, **values):
-    """The same estimator, of a class whose choices have these among the figures behind them."""
-    planner = type(model)._planner
-    fields = [("figures", Figures, replace(planner.figures, **values))]
-    other = make_dataclass(planner.__name__, fields, bases=(planner,), frozen=True)
-    return type(type(model).__name__, (type(model),), {"_planner": other})(**model.get_params(deep=False))
+    """The same estimator, of a class whose fits and calls have these among the figures behind them."""
+
+    def with_values(method):
+        @wraps(method)
+        def called(*args, **named):
+            with figures_with(**values):
+                return method(*args, **named)
+
+        return called
+
+    methods = {name: with_values(getattr(type(model), name)) for name in ("fit", "partial_fit")}
+    return type(type(model).__name__, (type(model),), methods)(**model.get_params(deep=False))
 
 
 def with_planner(model, **methods):
@@ -42,11 +64,11 @@ def points_of_arrays(x, labels, n_classes, weights=None):
     return Points(*data, weights=weights, n_given=len(labels))
 
 
-def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, weights=None, figures=FIGURES):
+def by_points(model, x, labels, n_classes, *, timed=False, candidates=False, weights=None):
     """The plan of a linear model of one label a row, point by point."""
     given = {"timed": timed, "candidates": candidates, "by_steps": True}
     chosen = model.check_parameters()
-    facts = Facts.of(x, n_classes, figures=figures)
+    facts = Facts.of(x, n_classes)
     choice = Choice(Parameters.of(model), chosen, facts, **given)
     return plan_points(choice, points_of_arrays(x, labels, n_classes, weights))
 

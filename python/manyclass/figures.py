@@ -1,7 +1,7 @@
 """The numbers that were tuned: each is named once here, with the measurement that it came from.
 
-The recipes (`choosing/recipes.py`), the predictions of costs (`choosing/costs.py`) and the trials read those that the
-facts of the data bring; `bench/bench_leave_one_out.py` halves and doubles them one by one.
+Recipes, predictions of costs, trials and trainings read them here; `bench/bench_leave_one_out.py` halves and doubles
+them one by one.
 """
 
 from __future__ import annotations

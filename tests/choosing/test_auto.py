@@ -416,8 +416,8 @@ def test_what_is_set_leaves_the_choice_of_dense_rows(linear, given, seed):
 def test_a_hidden_layer_must_be_ahead_by_more_than_chance(seed):
     out = SimpleNamespace(weights=None)
     losses = np.random.default_rng(seed).exponential(size=90)
-    better = _Ends(out, 1, 1.2, losses, losses - 0.1)
-    by_chance = _Ends(out, 1, 1.2, losses, losses - np.where(np.arange(90) % 2, 0.5, -0.45))
+    better = _Ends(out, 1, losses, losses - 0.1)
+    by_chance = _Ends(out, 1, losses, losses - np.where(np.arange(90) % 2, 0.5, -0.45))
     assert better.is_ahead
     assert not by_chance.is_ahead
 

@@ -10,7 +10,6 @@ from planned import by_full_passes, by_points
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
 from manyclass.checks import seed_from
-from manyclass.figures import FIGURES
 from manyclass.registry import names, parts
 from manyclass.training.plan import FORMULATIONS, FullBatchPlan, PointsPlan, Schedule, carry_of
 
@@ -52,10 +51,10 @@ OTHERS = replace(
 )
 
 
-def planned_points(x=None, *, candidates=False, timed=False, figures=FIGURES, **parameters):
+def planned_points(x=None, *, candidates=False, timed=False, **parameters):
     owner = SoftmaxClassifier(**{"solver": "implicit", "random_state": 0} | parameters)
     x = np.ones((N, D), dtype=np.float32) if x is None else x
-    return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed, figures=figures)
+    return by_points(owner, x, LABELS, K, candidates=candidates, timed=timed)
 
 
 def test_what_is_carried_has_the_names_of_the_registry():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from house import ROOT
-from planned import lists, question, with_figures
+from planned import figures_with, lists, question, with_figures
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.choosing import recipes as module
@@ -105,8 +105,8 @@ def test_all_that_may_be_left_open_is_a_field():
 
 
 def test_fields_have_the_numbers_of_the_figures():
-    of_seven = replace(SPARSE, figures=replace(FIGURES, PASSES_SAMPLED=7))
-    assert question(SoftmaxClassifier(solver="implicit", model="linear"), of_seven)["max_iter"] == 7
+    with figures_with(PASSES_SAMPLED=7):
+        assert question(SoftmaxClassifier(solver="implicit", model="linear"), SPARSE)["max_iter"] == 7
 
 
 @pytest.mark.parametrize(

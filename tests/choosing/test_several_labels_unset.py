@@ -1,11 +1,9 @@
 """What a SoftmaxClassifier with nothing set trains where rows have several labels, and how many weights a row meets."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import question, with_figures
+from planned import figures_with, question, with_figures
 from scipy.special import logsumexp
 from sklearn.base import clone
 from test_pairs import indicator, some_rows
@@ -83,7 +81,8 @@ def test_rare_features_keep_all_their_pairs_where_frequent_ones_meet_too_many():
 
     def facts(**values):
         values = {"FEW_CLASSES_OF_A_FEATURE": 10} | values
-        return Facts.of(X, n_classes, labels, several=True, figures=replace(FIGURES, **values))
+        with figures_with(**values):
+            return Facts.of(X, n_classes, labels, several=True)
 
     assert (facts(MOST_MET=30).least_count, facts(MOST_MET=30).few_classes) == (5, 10)
     assert facts(MOST_MET=100).few_classes == 0  # all pairs are affordable
@@ -120,7 +119,7 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
-    plan = hybrid_plan(question(model, facts_of(points, FIGURES))).plan
+    plan = hybrid_plan(question(model, facts_of(points))).plan
     losses = {run.loss if run.double_sum is None else run.double_sum.reduction for run in plan.embeddings}
     assert losses == ({"margin", "decoupled"} if loss == "margin" else {loss})  # by margins and by unbiased steps
     assert plan.pairs.loss == ("margin" if loss == "margin" else "decoupled")

@@ -2,12 +2,11 @@
 
 import math
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from planned import by_points, points_of_arrays, with_figures
+from planned import by_points, figures_with, points_of_arrays, with_figures
 from sklearn.base import clone
 
 import manyclass
@@ -15,7 +14,6 @@ from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.choosing import costs
 from manyclass.choosing.costs import COLUMNS, Report
 from manyclass.choosing.facts import Facts
-from manyclass.figures import FIGURES
 from manyclass.fitting import trials
 from manyclass.fitting.trials import Sample, walk, whole_classes
 
@@ -64,7 +62,8 @@ def test_the_sum_of_many_steps_is_theirs(schedule):
 def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, seed):
     labels = np.random.default_rng(seed).geometric(0.02, 1000).astype(np.int32) - 1
     labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-    rows = whole_classes(labels, n_rows, np.random.RandomState(seed), replace(FIGURES, LEAST_CLASSES=2))
+    with figures_with(LEAST_CLASSES=2):
+        rows = whole_classes(labels, n_rows, np.random.RandomState(seed))
     drawn, counts = np.unique(labels[rows], return_counts=True)
     np.testing.assert_array_equal(counts, np.bincount(labels)[drawn])
     assert np.all(np.diff(rows) > 0)
@@ -73,10 +72,10 @@ def test_rows_of_a_trial_are_all_rows_of_as_many_classes_as_it_takes(n_rows, see
 
 
 def test_each_class_is_drawn_as_often_as_any_other():
-    few = replace(FIGURES, LEAST_CLASSES=1)
     labels = np.repeat(np.arange(20), 10).astype(np.int32)
     random = np.random.RandomState(0)
-    drawn = np.concatenate([np.unique(labels[whole_classes(labels, 45, random, few)]) for _ in range(2000)])
+    with figures_with(LEAST_CLASSES=1):
+        drawn = np.concatenate([np.unique(labels[whole_classes(labels, 45, random)]) for _ in range(2000)])
     # Five of twenty classes: binomial, with a standard error of 0.0097; 4.5 of them, for twenty classes.
     assert np.abs(np.bincount(drawn) / 2000 - 0.25).max() < 4.5 * 0.0097
 

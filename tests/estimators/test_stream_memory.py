@@ -9,7 +9,7 @@ import numpy as np
 import pandas
 import pytest
 import scipy.sparse as sp
-from planned import by_batches, with_figures
+from planned import by_batches, figures_with, with_figures
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import murmurhash3_32
 
@@ -328,11 +328,12 @@ def test_a_model_that_the_machine_has_no_room_for_is_refused_before_any_work(mod
 def test_a_given_max_memory_and_small_models_are_not_measured_by_the_machine():
     X = sp.csr_array((40, 2_000_000), dtype=np.float32)
     plan = by_batches(SoftmaxClassifier(solver="adagrad"), X, 40).plan
-    facts = replace(Facts.sized(X, 40), figures=replace(FIGURES, MOST_MEMORY=1.0))
-    costs.check_memory(facts, plan, 1e9)
-    costs.check_memory(replace(facts, n_features=1000), plan)
-    with pytest.raises(MemoryError):
-        costs.check_memory(facts, plan)
+    facts = Facts.sized(X, 40)
+    with figures_with(MOST_MEMORY=1.0):
+        costs.check_memory(facts, plan, 1e9)
+        costs.check_memory(replace(facts, n_features=1000), plan)
+        with pytest.raises(MemoryError):
+            costs.check_memory(facts, plan)
 
 
 def test_memory_available_is_the_least_of_the_machine_and_of_all_control_groups(tmp_path):

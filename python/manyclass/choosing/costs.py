@@ -16,7 +16,7 @@ from typing import Any
 
 from manyclass import _core
 from manyclass.choosing.facts import Facts
-from manyclass.figures import FIGURES, Figures
+from manyclass.figures import FIGURES
 from manyclass.training.plan import AnyPlan, BatchesPlan, FullBatchPlan, HybridPlan, PairsPlan, PointsPlan
 from manyclass.weights.arrays import LINE, Doubles, padded
 
@@ -45,7 +45,7 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
     rows of dense data are read from anywhere, too, but each from end to end: 17, 32, 49 and 52 microseconds where W
     has 3, 15, 61 and 123 MB in 768 columns.
     """
-    f, megabytes = facts.figures, max(facts.bytes / 1e6, 1.0)
+    f, megabytes = FIGURES, max(facts.bytes / 1e6, 1.0)
     fixed = f.VISIT[0] + f.VISIT[1] * facts.row * facts.sparse
     exact_power, sparse_power, dense_power = f.CACHE_POWERS
     if n_drawn is None:
@@ -89,7 +89,7 @@ def pairs_cost(facts: Facts) -> float:
     weights met) with three least counts each, to 30 % but for the least visits, of 2 to 3 microseconds.
     """
     met = facts.n_classes * facts.row if facts.met is None else facts.met
-    per_row, per_value, per_weight, per_class, share = facts.figures.PAIRS_VISIT
+    per_row, per_value, per_weight, per_class, share = FIGURES.PAIRS_VISIT
     return per_row + per_value * facts.row + per_weight * met + per_class * min(met, share * facts.n_classes)
 
 
@@ -98,7 +98,7 @@ def discriminant_cost(facts: Facts) -> float:
 
     Covariances are those of the rows and the classes that tell them; W has two products with matrices of their size.
     """
-    f, most = facts.figures, facts.figures.COVARIANCE_ROWS
+    f, most = FIGURES, FIGURES.COVARIANCE_ROWS
     if facts.n_features > f.COVARIANCE_FEATURES:
         return 0.0
     n_rows = min(facts.n_samples, most) + min(facts.n_classes, most) + facts.n_classes
@@ -110,7 +110,7 @@ def full_cost(facts: Facts) -> float:
 
     An evaluation has two products with X in double precision, and L-BFGS keeps ten pairs of vectors of the size of W.
     """
-    f = facts.figures
+    f = FIGURES
     per_pass, per_row, per_class, sparse_value, dense_value, per_weight = f.FULL_PASS
     class_cost = per_class + (sparse_value if facts.sparse else dense_value) * facts.row
     points = facts.n_samples * (per_row + facts.n_classes * class_cost)
@@ -129,11 +129,11 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
     elif isinstance(plan, BatchesPlan):
         drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)
         # A stored value costs as much as two or three numbers of a row of embeddings (agent-brand, eurlex57k).
-        width = plan.dim or round((facts.figures.VALUES_AS_COLUMNS if facts.sparse else 1.0) * facts.row)
+        width = plan.dim or round((FIGURES.VALUES_AS_COLUMNS if facts.sparse else 1.0) * facts.row)
         visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, width)
         if plan.relu and not facts.sparse:
             # Three products of each feature's row with each point; rows of W are read by a batch of points together.
-            per_value, saved = facts.figures.HIDDEN_VALUE
+            per_value, saved = FIGURES.HIDDEN_VALUE
             visit += per_value * facts.row * width - saved * drawn * width * (plan.source == "exact")
     else:
         visit = visit_cost(facts, n_drawn(plan))
@@ -183,8 +183,8 @@ def check_memory(facts: Facts, plan: AnyPlan, most_bytes: float = math.inf) -> N
     rows = plan.embeddings[0] if isinstance(plan, HybridPlan) else plan
     if most_bytes < math.inf or isinstance(rows, PairsPlan):
         return
-    if (least := model_bytes(facts, rows)) > facts.figures.FITS_ANYWHERE and least > (
-        there := min(memory_available(), facts.figures.MOST_MEMORY)
+    if (least := model_bytes(facts, rows)) > FIGURES.FITS_ANYWHERE and least > (
+        there := min(memory_available(), FIGURES.MOST_MEMORY)
     ):
         raise MemoryError(
             f"{size} take {least / 1e6:,.0f} MB by this model, as predicted, and {there / 1e6:,.0f} MB are available. "
@@ -264,38 +264,36 @@ def embeds(facts: Facts) -> bool:
     """Whether W is too large for the data: see `LEAST_TO_EMBED`."""
     numbers = facts.n_features * facts.n_classes
     stored = facts.row * facts.n_samples
-    least, least_a_value = facts.figures.LEAST_TO_EMBED, facts.figures.NUMBERS_A_VALUE
+    least, least_a_value = FIGURES.LEAST_TO_EMBED, FIGURES.NUMBERS_A_VALUE
     return facts.sparse and facts.bytes >= least and numbers >= least_a_value * stored
 
 
 def is_quick_exactly(facts: Facts) -> bool:
     """Whether a visit of all classes is affordable."""
-    return visit_cost(facts, None) <= facts.figures.MOST_EXACT
+    return visit_cost(facts, None) <= FIGURES.MOST_EXACT
 
 
-def n_runs(
-    seconds: float, embeddings: int, figures: Figures, most_bytes: float = math.inf, *, ranks: bool = False
-) -> int:
+def n_runs(seconds: float, embeddings: int, most_bytes: float = math.inf, *, ranks: bool = False) -> int:
     """Return how many runs to make, from the predicted seconds of one and the bytes of its embeddings.
 
     `ranks` says that the runs rank several labels a row by margins.
     """
-    in_time = 1 + figures.SECONDS_OF_RUNS // seconds
-    if ranks and seconds <= figures.SECONDS_OF_SECOND_RUN:
+    in_time = 1 + FIGURES.SECONDS_OF_RUNS // seconds
+    if ranks and seconds <= FIGURES.SECONDS_OF_SECOND_RUN:
         in_time = max(in_time, 2)
-    in_memory = min(figures.BYTES_OF_RUNS, most_bytes / 2) // max(1, embeddings)
-    return int(max(1, min(figures.MOST_RUNS, in_time, in_memory)))
+    in_memory = min(FIGURES.BYTES_OF_RUNS, most_bytes / 2) // max(1, embeddings)
+    return int(max(1, min(FIGURES.MOST_RUNS, in_time, in_memory)))
 
 
-def budget(seconds: float, figures: Figures) -> float:
+def budget(seconds: float) -> float:
     """Return the predicted seconds that all trials may take before a fit that takes `seconds`."""
-    return max(figures.QUICK, figures.MOST_OF_FIT * seconds)
+    return max(FIGURES.QUICK, FIGURES.MOST_OF_FIT * seconds)
 
 
 def rows_to_try(seconds: float, facts: Facts, plan: PointsPlan) -> int:
     """Return on how many rows step sizes can be tried in the `left` predicted seconds."""
-    figures, visit = facts.figures, 1e-6 * visit_cost(facts, n_drawn(plan))
-    return int(min(facts.n_samples, figures.MOST_TO_TRY, seconds / (figures.RATES * figures.TRIAL_PASSES * visit)))
+    visit = 1e-6 * visit_cost(facts, n_drawn(plan))
+    return int(min(facts.n_samples, FIGURES.MOST_TO_TRY, seconds / (FIGURES.RATES * FIGURES.TRIAL_PASSES * visit)))
 
 
 MEASURED = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
-from manyclass.figures import FIGURES, Figures
+from manyclass.figures import FIGURES
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Matrix
 
@@ -84,8 +84,6 @@ class Facts:
         Whether each class is the name of a column, as items are that come next in histories of items.
     measured : Lengths or None
         None where only costs are asked for.
-    figures : Figures
-        The numbers behind choices.
     """
 
     n_samples: int
@@ -101,7 +99,6 @@ class Facts:
     n_texts: int = 0
     of_columns: bool = False
     measured: Lengths | None = field(default=None, repr=False, compare=False)
-    figures: Figures = field(default=FIGURES, repr=False, compare=False)
 
     @classmethod
     def sized(cls, x: Matrix, n_classes: int, labels: Labels | None = None, *, several: bool = False) -> Facts:
@@ -120,17 +117,16 @@ class Facts:
         labels: Labels | None = None,
         *,
         several: bool = False,
-        figures: Figures = FIGURES,
     ) -> Facts:
         """Measure the data."""
         sizes, least, few = cls.sized(x, n_classes, labels, several=several), None, 0
         if labels is not None and (several or sizes.sparse):
-            least = least_count(weights_met(x, labels, n_classes), figures)
-            most = figures.FEW_CLASSES_OF_A_FEATURE
+            least = least_count(weights_met(x, labels, n_classes))
+            most = FIGURES.FEW_CLASSES_OF_A_FEATURE
             if least != 1 and n_classes > most:
-                least_of_frequent = least_count(weights_met(x, labels, n_classes, few_classes=most), figures)
+                least_of_frequent = least_count(weights_met(x, labels, n_classes, few_classes=most))
                 least, few = (least, 0) if least_of_frequent is None else (least_of_frequent, most)
-        return replace(sizes, least_count=least, few_classes=few, measured=Lengths.of(x), figures=figures)
+        return replace(sizes, least_count=least, few_classes=few, measured=Lengths.of(x))
 
     @property
     def lengths(self) -> Lengths:
@@ -164,8 +160,8 @@ def weights_met(
     return {least: n / n_drawn * csr.nnz / len(labels) for least, n in zip(counts, met, strict=True)}
 
 
-def least_count(met: Mapping[int, float], figures: Figures = FIGURES) -> int | None:
+def least_count(met: Mapping[int, float]) -> int | None:
     """Return the least of `LEAST_COUNTS` that keeps the weights met affordable; None: none does."""
-    few, many = figures.MOST_MET, figures.MOST_MET_OF_MANY
-    most = {least: few if least <= figures.FEW_ROWS_OF_A_PAIR else many for least in figures.LEAST_COUNTS}
-    return next((least for least in figures.LEAST_COUNTS if met[least] <= most[least]), None)
+    few, many = FIGURES.MOST_MET, FIGURES.MOST_MET_OF_MANY
+    most = {least: few if least <= FIGURES.FEW_ROWS_OF_A_PAIR else many for least in FIGURES.LEAST_COUNTS}
+    return next((least for least in FIGURES.LEAST_COUNTS if met[least] <= most[least]), None)

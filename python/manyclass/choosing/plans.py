@@ -449,7 +449,7 @@ def hybrid_plan(choice: Choice) -> Planned:
 def _ridge_to_find(choice: Choice, runs: tuple[BatchesPlan, ...]) -> float | None:
     """Return the ridge that runs of unbiased embeddings may have; None where it is set, or there are none."""
     is_unbiased = any(run.double_sum is not None for run in runs)
-    return choice.figures.PRIOR / choice.facts.n_samples if is_unbiased and choice.is_open("alpha") else None
+    return FIGURES.PRIOR / choice.facts.n_samples if is_unbiased and choice.is_open("alpha") else None
 
 
 def _runs_of_embeddings(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
@@ -478,7 +478,7 @@ def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan
     if choice.is_open("n_models"):
         seconds, size = costs.fit_cost(facts, embeddings), 4 * facts.n_features * (embeddings.dim or 0)
         ranks = embeddings.loss == MARGIN
-        n = 1 if choice.timed else costs.n_runs(seconds, size, facts.figures, choice.most_bytes, ranks=ranks)
+        n = 1 if choice.timed else costs.n_runs(seconds, size, choice.most_bytes, ranks=ranks)
     return tuple(replace(embeddings, seed=embeddings.seed + number) for number in range(int(n)))
 
 
@@ -489,11 +489,11 @@ def runs_taken(choice: Choice, runs: tuple[BatchesPlan, ...]) -> dict[str, Any]:
 
 def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> HybridPlan:
     """Return the plan with a linear model by margins and one by steps, where they are small, and quick beside it."""
-    facts, figures = choice.facts, choice.figures
+    facts = choice.facts
     assert plan.pairs is not None
     seconds = sum(costs.fit_cost(facts, run) for run in plan.embeddings)
-    most = max(figures.QUICK, figures.MOST_OF_EMBEDDINGS * seconds)
-    seed, room = plan.pairs.seed, min(figures.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
+    most = max(FIGURES.QUICK, FIGURES.MOST_OF_EMBEDDINGS * seconds)
+    seed, room = plan.pairs.seed, min(FIGURES.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
     if model.margins == "learn" and facts.bytes <= room:
         margins = replace(_member_of_batches(choice, "margins")[0], seed=seed)
         if costs.fit_cost(facts, margins) <= most:

@@ -47,7 +47,7 @@ from typing import Any, Self
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.facts import TINY, Facts
-from manyclass.figures import FIGURES, Figures
+from manyclass.figures import FIGURES
 from manyclass.models import MODELS
 from manyclass.parts import Chosen, Parameters, Part, is_open
 from manyclass.registry import parts as registered
@@ -164,16 +164,11 @@ class Choice:
     @lazy_property
     def recipe(self) -> Recipe:
         """Return the first recipe of the list whose case holds."""
-        return self.taken or next(recipe for recipe in recipes(self.figures) if recipe.holds(self))
+        return self.taken or next(recipe for recipe in recipes() if recipe.holds(self))
 
     def changed(self, **values: Any) -> Self:
         """Return it with other parameters, by the same recipe."""
         return replace(self, parameters=self.parameters.changed(**values), taken=self.recipe)
-
-    @property
-    def figures(self) -> Figures:
-        """The numbers behind the recipes."""
-        return self.facts.figures
 
     def asked(self, name: str) -> Any:
         """A parameter of the estimator, or of its solver, as it was given."""
@@ -229,7 +224,7 @@ class Choice:
         """Whether a hidden layer may be better than a linear model, of which nothing is set that it has not."""
         is_free = all(map(self.is_open, ("solver", "sampler", "model", "n_negatives")))
         is_free = is_free and self.parameters["learning_rate"] != "grid"
-        return is_free and self._is_fit_of_dense and self.facts.n_samples >= self.figures.FEWEST_TO_TRY
+        return is_free and self._is_fit_of_dense and self.facts.n_samples >= FIGURES.FEWEST_TO_TRY
 
     @property
     def begins_at_discriminant(self) -> bool:
@@ -272,7 +267,7 @@ def _is_free(c: Choice) -> bool:
 
 def _is_large(c: Choice) -> bool:
     """Whether rows are enough to hold some out, or W too large for them or for max_memory."""
-    return c.facts.n_samples >= c.figures.FEWEST_TO_TRY or _is_wide(c)
+    return c.facts.n_samples >= FIGURES.FEWEST_TO_TRY or _is_wide(c)
 
 
 def _is_wide(c: Choice) -> bool:
@@ -300,14 +295,14 @@ def of_margins(c: Choice) -> bool:
 def is_wide(c: Choice) -> bool:
     """of more than {MOST_SCORED:,} classes whose W is too large"""
     is_free = c.is_open("model") and c.is_open("sampler") and _solver(c) == "adagrad" and not c.by_steps
-    return is_free and c.facts.n_classes > c.figures.MOST_SCORED and costs.embeds(c.facts)
+    return is_free and c.facts.n_classes > FIGURES.MOST_SCORED and costs.embeds(c.facts)
 
 
 def blends(c: Choice) -> bool:
     """model='hybrid', or 'pairs' alone; sparse rows of one label, from {FEWEST_TO_TRY:,} on, or fewer whose W is too
     large; rows of several labels; if they meet at most {MOST_MET:,} weights on pairs, which max_memory has room for
     """
-    facts, f, least = c.facts, c.figures, c.facts.least_count
+    facts, f, least = c.facts, FIGURES, c.facts.least_count
     if not _is_free(c):
         return _model(c) in ("hybrid", "pairs")
     if least is None or costs.pairs_bytes(facts, least, facts.few_classes) > c.most_bytes:
@@ -325,7 +320,7 @@ def is_next(c: Choice) -> bool:
 
 def blends_ranked(c: Choice) -> bool:
     """a blend of rows that have more than one and up to {MANY_LABELS:g} labels in the mean"""
-    return 1 < c.facts.n_labels <= c.figures.MANY_LABELS and _model(c) != "pairs" and blends(c)
+    return 1 < c.facts.n_labels <= FIGURES.MANY_LABELS and _model(c) != "pairs" and blends(c)
 
 
 def embeds(c: Choice) -> bool:
@@ -344,7 +339,7 @@ def embeds_ranked(c: Choice) -> bool:
     solver with reduction='margin'
     """
     if c.chosen.solver is None:
-        return c.facts.several and c.facts.n_labels <= c.figures.MANY_LABELS and embeds(c)
+        return c.facts.several and c.facts.n_labels <= FIGURES.MANY_LABELS and embeds(c)
     by_hand = getattr(c.chosen.solver, "reduction", "") == MARGIN and _solver(c) not in LABEL_SOLVERS
     return by_hand and by_batches(c)
 
@@ -365,7 +360,7 @@ def in_full(c: Choice) -> bool:
     """solver='lbfgs'; or at most {MOST_FULL:g} seconds predicted, nothing being set that only steps have"""
     steps = c.by_steps or c.candidates or c.started or c.parameters["early_stopping"]
     names = ("n_negatives", "learning_rate", "max_iter", "sampler", "solver")
-    is_quick = not steps and all(map(c.is_open, names)) and costs.full_cost(c.facts) <= c.figures.MOST_FULL
+    is_quick = not steps and all(map(c.is_open, names)) and costs.full_cost(c.facts) <= FIGURES.MOST_FULL
     return is_quick or _solver(c) == "lbfgs"
 
 
@@ -392,7 +387,7 @@ def otherwise(c: Choice) -> bool:
 
 def frequent(c: Choice) -> Part:
     """'frequency_block' with power={POWER_SAMPLED:g}"""
-    return SAMPLERS["frequency_block"](power=c.figures.POWER_SAMPLED)
+    return SAMPLERS["frequency_block"](power=FIGURES.POWER_SAMPLED)
 
 
 def needed(c: Choice) -> str:
@@ -408,7 +403,7 @@ def by_posterior(c: Choice) -> str:
 
 def frequent_of_many(c: Choice) -> str:
     """'all', 'frequency' of more than {MOST_SCORED:,} classes and of the double sum"""
-    name, few = c["solver"].name, c.facts.n_classes <= c.figures.MOST_SCORED
+    name, few = c["solver"].name, c.facts.n_classes <= FIGURES.MOST_SCORED
     is_hidden = is_hidden_layer(c)
     return "all" if name == "exact" or (few and (is_hidden or name not in LABEL_SOLVERS)) else "frequency"
 
@@ -420,13 +415,13 @@ def frequent_or_all(c: Choice) -> str:
 
 def uniform_of_many(c: Choice) -> str:
     """'all', 'uniform' of more than {MOST_SCORED:,} classes"""
-    most = c.figures.MOST_SCORED if c.is_open("n_negatives") else c["n_negatives"]
+    most = FIGURES.MOST_SCORED if c.is_open("n_negatives") else c["n_negatives"]
     return "all" if c.facts.n_classes <= most else "uniform"
 
 
 def relative_rate(c: Choice) -> float:
     """The step size of a solver by points, times the mean of |x|^2."""
-    solver, f = c["solver"], c.figures
+    solver, f = c["solver"], FIGURES
     if of_utilities(c):
         by_normal = solver.name == "sgd" and c.parameters["noise"] == "normal"
         return f.RATE_UTILITY_SGD_NORMAL if by_normal else 1.0
@@ -441,10 +436,10 @@ def relative_rate(c: Choice) -> float:
 def rate_of_points(c: Choice) -> float:
     """a number of the solver, 1 to 6, over the mean of |x|²; in streams {RELATIVE_RATE_OF_STREAM:g} over its median"""
     if c.asked("schedule") == "adaptive":
-        return c.figures.ADAPTIVE_RATE
+        return FIGURES.ADAPTIVE_RATE
     lengths, one = c.facts.lengths, bool(c["fit_intercept"])
     if c.falls and c["solver"].name == "implicit" and (square := lengths.median_square + one) > TINY:
-        return c.figures.RELATIVE_RATE_OF_STREAM / square
+        return FIGURES.RELATIVE_RATE_OF_STREAM / square
     return relative_rate(c) / (lengths.mean_square + one)
 
 
@@ -458,7 +453,7 @@ def rate_of_batches(c: Choice) -> float:
     """{ADAGRAD_RATE:g}, of linear models over the root mean square of |x|; {HIDDEN_RATE:g} of dense rows"""
     square = 1.0 if c["model"].name == "embedding" else c.facts.lengths.mean_square_of_values
     if is_adagrad(c):
-        return c.figures.HIDDEN_RATE if is_hidden_layer(c) else c.figures.ADAGRAD_RATE / square**0.5
+        return FIGURES.HIDDEN_RATE if is_hidden_layer(c) else FIGURES.ADAGRAD_RATE / square**0.5
     return 1 / (square + bool(c["fit_intercept"]))
 
 
@@ -466,7 +461,7 @@ def rate_of_pairs(c: Choice) -> float:
     """{FIRST_MOVE:g} over the mean sum of |x|, in blends {FIRST_MOVE_IN_BLENDS:g}; by margins {MARGIN_RATE_OF_PAIRS:g}
     over the root mean square of |x|
     """
-    f, lengths = c.figures, c.facts.lengths
+    f, lengths = FIGURES, c.facts.lengths
     if c["reduction"] == MARGIN:
         return float(f.MARGIN_RATE_OF_PAIRS / lengths.mean_square_of_values**0.5)
     blended = c["model"].name == "hybrid" and not c.by_steps
@@ -475,7 +470,7 @@ def rate_of_pairs(c: Choice) -> float:
 
 def u_rate(c: Choice) -> float:
     """30 of 'implicit', .5 of 'bregman' and 'scent', else that of W"""
-    rates, is_set = c.figures.U_RATES, c.recipe.trains == "points" and not c.is_open("solver")
+    rates, is_set = FIGURES.U_RATES, c.recipe.trains == "points" and not c.is_open("solver")
     if (name := c["solver"].name) in rates:
         return rates[name]
     is_relative = is_set and not of_utilities(c) and isinstance(c.asked("learning_rate"), str)
@@ -485,17 +480,17 @@ def u_rate(c: Choice) -> float:
 def ridge(c: Choice) -> float:
     """{RIDGE:g} / n_samples of the mean of |x|², unless solver and learning_rate are set"""
     square, is_open = c.facts.lengths.mean_square, c.is_open("solver") or c.is_open("learning_rate")
-    return c.figures.RIDGE / c.facts.n_samples * square if is_open and square >= c.figures.LEAST_FOR_RIDGE else 0.0
+    return FIGURES.RIDGE / c.facts.n_samples * square if is_open and square >= FIGURES.LEAST_FOR_RIDGE else 0.0
 
 
 def ridge_of_one(c: Choice) -> float:
     """{RIDGE:g} / n_samples"""
-    return c.figures.RIDGE / c.facts.n_samples
+    return FIGURES.RIDGE / c.facts.n_samples
 
 
 def prior(c: Choice) -> float:
     """{PRIOR:g} / n_samples"""
-    return c.figures.PRIOR / c.facts.n_samples
+    return FIGURES.PRIOR / c.facts.n_samples
 
 
 def prior_of_adagrad(c: Choice) -> float:
@@ -512,35 +507,35 @@ def carried(c: Choice) -> str:
 
 def averaging_of_small(c: Choice) -> str:
     """'suffix' where max_memory has room for it and no solver is set"""
-    has_room = c.facts.bytes <= min(c.figures.MOST_FOR_AVERAGE, c.most_bytes / 2)
+    has_room = c.facts.bytes <= min(FIGURES.MOST_FOR_AVERAGE, c.most_bytes / 2)
     return "suffix" if has_room and c.is_open("solver") else "none"
 
 
 def decay_to_last(c: Choice) -> float:
     """to {LAST_STEP:g} of the first step"""
-    return float(c.figures.LAST_STEP ** (1 / max(1, int(c["max_iter"]) - 1)))
+    return float(FIGURES.LAST_STEP ** (1 / max(1, int(c["max_iter"]) - 1)))
 
 
 def decay_of_few(c: Choice) -> float:
     """{DECAY_BY_HAND:g} if they are as many"""
-    return float(c.figures.DECAY_BY_HAND ** (c.figures.PASSES_BY_HAND / int(c["max_iter"])))
+    return float(FIGURES.DECAY_BY_HAND ** (FIGURES.PASSES_BY_HAND / int(c["max_iter"])))
 
 
 def passes_of_batches(c: Choice) -> tuple[int, float]:
     """{BATCHES_PASSES}, of embeddings by 'adagrad' {EMBEDDED_PASSES}"""
     embedded = c["model"].name == "embedding" and c["solver"].name == "adagrad"
-    return c.figures.EMBEDDED_PASSES if embedded else c.figures.BATCHES_PASSES
+    return FIGURES.EMBEDDED_PASSES if embedded else FIGURES.BATCHES_PASSES
 
 
 def passes_of_pairs(c: Choice) -> tuple[int, float]:
     """{PAIRS_PASSES_OF_FEW} up to {FEW_ROWS:,} rows, then {PAIRS_PASSES}"""
-    f = c.figures
+    f = FIGURES
     return f.PAIRS_PASSES_OF_FEW if c.facts.n_samples <= f.FEW_ROWS else f.PAIRS_PASSES
 
 
 def columns_of_few(c: Choice) -> int:
     """{FEW_CLASSES} up to {FEW_CLASSES} classes, then {EMBEDDED_DIM}"""
-    return c.figures.FEW_CLASSES if c.facts.n_classes <= c.figures.FEW_CLASSES else c.figures.EMBEDDED_DIM
+    return FIGURES.FEW_CLASSES if c.facts.n_classes <= FIGURES.FEW_CLASSES else FIGURES.EMBEDDED_DIM
 
 
 def decoupled_of_several(c: Choice) -> str:
@@ -550,7 +545,7 @@ def decoupled_of_several(c: Choice) -> str:
 
 def margins_of_fits(c: Choice) -> str:
     """'margin' in a fit to up to {MOST_ROWS_BY_MARGINS:,} rows"""
-    in_fit = not c.by_steps and not c.facts.n_texts and c.facts.n_samples <= c.figures.MOST_ROWS_BY_MARGINS
+    in_fit = not c.by_steps and not c.facts.n_texts and c.facts.n_samples <= FIGURES.MOST_ROWS_BY_MARGINS
     return MARGIN if in_fit else "decoupled"
 
 
@@ -571,8 +566,9 @@ OPEN = ("model", "solver", "reduction", "dim", "alpha", "averaging", *FIELDS, *C
 # The list
 
 
-def _by_points(f: Figures) -> tuple[Recipe, ...]:
+def _by_points() -> tuple[Recipe, ...]:
     """Return the recipes of linear models of one label a row."""
+    f = FIGURES
     points = partial(Recipe, trains="points", rate=rate_of_points)
     last, full = (f.PASSES_SAMPLED, decay_to_last), (f.MOST_ITERATIONS, f.DECAY_BY_HAND)
     hand, few = (f.PASSES_BY_HAND, f.DECAY_BY_HAND), (f.PASSES_BY_HAND, decay_of_few)
@@ -589,8 +585,9 @@ def _by_points(f: Figures) -> tuple[Recipe, ...]:
     )
 
 
-def _by_batches(f: Figures) -> tuple[Recipe, ...]:
+def _by_batches() -> tuple[Recipe, ...]:
     """Return the recipes of minibatches."""
+    f = FIGURES
     batches = partial(Recipe, trains="minibatches", rate=rate_of_batches, dim=f.EMBEDDED_DIM)
     frequent_classes, ranked = (frequent_of_many, f.NEGATIVES_BATCHES), (uniform_of_many, f.NEGATIVES_RANKING)
     alone = partial(batches, model="embedding", solver="scent", reduction=decoupled_of_several)
@@ -607,8 +604,9 @@ def _by_batches(f: Figures) -> tuple[Recipe, ...]:
     )
 
 
-def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
+def _by_pairs() -> tuple[Recipe, ...]:
     """Return the recipes of weights on pairs, alone and in blends with other members."""
+    f = FIGURES
     embeddings = partial(Recipe, "embeddings", blends, "minibatches", f.ADAGRAD_RATE, model="embedding")
     unbiased = partial(embeddings, solver="scent", reduction=decoupled_of_several, passes=f.EMBEDDED_PASSES)
     draws = Either(is_next, f.NEGATIVES_NEXT, f.NEGATIVES_BATCHES)
@@ -630,15 +628,16 @@ def _by_pairs(f: Figures) -> tuple[Recipe, ...]:
     )
 
 
-def recipes(f: Figures = FIGURES) -> tuple[Recipe, ...]:
+def recipes() -> tuple[Recipe, ...]:
     """Return the list, in the order in which the first case that holds is taken."""
+    f = FIGURES
     utilities = Recipe("utilities", of_utilities, "points", rate_of_points, (by_posterior, f.NEGATIVES_BY_HAND), None)
     utilities = replace(utilities, passes=(f.PASSES_BY_HAND, f.DECAY_BY_HAND), solver="implicit")
     drawn = (Either(is_wide, "uniform", "all"), Either(is_wide, f.NEGATIVES_RANKING, f.NEGATIVES_MARGIN))
     margins = Recipe("margins", of_margins, "margin", rate_of_batches, drawn, f.BATCHES_PASSES)
     dim = Either(is_wide, f.RANKING_DIM, f.EMBEDDED_DIM)
     margins = replace(margins, model=Either(is_wide, "embedding", "linear"), dim=dim)
-    return utilities, margins, *_by_pairs(f), *_by_batches(f), *_by_points(f)
+    return utilities, margins, *_by_pairs(), *_by_batches(), *_by_points()
 
 
 # In words

@@ -44,7 +44,7 @@ def better_hidden_layer(
         Of the features that the linear model is trained on.
     """
     chosen = replace(choice.chosen, model=MODELS["embedding"](activation="relu"))
-    choice = replace(choice, chosen=chosen, facts=facts_of(points, choice.figures), taken=None)
+    choice = replace(choice, chosen=chosen, facts=facts_of(points), taken=None)
     hidden, trials, n = softmax_batches_plan(choice), linear.trials, len(points.labels)
     assert isinstance(linear.plan, PointsPlan | FullBatchPlan)
     assert isinstance(hidden.plan, BatchesPlan)
@@ -54,7 +54,7 @@ def better_hidden_layer(
     if not is_out.any() or costs.model_bytes(choice.facts, hidden.plan) > choice.most_bytes:
         return None
     trained, out = (points.some(np.flatnonzero(rows)) for rows in (~is_out, is_out))
-    ends = _Ends(out, plans[0].n_threads, choice.figures.FAR_BEHIND_LINEAR)
+    ends = _Ends(out, plans[0].n_threads)
 
     def loss_of_linear() -> float:
         scaled = trained if scaling is None else replace(trained, x=scaling.apply(trained.x))
@@ -82,8 +82,6 @@ class _Ends:
     out : Points
         The rows held out.
     n_threads : int
-    far_behind : float
-        How many times the log-loss of the linear model that is.
     linear : ndarray of shape (n_rows,), float64
         The log-losses of the linear model on them.
     hidden : ndarray of shape (n_rows,), float64
@@ -92,7 +90,6 @@ class _Ends:
 
     out: Points
     n_threads: int
-    far_behind: float
     linear: Doubles = field(default_factory=lambda: NO_DOUBLES)
     hidden: Doubles = field(default_factory=lambda: NO_DOUBLES)
 
@@ -113,7 +110,7 @@ class _Ends:
     def __call__(self, state: TrainingState) -> bool:
         """Look at the rows held out after a pass."""
         self.hidden = self.losses_of(state.weights)
-        is_far = not self.mean(self.hidden) <= self.far_behind * self.mean(self.linear)
+        is_far = not self.mean(self.hidden) <= FIGURES.FAR_BEHIND_LINEAR * self.mean(self.linear)
         return state.n_iter > 1 and (self.is_ahead or is_far)
 
 

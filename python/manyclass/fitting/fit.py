@@ -92,7 +92,7 @@ from manyclass.checks import check_number, outer_level, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.facts import Facts
 from manyclass.datasets.stream import Stream
-from manyclass.figures import Figures
+from manyclass.figures import FIGURES
 from manyclass.fitting.memory import bytes_from
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import PlannedCall, Planner, check_features, is_composed, with_report_of
@@ -431,9 +431,9 @@ def _after_call(planner: Planner, state: State | None, points: Points, call: Cal
     planned = planner.plan_call(state, points, call)
     plan = planned.planned.plan
     if state is None:
-        costs.check_memory(replace(Facts.sized(planned.points.x, points.n_classes), figures=planner.figures), plan)
-    calls = rows_to_keep(planner.figures, state, points, plan, call) if planner.keeps_rows(call) else ()
-    if is_time_to_fit(planner.figures, calls):
+        costs.check_memory(Facts.sized(planned.points.x, points.n_classes), plan)
+    calls = rows_to_keep(state, points, plan, call) if planner.keeps_rows(call) else ()
+    if is_time_to_fit(calls):
         rows = Points.joined(calls)
         calls = (rows,)
         if state is None or state.history.n_fit > 0 or fits_better(planner, rows, call):
@@ -471,7 +471,7 @@ def _without_fits(planner: Planner, points: Points, call: Call) -> State:
 
 def fits_better(planner: Planner, points: Points, call: Call) -> bool:
     """Whether a fit to rows of a stream predicts later ones better than the stream does."""
-    learnt, last = split_to_compare(points, planner.figures)
+    learnt, last = split_to_compare(points)
     if not len(last.labels):
         return False
     return planner.loss(refit(planner, learnt), last) < planner.loss(_without_fits(planner, learnt, call), last)
@@ -480,39 +480,37 @@ def fits_better(planner: Planner, points: Points, call: Call) -> bool:
 # Rows that are kept
 
 
-def rows_to_keep(
-    figures: Figures, state: State | None, points: Points, plan: AnyPlan, call: Call
-) -> tuple[Points, ...]:
+def rows_to_keep(state: State | None, points: Points, plan: AnyPlan, call: Call) -> tuple[Points, ...]:
     """Return the rows of a stream so far, by call; none where they are too many, or some of them are unknown."""
     before = () if state is None else state.calls
     unknown = state is not None and state.history.n_points > 0 and not before
     calls = (*before, points)
     n_rows = sum(len(rows.labels) for rows in calls)
-    if unknown or not call.is_open or n_rows > (figures.MOST_KEPT if call.n_kept is None else call.n_kept):
+    if unknown or not call.is_open or n_rows > (FIGURES.MOST_KEPT if call.n_kept is None else call.n_kept):
         return ()
-    if call.n_kept is None and sum(rows.n_bytes for rows in calls) > figures.MOST_KEPT_BYTES:
+    if call.n_kept is None and sum(rows.n_bytes for rows in calls) > FIGURES.MOST_KEPT_BYTES:
         return ()
     linear = isinstance(plan, PointsPlan) and isinstance(points.x, np.ndarray)
-    few = n_rows < figures.FEW_OF_A_CLASS * points.n_classes
-    most = figures.MOST_DENSE_OF_FEW if few else figures.MOST_DENSE
+    few = n_rows < FIGURES.FEW_OF_A_CLASS * points.n_classes
+    most = FIGURES.MOST_DENSE_OF_FEW if few else FIGURES.MOST_DENSE
     if linear and call.n_kept is None and n_rows * points.x.shape[1] * points.n_classes > most:
         return ()
     return (*before, replace(points, x=points.x.copy()))  # whose memory a caller may use again
 
 
-def is_time_to_fit(figures: Figures, calls: tuple[Points, ...]) -> bool:
+def is_time_to_fit(calls: tuple[Points, ...]) -> bool:
     """Return whether rows are many beside those of the last fit, or of the last time that one was tried."""
     n_rows = sum(len(rows.labels) for rows in calls)
-    if not calls or n_rows < figures.FEWEST_TO_FIT:
+    if not calls or n_rows < FIGURES.FEWEST_TO_FIT:
         return False
     n_before = len(calls[0].labels)
-    more = np.clip(n_before / figures.ROWS_OF_DOUBLE, figures.LEAST_MORE, figures.MOST_MORE)
+    more = np.clip(n_before / FIGURES.ROWS_OF_DOUBLE, FIGURES.LEAST_MORE, FIGURES.MOST_MORE)
     return len(calls) == 1 or n_rows >= (1 + more) * n_before
 
 
-def split_to_compare(points: Points, figures: Figures) -> tuple[Points, Points]:
+def split_to_compare(points: Points) -> tuple[Points, Points]:
     """Return the rows that a fit and a stream learn to be compared, and the last ones of known classes, which tell."""
-    first = len(points.labels) - len(points.labels) // figures.TELLING
+    first = len(points.labels) - len(points.labels) // FIGURES.TELLING
     learnt, last = points.some(np.arange(first)), np.arange(first, len(points.labels))
     known = np.zeros(points.n_classes, dtype=bool)
     known[learnt.labels.ids] = True

@@ -14,6 +14,7 @@ from manyclass.choosing.facts import Facts
 from manyclass.choosing.plans import batches_plan, resolved_of_batches
 from manyclass.choosing.recipes import Choice
 from manyclass.choosing.taking import Taking, planned
+from manyclass.figures import FIGURES
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.planner import Beginning, PlannedCall, Planner, facts_of, first_of, with_report_of
 from manyclass.models import MODELS
@@ -61,7 +62,7 @@ class MarginPlanner(Planner):
         """See `Planner`."""
         if beginning.state is not None:
             return go_on_warm(self, beginning.state, points, watch)
-        facts = facts_of(points, self.figures)
+        facts = facts_of(points)
         planned = self.plan(facts)
         costs.check_memory(facts, planned.plan, watch.max_bytes)
         first = first_of(self.parameters, points, beginning)
@@ -69,7 +70,7 @@ class MarginPlanner(Planner):
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """See `Planner`."""
-        return 1 if after_fit else self.figures.CALL_PASSES_OF_MARGINS
+        return 1 if after_fit else FIGURES.CALL_PASSES_OF_MARGINS
 
     def loss(self, state: State, points: Points) -> float:
         """See `Planner`: the share of rows whose first class is none of their labels."""
@@ -79,7 +80,7 @@ class MarginPlanner(Planner):
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        return PlannedCall(self.resolved(state).plan(facts_of(points, self.figures), by_steps=True), points)
+        return PlannedCall(self.resolved(state).plan(facts_of(points), by_steps=True), points)
 
     def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
         """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""

@@ -16,7 +16,7 @@ from manyclass.blending.calibration import CALIBRATIONS, Calibration
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
 from manyclass.choosing.costs import Planned, Report
 from manyclass.choosing.facts import Facts
-from manyclass.figures import FIGURES, Figures
+from manyclass.figures import FIGURES
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Caller, evaluated_rows
 from manyclass.labels import columns_of_classes, find_positions
@@ -73,8 +73,6 @@ class Planner(ABC):
     parameters : Parameters
     caller : Caller
         For checks of data.
-    figures : Figures
-        The numbers behind what was left open.
     several : bool
         Whether rows may have several labels.
     trains_log_odds : bool
@@ -85,7 +83,6 @@ class Planner(ABC):
 
     parameters: Parameters
     caller: Caller
-    figures: Figures = FIGURES
 
     several: ClassVar[bool] = False
     trains_log_odds: ClassVar[bool] = True
@@ -154,7 +151,7 @@ class Planner(ABC):
 
     def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
         """Return how many passes over its rows a call makes, in a stream that began without `fit` or after one."""
-        return self.figures.CALL_PASSES_OF_PAIRS if isinstance(plan, PairsPlan | HybridPlan) else 1
+        return FIGURES.CALL_PASSES_OF_PAIRS if isinstance(plan, PairsPlan | HybridPlan) else 1
 
     def keeps_rows(self, call: Call) -> bool:
         """Return whether the rows of a stream that began without `fit` may be kept, for fits to them."""
@@ -295,9 +292,9 @@ def first_of(parameters: Parameters, points: Points, beginning: Beginning) -> Fi
     return First(held_out=out, n_iter_no_change=patience)
 
 
-def facts_of(points: Points, figures: Figures) -> Facts:
+def facts_of(points: Points) -> Facts:
     """Return what choices depend on, of the points of a training."""
-    facts = Facts.of(points.x, points.n_classes, points.labels, several=points.several, figures=figures)
+    facts = Facts.of(points.x, points.n_classes, points.labels, several=points.several)
     names = points.column_labels
     columns = None if names is None else columns_of_classes(points.classes, names, len(names))
     return replace(facts, n_texts=points.n_texts, of_columns=columns is not None and bool((columns >= 0).all()))

@@ -15,6 +15,7 @@ from manyclass.choosing.facts import Facts, Lengths
 from manyclass.choosing.plans import points_plan
 from manyclass.choosing.recipes import Choice
 from manyclass.choosing.taking import linear_model
+from manyclass.figures import FIGURES
 from manyclass.fitting.dense_rows import better_hidden_layer
 from manyclass.fitting.fit import go_on_warm
 from manyclass.fitting.grid import try_grid
@@ -69,7 +70,7 @@ class SoftmaxPlanner(Planner):
         choice = Choice(
             self.parameters,
             self.check(),
-            facts_of(points, self.figures),
+            facts_of(points),
             timed=bool(np.isfinite(watch.max_seconds)),
             candidates=beginning.candidates is not None,
             started=beginning.start is not None,
@@ -87,7 +88,7 @@ class SoftmaxPlanner(Planner):
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        resolved, facts = self.resolved(state), facts_of(points, self.figures)
+        resolved, facts = self.resolved(state), facts_of(points)
         kind = self._kind(Choice(self.parameters, self.check(), facts, by_steps=True), state)
         if kind == "points" and points.several:
             raise ValueError(
@@ -143,7 +144,7 @@ class SoftmaxPlanner(Planner):
         # Between the fits of a stream the schedule of the last one goes on: steps by curvature undo some of it.
         falls = call.may_fall(unresolved) and not (state is not None and state.calls and state.history.n_fit > 0)
         if scaled.x is not points.x:
-            facts = Facts.of(scaled.x, scaled.n_classes, figures=facts.figures)
+            facts = Facts.of(scaled.x, scaled.n_classes)
         choice = Choice(parameters, chosen, facts, timed=not begins_fit, by_steps=True, goes_on=falls)
         planned = plan_points(choice, scaled)
         if open_alpha:
@@ -169,7 +170,7 @@ def _train(
     costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
     if choice.parameters["verbose"] > 0:
         facts = as_met(choice.facts, planned.plan, points)
-        if costs.fit_cost(facts, planned.plan) >= facts.figures.TOLD_BEFORE:
+        if costs.fit_cost(facts, planned.plan) >= FIGURES.TOLD_BEFORE:
             print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
     state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
     return with_report_of(planned, state)

@@ -35,7 +35,7 @@ from manyclass.choosing.plans import (
     with_rate_of_pairs,
 )
 from manyclass.choosing.recipes import Choice
-from manyclass.figures import FIGURES, Figures
+from manyclass.figures import FIGURES
 from manyclass.training.core_training import Watch
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.pairs import fit_pairs
@@ -59,16 +59,14 @@ from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.weights import Weights
 
 
-def whole_classes(
-    labels: Ids, n_rows: int, random: np.random.RandomState, figures: Figures = FIGURES
-) -> NDArray[np.intp]:
+def whole_classes(labels: Ids, n_rows: int, random: np.random.RandomState) -> NDArray[np.intp]:
     """Draw classes until they have `n_rows` rows, and return all of their rows, in order.
 
     Where these are few, for classes so large that fewer than LEAST_CLASSES make up the rows, that would be another
     problem than that of all classes: then the rows are random ones of all classes.
     """
     order = random.permutation(int(labels.max()) + 1)
-    rows = _core.rows_of_whole_classes(labels, order, n_rows, figures.LEAST_CLASSES)
+    rows = _core.rows_of_whole_classes(labels, order, n_rows, FIGURES.LEAST_CLASSES)
     return np.sort(random.permutation(len(labels))[:n_rows]) if rows is None else rows
 
 
@@ -149,7 +147,6 @@ class RateSearch:
         Predicted seconds of a trial.
     size : tuple of int
         Rows, classes and passes of a trial.
-    figures : Figures
     """
 
     trials: Trials
@@ -157,11 +154,10 @@ class RateSearch:
     u_follows: bool
     cost: float
     size: tuple[int, int, int]
-    figures: Figures
 
     def plan(self, short: PointsPlan, exponent: float) -> PointsPlan:
         """Return the plan of a trial."""
-        return with_rate(short, float(self.figures.RATE_RATIO**exponent), u_follows=self.u_follows)
+        return with_rate(short, float(FIGURES.RATE_RATIO**exponent), u_follows=self.u_follows)
 
     def search(self, short: PointsPlan, *, other: float = math.inf, reserved: float = 0.0) -> Tried:
         """Try step sizes, in what is left of the budget but for the `reserved` seconds.
@@ -177,12 +173,12 @@ class RateSearch:
             return losses[-1]
 
         def goes_on() -> bool:
-            return self.trials.left >= self.cost + reserved and min(losses) < self.figures.FAR_BEHIND * other
+            return self.trials.left >= self.cost + reserved and min(losses) < FIGURES.FAR_BEHIND * other
 
         since = len(self.trials.report)
-        tried = walk(loss, self.figures.FIRST_RATES, self.figures.FURTHEST_RATE, goes_on)
+        tried = walk(loss, FIGURES.FIRST_RATES, FIGURES.FURTHEST_RATE, goes_on)
         least = min(tried.values())
-        good = [exponent for exponent in tried if tried[exponent] <= self.figures.AS_GOOD * least]
+        good = [exponent for exponent in tried if tried[exponent] <= FIGURES.AS_GOOD * least]
         return least, good, slice(since, len(self.trials.report))
 
 
@@ -190,47 +186,47 @@ def best_rate(trials: Trials, plan: PointsPlan, points: Points, choice: Choice) 
     """Return the plan with the step size that two passes over whole classes make the best one.
 
     It is tried as multiples of the one that the plan has, which is kept where no trial can be made or all diverge. A
-    fit of more passes gets less of it, so that the sum of its steps is at most `figures.SUM_OF_STEPS` times the pick.
+    fit of more passes gets less of it, so that the sum of its steps is at most `FIGURES.SUM_OF_STEPS` times the pick.
     A plan that may begin at the discriminant does so, without a ridge, where that makes the trials clearly better. If
     they hardly better the discriminant itself, the fit makes no more passes than they do, where these are open.
     """
-    facts, figures = choice.facts, choice.figures
+    facts = choice.facts
     # Where there are two starts to try, each has a half of the budget.
     n_rows = costs.rows_to_try(trials.left / (1 + plan.discriminant), facts, plan)
     untried = replace(plan, discriminant=False)
-    if n_rows < figures.FEWEST_TO_TRY:
+    if n_rows < FIGURES.FEWEST_TO_TRY:
         return untried
     random = fork(choice.parameters["random_state"])
-    sample = Sample.of(points, whole_classes(points.labels.ids, n_rows, random, figures), random)
+    sample = Sample.of(points, whole_classes(points.labels.ids, n_rows, random), random)
     if sample is None:
         return untried
-    short = _short_plan(plan, figures)
+    short = _short_plan(plan)
     size = (len(sample.trained.labels), sample.trained.n_classes, short.max_iter)
-    search = RateSearch(trials, sample, u_follows(choice), sample.cost(short, facts), size, figures)
+    search = RateSearch(trials, sample, u_follows(choice), sample.cost(short, facts), size)
     plan, (least, good, lines) = _best_start(search, plan, short, passes_open=choice.is_open("max_iter"))
     if not math.isfinite(least):
         return plan
     chosen = (search.plan(short, exponent).schedule.learning_rate for exponent in good)
     trials.choose("learning_rate", *chosen, lines=lines)
-    best = float(figures.RATE_RATIO ** ((min(good) + max(good)) / 2))
+    best = float(FIGURES.RATE_RATIO ** ((min(good) + max(good)) / 2))
     sum_of_steps = _core.sum_of_steps(plan.schedule.name, plan.schedule.decay, plan.max_iter)
-    return with_rate(plan, best * min(1.0, figures.SUM_OF_STEPS / sum_of_steps), u_follows=search.u_follows)
+    return with_rate(plan, best * min(1.0, FIGURES.SUM_OF_STEPS / sum_of_steps), u_follows=search.u_follows)
 
 
 def u_follows(choice: Choice) -> bool:
     """Whether the step size of u is tied to that of W, or becomes so where it is open."""
     u_rate = getattr(choice["solver"], "u_learning_rate", "tied")
-    return bool(u_rate == "tied" or (u_rate == "auto" and choice["solver"].name not in choice.figures.U_RATES))
+    return bool(u_rate == "tied" or (u_rate == "auto" and choice["solver"].name not in FIGURES.U_RATES))
 
 
-def _short_plan(plan: PointsPlan, figures: Figures) -> PointsPlan:
+def _short_plan(plan: PointsPlan) -> PointsPlan:
     """Return the plan of a trial of step sizes."""
     schedule = plan.schedule
     rates = (schedule.learning_rate, schedule.u_learning_rate)
     return replace(
         plan,
-        max_iter=figures.TRIAL_PASSES,
-        schedule=Schedule("exponential", *rates, figures.TRIAL_DECAY),
+        max_iter=FIGURES.TRIAL_PASSES,
+        schedule=Schedule("exponential", *rates, FIGURES.TRIAL_DECAY),
         averaging="none",
         share_classes=None,
         hogwild=False,  # the choice does not depend on threads
@@ -248,13 +244,13 @@ def _best_start(
         closed_loss = trials.make("start", "discriminant", closed, predicted=0.0, size=(*search.size[:2], 0))
         from_start = search.search(replace(short, alpha=0.0), reserved=trials.left / 2)
     tried = search.search(replace(short, discriminant=False), other=from_start[0])
-    plan = replace(plan, discriminant=from_start[0] < search.figures.BETTER_START * tried[0])
+    plan = replace(plan, discriminant=from_start[0] < FIGURES.BETTER_START * tried[0])
     if not plan.discriminant:
         return plan, tried
     plan = replace(plan, alpha=0.0)  # a ridge draws to 0 what it began at
     trials.choose("start", "discriminant")
-    if passes_open and closed_loss <= search.figures.AS_GOOD * from_start[0]:
-        plan = replace(plan, max_iter=short.max_iter, schedule=replace(plan.schedule, decay=search.figures.TRIAL_DECAY))
+    if passes_open and closed_loss <= FIGURES.AS_GOOD * from_start[0]:
+        plan = replace(plan, max_iter=short.max_iter, schedule=replace(plan.schedule, decay=FIGURES.TRIAL_DECAY))
     return plan, from_start
 
 
@@ -264,19 +260,18 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     Only rows tell whose labels the training has. Where most classes have one row hardly any do; by the others the
     smallest step seems best, as they are the likelier the less is learnt.
     """
-    figures = facts.figures
     visit = 1e-6 * costs.pairs_cost(facts) * plan.max_iter
-    n_rows = int(min(facts.n_samples, figures.MOST_ROWS_OF_PAIRS, trials.left / (figures.PAIR_RATES * visit)))
-    if n_rows < figures.FEWEST_TO_TRY:
+    n_rows = int(min(facts.n_samples, FIGURES.MOST_ROWS_OF_PAIRS, trials.left / (FIGURES.PAIR_RATES * visit)))
+    if n_rows < FIGURES.FEWEST_TO_TRY:
         return plan
     order = fork(random_state).permutation(facts.n_samples)[:n_rows]
-    n_out = int(figures.SHARE_OF_PAIRS * n_rows)
+    n_out = int(FIGURES.SHARE_OF_PAIRS * n_rows)
     is_out = np.arange(n_rows) < n_out
     if points.groups is not None:
         is_out = draw_rows_out(n_out, n_rows, fork(random_state), points.groups[order])
     out, trained = points.some(np.sort(order[is_out])), points.some(np.sort(order[~is_out]))
     out = out.some(np.flatnonzero(out.labels.known_from(trained.labels)))
-    if len(out.labels) < figures.FEWEST_KNOWN:
+    if len(out.labels) < FIGURES.FEWEST_KNOWN:
         return plan
     # A pair has as much fewer rows as there are fewer.
     least = max(1, round(plan.min_count * len(trained.labels) / facts.n_samples))
@@ -285,16 +280,16 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     since = len(trials.report)
 
     def loss(exponent: int) -> float:
-        trial = with_rate_of_pairs(short, rule * figures.RATE_RATIO**exponent)
+        trial = with_rate_of_pairs(short, rule * FIGURES.RATE_RATIO**exponent)
         train = partial(_held_out_loss, trial, trained, out, facts.n_classes)
         rate = trial.schedule.learning_rate
         return trials.make("learning_rate", rate, train, predicted=visit * n_rows, size=size)
 
-    tried = walk(loss, (0, -1), (figures.LEAST_PAIR_RATE, 0), lambda: trials.left >= visit * n_rows)
+    tried = walk(loss, (0, -1), (FIGURES.LEAST_PAIR_RATE, 0), lambda: trials.left >= visit * n_rows)
     best = min(tried, key=lambda exponent: tried[exponent])
     if not math.isfinite(tried[best]):
         return plan
-    chosen = with_rate_of_pairs(plan, rule * figures.RATE_RATIO**best)
+    chosen = with_rate_of_pairs(plan, rule * FIGURES.RATE_RATIO**best)
     trials.choose("learning_rate", chosen.schedule.learning_rate, lines=slice(since, None))
     return chosen
 
@@ -313,7 +308,7 @@ def _held_out_loss(plan: PairsPlan, trained: Points, out: Points, n_classes: int
 
 
 def cross_validated_ridge(
-    trials: Trials, plan: FullBatchPlan, points: Points, random_state: Any, figures: Figures = FIGURES
+    trials: Trials, plan: FullBatchPlan, points: Points, random_state: Any
 ) -> tuple[float, dict[float, float]]:
     """Return the ridge of smallest log-loss on held-out points, and the log-losses of all that were tried.
 
@@ -323,23 +318,23 @@ def cross_validated_ridge(
     and it is 1 / N.
     """
     labels, n_classes = points.labels.ids, points.n_classes
-    fold = draw_folds(labels, figures.FOLDS, fork(random_state), points.groups)
-    folds = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in range(figures.FOLDS)]
+    fold = draw_folds(labels, FIGURES.FOLDS, fork(random_state), points.groups)
+    folds = [(np.flatnonzero(fold != n), np.flatnonzero(fold == n)) for n in range(FIGURES.FOLDS)]
     data = [(points.some(trained), points.some(out)) for trained, out in folds if len(out)]
-    prior = figures.PRIOR / len(labels)
+    prior = FIGURES.PRIOR / len(labels)
     if not data:
         return prior, {}
     r = None if points.weights is None else points.weights[np.concatenate([out for _, out in folds])]
     starts: list[Weights | None] = [None] * len(data)
     tried, losses = dict[float, float](), dict[float, Doubles]()
     size = (len(labels), n_classes, plan.max_iter)
-    predicted = costs.full_cost(Facts.sized(points.x, n_classes)) / len(figures.PRIORS)
-    n_trials, shown = len(figures.PRIORS) * len(data), bool(plan.verbose)
+    predicted = costs.full_cost(Facts.sized(points.x, n_classes)) / len(FIGURES.PRIORS)
+    n_trials, shown = len(FIGURES.PRIORS) * len(data), bool(plan.verbose)
     with closing(progress_bar(n_trials, unit="trial", shown=shown, heading="choosing alpha")) as bar:
-        for ridge in figures.PRIORS:
+        for ridge in FIGURES.PRIORS:
             begin, fold_losses, alpha = time.process_time(), [], ridge / len(labels)
             for number, (kept, out) in enumerate(data):
-                trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, figures.LOOSE), verbose=0)
+                trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, FIGURES.LOOSE), verbose=0)
                 fold_data = (kept.x, kept.labels.ids, n_classes, Watch(), starts[number], kept.weights)
                 starts[number], _ = model, _ = quietly(partial(fit_full_batch, trial, *fold_data))
                 fold_losses.append(model.log_losses(out.x, out.labels.ids, plan.n_threads)[0])
@@ -349,7 +344,7 @@ def cross_validated_ridge(
             tried[alpha] = loss if math.isfinite(loss) else math.inf
             seconds = time.process_time() - begin
             trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
-            if alpha <= prior and figures.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
+            if alpha <= prior and FIGURES.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
                 break
     best = min(tried, key=lambda alpha: tried[alpha])
     mean, error = _core.mean_and_error(losses[prior] - losses[best], NO_DOUBLES if r is None else r)
@@ -382,7 +377,7 @@ def plan_points(choice: Choice, points: Points, rates: LearningRates | None = No
         return replace(planned, params={**planned.params, "learning_rate": rates.best}, rates=rates.table)
     if choice.timed or not choice.tries("learning_rate"):
         return planned
-    trials = Trials(costs.budget(costs.fit_cost(facts, plan), facts.figures), bool(plan.verbose))
+    trials = Trials(costs.budget(costs.fit_cost(facts, plan)), bool(plan.verbose))
     plan = best_rate(trials, plan, points, choice)
     params = {**planned.params, "learning_rate": plan.schedule.learning_rate}
     if plan.discriminant:
@@ -404,7 +399,7 @@ def plan_pairs(choice: Choice, points: Points) -> Planned:
     assert isinstance(pairs, PairsPlan)
     if choice.timed or not choice.tries("learning_rate"):
         return planned
-    trials = Trials(costs.budget(costs.fit_cost(facts, pairs), facts.figures), bool(pairs.verbose))
+    trials = Trials(costs.budget(costs.fit_cost(facts, pairs)), bool(pairs.verbose))
     pairs = best_rate_of_pairs(trials, pairs, points, facts, choice.parameters["random_state"])
     params = {**planned.params, "learning_rate": pairs.schedule.learning_rate}
     return replace(planned, plan=pairs, params=params, trials=trials)
@@ -421,12 +416,12 @@ def as_met(facts: Facts, plan: AnyPlan, points: Points) -> Facts:
 
 def plan_full_passes(choice: Choice, points: Points) -> Planned:
     """The plan of L-BFGS on points, which are scaled where features are; the ridge by cross-validation."""
-    planned, figures = full_plan(choice), choice.figures
+    planned = full_plan(choice)
     assert isinstance(planned.plan, FullBatchPlan)
     if points.several or choice.timed or not choice.tries("alpha"):
         return planned
-    trials = Trials(figures.MOST_FULL, bool(planned.plan.verbose))
-    alpha, path = cross_validated_ridge(trials, planned.plan, points, choice.parameters["random_state"], figures)
+    trials = Trials(FIGURES.MOST_FULL, bool(planned.plan.verbose))
+    alpha, path = cross_validated_ridge(trials, planned.plan, points, choice.parameters["random_state"])
     plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
 

@@ -143,7 +143,7 @@ class UtilityPlanner(Planner):
         start, state = beginning.start, beginning.state
         if start is None and state is not None:
             start = warm_start_of(state, points)
-        facts = facts_of(points, self.figures)
+        facts = facts_of(points)
         plan = self.plan(facts)
         costs.check_memory(facts, plan, watch.max_bytes)
         return train(None, points, plan, watch, first=First(start))
@@ -161,9 +161,7 @@ class UtilityPlanner(Planner):
         if self.check().posterior is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
-        return PlannedCall(
-            Planned(self.plan(facts_of(points, self.figures), goes_on=call.may_fall(self.parameters)), {}), points
-        )
+        return PlannedCall(Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points)
 
     def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
         """Return the plan of a training, which may be one that goes on."""
