@@ -14,8 +14,7 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier, tune_learning_rate
-from manyclass.choosing.costs import embedded_cost, embeds, visit_cost
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts, embedded_cost, embeds, visit_cost
 from manyclass.figures import FIGURES
 from manyclass.papers.data import load_problem
 

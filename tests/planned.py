@@ -7,7 +7,7 @@ from functools import wraps
 import numpy as np
 
 from manyclass import models
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.choosing.plans import softmax_batches_plan
 from manyclass.choosing.recipes import Choice, recipes
 from manyclass.figures import FIGURES

@@ -188,16 +188,35 @@ class Given:
 
     What was set and is not taken would be without effect; `refuse_rest` raises for it. So a combination of parameters
     works or raises, and no list of what is ignored has to be kept.
+
+    Parameters
+    ----------
+    owner : estimator, part or Parameters
+    prefix : str
+        What stands before names in messages.
+    answers : container of names that has a value for each
+        It answers parameters that were left open.
+
+    Attributes
+    ----------
+    opened : dict of str to object
+        What parameters that were left open became.
     """
 
-    def __init__(self, owner: BaseEstimator | Parameters, prefix: str = "") -> None:
+    def __init__(self, owner: BaseEstimator | Parameters, prefix: str = "", answers: Any = ()) -> None:
         self._values = owner if isinstance(owner, Parameters) else Parameters.of(owner)
-        self._prefix = prefix
+        self._prefix, self._answers = prefix, answers
         self._taken: set[str] = set()
+        self.opened: dict[str, Any] = {}
 
     def take(self, name: str, otherwise: Any = None) -> Any:
-        """The value of a parameter; `otherwise` where the object has no such parameter or it is "auto"."""
+        """The value of a parameter; `otherwise`, or an answer, where the object has none or it is "auto"."""
         self._taken.add(name)
+        if otherwise is None and name in self._answers and self.is_auto(name):
+            value = self._answers[name]
+            if self.has(name):
+                self.opened[name] = value
+            return value
         value = self._values.get(name, otherwise)
         return otherwise if isinstance(value, str) and value == "auto" and otherwise is not None else value
 

@@ -11,10 +11,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import SoftmaxClassifier, models, samplers, solvers
-from manyclass.choosing.costs import embeds, full_cost, visit_cost
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts, embeds, full_cost, visit_cost
 from manyclass.figures import FIGURES
-from manyclass.fitting.dense_rows import _Ends
+from manyclass.fitting.trials import _Ends
 
 BIBTEX = Facts(4_880, 1_836, 146, 68.5, True)
 EURLEX57K = Facts(51_000, 5_000, 1_809, 140.0, True)

@@ -18,7 +18,7 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import seed_from
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.figures import FIGURES
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.plan import BatchesPlan, PointsPlan, Schedule

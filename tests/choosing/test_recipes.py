@@ -12,7 +12,7 @@ from planned import figures_with, lists, question, with_figures
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, load, models, samplers, solvers
 from manyclass.choosing import recipes as module
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.choosing.recipes import OPEN, Either, Recipe, is_next, recipes, table, words_of
 from manyclass.figures import FIGURES
 

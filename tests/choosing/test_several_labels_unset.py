@@ -10,11 +10,11 @@ from test_pairs import indicator, some_rows
 
 from manyclass import SoftmaxClassifier
 from manyclass.blending import blend
-from manyclass.choosing.facts import Facts, least_count, weights_met
-from manyclass.choosing.plans import hybrid_plan
+from manyclass.choosing.costs import Facts, least_count, weights_met
+from manyclass.choosing.plans import pairs_plan
 from manyclass.figures import FIGURES
-from manyclass.fitting.planner import facts_of
 from manyclass.fitting.points import points_of
+from manyclass.fitting.trials import facts_of
 from manyclass.solvers import Adagrad
 from manyclass.training.plan import Labels
 
@@ -119,7 +119,7 @@ def test_embeddings_beside_pairs_have_the_loss_of_the_number_of_labels(n_labels,
     P = [np.arange(n_labels)] * len(X)
     model = SoftmaxClassifier(model="hybrid", random_state=0)
     points = points_of(model._caller(), X, indicator(P, 12), None, None, several=True)
-    plan = hybrid_plan(question(model, facts_of(points))).plan
+    plan = pairs_plan(question(model, facts_of(points))).plan
     losses = {run.loss if run.double_sum is None else run.double_sum.reduction for run in plan.embeddings}
     assert losses == ({"margin", "decoupled"} if loss == "margin" else {loss})  # by margins and by unbiased steps
     assert plan.pairs.loss == ("margin" if loss == "margin" else "decoupled")

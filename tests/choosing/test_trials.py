@@ -12,8 +12,7 @@ from sklearn.base import clone
 import manyclass
 from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.choosing import costs
-from manyclass.choosing.costs import COLUMNS, Report
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import COLUMNS, Facts, Report
 from manyclass.fitting import trials
 from manyclass.fitting.trials import Sample, walk, whole_classes
 

@@ -17,7 +17,7 @@ from testing_core import pieces
 
 import manyclass
 from manyclass import AugmentReduceClassifier, _core, solvers
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
 from manyclass.training.posterior import GaussianTraining

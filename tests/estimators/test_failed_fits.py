@@ -7,7 +7,7 @@ from sklearn.base import clone
 from test_effects_of_parameters import BASES
 from test_parts import answers, problem, softmax
 
-from manyclass.fitting.softmax_planner import SoftmaxPlanner
+from manyclass.fitting.planners import SoftmaxPlanner
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ from manyclass import (
     solvers,
 )
 from manyclass.checks import check_choice, did_you_mean
-from manyclass.fitting import margin_planner as margin
-from manyclass.fitting import utility_planner as utility
+from manyclass.fitting import planners, utility_planner
 from manyclass.registry import names
 from manyclass.solvers import LOCAL_STEPS, POSTERIORS, SOLVERS
 
@@ -118,12 +117,12 @@ def literals(cls, parameter):
         (SoftmaxClassifier, "sampler", {"auto", *samplers.SAMPLERS}),
         (SoftmaxClassifier, "model", {"auto", *models.MODELS}),
         (SoftmaxClassifier, "learning_rate", {"auto", "grid"}),
-        (MarginClassifier, "solver", set(margin.MARGIN_SOLVERS)),
-        (MarginClassifier, "sampler", {"auto", *margin.MARGIN_SAMPLERS}),
-        (MarginClassifier, "model", {"auto", *margin.MARGIN_MODELS}),
-        (MarginClassifier, "loss", set(margin.LOSSES)),
-        (AugmentReduceClassifier, "solver", set(utility.UTILITY_SOLVERS)),
-        (AugmentReduceClassifier, "sampler", {"auto", *utility.UTILITY_SAMPLERS}),
+        (MarginClassifier, "solver", set(planners.MARGIN_SOLVERS)),
+        (MarginClassifier, "sampler", {"auto", *planners.MARGIN_SAMPLERS}),
+        (MarginClassifier, "model", {"auto", *planners.MARGIN_MODELS}),
+        (MarginClassifier, "loss", set(planners.LOSSES)),
+        (AugmentReduceClassifier, "solver", set(utility_planner.UTILITY_SOLVERS)),
+        (AugmentReduceClassifier, "sampler", {"auto", *utility_planner.UTILITY_SAMPLERS}),
         (AugmentReduceClassifier, "local_step", set(LOCAL_STEPS)),
         (AugmentReduceClassifier, "posterior", {"point", *POSTERIORS}),
         (AugmentReduceClassifier, "noise", set(names("noise"))),

@@ -15,11 +15,11 @@ from sklearn.utils import murmurhash3_32
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
 from manyclass.choosing import costs
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.datasets import Stream
 from manyclass.figures import FIGURES
-from manyclass.fitting import memory
-from manyclass.fitting.memory import bytes_from, fitted_in
+from manyclass.fitting import streams
+from manyclass.fitting.streams import bytes_from, fitted_in
 from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
@@ -191,7 +191,7 @@ def test_partial_fit_begins_hashed_and_goes_on_so(rows):
 def test_names_of_hashed_features_are_compared(rows):
     X, y = rows
     frame = pandas.DataFrame(X[:, :300].toarray(), columns=[f"f{j}" for j in range(300)])
-    found = footprint(300, K, 2, None, *memory.measured(frame, y), 1)
+    found = footprint(300, K, 2, None, *streams.measured(frame, y), 1)
     enough = found.with_features(150).total(100)
     model = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)
     model.fit(Stream(frame, y, rows=100), classes=np.arange(K), max_memory=int(enough) + 1)
@@ -249,7 +249,7 @@ import json, resource, sys
 import numpy as np
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import Stream
-from manyclass.fitting.memory import bytes_from
+from manyclass.fitting.streams import bytes_from
 path, max_memory, hashed = sys.argv[1:]
 warm = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)  # what is loaded late is loaded now
 warm.fit(np.eye(20, dtype=np.float32), np.arange(20) % 4)

@@ -10,7 +10,6 @@ from test_curvature_steps import planted
 from test_partial_fit_batches import K, assert_same, some_data
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier
-from manyclass.figures import FIGURES
 from manyclass.fitting import fit as partial_fit
 from manyclass.training.incremental import Call
 
@@ -194,7 +193,7 @@ def test_rows_of_classes_that_come_last_do_not_tell(seed):
     y[:70] = np.minimum(y[:70], K - 2)
     y[70:76] = K - 1
     model = SoftmaxClassifier(model="hybrid", random_state=0).partial_fit(X, y)
-    learnt, told = partial_fit.split_to_compare(model._state.calls[0], FIGURES)
+    learnt, told = partial_fit.split_to_compare(model._state.calls[0])
     assert len(learnt.labels) == 70
     np.testing.assert_array_equal(told.labels.ids, y[76:])
     np.testing.assert_array_equal(told.x.toarray(), X[76:].toarray())

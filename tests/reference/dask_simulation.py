@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from planned import points_of_arrays
 
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.choosing.recipes import Choice
 from manyclass.dask.blocks import finished_block, joined_blocks, turn
 from manyclass.dask.by_rows import passes_of

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models
 from manyclass.choosing import costs
-from manyclass.figures import FIGURES
 from manyclass.weights.weights import Weights
 
 MODELS = {
@@ -136,14 +135,14 @@ def test_auto_is_three_runs_of_a_small_hybrid_and_one_of_others():
     ("seconds", "embeddings", "expected"), [(1e-6, 1, 3), (9.9, 1, 3), (10.1, 1, 2), (20.1, 1, 1), (1.0, 100 << 20, 2)]
 )
 def test_auto_adds_what_takes_twenty_predicted_seconds_and_256_megabytes(seconds, embeddings, expected):
-    assert costs.n_runs(seconds, embeddings, FIGURES) == expected
+    assert costs.n_runs(seconds, embeddings) == expected
 
 
 @pytest.mark.parametrize(
     ("seconds", "embeddings", "expected"), [(1.0, 1, 3), (29.9, 1, 2), (30.1, 1, 1), (29.9, 300 << 20, 1)]
 )
 def test_a_second_run_of_margins_of_several_labels_may_take_thirty_predicted_seconds(seconds, embeddings, expected):
-    assert costs.n_runs(seconds, embeddings, FIGURES, ranks=True) == expected
+    assert costs.n_runs(seconds, embeddings, ranks=True) == expected
 
 
 def test_a_run_of_auto_that_fails_leaves_the_old_model(seed):

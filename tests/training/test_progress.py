@@ -13,7 +13,7 @@ from test_command import run, write_data
 
 from manyclass import SoftmaxClassifier
 from manyclass.choosing import costs
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.training import passes
 from manyclass.training.passes import progress_bar
 

@@ -12,7 +12,7 @@ from test_plans_of_points import BASE as POINTS
 
 from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.checks import n_threads_from, row_norms_sq, seed_from
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.training import plan as plans
 from manyclass.training import points
 from manyclass.training.core_training import Watch

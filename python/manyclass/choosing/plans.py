@@ -1,26 +1,27 @@
 """Plans: what a choice makes of the parameters of an estimator, with nothing left open.
 
-Every parameter is taken by what it has an effect on (`parts.Given`); what was set and is left over is refused.
+Every parameter is taken by what it has an effect on (`Taking`); what was set and is left over is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+from sklearn.base import clone
 
 from manyclass.checks import n_threads_from, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Planned
-from manyclass.choosing.recipes import MARGIN, Choice, is_hidden_layer
-from manyclass.choosing.taking import Taking, linear_model, planned, resolved_values
+from manyclass.choosing.recipes import MARGIN, Choice, is_hidden_layer, needed_sampler, words_of
 from manyclass.figures import FIGURES
 from manyclass.models import MODELS
-from manyclass.parts import Given, Part
+from manyclass.parts import Chosen, Given, Part, is_open, part_name
 from manyclass.registry import parts as registered
 from manyclass.samplers import SAMPLERS, check_found, search_name
 from manyclass.solvers import LABEL_SOLVERS
 from manyclass.training.plan import (
+    AnyPlan,
     BatchesPlan,
     DoubleSum,
     FullBatchPlan,
@@ -31,83 +32,132 @@ from manyclass.training.plan import (
     formulation_of,
 )
 
-# The core's names of the losses of several labels that a solver's `reduction` names.
-REDUCTIONS = {
-    "pick_all": "cross_entropy",
-    "pick_all_normalized": "pick_all_normalized",
-    "decoupled": "decoupled",
-    "logistic": "logistic",
-}
-# By minibatches there is one more, which is no log-likelihood.
-SOFTMAX_REDUCTIONS = (REDUCTIONS["pick_all"], REDUCTIONS["pick_all_normalized"])
-BATCH_REDUCTIONS = {**REDUCTIONS, "margin": "margin"}
 BATCH_SOLVERS = ("adagrad", "css", "exact", *LABEL_SOLVERS)  # with embeddings or several labels
+SOFTMAX_LOSSES = ("cross_entropy", "pick_all_normalized")
 # Losses with the logarithm of a sum over classes: the weight of a drawn class enters it.
-LOG_Q_LOSSES = ("cross_entropy", "pick_all_normalized", "decoupled")
+LOG_Q_LOSSES = (*SOFTMAX_LOSSES, "decoupled")
+# Parameters whose effect is not on a plan. Patience without early stopping has none at all, and may be set all the
+# same: scikit-learn's checks and grids set it wherever there is one.
+BESIDE_PLANS = ("solver", "sampler", "model", "class_weight", "n_models", "warm_start", "n_iter_no_change")
 
 
-# Fields that several plans have
+class Taking(Given):
+    """The parameters of an estimator that are taken, those left open being answered by a choice.
 
+    Attributes
+    ----------
+    choice : Choice
+    solver : Given
+        The parameters of its solver.
+    """
 
-def _run_fields(taking: Given) -> dict[str, Any]:
-    return {
-        "seed": seed_from(taking.take("random_state")),
-        "n_threads": n_threads_from(taking.take("n_jobs")),
-        "verbose": int(taking.take("verbose")),
-    }
+    def __init__(self, choice: Choice, *beside: str) -> None:
+        super().__init__(choice.parameters, answers=choice)
+        self.choice, solver = choice, choice["solver"]
+        self.solver = Given(solver, f"{solver.name}: ", choice)
+        self._taken.update(BESIDE_PLANS, beside)
 
+    def take_sampler(self) -> Part:
+        """Return the sampler, set or by the recipe."""
+        sampler: Part = self.choice["sampler"]
+        if self.choice.is_open("sampler"):
+            self.opened["sampler"] = sampler
+        return sampler
 
-def _pass_fields(
-    choice: Choice, taking: Given, solver_numbers: Given, rate: float, u_rate: float, *, by_batches: bool = False
-) -> dict[str, Any]:
-    """Return what all trainings by passes have."""
-    return {
-        "schedule": _schedule(choice, solver_numbers, rate, u_rate, by_batches=by_batches),
-        "max_iter": int(taking.take("max_iter")),
-        "batch_size": solver_numbers.take("batch_size"),
-        "shuffle": bool(solver_numbers.take("shuffle")),
-        "fit_intercept": bool(taking.take("fit_intercept")),
-        **_run_fields(taking),
-    }
+    def take_early_stopping(self) -> None:
+        """Early stopping is the fit's; without it a share of held-out rows has no effect."""
+        if self.take("early_stopping") and self.has("validation_fraction"):
+            self.take("validation_fraction")
 
+    def take_ridge(self) -> float:
+        """Return the ridge of steps of minibatches or on pairs; raises ValueError where a search has none."""
+        alpha = float(self.take("alpha"))
+        if alpha and self.choice["sampler"].name == "search":
+            raise ValueError(f"alpha is {alpha!r}, which has no effect with sampler='search'; leave it 'auto'")
+        return alpha
 
-def _ridge(choice: Choice, taking: Taking) -> float:
-    """Return the ridge of steps of minibatches or on pairs; raises ValueError where a search has none."""
-    alpha = float(taking.take("alpha"))
-    if alpha and choice["sampler"].name == "search":
-        raise ValueError(f"alpha is {alpha!r}, which has no effect with sampler='search'; leave it 'auto'")
-    return alpha
+    def take_run(self) -> dict[str, Any]:
+        """Return the fields that all plans have."""
+        return {
+            "seed": seed_from(self.take("random_state")),
+            "n_threads": n_threads_from(self.take("n_jobs")),
+            "verbose": int(self.take("verbose")),
+        }
 
+    def take_passes(self, rate: float, u_rate: float, *, by_batches: bool = False) -> dict[str, Any]:
+        """Return the fields of all trainings by passes."""
+        return {
+            "schedule": self._take_schedule(rate, u_rate, by_batches=by_batches),
+            "max_iter": int(self.take("max_iter")),
+            "batch_size": self.solver.take("batch_size"),
+            "shuffle": bool(self.solver.take("shuffle")),
+            "fit_intercept": bool(self.take("fit_intercept")),
+            **self.take_run(),
+        }
 
-def _schedule(choice: Choice, solver_numbers: Given, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
-    name, every, decay = solver_numbers.take("schedule"), None, choice["decay"]
-    if name in ("exponential", "adaptive"):
-        decay = float(solver_numbers.take("decay"))
-    elif not solver_numbers.is_auto("decay"):
-        raise ValueError(
-            f"decay is {solver_numbers.take('decay')!r}, which has no effect with schedule={name!r}; leave it 'auto'"
-        )
-    if solver_numbers.has("decay_every"):
-        every = solver_numbers.take("decay_every")
-        if every is not None and name != "adaptive" and not (by_batches and name == "inverse"):
-            raise ValueError(f"decay_every is {every!r}, which has no effect with schedule={name!r}; leave it None")
-    return Schedule(name, rate, u_rate, decay, every)
+    def _take_schedule(self, rate: float, u_rate: float, *, by_batches: bool) -> Schedule:
+        name, every, decay = self.solver.take("schedule"), None, self.choice["decay"]
+        if name in ("exponential", "adaptive"):
+            decay = float(self.solver.take("decay"))
+        elif not self.solver.is_auto("decay"):
+            set_decay = self.solver.take("decay")
+            raise ValueError(f"decay is {set_decay!r}, which has no effect with schedule={name!r}; leave it 'auto'")
+        if self.solver.has("decay_every"):
+            every = self.solver.take("decay_every")
+            if every is not None and name != "adaptive" and not (by_batches and name == "inverse"):
+                raise ValueError(f"decay_every is {every!r}, which has no effect with schedule={name!r}; leave it None")
+        return Schedule(name, rate, u_rate, decay, every)
+
+    def refuse_dim(self) -> None:
+        """Raise ValueError for a dim where no model has embeddings that is planned or tried."""
+        if self.choice.tries("model"):
+            self._taken.add("dim")
+        elif not self.is_auto("dim"):
+            raise ValueError(f"dim is {self.take('dim')!r}, which needs model='embedding'; leave it 'auto'")
+
+    def refuse_grid(self) -> None:
+        """Raise ValueError for a grid of step sizes where the model is not linear, or has several labels a row."""
+        if self.take("learning_rate") == "grid":
+            raise ValueError("learning_rate is 'grid', which needs a linear model of one label a row; set a number")
+
+    def resolved(self) -> dict[str, Any]:
+        """Return what parameters that were left open became, for `set_params`; the solver has its own filled in."""
+        choice, parameters, values = self.choice, self.choice.parameters, dict(self.opened)
+        model, set_model = choice["model"], parameters["model"]
+        if model.name == "linear":
+            model = (
+                linear_model(choice.chosen) if choice.recipe.trains == "points" else MODELS["linear"](scaling="none")
+            )
+        # What "auto" is for the scaling of a linear model that was named is told by the model.
+        scaling = "auto" if isinstance(set_model, str) else getattr(set_model, "scaling", "")
+        if is_open(set_model) or (model.name == "linear" and scaling == "auto"):
+            values["model"] = model
+        if is_open(parameters["solver"]) or self.solver.opened:
+            values["solver"] = clone(choice["solver"]).set_params(**self.solver.opened)
+        return values
+
+    def planned(self, plan: AnyPlan, params: dict[str, Any] | None = None) -> Planned:
+        """Return a plan with what parameters that were left open became in it, and the recipe."""
+        recipe = self.choice.recipe
+        params = self.resolved() if params is None else params
+        return Planned(plan, params, {"recipe": f"{recipe.name} ({words_of(recipe.holds)})"})
 
 
 # Point by point
 
 
-def _point_fields(choice: Choice, taking: Taking) -> tuple[dict[str, Any], Taking]:
-    """Return what a PointsPlan has of an estimator's two parts, and the solver's parameters, to take more of them."""
-    solver, sampler = choice["solver"], taking.take_sampler()
-    flags = registered("solver")[solver.name].flags
-    if needed := "all" if "all_classes" in flags else "uniform" if "batch" in flags else None:
-        taking.opened.pop("sampler", None)
-        if sampler.name != needed:
-            raise ValueError(f"sampler is {sampler.name!r}; solver {solver.name!r} needs {needed!r}")
-    solver_numbers, sampler_numbers = Taking(solver, choice, f"{solver.name}: "), Given(sampler, f"{sampler.name}: ")
+def _point_fields(taking: Taking) -> dict[str, Any]:
+    """Return what a PointsPlan has of an estimator's two parts."""
+    choice, solver_numbers = taking.choice, taking.solver
+    solver, sampler = choice["solver"], choice["sampler"]
+    needed = needed_sampler(solver)
+    if needed is None:
+        taking.take_sampler()
+    elif sampler.name != needed:
+        raise ValueError(f"sampler is {sampler.name!r}; solver {solver.name!r} needs {needed!r}")
     numbers = {p.name: solver_numbers.take(p.name) for p in registered("solver")[solver.name].parameters}
-    numbers |= {p.name: sampler_numbers.take(p.name) for p in registered("selection")[sampler.name].parameters}
+    numbers |= {p.name: getattr(sampler, p.name) for p in registered("selection")[sampler.name].parameters}
+    draws = sampler.name != "all"  # all classes are neither drawn nor shared
     fields = {
         "solver": solver.name,
         "sampler": sampler.name,
@@ -115,26 +165,20 @@ def _point_fields(choice: Choice, taking: Taking) -> tuple[dict[str, Any], Takin
         "averaging": solver_numbers.take("averaging"),
         "hogwild": solver_numbers.take("parallel", "deterministic") == "hogwild",
         "max_norm": solver_numbers.take("max_norm"),
-        "share_classes": None,
+        "share_classes": solver_numbers.take("share_classes") if draws else None,
+        "n_negatives": int(taking.take("n_negatives")) if draws else choice["n_negatives"],
         "alpha": float(taking.take("alpha")),
     }
-    if sampler.name == "all":  # all classes are neither drawn nor shared
-        fields["n_negatives"] = choice["n_negatives"]
-    else:
-        fields["n_negatives"] = int(taking.take("n_negatives"))
-        fields["share_classes"] = solver_numbers.take("share_classes")
     if sampler.name == "head_tail":
-        fields |= {name: int(sampler_numbers.take(name)) for name in ("n_head", "refresh")}
-    sampler_numbers.refuse_rest("here")
-    _check_point_fields(fields, flags, solver_numbers.take("schedule"), solver_numbers.take("batch_size"))
-    return fields, solver_numbers
+        fields |= {name: int(getattr(sampler, name)) for name in ("n_head", "refresh")}
+    _check_point_fields(fields, solver_numbers.take("schedule"), solver_numbers.take("batch_size"))
+    return fields
 
 
-def _check_point_fields(
-    fields: Mapping[str, Any], flags: frozenset[str], schedule: str, batch_size: int | None
-) -> None:
+def _check_point_fields(fields: dict[str, Any], schedule: str, batch_size: int | None) -> None:
     """Refuse combinations that no loop has."""
     solver, alpha, max_norm = (fields[name] for name in ("solver", "alpha", "max_norm"))
+    flags, parallel = registered("solver")[solver].flags, "hogwild" if fields["hogwild"] else "deterministic"
     if batch_size is not None and fields["hogwild"]:
         raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
     if "draws_label" in flags and fields["sampler"] == "head_tail":
@@ -146,20 +190,19 @@ def _check_point_fields(
         )
     if max_norm is not None and (fields["hogwild"] or batch_size is not None):
         raise ValueError(
-            "max_norm needs parallel='deterministic' and batch_size=None; they are "
-            f"{'hogwild' if fields['hogwild'] else 'deterministic'!r} and {batch_size!r}"
+            f"max_norm needs parallel='deterministic' and batch_size=None; they are {parallel!r} and {batch_size!r}"
         )
 
 
 def points_plan(choice: Choice) -> Planned:
     """Return the plan of a linear model of one label a row, point by point; "grid" stands for the untried step size."""
-    taking, solver = Taking.of(choice), choice["solver"]
+    taking = Taking(choice)
     taking.take_early_stopping()
-    fields, solver_numbers = _point_fields(choice, taking)
+    fields, solver_numbers = _point_fields(taking), taking.solver
     if not solver_numbers.take("log_q", True):
         raise ValueError("log_q is False, which has no effect without embeddings or several labels; leave it True")
-    numbers = solver.get_params()
-    fields |= {name: solver_numbers.take(name) for name in ("root", "partition", "u_init") if name in numbers}
+    names = filter(solver_numbers.has, ("root", "partition", "u_init"))
+    fields |= {name: solver_numbers.take(name) for name in names}
     fields["formulation"] = formulation_of(solver_numbers.take("formulation"))
     if fields["max_norm"] is not None and fields["formulation"] != "proposed":
         raise ValueError(f"max_norm needs formulation='proposed'; it is {fields['formulation']!r}")
@@ -170,34 +213,36 @@ def points_plan(choice: Choice) -> Planned:
     if taking.take("learning_rate") == "grid":
         taking.opened["learning_rate"] = rate
     u_rate = solver_numbers.take("u_learning_rate")
-    u_rate = rate if u_rate == "tied" else float(u_rate)
     plan = PointsPlan(
         **fields,
-        **_pass_fields(choice, taking, solver_numbers, rate, u_rate),
+        **taking.take_passes(rate, rate if u_rate == "tied" else float(u_rate)),
         by_curvature=choice.falls,
         discriminant=choice.begins_at_discriminant,
     )
     solver_numbers.refuse_rest("here")
-    where = f"with solver={solver.name!r}, sampler={fields['sampler']!r}"
+    where = f"with solver={plan.solver!r}, sampler={plan.sampler!r}"
     taking.refuse_rest(f"{where} and a linear model of one label a row")
-    return planned(choice, plan, resolved_values(choice, taking, solver_numbers, linear_model(choice.chosen)))
+    return taking.planned(plan)
 
 
 def utility_plan(choice: Choice) -> PointsPlan:
     """Return the plan of an AugmentReduceClassifier, but for its utility."""
-    taking = Taking.of(choice, "noise", "local_step", "posterior")
-    fields, solver_numbers = _point_fields(choice, taking)
-    if solver_numbers.take("schedule") == "adaptive" and fields["averaging"] != "none":
+    taking = Taking(choice, "noise", "local_step", "posterior")
+    fields = _point_fields(taking)
+    if taking.solver.take("schedule") == "adaptive" and fields["averaging"] != "none":
         raise ValueError(f"schedule='adaptive' needs averaging='none'; it is {fields['averaging']!r}")
-    rate = float(taking.take("learning_rate"))
-    if fields["max_norm"] is not None:
-        raise ValueError(
-            f"max_norm is {fields['max_norm']!r}, which has no effect with augment and reduce; leave it None"
-        )
-    plan = PointsPlan(**fields, **_pass_fields(choice, taking, solver_numbers, rate, rate), by_curvature=choice.falls)
-    solver_numbers.refuse_rest("with augment and reduce")
+    rate, max_norm = float(taking.take("learning_rate")), fields["max_norm"]
+    if max_norm is not None:
+        raise ValueError(f"max_norm is {max_norm!r}, which has no effect with augment and reduce; leave it None")
+    plan = PointsPlan(
+        **fields,
+        **taking.take_passes(rate, rate),
+        by_curvature=choice.falls,
+        posterior=choice["posterior"] != "point",
+    )
+    taking.solver.refuse_rest("with augment and reduce")
     taking.refuse_rest("here")
-    return replace(plan, posterior=choice["posterior"] != "point")
+    return plan
 
 
 # Full passes
@@ -205,109 +250,108 @@ def utility_plan(choice: Choice) -> PointsPlan:
 
 def full_plan(choice: Choice) -> Planned:
     """Return the plan of L-BFGS."""
-    taking, numbers = Taking.of(choice, "random_state"), choice["solver"].get_params()
+    taking, solver = Taking(choice, "random_state"), choice["solver"]
     taking.take_early_stopping()
-    fields = _run_fields(taking)
+    fields = taking.take_run()
     taking.refuse_dim()
     plan = FullBatchPlan(
-        loss=numbers["loss"],
-        tol=float(numbers["tol"]),
+        loss=solver.loss,
+        tol=float(solver.tol),
         alpha=float(taking.take("alpha")),
         max_iter=int(taking.take("max_iter")),
         fit_intercept=bool(taking.take("fit_intercept")),
-        **{name: fields[name] for name in ("n_threads", "verbose")},
+        n_threads=fields["n_threads"],
+        verbose=fields["verbose"],
     )
     # "auto" and an object are no settings; names of samplers and models other than the linear one are.
     sampler, model = choice.parameters["sampler"], choice.parameters["model"]
     if sampler != "auto":
         raise ValueError(f"sampler is {sampler!r}, which has no effect with solver='lbfgs'; leave it 'auto'")
-    if getattr(model, "name", model) not in ("auto", "linear"):
+    if part_name(model) not in ("auto", "linear"):
         raise ValueError(f"model is {model!r}; with solver='lbfgs' it must be 'linear'")
     taking.refuse_rest("with solver='lbfgs'")
-    return planned(choice, plan, resolved_values(choice, taking, Given(choice["solver"]), linear_model(choice.chosen)))
+    return taking.planned(plan)
+
+
+def scales_features(solver: str | Part, model: str | Part) -> bool:
+    """Whether an estimator with these two parameters, parts or names, trains on scaled features of a linear model."""
+    scaling = "auto" if isinstance(model, str) else model.get_params().get("scaling", "auto")
+    linear = part_name(model) in ("auto", "linear")
+    return linear and (scaling == "standard" or (scaling == "auto" and solver == "auto"))
+
+
+def linear_model(chosen: Chosen) -> Part:
+    """Return the linear model, its scaling filled in: with solver="auto" what is chosen is for scaled features."""
+    scales = scales_features("auto" if chosen.solver is None else chosen.solver, chosen.model or "auto")
+    return MODELS["linear"](scaling="standard" if scales else "none")
 
 
 # By minibatches
 
 
+def loss_of(reduction: str) -> str:
+    """Return the core's name of the loss of several labels that a reduction names."""
+    return "cross_entropy" if reduction == "pick_all" else reduction
+
+
 def softmax_batches_plan(choice: Choice) -> Planned:
     """Return the plan of a SoftmaxClassifier with several labels, embeddings or a search."""
-    taking, solver = Taking.of(choice), choice["solver"]
+    taking, solver, sampler = Taking(choice), choice["solver"], choice["sampler"]
     where = "with several labels, embeddings or a search"
     if solver.name not in BATCH_SOLVERS:
         raise ValueError(f"solver is {solver.name!r}; {where} it must be one of {', '.join(map(repr, BATCH_SOLVERS))}")
     taking.refuse_grid()
     taking.take_early_stopping()
-    alpha, sampler = _ridge(choice, taking), taking.take_sampler()
     if solver.name == "exact" and sampler.name != "all":
         raise ValueError(f"sampler is {sampler.name!r}; solver 'exact' needs 'all'")
     reduction = getattr(solver, "reduction", "auto")
-    if solver.name in LABEL_SOLVERS:
-        loss = REDUCTIONS["pick_all"]  # their reductions are in the `DoubleSum` of the plan
-    elif reduction not in ("auto", "pick_all") and sampler.name == "search":
+    # Those of the double sum are in the `DoubleSum` of the plan.
+    if solver.name not in LABEL_SOLVERS and reduction not in ("auto", "pick_all") and sampler.name == "search":
         raise ValueError(f"reduction is {reduction!r}; with sampler='search' it must be 'pick_all'")
-    else:
-        loss = BATCH_REDUCTIONS[choice["reduction"]]
-    margin = loss == "margin"
-    smoothing = FIGURES.SMOOTHING if margin else 0.0
-    plan, solver_numbers = batches_plan(
-        choice, taking, loss, smoothing, SAMPLERS["uniform" if margin else "frequency"]()
-    )
-    if loss == "logistic" and plan.source != "exact":
+    plan = batches_plan(taking)
+    if plan.loss == "logistic" and plan.source != "exact":
         raise ValueError(
             "reduction is 'logistic', a sum over all classes, which those drawn do not stand for; set sampler='all' "
             "or another reduction"
         )
     taking.refuse_rest(where)
     # Embeddings of few rows are too sure of themselves, as the rows of a stream tell.
-    scaled = margin or (choice.goes_on and plan.dim is not None and loss in SOFTMAX_REDUCTIONS)
-    plan = replace(plan, finds_scale=scaled, alpha=alpha)
-    return _with_runs(choice, plan, resolved_of_batches(choice, taking, solver_numbers))
-
-
-def _with_runs(choice: Choice, plan: BatchesPlan, params: dict[str, Any]) -> Planned:
-    """Return the plan of several runs of embeddings, by margins, chosen or asked for; else that of one."""
-    n_models = choice.parameters["n_models"]
+    in_stream = choice.goes_on and plan.dim is not None and plan.loss in SOFTMAX_LOSSES
+    plan = replace(plan, finds_scale=plan.loss == MARGIN or in_stream)
+    n_models, params = choice.parameters["n_models"], taking.resolved()
     runs_are_set = not choice.is_open("n_models") and n_models > 1 and plan.double_sum is not None
     if plan.dim is None or choice.by_steps or not (plan.loss == MARGIN or choice.is_open("model") or runs_are_set):
-        return planned(choice, plan, params)
-    runs = embedding_runs(choice, plan)
-    whole = HybridPlan(None, runs, ridge=_ridge_to_find(choice, runs))
-    if whole.ridge is not None:  # no number stands for the ridges of several runs
-        params.pop("alpha", None)
-    return planned(choice, whole, {**params, **runs_taken(choice, runs)})
+        return taking.planned(plan, params)
+    return taking.planned(*_sum_of_members(choice, None, _runs(choice, plan), params))
 
 
-def resolved_of_batches(choice: Choice, taking: Taking, solver_numbers: Taking) -> dict[str, Any]:
-    """Return what parameters that were left open became in a training by minibatches."""
-    model = choice["model"] if choice["model"].name == "embedding" else MODELS["linear"](scaling="none")
-    return resolved_values(choice, taking, solver_numbers, model)
-
-
-def batches_plan(
-    choice: Choice, taking: Taking, loss: str, smoothing: float, draws: Part
-) -> tuple[BatchesPlan, Taking]:
-    """Return the plan of minibatches, and what was taken of the solver; `draws` is what draws before a search."""
-    solver, model, n_classes = choice["solver"], choice["model"], choice.facts.n_classes
+def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> BatchesPlan:
+    """Return the plan of minibatches, of a margin with this smoothing."""
+    choice, solver_numbers = taking.choice, taking.solver
+    solver, model = choice["solver"], choice["model"]
+    if taking.has("loss"):
+        loss = taking.take("loss")
+    else:
+        solver_numbers.take("reduction")
+        loss = loss_of("pick_all" if solver.name in LABEL_SOLVERS else choice["reduction"])
     if getattr(model, "scaling", "none") == "standard":
         raise ValueError(
             "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
             "passes; leave it 'auto'"
         )
-    source = _batch_source(taking.take_sampler(), draws)
+    by_margins = loss in ("margin", "triplet")
+    source = _batch_source(taking.take_sampler(), loss, choice.facts.n_classes, by_margins=by_margins)
     dim = int(taking.take("dim")) if model.name == "embedding" else None
-    solver_numbers = Taking(solver, choice, f"{solver.name}: ")
     draws_classes = source["source"] == "sampled" or (source["source"] != "exact" and source["warm_up"] > 0)
-    n_negatives = int(taking.take("n_negatives") if draws_classes else choice["n_negatives"])
     unbiased, adagrad = _steps_of_batches(solver_numbers, solver.name, loss)
     rate = float(taking.take("learning_rate"))
-    embedding_step = FIGURES.EMBEDDING_STEP_BY_MARGINS if loss in ("margin", "triplet") else FIGURES.EMBEDDING_STEP
+    embedding_step = FIGURES.EMBEDDING_STEP_BY_MARGINS if by_margins else FIGURES.EMBEDDING_STEP
     plan = BatchesPlan(
         loss=loss,
-        smoothing=smoothing,
+        smoothing=smoothing if loss == MARGIN else 0.0,
         implicit=solver.name == "implicit" and not unbiased,
         adagrad=adagrad,
-        n_negatives=n_negatives,
+        n_negatives=int(taking.take("n_negatives") if draws_classes else choice["n_negatives"]),
         # A margin compares scores with 1: an inclusion probability has no place in them.
         log_q=loss in LOG_Q_LOSSES and (not draws_classes or bool(solver_numbers.take("log_q", True))),
         dim=dim,
@@ -315,17 +359,15 @@ def batches_plan(
         unit_rows=adagrad and is_hidden_layer(choice),
         double_sum=_double_sum(solver.name, solver_numbers, source["source"], rate, dim) if unbiased else None,
         share_classes=None if source["source"] == "exact" else solver_numbers.take("share_classes"),
-        **{**source, "budget": _budget(source["budget"], loss, n_classes)},
-        **_pass_fields(choice, taking, solver_numbers, rate, rate * embedding_step, by_batches=True),
+        alpha=taking.take_ridge(),
+        **source,
+        **taking.take_passes(rate, rate * embedding_step, by_batches=True),
     )
-    # MarginClassifier has a loss of its own, and no use for a reduction.
-    if loss in BATCH_REDUCTIONS.values() and not taking.has("loss"):
-        solver_numbers.take("reduction")
     solver_numbers.refuse_rest("with several labels, embeddings or a margin")
-    return plan, solver_numbers
+    return plan
 
 
-def _steps_of_batches(solver_numbers: Taking, name: str, loss: str) -> tuple[bool, bool]:
+def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:
     """Whether the steps of a solver are those of the double sum, and whether they are Adagrad's."""
     unbiased = loss == "cross_entropy" and name in LABEL_SOLVERS
     # Plain steps on e^(z - v), which has no bound, diverge with embeddings at rates that learn (bench/decisions.md).
@@ -338,33 +380,28 @@ def _steps_of_batches(solver_numbers: Taking, name: str, loss: str) -> tuple[boo
     return unbiased, adagrad
 
 
-def _batch_source(sampler: Part, draws: Part) -> dict[str, Any]:
+def _batch_source(sampler: Part, loss: str, n_classes: int, *, by_margins: bool) -> dict[str, Any]:
     """Return which classes a minibatch sees: the fields of a BatchesPlan that say so."""
     if sampler.name == "head_tail":
         raise ValueError("sampler is 'head_tail', which needs a linear model of one label a row; choose another")
-    sampler_numbers = Given(sampler, f"{sampler.name}: ")
-    fields: dict[str, Any] = {"source": "exact", "index": None, "budget": None, "warm_up": 1}
+    fields: dict[str, Any] = {"source": "exact"}
+    budget, draws = None, SAMPLERS["uniform" if by_margins else "frequency"]()  # which draws before a search
     if sampler.name == "search":
-        index = sampler_numbers.take("index")
-        fields |= {"source": search_name(index), "index": None if isinstance(index, str) else index}
-        fields |= {"budget": sampler_numbers.take("budget"), "warm_up": int(sampler_numbers.take("warm_up"))}
-        fields["fill"] = bool(sampler_numbers.take("fill"))
+        numbers = Given(sampler, "search: ")
+        index, budget = numbers.take("index"), numbers.take("budget")
+        fields = {"source": search_name(index), "index": None if isinstance(index, str) else index}
+        fields |= {"warm_up": int(numbers.take("warm_up")), "fill": bool(numbers.take("fill"))}
         if fields["source"] == "messages":
-            fields |= {
-                "n_iter": int(sampler_numbers.take("n_iter")),
-                "tolerance": float(sampler_numbers.take("tolerance")),
-            }
-            fields |= {"message_rule": sampler_numbers.take("rule")} | {
-                n: sampler_numbers.take(n) for n in ("step", "threshold")
-            }
-            check_found(fields["threshold"], fields["budget"], fields["fill"])
+            fields |= {name: numbers.take(name) for name in ("n_iter", "step", "tolerance", "threshold")}
+            fields["message_rule"] = numbers.take("rule")
+            check_found(fields["threshold"], budget, fields["fill"])
+        numbers.refuse_rest("here")
     elif sampler.name != "all":
         fields["source"], draws = "sampled", sampler
-        for setting in sampler.settings:
-            sampler_numbers.take(setting.name)
-    sampler_numbers.refuse_rest("here")
+    if budget is None:
+        budget = FIGURES.MARGIN_BUDGET if loss == MARGIN else -(-n_classes // FIGURES.SOFTMAX_BUDGET_SHARE)
     options = {name: float(value) for name, value in draws.get_params().items()}
-    return {**fields, "sampler": draws.name, "options": options}
+    return {**fields, "budget": int(min(budget, n_classes)), "sampler": draws.name, "options": options}
 
 
 def _double_sum(rule: str, solver_numbers: Given, source: str, rate: float, dim: int | None) -> DoubleSum:
@@ -404,75 +441,81 @@ def _check_implicit(reduction: str, formulation: str | float, dim: int | None) -
         raise ValueError("solver is 'implicit', whose steps are those of a linear model; choose another for embeddings")
 
 
-def _budget(budget: int | None, loss: str, n_classes: int) -> int:
-    """Classes that a search returns."""
-    by_loss = FIGURES.MARGIN_BUDGET if loss == "margin" else -(-n_classes // FIGURES.SOFTMAX_BUDGET_SHARE)
-    return int(min(by_loss if budget is None else budget, n_classes))
-
-
 # Weights on pairs
-
-
-def pairs_plan(choice: Choice) -> Planned:
-    """Return the plan for model="pairs"."""
-    where = "with model='pairs'"
-    if not choice.is_open("sampler"):
-        raise ValueError(
-            f"sampler is {choice.parameters['sampler']!r}, which has no effect {where}: its gradients are those of all "
-            "classes; leave it 'auto'"
-        )
-    plan, params = _pairs(choice, Taking.of(choice), where)
-    return planned(choice, plan, params)
-
 
 # The parameters of a blend that are those of its embeddings.
 BESIDE_PAIRS = ("alpha", "dim", "n_negatives", "sampler")
 
 
-def hybrid_plan(choice: Choice) -> Planned:
-    """Return the plan of a blend; its members have the estimator's parameters that pairs do not use."""
-    plan, params = _pairs(choice, Taking.of(choice, *BESIDE_PAIRS), "with model='hybrid'")
-    model = choice["model"]
-    embeddings, taking = _member_of_batches(choice, "embeddings")
+def pairs_plan(choice: Choice) -> Planned:
+    """Return the plan of weights on pairs, alone or in a blend."""
+    solver, model = choice["solver"], choice["model"]
+    blends = model.name == "hybrid"
+    where, taking = f"with model={model.name!r}", Taking(choice, *(BESIDE_PAIRS if blends else ()))
+    if not (blends or choice.is_open("sampler")):
+        raise ValueError(
+            f"sampler is {choice.parameters['sampler']!r}, which has no effect {where}: its gradients are those of all "
+            "classes; leave it 'auto'"
+        )
+    if solver.name != "adagrad":
+        raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
+    alpha = 0.0 if blends else taking.take_ridge()
+    taking.take_early_stopping()
+    taking.refuse_grid()
+    solver_numbers = taking.solver
+    hogwild, batch_size = solver_numbers.take("parallel") == "hogwild", solver_numbers.take("batch_size")
+    if hogwild and batch_size is not None:
+        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
+    loss, rate = loss_of(solver_numbers.take("reduction")), float(taking.take("learning_rate"))
+    plan = PairsPlan(
+        loss=loss,
+        smoothing=FIGURES.SMOOTHING if loss == MARGIN else 0.0,
+        offset=FIGURES.PAIRS_OFFSET * choice.facts.lengths.mean_square_of_values,
+        rounding=FIGURES.PAIRS_ROUNDING,
+        min_count=int(model.min_count),
+        few_classes=int(model.few_classes),
+        prune=float(model.prune),
+        alpha=alpha,
+        hogwild=hogwild,
+        share_classes=None,
+        **taking.take_passes(rate, rate),
+    )
+    solver_numbers.refuse_rest(where)
+    taking.refuse_rest(where)
+    plan, params = with_rate_of_pairs(plan, rate), taking.resolved()
+    return taking.planned(*(_blend(choice, plan, params) if blends else (plan, params)))
+
+
+def with_rate_of_pairs(plan: PairsPlan, rate: float) -> PairsPlan:
+    """Return the plan with another step size; that of the intercepts follows."""
+    # An intercept is the weight of a feature that is always 1, whatever the length of rows, whose square this is.
+    square = plan.offset / FIGURES.PAIRS_OFFSET
+    intercept_rate = FIGURES.INTERCEPT_STEP * rate * square**0.5
+    return replace(plan, schedule=replace(plan.schedule, learning_rate=rate, u_learning_rate=intercept_rate))
+
+
+# Members
+
+
+def _blend(choice: Choice, pairs: PairsPlan, params: dict[str, Any]) -> tuple[HybridPlan, dict[str, Any]]:
+    """Return the plan of a blend, whose members have the estimator's parameters that pairs do not use."""
+    model, taking = choice["model"], Taking(choice.beside("embeddings"))
+    embeddings = replace(batches_plan(taking), seed=pairs.seed)
     if embeddings.source == "exact" and not (choice.is_open("sampler") or choice.is_open("n_negatives")):
         raise ValueError(f"n_negatives={choice['n_negatives']!r} has no effect with sampler='all'; leave it 'auto'")
-    runs = _runs_of_embeddings(choice, replace(embeddings, seed=plan.seed))
-    # No number stands for the ridges of several members.
-    params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS and name != "alpha"}
-    learns = {"repeats": model.repeats == "learn", "counts": model.counts == "learn"}
-    whole = HybridPlan(plan, runs, ridge=_ridge_to_find(choice, runs), **learns)
-    if plan.prune == 0 and not (choice.facts.several and choice.facts.n_texts):  # whose words few rows have
-        whole = _with_linear_members(choice, whole, model)
-    return planned(choice, whole, params | runs_taken(choice, runs))
+    runs = _runs(choice, embeddings)
+    if embeddings.loss == MARGIN and not choice.facts.n_texts:
+        unbiased = batches_plan(Taking(choice.beside("unbiased embeddings")))
+        runs += _runs(choice, replace(unbiased, seed=pairs.seed))
+    params |= {name: value for name, value in taking.opened.items() if name in BESIDE_PAIRS}
+    plan, params = _sum_of_members(choice, pairs, runs, params)
+    plan = replace(plan, repeats=model.repeats == "learn", counts=model.counts == "learn")
+    if pairs.prune == 0 and not (choice.facts.several and choice.facts.n_texts):  # whose words few rows have
+        plan = _with_linear_members(choice, plan, model, pairs.seed)
+    return plan, params
 
 
-def _ridge_to_find(choice: Choice, runs: tuple[BatchesPlan, ...]) -> float | None:
-    """Return the ridge that runs of unbiased embeddings may have; None where it is set, or there are none."""
-    is_unbiased = any(run.double_sum is not None for run in runs)
-    return FIGURES.PRIOR / choice.facts.n_samples if is_unbiased and choice.is_open("alpha") else None
-
-
-def _runs_of_embeddings(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
-    """Return the runs of embeddings, and behind those by margins some by unbiased steps."""
-    runs = embedding_runs(choice, embeddings)
-    if embeddings.loss != MARGIN or choice.facts.n_texts:
-        return runs
-    unbiased, _ = _member_of_batches(choice, "unbiased embeddings")
-    return (*runs, *embedding_runs(choice, replace(unbiased, seed=embeddings.seed)))
-
-
-def _member_of_batches(choice: Choice, name: str) -> tuple[BatchesPlan, Taking]:
-    """Return the plan of a member of a blend by minibatches, and the parameters that it has taken."""
-    member = choice.beside(name)
-    taking, reduction = Taking.of(member), member["reduction"]
-    by_margins = reduction == MARGIN
-    loss = BATCH_REDUCTIONS["pick_all" if member["solver"].name in LABEL_SOLVERS else reduction]
-    smoothing = (FIGURES.SMOOTHING if name == "embeddings" else 1.0) if by_margins else 0.0
-    alpha, draws = _ridge(member, taking), SAMPLERS["uniform" if by_margins else "frequency"]()
-    return replace(batches_plan(member, taking, loss, smoothing, draws)[0], alpha=alpha), taking
-
-
-def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
+def _runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan, ...]:
     """Return the runs of embeddings that are trained, as many as are asked for or predicted to be quick enough."""
     facts, n = choice.facts, choice.parameters["n_models"]
     if choice.is_open("n_models"):
@@ -482,20 +525,27 @@ def embedding_runs(choice: Choice, embeddings: BatchesPlan) -> tuple[BatchesPlan
     return tuple(replace(embeddings, seed=embeddings.seed + number) for number in range(int(n)))
 
 
-def runs_taken(choice: Choice, runs: tuple[BatchesPlan, ...]) -> dict[str, Any]:
-    """Return what n_models became, if it was open."""
-    return {"n_models": sum(run.loss == runs[0].loss for run in runs)} if choice.is_open("n_models") else {}
+def _sum_of_members(
+    choice: Choice, pairs: PairsPlan | None, runs: tuple[BatchesPlan, ...], params: dict[str, Any]
+) -> tuple[HybridPlan, dict[str, Any]]:
+    """Return the plan of members, with the ridge that runs of unbiased embeddings may have where it is open."""
+    unbiased = any(run.double_sum is not None for run in runs)
+    ridge = FIGURES.PRIOR / choice.facts.n_samples if unbiased and choice.is_open("alpha") else None
+    if ridge is not None or pairs is not None:  # no number stands for the ridges of several members
+        params.pop("alpha", None)
+    if choice.is_open("n_models"):
+        params["n_models"] = sum(run.loss == runs[0].loss for run in runs)
+    return HybridPlan(pairs, runs, ridge=ridge), params
 
 
-def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> HybridPlan:
+def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part, seed: int) -> HybridPlan:
     """Return the plan with a linear model by margins and one by steps, where they are small, and quick beside it."""
     facts = choice.facts
-    assert plan.pairs is not None
     seconds = sum(costs.fit_cost(facts, run) for run in plan.embeddings)
     most = max(FIGURES.QUICK, FIGURES.MOST_OF_EMBEDDINGS * seconds)
-    seed, room = plan.pairs.seed, min(FIGURES.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
+    room = min(FIGURES.LEAST_TO_EMBED, choice.most_bytes - costs.model_bytes(facts, plan))
     if model.margins == "learn" and facts.bytes <= room:
-        margins = replace(_member_of_batches(choice, "margins")[0], seed=seed)
+        margins = replace(batches_plan(Taking(choice.beside("margins")), smoothing=1.0), seed=seed)
         if costs.fit_cost(facts, margins) <= most:
             plan, room = replace(plan, margins=margins), room - facts.bytes
     if model.linear == "learn" and facts.bytes <= room and not facts.several:
@@ -507,44 +557,3 @@ def _with_linear_members(choice: Choice, plan: HybridPlan, model: Part) -> Hybri
         if costs.fit_cost(facts, linear) <= most:
             plan = replace(plan, linear=replace(linear, seed=seed))
     return plan
-
-
-def _pairs(choice: Choice, taking: Taking, where: str) -> tuple[PairsPlan, dict[str, Any]]:
-    """Return the plan of weights on pairs, and what parameters that were left open became in it."""
-    solver, model = choice["solver"], choice["model"]
-    if solver.name != "adagrad":
-        raise ValueError(f"solver is {solver.name!r}; {where} it must be 'adagrad'")
-    alpha = 0.0 if model.name == "hybrid" else _ridge(choice, taking)
-    taking.take_early_stopping()
-    taking.refuse_grid()
-    solver_numbers, model_numbers = Taking(solver, choice, "adagrad: "), Given(model)
-    hogwild = solver_numbers.take("parallel") == "hogwild"
-    batch_size = solver_numbers.take("batch_size")
-    if hogwild and batch_size is not None:
-        raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
-    reduction = str(solver_numbers.take("reduction"))
-    rate = float(taking.take("learning_rate"))
-    plan = PairsPlan(
-        loss=BATCH_REDUCTIONS[reduction],
-        smoothing=FIGURES.SMOOTHING if reduction == "margin" else 0.0,
-        offset=FIGURES.PAIRS_OFFSET * choice.facts.lengths.mean_square_of_values,
-        rounding=FIGURES.PAIRS_ROUNDING,
-        min_count=int(model_numbers.take("min_count")),
-        few_classes=int(model_numbers.take("few_classes")),
-        prune=float(model_numbers.take("prune")),
-        alpha=alpha,
-        hogwild=hogwild,
-        share_classes=None,
-        **_pass_fields(choice, taking, solver_numbers, rate, rate),
-    )
-    solver_numbers.refuse_rest(where)
-    taking.refuse_rest(where)
-    return with_rate_of_pairs(plan, rate), resolved_values(choice, taking, solver_numbers, model)
-
-
-def with_rate_of_pairs(plan: PairsPlan, rate: float) -> PairsPlan:
-    """Return the plan with another step size; that of the intercepts follows."""
-    # An intercept is the weight of a feature that is always 1, whatever the length of rows, whose square this is.
-    square = plan.offset / FIGURES.PAIRS_OFFSET
-    intercept_rate = FIGURES.INTERCEPT_STEP * rate * square**0.5
-    return replace(plan, schedule=replace(plan.schedule, learning_rate=rate, u_learning_rate=intercept_rate))

@@ -46,7 +46,7 @@ from typing import Any, Self
 
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
-from manyclass.choosing.facts import TINY, Facts
+from manyclass.choosing.costs import TINY, Facts
 from manyclass.figures import FIGURES
 from manyclass.models import MODELS
 from manyclass.parts import Chosen, Parameters, Part, is_open
@@ -181,6 +181,9 @@ class Choice:
         """Whether it was left "auto"."""
         setting = self.asked(name)
         return isinstance(setting, str) and setting == "auto"
+
+    def __contains__(self, name: object) -> bool:
+        return name in OPEN
 
     def __getitem__(self, name: str) -> Any:
         setting = self.asked(name)
@@ -390,10 +393,15 @@ def frequent(c: Choice) -> Part:
     return SAMPLERS["frequency_block"](power=FIGURES.POWER_SAMPLED)
 
 
+def needed_sampler(solver: Part) -> str | None:
+    """Return the sampler that a solver of points needs; None: any."""
+    flags = registered("solver")[solver.name].flags
+    return "all" if "all_classes" in flags else "uniform" if "batch" in flags else None
+
+
 def needed(c: Choice) -> str:
     """'frequency_block', or what the solver needs"""
-    flags = registered("solver")[c["solver"].name].flags
-    return "all" if "all_classes" in flags else "uniform" if "batch" in flags else "frequency_block"
+    return needed_sampler(c["solver"]) or "frequency_block"
 
 
 def by_posterior(c: Choice) -> str:

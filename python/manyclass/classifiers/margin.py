@@ -12,8 +12,8 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
 from manyclass.classifiers.predictions import stated
-from manyclass.fitting.margin_planner import MARGIN_SAMPLERS, MarginPlanner
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
+from manyclass.fitting.planners import MARGIN_SAMPLERS, MarginPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.parts import Part

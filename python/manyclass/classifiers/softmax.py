@@ -15,7 +15,7 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
 from manyclass.classifiers.several_labels import lists_of
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
-from manyclass.fitting.softmax_planner import SoftmaxPlanner
+from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.streams import Parts
 from manyclass.help_lines import hinting
 from manyclass.labels import labels_by_row, positions_of

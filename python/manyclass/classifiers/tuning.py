@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from manyclass.checks import canonical_csr, check_choice, check_number
 from manyclass.choosing.costs import LearningRates
 from manyclass.classifiers.base import LinearClassifier, planner_of
-from manyclass.fitting.grid import try_grid
+from manyclass.fitting.planners import try_grid
 from manyclass.fitting.points import indicator_lists, is_indicator
 from manyclass.labels import check_targets, group_ids, labels_by_row
 from manyclass.parts import part_name

@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from manyclass.choosing.costs import visit_cost
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts, visit_cost
 from manyclass.dask.stored_blocks import pieces_of
 from manyclass.figures import FIGURES
 

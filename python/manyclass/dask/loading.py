@@ -13,10 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.choosing.costs import Planned
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts, Planned
+from manyclass.choosing.plans import linear_model
 from manyclass.choosing.recipes import Choice, steps_by_batches
-from manyclass.choosing.taking import linear_model
 from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
 from manyclass.dask.workers import LostWorkerError, Workers

@@ -90,12 +90,19 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import check_number, outer_level, seed_from
 from manyclass.choosing import costs
-from manyclass.choosing.facts import Facts
+from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
 from manyclass.figures import FIGURES
-from manyclass.fitting.memory import bytes_from
 from manyclass.fitting.options import FitOptions
-from manyclass.fitting.planner import PlannedCall, Planner, check_features, is_composed, with_report_of
+from manyclass.fitting.planner import (
+    PlannedCall,
+    Planner,
+    fit_runs,
+    is_composed,
+    parameters_of_fit,
+    refit,
+    with_report_of,
+)
 from manyclass.fitting.points import (
     Known,
     encoded,
@@ -105,9 +112,17 @@ from manyclass.fitting.points import (
     is_indicator,
     points_of,
 )
-from manyclass.fitting.runs import fit_runs, parameters_of_fit, refit
-from manyclass.fitting.streams import Bounded, PartByPart, Rows, encoded_stream, is_part, rows_of_stream, within_memory
-from manyclass.labels import as_labels, check_targets, find_positions, sorted_classes
+from manyclass.fitting.streams import (
+    Bounded,
+    PartByPart,
+    Rows,
+    bytes_from,
+    encoded_stream,
+    is_part,
+    rows_of_stream,
+    within_memory,
+)
+from manyclass.labels import as_labels, check_targets, sorted_classes
 from manyclass.parts import Parameters, Part, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import Checkpoints
@@ -413,19 +428,6 @@ def go_on(
     return replace(_after_call(planner, state, points, call), encoder=encoder)
 
 
-def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> State:
-    """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
-    check_warm(state, points, planner.parameters)
-    if planner.parameters.get("early_stopping", False):
-        raise ValueError(
-            "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
-            "holds no rows out: set it or warm_start to False"
-        )
-    call = Call(whole=True)
-    planned = planner.plan_call(state, points, call)
-    return train(state, planned.points, planned.planned.plan, watch, call=call, scaling=planned.scaling)
-
-
 def _after_call(planner: Planner, state: State | None, points: Points, call: Call) -> State:
     """Train on the points of a call or, where it is time to, fit to all rows that are kept."""
     planned = planner.plan_call(state, points, call)
@@ -609,33 +611,6 @@ def check_columns(points: Points, classes: ArrayLike | None) -> None:
             "classes are not sorted or not distinct; with an indicator matrix y they are the labels of its columns, "
             "in the order of classes_"
         )
-
-
-def check_warm(state: State, points: Points, parameters: Parameters) -> None:
-    """Check a fit that begins at a model which is not linear of one label a row.
-
-    Raises
-    ------
-    ValueError
-        If the data are not of the kind of the last fit, or lack one of its classes.
-    """
-    check_features(state, points)
-    if points.several != state.several:
-        kinds = ("one label a row", "several labels a row")
-        raise ValueError(
-            f"warm_start is True and y has {kinds[points.several]}; the last fit had {kinds[state.several]}: set it to "
-            "False"
-        )
-    lacking = state.classes[find_positions(state.classes, points.classes, "y") < 0]
-    if len(lacking):
-        raise ValueError(
-            f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit; this model keeps its "
-            "classes: use partial_fit, or set warm_start to False"
-        )
-    model = parameters["model"]
-    prune = model.get_params().get("prune", 0) if isinstance(model, Part) else 0
-    if prune > 0:
-        raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
 
 
 def is_stream(X: Any, y: Any) -> bool:

@@ -4,7 +4,7 @@
 //         + rows * (3 * window * row of X * 1.5 + 64 * stored values of a row + 128)                   the windows
 //         + 128 MiB                                                                                     all else
 //
-// Of what each term stands for see python/manyclass/fitting/memory.py.
+// Of what each term stands for see python/manyclass/fitting/streams.py.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,509 @@
+"""The choices and the fits of each class of estimators."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from manyclass import _core
+from manyclass.blending.calibration import (
+    label_log_losses,
+)
+from manyclass.checks import (
+    check_choice,
+    check_number,
+    csr_parts,
+    n_threads_from,
+)
+from manyclass.choosing import costs
+from manyclass.choosing.costs import Facts, LearningRates, Lengths, Planned, walk
+from manyclass.choosing.plans import (
+    Taking,
+    batches_plan,
+    linear_model,
+    points_plan,
+    scales_features,
+)
+from manyclass.choosing.recipes import Choice
+from manyclass.datasets.preprocessing import first_label
+from manyclass.figures import FIGURES
+from manyclass.fitting.planner import (
+    Beginning,
+    PlannedCall,
+    Planner,
+    check_features,
+    first_of,
+    fit_runs,
+    warm_start_of,
+    with_report_of,
+)
+from manyclass.fitting.points import points_of, scaled_for_call, some_rows
+from manyclass.fitting.trials import (
+    as_met,
+    better_hidden_layer,
+    facts_of,
+    plan_batches_or_pairs,
+    plan_full_passes,
+    plan_points,
+)
+from manyclass.labels import find_positions, positions_of, sorted_classes
+from manyclass.models import MODELS
+from manyclass.parts import Chosen, Parameters, Part, part_of, resolve_part
+from manyclass.samplers import MOST_HEAD, SAMPLERS
+from manyclass.solvers import SOLVERS
+from manyclass.training.core_training import Watch, summarize
+from manyclass.training.incremental import Call, refuse_starts
+from manyclass.training.passes import fork, held_out, quietly, warn_user
+from manyclass.training.plan import (
+    AnyPlan,
+    GroupIds,
+)
+from manyclass.training.start import First
+from manyclass.training.state import Points, State
+from manyclass.training.train import train
+from manyclass.training.weighting import checked_weights, taken, weights_left
+from manyclass.weights.arrays import Doubles, Ids, Matrix
+from manyclass.weights.weights import FeatureScaling
+
+
+class SoftmaxPlanner(Planner):
+    """Of SoftmaxClassifier."""
+
+    several: ClassVar[bool] = True
+    has_grid: ClassVar[bool] = True
+
+    def check(self) -> Chosen:
+        """See `Planner`."""
+        parameters = self.parameters
+        self.check_shared()
+        return Chosen(
+            part_of("solver", parameters["solver"], SOLVERS, "manyclass.solvers"),
+            part_of("sampler", parameters["sampler"], SAMPLERS, "manyclass.samplers"),
+            part_of("model", parameters["model"], MODELS, "manyclass.models"),
+        )
+
+    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+        """See `Planner`: a run begins warm at a state that is there, where no start is given."""
+        state = beginning.state
+        if state is None or beginning.start is not None:
+            return self._fit(points, watch, beginning)
+        if points.several or not state.weights.is_linear:
+            refuse_candidates(beginning.candidates)
+            return go_on_warm(self, state, points, watch)
+        warm = replace(beginning, start=warm_start_of(state, points))
+        after = self.resolved(state)._fit(points, watch, warm)
+        was, now = state.fit_report, after.fit_report
+        return after.with_report(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
+
+    def _fit(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+        """Make one run that begins at no model."""
+        choice = Choice(
+            self.parameters,
+            self.check(),
+            facts_of(points),
+            timed=bool(np.isfinite(watch.max_seconds)),
+            candidates=beginning.candidates is not None,
+            started=beginning.start is not None,
+            most_bytes=watch.max_bytes,
+        )
+        if choice.recipe.trains == "points":
+            return _fit_linear(self, choice, points, watch, beginning)
+        pairs = choice.recipe.trains == "pairs"
+        where = f"model={choice['model'].name!r}" if pairs else "several labels or embeddings"
+        if beginning.start is not None:
+            raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
+        refuse_candidates(beginning.candidates)
+        first = first_of(self.parameters, points, beginning)
+        return _train(choice, plan_batches_or_pairs(choice, points), points, watch, first)
+
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
+        """See `Planner`."""
+        resolved, facts = self.resolved(state), facts_of(points)
+        kind = self._kind(Choice(self.parameters, self.check(), facts, by_steps=True), state)
+        if kind == "points" and points.several:
+            raise ValueError(
+                "y has several labels a row, and the model is of full passes (solver='lbfgs'), which do not go on: fit "
+                "all rows anew, or fit with solver='adagrad' and go on from that"
+            )
+        if kind == "points":
+            return resolved._plan_linear(self.parameters, state, points, call, facts)
+        if kind in ("pairs", "hybrid"):
+            refuse_starts(call.new_classes, kind)
+        if kind == "hybrid" and state is not None and state.history.n_labels:
+            facts = replace(facts, n_labels=state.history.n_labels)
+        name = kind
+        if state is not None and kind == "minibatches":
+            name = "embedding" if state.weights.embeddings.size else "linear"
+        falls, parts = call.may_fall(self.parameters), resolved.check()
+        if state is not None and parts.model is None:  # an older file does not say what its model was
+            parts = replace(parts, model=MODELS[name]())
+        choice = Choice(resolved.parameters, parts, facts, timed=True, by_steps=True, goes_on=falls)
+        return PlannedCall(plan_batches_or_pairs(choice, points), points)
+
+    def _kind(self, choice: Choice, state: State | None) -> str:
+        """Which training goes on, or of a first call, which one parameters and labels ask for."""
+        trains = choice.recipe.trains
+        wanted = choice["model"].name if trains == "pairs" else trains
+        if state is None:
+            return wanted
+        kinds = {"hybrid": "hybrid", "pairs": "pairs", "phi": "minibatches"}
+        kind, parameters = kinds.get(state.weights.kind, "points"), self.parameters
+        if state.weights.by_minibatches:
+            kind = "minibatches"
+        if wanted != kind and parameters["model"] != "auto":
+            raise ValueError(
+                f"model is {parameters['model']!r}, solver {parameters['solver']!r} and sampler "
+                f"{parameters['sampler']!r}; partial_fit goes on with the model that is there, which was trained "
+                "otherwise: leave them as they were"
+            )
+        return kind
+
+    def _plan_linear(
+        self, unresolved: Parameters, state: State | None, points: Points, call: Call, facts: Facts
+    ) -> PlannedCall:
+        """A linear model of one label a row, by parameters that are resolved."""
+        parameters, chosen = self.parameters, self.check()
+        model, begins_fit = linear_model(chosen), state is None and call.fit_pass is not None
+        chosen = replace(chosen, model=model)
+        chosen = chosen if begins_fit else stepwise(chosen)
+        open_alpha = parameters.is_auto("alpha")
+        if open_alpha:  # what a part would want is more than all rows do
+            parameters = parameters.changed(alpha=0.0)
+        scales = model.get_params()["scaling"] == "standard"
+        scaled, scaling = scaled_for_call(state, points, scales=scales, centre=bool(unresolved["fit_intercept"]))
+        # Between the fits of a stream the schedule of the last one goes on: steps by curvature undo some of it.
+        falls = call.may_fall(unresolved) and not (state is not None and state.calls and state.history.n_fit > 0)
+        if scaled.x is not points.x:
+            facts = Facts.of(scaled.x, scaled.n_classes)
+        choice = Choice(parameters, chosen, facts, timed=not begins_fit, by_steps=True, goes_on=falls)
+        planned = plan_points(choice, scaled)
+        if open_alpha:
+            planned = replace(planned, params={**planned.params, "alpha": 0.0})
+        return PlannedCall(planned, scaled, scaling)
+
+
+def stepwise(chosen: Chosen) -> Chosen:
+    """The parts, with a solver that steps by rows where "auto" has none, or one of full passes."""
+    full = chosen.solver is None or chosen.solver.name == "lbfgs"
+    return replace(chosen, solver=SOLVERS["implicit"]()) if full else chosen
+
+
+def _train(
+    choice: Choice,
+    planned: Planned,
+    points: Points,
+    watch: Watch,
+    first: First = First(),  # noqa: B008 - frozen
+    scaling: FeatureScaling | None = None,
+) -> State:
+    """Train as was planned, and tell how that came to be."""
+    costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
+    if choice.parameters["verbose"] > 0:
+        facts = as_met(choice.facts, planned.plan, points)
+        if costs.fit_cost(facts, planned.plan) >= FIGURES.TOLD_BEFORE:
+            print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
+    state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
+    return with_report_of(planned, state)
+
+
+def _fit_linear(planner: Planner, choice: Choice, points: Points, watch: Watch, beginning: Beginning) -> State:
+    """Fit a linear model of one label a row, or of several by full passes."""
+    parameters, chosen = choice.parameters, choice.chosen
+    heads = _heads(beginning.candidates, parameters["sampler"], chosen.sampler, points)
+    scaling = None
+    if linear_model(chosen).get_params()["scaling"] == "standard":
+        scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
+    scaled = points if scaling is None else replace(points, x=scaling.apply(points.x))
+    if scaling is not None:
+        choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(scaled.x)))
+    planned, first = _plan_linear(planner, choice, scaled), first_of(parameters, points, beginning)
+    if choice.tries("model") and (better := better_hidden_layer(planned, choice, points, scaling)) is not None:
+        return _train(*better, points, watch, first)
+    first = replace(first, start=beginning.start, heads=heads)
+    if first.evaluated is not None and scaling is not None:
+        evaluated, its_labels = first.evaluated
+        first = replace(first, evaluated=(scaling.apply(evaluated), its_labels))
+    return _train(choice, planned, scaled, watch, first, scaling)
+
+
+def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
+    """Return the plan of a linear model: of full passes, of one label or several, or of steps."""
+    if scaled.several:
+        if (loss := choice["solver"].get_params()["loss"]) != "softmax":
+            raise ValueError(f"loss is {loss!r}; with several labels and solver='lbfgs' it must be 'softmax'")
+        if choice.parameters["early_stopping"]:
+            raise ValueError(
+                "early_stopping is True, which solver='lbfgs' has for one label a row alone; with several labels set "
+                "it to False"
+            )
+    if choice["solver"].name == "lbfgs":
+        return plan_full_passes(choice, scaled)
+    rates, parameters = None, choice.parameters
+    if parameters["learning_rate"] == "grid":
+        changed, data = planner.changed(**points_plan(choice).params, class_weight=None), (scaled.x, scaled.labels.ids)
+        rates = try_grid(changed, *data, scaled.weights, random_state=parameters["random_state"], groups=scaled.groups)
+    return plan_points(choice, scaled, rates)
+
+
+def _heads(candidates: ArrayLike | None, sampler_parameter: Any, sampler: Part | None, points: Points) -> Ids | None:
+    """The positions of the candidates of each point."""
+    if candidates is None:
+        return None
+    if sampler is None or sampler.name != "head_tail":
+        raise ValueError(f"candidates need sampler='head_tail'; it is {sampler_parameter!r}")
+    candidates = np.asarray(candidates)
+    n_samples = points.n_given
+    if candidates.ndim != 2 or len(candidates) != n_samples or not 1 <= candidates.shape[1] <= MOST_HEAD:
+        raise ValueError(
+            f"candidates have shape {candidates.shape}; it must be ({n_samples}, h) with h from 1 to {MOST_HEAD}"
+        )
+    if points.rows is not None:
+        candidates = candidates[points.rows]
+    return positions_of(candidates, points.classes, "candidates")
+
+
+def refuse_candidates(candidates: ArrayLike | None) -> None:
+    """Raise ValueError for candidates where there are no heads."""
+    if candidates is not None:
+        raise ValueError("candidates are given; they are for sampler='head_tail' with a linear model of one label")
+
+
+LOSSES = ("margin", "triplet")
+
+
+MARGIN_MODELS = {name: MODELS[name] for name in ("linear", "embedding")}
+
+
+MARGIN_SOLVERS = {name: SOLVERS[name] for name in ("adagrad", "sgd", "implicit")}
+
+
+MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "head_tail"}
+
+
+class MarginPlanner(Planner):
+    """The plans of MarginClassifier."""
+
+    several: ClassVar[bool] = True
+    trains_log_odds: ClassVar[bool] = False
+
+    def check(self) -> Chosen:
+        """See `Planner`."""
+        parameters = self.parameters
+        check_choice("loss", parameters["loss"], LOSSES)
+        check_number("smoothing", parameters["smoothing"], low=0)
+        check_number("max_iter", parameters["max_iter"], low=1, integer=True)
+        self.check_shared()
+        return Chosen(
+            resolve_part("solver", parameters["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
+            part_of("sampler", parameters["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
+            part_of("model", parameters["model"], MARGIN_MODELS, "manyclass.models"),
+        )
+
+    def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
+        """See `Planner`."""
+        if beginning.state is not None:
+            return go_on_warm(self, beginning.state, points, watch)
+        facts = facts_of(points)
+        planned = self.plan(facts)
+        costs.check_memory(facts, planned.plan, watch.max_bytes)
+        first = first_of(self.parameters, points, beginning)
+        return with_report_of(planned, train(None, points, planned.plan, watch, first=first))
+
+    def passes_of_call(self, plan: AnyPlan, *, after_fit: bool) -> int:
+        """See `Planner`."""
+        return 1 if after_fit else FIGURES.CALL_PASSES_OF_MARGINS
+
+    def loss(self, state: State, points: Points) -> float:
+        """See `Planner`: the share of rows whose first class is none of their labels."""
+        best, _ = state.weights.top_k(points.x, 1, n_threads_from(self.parameters["n_jobs"]))
+        right = _core.label_hits(points.labels.indptr, points.labels.ids, best)[:, 0]
+        return 1 - float(np.average(right, weights=points.weights))
+
+    def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
+        """See `Planner`."""
+        return PlannedCall(self.resolved(state).plan(facts_of(points), by_steps=True), points)
+
+    def plan(self, facts: Facts, *, by_steps: bool = False) -> Planned:
+        """Return the plan, and what parameters left open became in it; `by_steps`: of rows that come part by part."""
+        choice = Choice(self.parameters, self.check(), facts, by_steps=by_steps)
+        taking, loss, model = Taking(choice), self.parameters["loss"], choice["model"].name
+        taking.take_early_stopping()
+        if choice["solver"].name == "implicit" and (loss != "margin" or model == "embedding"):
+            raise ValueError(
+                f"solver='implicit' needs loss='margin' and no embeddings; they are {loss!r} and {model!r}"
+            )
+        plan = batches_plan(taking, float(taking.take("smoothing")) if loss == "margin" else 0.0)
+        taking.refuse_rest("here")
+        return taking.planned(plan)
+
+
+# Fits that begin at a model
+
+
+def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> State:
+    """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
+    check_warm(state, points, planner.parameters)
+    if planner.parameters.get("early_stopping", False):
+        raise ValueError(
+            "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
+            "holds no rows out: set it or warm_start to False"
+        )
+    call = Call(whole=True)
+    planned = planner.plan_call(state, points, call)
+    return train(state, planned.points, planned.planned.plan, watch, call=call, scaling=planned.scaling)
+
+
+def check_warm(state: State, points: Points, parameters: Parameters) -> None:
+    """Check a fit that begins at a model which is not linear of one label a row.
+
+    Raises
+    ------
+    ValueError
+        If the data are not of the kind of the last fit, or lack one of its classes.
+    """
+    check_features(state, points)
+    if points.several != state.several:
+        kinds = ("one label a row", "several labels a row")
+        raise ValueError(
+            f"warm_start is True and y has {kinds[points.several]}; the last fit had {kinds[state.several]}: set it to "
+            "False"
+        )
+    lacking = state.classes[find_positions(state.classes, points.classes, "y") < 0]
+    if len(lacking):
+        raise ValueError(
+            f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit; this model keeps its "
+            "classes: use partial_fit, or set warm_start to False"
+        )
+    model = parameters["model"]
+    prune = model.get_params().get("prune", 0) if isinstance(model, Part) else 0
+    if prune > 0:
+        raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
+
+
+# A grid of step sizes
+
+EXPONENTS = range(-3, 4)  # Fagan & Iyengar 2018, section 4.1: 10^0, 10^+-1, 10^+-2, 10^+-3
+FURTHEST = 6  # no grid goes on beyond 10^+-6
+
+
+def search_grid(loss: Callable[[int], float], scale: float) -> LearningRates:
+    """Try 10^k / scale for each exponent k of the grid, and beyond its ends while the best one is there."""
+    tried = walk(loss, EXPONENTS, (-FURTHEST, FURTHEST))
+    best = min(tried, key=lambda exponent: tried[exponent])
+    if not math.isfinite(tried[best]):
+        raise ValueError(
+            f"no learning rate from {10.0 ** min(tried) / scale:g} to {10.0 ** max(tried) / scale:g} trains; scale X"
+        )
+    if abs(best) == FURTHEST:
+        warn_user(f"the best learning rate, {10.0**best / scale:g}, is the last one tried")
+    order = sorted(tried)
+    rates = np.array([10.0**exponent / scale for exponent in order])
+    return LearningRates(rates, np.array([tried[exponent] for exponent in order]), float(10.0**best / scale))
+
+
+def try_grid(
+    planner: Planner,
+    x: Matrix,
+    y: Any,
+    weights: Doubles | None,
+    *,
+    fraction: float = 0.1,
+    min_points: int = 10_000,
+    criterion: str = "validation",
+    random_state: Any = 0,
+    groups: GroupIds | None = None,
+) -> LearningRates:
+    """Try step sizes on a part of the rows; see `manyclass.tune_learning_rate`.
+
+    Parameters
+    ----------
+    planner : Planner
+        Fits with all of its parameters but the step size, early stopping and progress.
+    x : csr_array or ndarray of shape (n_samples, n_features)
+    y : ndarray of shape (n_samples,), or csr_array of shape (n_samples, n_classes)
+        Labels, or lists of labels as `indicator_lists` makes them.
+    weights : ndarray of shape (n_samples,) or None
+        Rows of weight 0 are left out.
+    fraction : float
+    min_points : int
+    criterion : {"validation", "training"}
+    random_state : int, RandomState instance or None
+    groups : ndarray of shape (n_samples,), int64, or None
+        Whose rows are held out together.
+    """
+    if weights is not None and not weights.all():
+        counting = np.flatnonzero(weights)
+        x, y, weights, groups = x[counting], y[counting], weights[counting], taken(groups, counting)
+    n = x.shape[0]
+    rows = np.sort(fork(random_state).permutation(n)[: min(n, max(int(min_points), round(fraction * n), 2))])
+    x, y, r = x[rows], y[rows], None if weights is None else weights[rows]
+    trained = judged = np.ones(len(rows), dtype=bool)
+    if criterion == "validation":
+        labels = (
+            first_label(y) if isinstance(y, sp.csr_array) else y
+        )  # of several labels the first one stands for the row
+        ids = sorted_classes(labels)[1].astype(np.int32)
+        judged = held_out(ids, FIGURES.VALIDATION, fork(random_state), taken(groups, rows))
+        trained = ~judged
+    to_fit, to_judge = ((x[part], y[part], None if r is None else r[part]) for part in (trained, judged))
+    scale = _mean_square(planner, x, r, several=bool(sp.issparse(y)))
+    return search_grid(lambda exponent: _loss(planner, 10.0**exponent / scale, to_fit, to_judge), scale)
+
+
+Rows = tuple[Matrix, Any, Doubles | None]  # their labels, and their weights
+
+
+def _mean_square(planner: Planner, x: Matrix, weights: Doubles | None, *, several: bool) -> float:
+    """Return the mean of |x|^2, of scaled features where the fit scales them, plus 1 with an intercept."""
+    parameters = planner.parameters
+    fit_intercept = bool(parameters.get("fit_intercept", False))
+    if not several and "model" in parameters and scales_features(parameters["solver"], parameters["model"]):
+        x = FeatureScaling.of(x, centre=fit_intercept, weights=weights).apply(x)
+    return Lengths.of(x).mean_square + fit_intercept
+
+
+def _loss(planner: Planner, rate: float, to_fit: Rows, to_judge: Rows) -> float:
+    """Fit some rows with a step size; return the criterion on others, infinite where training diverged."""
+    changes = {"early_stopping": False, "validation_fraction": 0.1, "n_iter_no_change": 5}
+    changes = {name: value for name, value in changes.items() if name in planner.parameters}
+    random_state = deepcopy(planner.parameters["random_state"])
+    planner = planner.changed(**changes, learning_rate=rate, verbose=0, random_state=random_state)
+    planner.check()
+    parameters = planner.parameters
+    points = points_of(planner.caller, *to_fit, parameters["class_weight"], several=planner.several)
+    # A callback looks on, so that a step size that diverges is not made smaller.
+    state, trained = quietly(lambda: fit_runs(planner, points, Watch.of(lambda _: False, None)))
+    if len(state.curve) < state.fit_report.params.get("max_iter", parameters["max_iter"]):
+        return math.inf
+    loss = _mean_loss(planner, planner.labelled(state, trained), *to_judge)
+    return loss if math.isfinite(loss) else math.inf
+
+
+def _mean_loss(planner: Planner, state: State, x: Matrix, y: Any, weights: Doubles | None) -> float:
+    """Return the log-loss of rows, or the share whose best class is not their label where scores are no log-odds.
+
+    Rows without a label, or with one that the state does not know, are left out.
+    """
+    n_threads, weights = n_threads_from(planner.parameters["n_jobs"]), checked_weights(weights, x.shape[0])
+    if not state.several:
+        positions = find_positions(y, state.classes, "y")
+        known = positions >= 0
+        losses, ranks = planner.losses_and_ranks(state, some_rows(x, np.flatnonzero(known)), positions[known])
+        means = summarize(losses, ranks, weights_left(weights, known, "has a label seen in fit"))
+        return means["log_loss" if planner.trains_log_odds or state.calibration is not None else "error"]
+    labelled = np.diff(y.indptr) > 0
+    lists, weights = y[labelled], weights_left(weights, labelled, "has labels")
+    if planner.trains_log_odds:
+        _, losses = label_log_losses(state.weights, x[labelled], lists, state.calibration, n_threads)
+        return float(np.average(losses, weights=weights))
+    indptr, ids, _ = csr_parts(lists)
+    best, _ = state.weights.top_k(x[labelled], 1, n_threads)
+    return 1 - float(np.average(_core.label_hits(indptr, ids, best)[:, 0], weights=weights))
