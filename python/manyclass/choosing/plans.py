@@ -329,11 +329,7 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
     """Return the plan of minibatches, of a margin with this smoothing."""
     choice, solver_numbers = taking.choice, taking.solver
     solver, model = choice["solver"], choice["model"]
-    if taking.has("loss"):
-        loss = taking.take("loss")
-    else:
-        solver_numbers.take("reduction")
-        loss = loss_of("pick_all" if solver.name in LABEL_SOLVERS else choice["reduction"])
+    loss = _loss_of_batches(taking)
     if getattr(model, "scaling", "none") == "standard":
         raise ValueError(
             "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
@@ -365,6 +361,14 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
     )
     solver_numbers.refuse_rest("with several labels, embeddings or a margin")
     return plan
+
+
+def _loss_of_batches(taking: Taking) -> str:
+    """Return the loss that an estimator has, or that of its solver's reduction."""
+    if taking.has("loss"):
+        return str(taking.take("loss"))
+    reduction = taking.solver.take("reduction")
+    return loss_of("pick_all" if taking.choice["solver"].name in LABEL_SOLVERS else reduction)
 
 
 def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:

@@ -277,12 +277,8 @@ def _is_wide(c: Choice) -> bool:
     return costs.embeds(c.facts) or c.facts.bytes > c.most_bytes
 
 
-def _model(c: Choice) -> str:
-    return "" if c.chosen.model is None else c.chosen.model.name
-
-
-def _solver(c: Choice) -> str:
-    return "" if c.chosen.solver is None else c.chosen.solver.name
+def _name(part: Part | None) -> str:
+    return "" if part is None else part.name
 
 
 def of_utilities(c: Choice) -> bool:
@@ -297,7 +293,7 @@ def of_margins(c: Choice) -> bool:
 
 def is_wide(c: Choice) -> bool:
     """of more than {MOST_SCORED:,} classes whose W is too large"""
-    is_free = c.is_open("model") and c.is_open("sampler") and _solver(c) == "adagrad" and not c.by_steps
+    is_free = c.is_open("model") and c.is_open("sampler") and _name(c.chosen.solver) == "adagrad" and not c.by_steps
     return is_free and c.facts.n_classes > FIGURES.MOST_SCORED and costs.embeds(c.facts)
 
 
@@ -307,7 +303,7 @@ def blends(c: Choice) -> bool:
     """
     facts, f, least = c.facts, FIGURES, c.facts.least_count
     if not _is_free(c):
-        return _model(c) in ("hybrid", "pairs")
+        return _name(c.chosen.model) in ("hybrid", "pairs")
     if least is None or costs.pairs_bytes(facts, least, facts.few_classes) > c.most_bytes:
         return False
     if not facts.several:
@@ -323,12 +319,12 @@ def is_next(c: Choice) -> bool:
 
 def blends_ranked(c: Choice) -> bool:
     """a blend of rows that have more than one and up to {MANY_LABELS:g} labels in the mean"""
-    return 1 < c.facts.n_labels <= FIGURES.MANY_LABELS and _model(c) != "pairs" and blends(c)
+    return 1 < c.facts.n_labels <= FIGURES.MANY_LABELS and _name(c.chosen.model) != "pairs" and blends(c)
 
 
 def embeds(c: Choice) -> bool:
     """sparse rows that would meet too many weights on pairs; model='embedding' in a fit to one label a row"""
-    if _model(c) == "embedding" and not is_hidden_layer(c):
+    if _name(c.chosen.model) == "embedding" and not is_hidden_layer(c):
         is_set = c.chosen.solver is not None or "search" in c.chosen.names or c.candidates or c.started
         is_fit = not (c.by_steps or c.facts.several)
         return is_fit and not is_set and c.parameters.kind == "SoftmaxClassifier"
@@ -343,20 +339,20 @@ def embeds_ranked(c: Choice) -> bool:
     """
     if c.chosen.solver is None:
         return c.facts.several and c.facts.n_labels <= FIGURES.MANY_LABELS and embeds(c)
-    by_hand = getattr(c.chosen.solver, "reduction", "") == MARGIN and _solver(c) not in LABEL_SOLVERS
+    by_hand = getattr(c.chosen.solver, "reduction", "") == MARGIN and _name(c.chosen.solver) not in LABEL_SOLVERS
     return by_hand and by_batches(c)
 
 
 def is_hidden_layer(c: Choice) -> bool:
     """model='embedding' with activation='relu' on dense rows of one label"""
     dense = c.parameters.kind == "SoftmaxClassifier" and not (c.facts.sparse or c.facts.several)
-    return dense and _model(c) == "embedding" and getattr(c.chosen.model, "activation", "") == "relu"
+    return dense and _name(c.chosen.model) == "embedding" and getattr(c.chosen.model, "activation", "") == "relu"
 
 
 def by_batches(c: Choice) -> bool:
     """all else of several labels, of embeddings, of solver='adagrad' and sampler='search'"""
     # Full passes take several labels, too, but not in a call that goes on.
-    return steps_by_batches(c.chosen.names, c.facts.several and (c.by_steps or _solver(c) != "lbfgs"))
+    return steps_by_batches(c.chosen.names, c.facts.several and (c.by_steps or _name(c.chosen.solver) != "lbfgs"))
 
 
 def in_full(c: Choice) -> bool:
@@ -364,12 +360,12 @@ def in_full(c: Choice) -> bool:
     steps = c.by_steps or c.candidates or c.started or c.parameters["early_stopping"]
     names = ("n_negatives", "learning_rate", "max_iter", "sampler", "solver")
     is_quick = not steps and all(map(c.is_open, names)) and costs.full_cost(c.facts) <= FIGURES.MOST_FULL
-    return is_quick or _solver(c) == "lbfgs"
+    return is_quick or _name(c.chosen.solver) == "lbfgs"
 
 
 def by_hand(c: Choice) -> bool:
     """another solver that is set, but 'implicit'"""
-    return _solver(c) not in ("", "implicit")
+    return _name(c.chosen.solver) not in ("", "implicit")
 
 
 def by_samples(c: Choice) -> bool:
@@ -377,7 +373,7 @@ def by_samples(c: Choice) -> bool:
     visit of all classes is predicted to take more than {MOST_EXACT:g} microseconds
     """
     of_samples = c.candidates or not c.is_open("n_negatives") or not c.is_open("sampler")
-    return of_samples or _solver(c) == "implicit" or not costs.is_quick_exactly(c.facts)
+    return of_samples or _name(c.chosen.solver) == "implicit" or not costs.is_quick_exactly(c.facts)
 
 
 def otherwise(c: Choice) -> bool:
