@@ -289,9 +289,13 @@ def linear_model(chosen: Chosen) -> Part:
 # By minibatches
 
 
-def loss_of(reduction: str) -> str:
-    """Return the core's name of the loss of several labels that a reduction names."""
-    return "cross_entropy" if reduction == "pick_all" else reduction
+def loss_of(taking: Taking) -> str:
+    """Return the loss that an estimator has, or the core's name of that of its solver's reduction."""
+    if taking.has("loss"):
+        return str(taking.take("loss"))
+    reduction = taking.solver.take("reduction")
+    by_sum = reduction == "pick_all" or taking.choice["solver"].name in LABEL_SOLVERS
+    return "cross_entropy" if by_sum else str(reduction)
 
 
 def softmax_batches_plan(choice: Choice) -> Planned:
@@ -329,7 +333,7 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
     """Return the plan of minibatches, of a margin with this smoothing."""
     choice, solver_numbers = taking.choice, taking.solver
     solver, model = choice["solver"], choice["model"]
-    loss = _loss_of_batches(taking)
+    loss = loss_of(taking)
     if getattr(model, "scaling", "none") == "standard":
         raise ValueError(
             "scaling is 'standard', which needs the softmax of one label a row, trained point by point or by full "
@@ -361,14 +365,6 @@ def batches_plan(taking: Taking, smoothing: float = FIGURES.SMOOTHING) -> Batche
     )
     solver_numbers.refuse_rest("with several labels, embeddings or a margin")
     return plan
-
-
-def _loss_of_batches(taking: Taking) -> str:
-    """Return the loss that an estimator has, or that of its solver's reduction."""
-    if taking.has("loss"):
-        return str(taking.take("loss"))
-    reduction = taking.solver.take("reduction")
-    return loss_of("pick_all" if taking.choice["solver"].name in LABEL_SOLVERS else reduction)
 
 
 def _steps_of_batches(solver_numbers: Given, name: str, loss: str) -> tuple[bool, bool]:
@@ -470,7 +466,7 @@ def pairs_plan(choice: Choice) -> Planned:
     hogwild, batch_size = solver_numbers.take("parallel") == "hogwild", solver_numbers.take("batch_size")
     if hogwild and batch_size is not None:
         raise ValueError(f"batch_size is {batch_size!r}; with parallel='hogwild' it must be None")
-    loss, rate = loss_of(solver_numbers.take("reduction")), float(taking.take("learning_rate"))
+    loss, rate = loss_of(taking), float(taking.take("learning_rate"))
     plan = PairsPlan(
         loss=loss,
         smoothing=FIGURES.SMOOTHING if loss == MARGIN else 0.0,
