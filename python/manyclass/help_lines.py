@@ -123,3 +123,19 @@ def hinting(method: Method) -> Method:
         return method(*args, **named)
 
     return cast(Method, called)
+
+
+def storing(init: Method) -> Method:
+    """Make of a constructor without a body one that stores its arguments, as scikit-learn asks of estimators, and that
+    says of an unknown one what there is instead.
+    """
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def stored(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **named)  # whose TypeError is Python's own
+        bound = signature.bind(self, *args, **named)
+        bound.apply_defaults()
+        vars(self).update([*bound.arguments.items()][1:])
+
+    return hinting(cast(Method, stored))

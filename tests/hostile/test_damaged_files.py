@@ -55,7 +55,7 @@ HEADERS = {
     "newer": (lambda m: m | {"format_version": "4", "package_version": "9.1"}, "written by manyclass 9.1"),
     "version": (lambda m: m | {"format_version": "one"}, "format_version is 'one'"),
     "no_model": (lambda m: {k: v for k, v in m.items() if k != "model"}, "its header lacks 'model'"),
-    "no_json": (lambda m: m | {"model": "{"}, "'model' in its header is not JSON"),
+    "no_json": (lambda m: m | {"model": "{"}, "JSONDecodeError"),
     "no_object": (lambda m: m | {"notes": "3"}, "'notes' in its header is not a JSON object"),
     "class": (
         described(lambda d: d.update({"class": "Tree"})),

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from numpy.typing import ArrayLike
 from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.predictions import Answers
-from manyclass.classifiers.several_labels import LabelAnswers
+from manyclass.classifiers.predictions import Answers, caller_of
 from manyclass.datasets.stream import Stream
 from manyclass.fitting.fit import (
     FOR_ARRAYS,
@@ -29,8 +29,9 @@ from manyclass.parts import Parameters
 from manyclass.training.incremental import NewFeatures
 from manyclass.training.state import Starts, State
 from manyclass.training.weighting import ClassWeight
-from manyclass.weights.arrays import Data, Doubles
+from manyclass.weights.arrays import Data, Doubles, Floats
 from manyclass.weights.hashing import FeatureHash
+from manyclass.weights.weights import Weights
 
 
 class LinearClassifier(Answers):
@@ -53,7 +54,7 @@ class LinearClassifier(Answers):
         return self._plans().check()
 
     def _plans(self) -> Planner:
-        return self._planner(Parameters.of(self), self._caller())
+        return self._planner(Parameters.of(self), caller_of(self))
 
     def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: FitOptions) -> Self:
         """Fit to X, y and sample_weight."""
@@ -126,10 +127,59 @@ class LinearClassifier(Answers):
         return self
 
 
-class LabelClassifier(LabelAnswers, LinearClassifier):
+class LabelClassifier(LinearClassifier):
     """A classifier that also takes an indicator matrix of labels, may have embeddings or a search, and stop early."""
 
+    __metadata_request__predict: ClassVar = {"k": UNUSED, "threshold": UNUSED}  # the same for all rows
     early_stopping: bool
+
+    @property
+    def multilabel_(self) -> bool:
+        """Whether y was an indicator matrix."""
+        return self._fitted.several
+
+    @property
+    def n_labels_(self) -> int:
+        """The mean number of labels a row, rounded."""
+        return self._fitted.n_labels
+
+    @property
+    def threshold_(self) -> float | None:
+        """The probability, or score, that maximised micro-F1 on held-out rows as a threshold.
+
+        None: `n_labels_` labels are predicted.
+        """
+        return self._fitted.threshold
+
+    @property
+    def resolved_params_(self) -> dict[str, Any]:
+        """What parameters that were left open became."""
+        return dict(self._fitted.fit_report.params)
+
+    @property
+    def embedding_(self) -> Floats:
+        """Embeddings of the features, (n_features, dim), float32, a view; AttributeError without them."""
+        return _embedded(self._weights).embedding
+
+    def embed(self, X: Data) -> Floats:
+        """Return the hidden layer of rows, their summed embeddings, (n_samples, dim), float32, where there is one."""
+        state, x = self._asked(X)
+        return _embedded(state.weights).transform(x)
+
+    def predict(self, X: Data, *, k: int | None = None, threshold: float | None = None) -> Any:
+        """Return the most probable label of each row, (n_samples,). A model of several labels returns an indicator
+        matrix: the k best labels; or those whose probability (score, of a model without) is above `threshold`; or, with
+        neither, the best label and those above `threshold_`, or `n_labels_` labels where that is None."""
+        state, x = self._asked(X)
+        if state.several:
+            return self._indicator(state, x, k, threshold)
+        for name, value in (("k", k), ("threshold", threshold)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} is {value!r}; predict gives one label, as the model was fitted on one a row: "
+                    "predict_top_k(X, k) gives the k best ones"
+                )
+        return self._best_labels(state, x)
 
     @property
     def validation_curve_(self) -> Doubles:
@@ -145,6 +195,12 @@ class LabelClassifier(LabelAnswers, LinearClassifier):
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_label = True
         return tags
+
+
+def _embedded(weights: Weights) -> Weights:
+    if not weights.embeddings.size:
+        raise AttributeError("the model has no embeddings; fit it with model='embedding'")
+    return weights
 
 
 def planner_of(model: LinearClassifier) -> Planner:

@@ -7,6 +7,8 @@ primal - dual = ||grad_W primal||^2 / (2 alpha): the gap is of second order.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -51,37 +53,23 @@ def duality_gap(
     dict
         "primal" >= optimum >= "dual", and "gap", their difference.
     """
-    intercept, row_weights = model.intercept.astype(np.float64), NO_DOUBLES if weights is None else weights
+    numbers: dict[str, Any] = {
+        "n_features": x.shape[1],
+        "intercept": model.intercept.astype(np.float64),
+        "labels": labels,
+        "sample_weight": NO_DOUBLES if weights is None else weights,
+        "alpha": alpha,
+        "fit_intercept": fit_intercept,
+        "n_threads": n_threads,
+    }
     if model.kind == "pairs":
-        primal, dual = _core.duality_gap_on_pairs(
-            x=csr_parts(as_csr(x)),
-            n_features=x.shape[1],
-            indptr=model.indptr,
-            classes=model.classes,
-            values=model.values,
-            intercept=intercept,
-            labels=labels,
-            sample_weight=row_weights,
-            alpha=alpha,
-            squares=float(np.einsum("p,p->", model.values, model.values, dtype=np.float64)),
-            fit_intercept=fit_intercept,
-            n_threads=n_threads,
-        )
+        pairs: dict[str, Any] = {"indptr": model.indptr, "classes": model.classes, "values": model.values}
+        numbers["squares"] = float(np.einsum("p,p->", model.values, model.values, dtype=np.float64))
+        primal, dual = _core.duality_gap_on_pairs(x=csr_parts(as_csr(x)), **pairs, **numbers)
     else:
         data, matrix = _matched(model, x)
-        primal, dual = _core.duality_gap(
-            x=data,
-            n_features=x.shape[1],
-            matrix=matrix,
-            intercept=intercept,
-            n_classes=model.n_classes,
-            labels=labels,
-            sample_weight=row_weights,
-            alpha=alpha,
-            squares=float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64)),
-            fit_intercept=fit_intercept,
-            n_threads=n_threads,
-        )
+        numbers["squares"] = float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64))
+        primal, dual = _core.duality_gap(x=data, matrix=matrix, n_classes=model.n_classes, **numbers)
     return {"primal": primal, "dual": dual, "gap": primal - dual}
 
 

@@ -17,6 +17,7 @@ from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix
 Exclude = Sequence[ArrayLike] | NDArray[Any] | sp.sparray | sp.spmatrix | Literal["seen"] | None
 Pattern = tuple[NDArray[np.int64], Ids]  # row pointers, and the sorted positions of each row
 
+MISSING = {"i": -1, "f": np.nan, "U": "", "m": "NaT", "M": "NaT"}  # by kinds of labels; else objects have None
 BLOCK_CELLS = 1 << 20  # classes found at a time: 20 MB with what is made of them
 
 
@@ -165,12 +166,8 @@ def labels_at(classes: NDArray[Any], positions: Ids) -> NDArray[Any]:
     ndarray of the shape of `positions`
     """
     labels: NDArray[Any] = classes[positions]
-    missing = positions < 0
-    if not missing.any():
-        return labels
-    kind = classes.dtype.kind
-    if kind not in "ifUmM":
-        labels = labels.astype(object)
-    fill = {"i": -1, "f": np.nan, "U": ""}.get(kind)
-    labels[missing] = classes.dtype.type("NaT") if kind in "mM" else fill
+    missing, kind = positions < 0, classes.dtype.kind
+    if missing.any():
+        labels = labels if kind in MISSING else labels.astype(object)
+        labels[missing] = MISSING.get(kind)
     return labels

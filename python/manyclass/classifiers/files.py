@@ -33,6 +33,7 @@ from manyclass.weights.tensor_file import (
     encode_text,
     finite,
     open_tensors,
+    reading,
     tensor_file_bytes,
     warn_of_unread,
     write_tensors,
@@ -70,9 +71,18 @@ class SavedModel:
     state: State
 
 
-def unknown_kind(kind: str) -> TypeError:
-    """The error of a model that is of none of the classes that files know."""
-    return TypeError(f"model is a {kind}; it must be one of {', '.join(KINDS)}")
+def kind_of(model: object) -> str:
+    """Return the name of the class of an estimator.
+
+    Raises
+    ------
+    TypeError
+        If files know none of this name, or it is a caller's own.
+    """
+    kind = type(model).__name__
+    if kind not in KINDS or not type(model).__module__.startswith("manyclass."):
+        raise TypeError(f"model is a {kind}; it must be one of {', '.join(KINDS)}")
+    return kind
 
 
 def write_model(model: SavedModel, path: PathLike, notes: Mapping[str, Any] | None = None) -> None:
@@ -87,8 +97,6 @@ def file_bytes(model: SavedModel, notes: Mapping[str, Any] | None = None) -> int
 
 def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """The arrays and the metadata of a model's file."""
-    if model.kind not in KINDS:
-        raise unknown_kind(model.kind)
     state = model.state
     weights, features = state.weights, state.features
     labels, label_info = encode_labels(state.classes)
@@ -107,7 +115,7 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
         tensors |= {f"feature_names.{part}": array for part, array in encode_text(features.names).items()}
     description: dict[str, Any] = {
         "class": model.kind,
-        "parameters": {**encode_parameters(model.parameters), "random_state": _seed(model.parameters)},
+        "parameters": encode_parameters(model.parameters),
         "layout": layout(weights),
         "classes": label_info,
         "n_features_in": features.n,
@@ -152,13 +160,13 @@ def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any
     for name, field_of_report in TABLES.items():
         table = getattr(report, field_of_report)
         automatic[name] = [[key, loss if np.isfinite(loss) else None] for key, loss in table.items()]
+    more = {
+        "hashing": state.hashing and asdict(state.hashing),
+        "sets": [asdict(rule) for rule in state.sets],
+        "calibration": state.calibration and state.calibration.encoded(),
+    }
     description: dict[str, Any] = {"history": history, "labels": labels, "automatic": automatic}
-    if state.hashing is not None:
-        description["hashing"] = state.hashing.encoded()
-    if state.sets:
-        description["sets"] = [asdict(rule) for rule in state.sets]
-    if state.calibration is not None:
-        description["calibration"] = state.calibration.encoded()
+    description |= {name: value for name, value in more.items() if value}
     arrays = {"class_count": state.counts, **arrays}
     arrays |= {} if state.squares is None else state.squares.saved()
     return description, arrays if state.variances is None else {**arrays, "variances": state.variances}
@@ -183,23 +191,13 @@ def open_model(path: PathLike) -> TensorFile:
             f"{file.path} has format version {version}, written by manyclass 0.1; this manyclass reads versions from "
             f"{OLDEST_VERSION} on: fit the model again and save it"
         )
-    missing = [key for key in ("model", "notes", "package_version") if key not in file.metadata]
-    if missing:
-        raise ValueError(f"{file.path} is damaged: its header lacks {missing[0]!r}")
-    for key in ("model", "notes"):
-        try:
-            value = json.loads(file.metadata[key])
-        except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
-            raise ValueError(f"{file.path} is damaged: {key!r} in its header is not JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise ValueError(f"{file.path} is damaged: {key!r} in its header is not a JSON object")
+    with reading(file):
+        for key in ("package_version", "model", "notes"):
+            if key not in file.metadata:
+                raise ValueError(f"its header lacks {key!r}")
+            if key != "package_version" and not isinstance(json.loads(file.metadata[key]), dict):
+                raise ValueError(f"{key!r} in its header is not a JSON object")
     return file
-
-
-def _seed(parameters: Mapping[str, Any]) -> int | None:
-    """A random_state that is a number; a generator cannot be saved."""
-    seed = parameters["random_state"]
-    return int(seed) if isinstance(seed, int | np.integer) else None
 
 
 def read_model(file: TensorFile, mmap: bool = False) -> SavedModel:

@@ -120,36 +120,38 @@ def ranked_in_sets(top_k: TopK, x: Matrix, rule: SetRule, n_classes: int) -> tup
     )
 
 
-class Hierarchy:
-    """The nodes above classes, and which classes each of them has below.
+def deepest_nodes(
+    parents: Mapping[Any, Any], classes: NDArray[Any], log_probabilities: LogProbabilities, x: Matrix, least: float
+) -> tuple[NDArray[Any], Doubles]:
+    """Return for each row the deepest node above classes, or class, whose classes have together this probability, and
+    what they have; of several as deep the most probable one; None, with 1, where there is none.
 
     Parameters
     ----------
     parents : mapping of label to label
         The parent of each class or node that has one.
     classes : ndarray of shape (n_classes,)
+    log_probabilities : callable
+    x : csr_array or ndarray of shape (n_rows, n_features)
+    least : float
 
     Raises
     ------
     ValueError
         If a node is above itself.
     """
-
-    def __init__(self, parents: Mapping[Any, Any], classes: NDArray[Any]) -> None:
-        labels = classes.tolist()
-        known = {*labels}
-        nodes = [*labels, *(node for node in {**parents, **dict.fromkeys(parents.values())} if node not in known)]
-        number = {node: place for place, node in enumerate(nodes)}
-        self.nodes = np.empty(len(nodes) + 1, dtype=object)  # the last one is None
-        self.nodes[:-1] = nodes
-        self._core = _core.Hierarchy([number[parents[node]] if node in parents else -1 for node in nodes], len(labels))
-        if circle := self._core.circle():
-            shown = ", ".join(written(as_labels([str(nodes[one]) for one in circle])))
-            raise ValueError(f"parents have a circle: {shown}")
-
-    def deepest(self, p: Doubles, least: float) -> tuple[NDArray[Any], Doubles]:
-        """Return the deepest node whose classes have together this probability, and what they have; of several as deep
-        the most probable one; None, with 1, where there is none.
-        """
-        nodes, probabilities = self._core.deepest(p, least)
-        return self.nodes[nodes], probabilities
+    labels = classes.tolist()
+    nodes = [*dict.fromkeys([*labels, *parents, *parents.values()])]
+    number = {node: place for place, node in enumerate(nodes)}
+    above = [number[parents[node]] if node in parents else -1 for node in nodes]
+    hierarchy = _core.Hierarchy(above, len(labels))
+    if circle := hierarchy.circle():
+        shown = ", ".join(written(as_labels([str(nodes[place]) for place in circle])))
+        raise ValueError(f"parents have a circle: {shown}")
+    step = max(1, BLOCK_NUMBERS // len(labels))
+    parts = [
+        hierarchy.deepest(np.exp(log_probabilities(x[first : first + step])), least)
+        for first in range(0, x.shape[0], step)
+    ]
+    places, probabilities = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return np.array([*nodes, None], dtype=object)[places], probabilities

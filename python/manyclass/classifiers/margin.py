@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
-from manyclass.checks import check_number, n_threads_from
+from manyclass.checks import n_threads_from
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.exclusion import Exclude
-from manyclass.classifiers.predictions import stated
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.planners import MARGIN_SAMPLERS, MarginPlanner
 from manyclass.fitting.streams import Parts
-from manyclass.help_lines import hinting
+from manyclass.help_lines import hinting, storing
 from manyclass.parts import Part
 from manyclass.training.state import State
 from manyclass.training.weighting import ClassWeight
-from manyclass.weights.arrays import Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Data, Floats, Ids, Matrix
 
 if TYPE_CHECKING:  # as `solvers.SolverName`
     MarginSampler = str
@@ -125,7 +124,7 @@ class MarginClassifier(LabelClassifier):
 
     _planner = MarginPlanner
 
-    @hinting
+    @storing
     def __init__(
         self,
         *,
@@ -149,25 +148,7 @@ class MarginClassifier(LabelClassifier):
         n_models: int = 1,
         warm_start: bool = False,
     ) -> None:
-        self.loss = loss
-        self.smoothing = smoothing
-        self.solver = solver
-        self.sampler = sampler
-        self.n_negatives = n_negatives
-        self.model = model
-        self.dim = dim
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.calibration = calibration
-        self.n_models = n_models
-        self.warm_start = warm_start
+        """Store the parameters."""
 
     @hinting
     @with_shared_options
@@ -202,9 +183,7 @@ class MarginClassifier(LabelClassifier):
     def _not_softmax(self, state: State) -> str:
         return "a margin has none"
 
-    def predict_top_k(  # type: ignore[override]
-        self, X: Data, k: int, *, exclude: Exclude = None
-    ) -> tuple[NDArray[Any], Floats]:
+    def predict_top_k(self, X: Data, k: int, *, exclude: Exclude = None) -> Any:  # type: ignore[override]
         """Return the k labels of highest score with their scores, best first.
 
         Parameters
@@ -219,20 +198,14 @@ class MarginClassifier(LabelClassifier):
         labels : ndarray of shape (n_samples, k), with the dtype of `classes_`
         scores : ndarray of shape (n_samples, k), float32; -inf where exclude leaves fewer than k labels
         """
-        state, x = self._asked(X)
-        check_number("k", k, low=1, high=len(state.classes), integer=True)
+        return super().predict_top_k(X, k, exclude=exclude)
 
-        def best(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            positions, log_probabilities = self._top_k(state, rows, width)
-            shift = state.weights.log_normalizers(rows, n_threads_from(self.n_jobs))
-            return positions, (log_probabilities + shift[:, np.newaxis]).astype(np.float32), shift
-
-        def calibrated(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            positions, log_probabilities = self._top_k(state, rows, width)
-            return positions, stated(state, log_probabilities).astype(np.float32), np.zeros(len(positions))
-
-        labels, scores, _ = self._best(state, x, int(k), exclude, best if state.calibration is None else calibrated)
-        return labels, scores
+    def _best_values(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
+        positions, values = self._top_k(state, x, k)
+        if state.calibration is None:  # scores
+            shift = state.weights.log_normalizers(x, n_threads_from(self.n_jobs))
+            values = (values + shift[:, np.newaxis]).astype(np.float32)
+        return positions, values
 
     # Scores of a margin are no log-probabilities: without calibration there is neither of these.
 

@@ -9,43 +9,42 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
-from manyclass.blending.calibration import Calibration
-from manyclass.checks import check_choice, check_number, n_threads_from, outer_level
+from manyclass import _core
+from manyclass.blending.calibration import Calibration, label_log_losses
+from manyclass.checks import check_choice, check_number, csr_parts, n_threads_from, outer_level
 from manyclass.classifiers.exclusion import Exclude, best_but, excluded, labels_at, seen_in
 from manyclass.classifiers.explanation import Explanation, explanations, top_features
-from manyclass.classifiers.files import SavedModel, unknown_kind, write_model
-from manyclass.classifiers.label_sets import Hierarchy, before_and_rank, ranked_in_sets, set_rule
-from manyclass.fitting.points import Caller, rows_of, some_rows
+from manyclass.classifiers.files import SavedModel, kind_of, write_model
+from manyclass.classifiers.label_sets import before_and_rank, deepest_nodes, ranked_in_sets, set_rule
+from manyclass.fitting.points import Caller, by_name, indicator_lists, rows_of, some_rows
 from manyclass.help_lines import brief
-from manyclass.labels import Unseen, as_labels, find_positions, group_ids, labels_by_row, positions_of, seen_positions
+from manyclass.labels import (
+    Unseen,
+    as_labels,
+    check_targets,
+    find_positions,
+    group_ids,
+    labels_by_row,
+    positions_of,
+    seen_positions,
+)
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
 from manyclass.training.state import State
 from manyclass.training.weighting import checked_weights, weights_left
-from manyclass.weights.arrays import BLOCK_NUMBERS, Best, Data, Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import Best, Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
-
-
-class Planning(Protocol):
-    """What answers ask of a class of planners.
-
-    Attributes
-    ----------
-    trains_log_odds : bool
-        Whether e^z is a probability but for its normaliser.
-    """
-
-    trains_log_odds: ClassVar[bool]
 
 
 @brief
@@ -56,7 +55,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     n_jobs: int | None
     random_state: Any
-    _planner: ClassVar[type[Planning]]
+    _planner: ClassVar[Any]  # the class of planners, which says whether e^z is a probability but for its normaliser
 
     # The state
 
@@ -140,9 +139,6 @@ class Answers(ClassifierMixin, BaseEstimator):
         """Let the model take texts or histories, of which the encoder makes the rows that it was fitted on."""
         self._taken(replace(self._fitted, encoder=encoder))
 
-    def _caller(self) -> Caller:
-        return Caller(type(self).__name__, self.__sklearn_tags__())
-
     # Predictions
 
     @property
@@ -188,6 +184,10 @@ class Answers(ClassifierMixin, BaseEstimator):
         """Positions and log-probabilities of the k best classes of each point, best first."""
         return state.weights.top_k(x, k, n_threads_from(self.n_jobs))
 
+    def _best_values(self, state: State, x: Matrix, k: int) -> tuple[Ids, Floats]:
+        """What `predict_top_k` tells of the k best classes of each point; of a margin another number."""
+        return self._top_k(state, x, k)
+
     def _scores_are_log_odds(self, state: State) -> bool:
         """Whether e^z is a probability but for its normaliser, or calibration makes one of it."""
         return self._planner.trains_log_odds or state.calibration is not None
@@ -231,29 +231,36 @@ class Answers(ClassifierMixin, BaseEstimator):
             positions = self._approximate(state).best_classes(x, k, n_threads_from(self.n_jobs))
         return self._top_k(state, x, k)[0] if positions is None else positions
 
-    @overload
-    def predict_top_k(
-        self,
-        X: Data,
-        k: int,
-        *,
-        exclude: Exclude = ...,
-        approximate: bool = ...,
-        recall: float = ...,
-        return_std: Literal[False] = ...,
-    ) -> tuple[NDArray[Any], Floats]: ...
+    def _indicator(self, state: State, x: Matrix, k: int | None = None, threshold: float | None = None) -> Any:
+        """The labels of each row as an indicator matrix, sparse or dense as that of the fit was."""
+        if k is not None and threshold is not None:
+            raise ValueError(f"k is {k!r} and threshold is {threshold!r}; at most one of them can be given")
+        n_classes = len(state.classes)
+        if k is not None:
+            check_number("k", k, low=1, high=n_classes, integer=True)
+        elif threshold is not None:
+            low, high = (0.0, 1.0) if self._scores_are_log_odds(state) else (-np.inf, np.inf)
+            check_number("threshold", threshold, low=low, high=high)
+        limit = state.threshold if threshold is None else threshold
+        if k is not None or limit is None:
+            k = min(state.n_labels, n_classes) if k is None else int(k)
+            indicator = indicator_of(self._best_classes(state, x, k), n_classes)
+        else:
+            indicator = self._above(state, x, float(limit), with_best=threshold is None)
+        return indicator if state.sparse_labels else indicator.toarray()
 
-    @overload
-    def predict_top_k(
-        self,
-        X: Data,
-        k: int,
-        *,
-        exclude: Exclude = ...,
-        approximate: bool = ...,
-        recall: float = ...,
-        return_std: Literal[True],
-    ) -> tuple[NDArray[Any], Floats, Doubles]: ...
+    def _above(self, state: State, x: Matrix, threshold: float, *, with_best: bool) -> sp.csr_array:
+        """The classes of larger probability or score than the threshold and, where asked for, the best one."""
+        by_softmax, n_classes = self._scores_are_log_odds(state), state.weights.n_classes
+        limit, parts = threshold, []
+        if by_softmax and state.calibration is not None:
+            limit = state.calibration.limit(threshold)
+        elif by_softmax:
+            limit = float(np.log(threshold)) if threshold > 0 else -np.inf
+        for _, scores in state.weights.score_tiles(x, n_threads_from(self.n_jobs)):
+            indptr, ids = _core.labels_above(scores, limit, by_softmax, with_best)
+            parts.append(sp.csr_array((np.ones(len(ids), np.int64), ids, indptr), shape=(len(scores), n_classes)))
+        return sp.csr_array(sp.vstack(parts, format="csr"))
 
     def predict_top_k(
         self,
@@ -264,7 +271,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         approximate: bool = False,
         recall: float = 0.95,
         return_std: bool = False,
-    ) -> tuple[NDArray[Any], Floats] | tuple[NDArray[Any], Floats, Doubles]:
+    ) -> Any:
         """Return the k most probable labels of each row, and their log-probabilities, best first.
 
         Parameters
@@ -294,33 +301,26 @@ class Answers(ClassifierMixin, BaseEstimator):
         if approximate and (why := self._not_softmax(state)):
             raise ValueError(f"approximate=True needs the probabilities of a softmax; {why}")
 
-        def exact(some: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
-            return *self._top_k(state, some, width), np.zeros(some.shape[0])
+        def exact(rows: Matrix, width: int) -> tuple[Ids, Floats, Doubles]:
+            return *self._best_values(state, rows, width), np.zeros(rows.shape[0])
 
         best: Best | None = None
         if approximate:
             asked = (int(k), float(recall), self.random_state, n_threads_from(self.n_jobs))
             best = self._approximate(state).finder(x, *asked, exact)
+        best = best or exact
         if isinstance(exclude, str):
             check_choice("exclude", exclude, ("seen",))
-            encoder = vectorizer_of(self)
+            encoder, history = state.encoder, cast(Any, X)
             is_history = encoder is not None and encoder.column_labels is not None and encoder.takes(X)
-            history: Any = X
             exclude = history if is_history else seen_in(x, state.classes, state.column_labels, state.features.n)
-        labels, found, std = self._best(state, x, int(k), exclude, best or exact)
-        log_probabilities = stated(state, found).astype(np.float32)
-        return (labels, log_probabilities, std) if return_std else (labels, log_probabilities)
-
-    def _best(
-        self, state: State, x: Matrix, k: int, exclude: Exclude, best: Best
-    ) -> tuple[NDArray[Any], Floats, Doubles]:
-        """The k best labels of each row, without those that it is not to get, with what `best` tells of them."""
         if exclude is None:
-            positions, log_p, std = best(x, k)
+            positions, values, std = best(x, int(k))
         else:
             pattern, by_place = excluded(exclude, x.shape[0], state.classes), state.variances is not None
-            positions, log_p, std = best_but(x, k, pattern, len(state.classes), best, in_place=by_place)
-        return labels_at(state.classes, positions), log_p, std
+            positions, values, std = best_but(x, int(k), pattern, len(state.classes), best, in_place=by_place)
+        answers = labels_at(state.classes, positions), stated(state, values).astype(np.float32)
+        return (*answers, std) if return_std else answers
 
     def top_features(self, label: Any, k: int = 10) -> tuple[NDArray[Any], Doubles]:
         """Return the features of largest weight for a label, by their names if they have some, and these weights,
@@ -370,18 +370,8 @@ class Answers(ClassifierMixin, BaseEstimator):
     def predict_set(self, X: Data, coverage: float = 0.9) -> list[NDArray[Any]]:
         """Return for each row the labels, most probable first, that contain the right one with probability `coverage`,
         which `calibrate_sets` must have been given. See `help(manyclass.classifiers.label_sets)`."""
-        indptr, labels, _ = self._ranked_set(X, coverage)
+        indptr, labels, _ = ranked_set(self, X, coverage)
         return np.split(labels, indptr[1:-1])
-
-    def _ranked_set(self, X: Data, coverage: float) -> tuple[NDArray[np.int64], NDArray[Any], Floats]:
-        """See `ranked_set`."""
-        state, x = self._asked(X)
-        rule = next((known_rule for known_rule in state.sets if known_rule.coverage == coverage), None)
-        if rule is None:
-            known = ", ".join(str(known_rule.coverage) for known_rule in state.sets) or "none"
-            raise ValueError(f"coverage is {coverage}; calibrate_sets(X, y, coverage) was given {known}")
-        indptr, positions, log_p = ranked_in_sets(partial(self._top_k, state), x, rule, len(state.classes))
-        return indptr, state.classes[positions], log_p
 
     def predict_ancestor(
         self, X: Data, parents: Mapping[Any, Any], *, min_probability: float = 0.5
@@ -404,13 +394,7 @@ class Answers(ClassifierMixin, BaseEstimator):
         check_number("min_probability", min_probability, low=0, open_low=True, high=1)
         state, x = self._asked(X)
         self._refuse_sets(state, "predict_ancestor")
-        hierarchy, step = Hierarchy(parents, state.classes), max(1, BLOCK_NUMBERS // len(state.classes))
-        parts = [
-            hierarchy.deepest(np.exp(self._log_probabilities(state, x[first : first + step])), min_probability)
-            for first in range(0, x.shape[0], step)
-        ]
-        nodes, probabilities = zip(*parts, strict=True)
-        return np.concatenate(nodes), np.concatenate(probabilities)
+        return deepest_nodes(parents, state.classes, partial(self._log_probabilities, state), x, min_probability)
 
     def _refuse_sets(self, state: State, method: str) -> None:
         """Raise ValueError where there are no probabilities of single labels."""
@@ -430,30 +414,51 @@ class Answers(ClassifierMixin, BaseEstimator):
         return {name: value for name, value in super().__getstate__().items() if name not in _NOT_COPIED}
 
     def evaluate(
-        self, X: Data, y: ArrayLike, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
+        self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop"
     ) -> dict[str, float]:
-        """Return the exact mean "log_loss" in nats, "error", "top5_error" and "n_unseen", without an (N, K) array.
-
-        Means are weighted by `sample_weight`. Points whose label was not seen in fit are left out and counted, or with
-        unseen="error" refused by a ValueError, as is a y of another length than X.
-        """
-        return self._evaluated(*self._asked(X), y, sample_weight, unseen)
-
-    def _evaluated(
-        self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen
-    ) -> dict[str, float]:
-        weights = checked_weights(sample_weight, x.shape[0])
+        """Return "log_loss" in nats, "error" and "top5_error", exact means over rows, without an (N, K) array; and
+        "n_unseen", how many rows have a label that fit has not seen, which are left out or, with unseen="error",
+        refused. Of several labels: the log-loss of a row's labels, "label_log_loss" of all labels as yes or no, and
+        "precision_at_1", 3, 5. Means are weighted by `sample_weight`."""
+        check_choice("unseen", unseen, ("drop", "error"))
+        state, x = self._asked(X)
+        weights, log_odds = checked_weights(sample_weight, x.shape[0]), self._scores_are_log_odds(state)
+        if state.several:
+            return self._evaluated_lists(state, x, lists_of(state, y, x.shape[0]), weights)
         positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
         weights = weights_left(weights, known_rows, "has a label seen in fit")
         means = summarize(*self._log_losses(state, some_rows(x, known_rows), positions), weights)
+        means = {name: value for name, value in means.items() if log_odds or name != "log_loss"}
         return {**means, "n_unseen": x.shape[0] - len(known_rows)}
 
-    def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
-        """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning."""
-        return self._accuracy(*self._asked(X), y, sample_weight, unseen)
+    def _evaluated_lists(
+        self, state: State, x: Matrix, lists: sp.csr_array, weights: Doubles | None
+    ) -> dict[str, float]:
+        """The precisions and log-losses of several labels a row."""
+        ks = [k for k in (1, 3, 5) if k <= len(state.classes)]
+        labelled = np.diff(lists.indptr) > 0
+        best, weights = self._top_k(state, x, ks[-1])[0][labelled], weights_left(weights, labelled, "has labels")
+        x, lists = x[labelled], lists[labelled]
+        indptr, ids, _ = csr_parts(lists)
+        hits = _core.label_hits(indptr, ids, np.ascontiguousarray(best))
+        precisions = {f"precision_at_{k}": float(np.average(hits[:, :k].mean(axis=1), weights=weights)) for k in ks}
+        precisions = {"error": 1 - precisions["precision_at_1"], **precisions}
+        if not self._scores_are_log_odds(state):
+            return precisions
+        losses_by_row = label_log_losses(state.weights, x, lists, state.calibration, n_threads_from(self.n_jobs))
+        label_loss, row_loss = (float(np.average(losses, weights=weights)) for losses in losses_by_row)
+        losses = {"log_loss": row_loss} if self._planner.trains_log_odds else {}
+        return {**losses, "label_log_loss": label_loss, **precisions}
 
-    def _accuracy(self, state: State, x: Matrix, y: Any, sample_weight: ArrayLike | None, unseen: Unseen) -> float:
+    def score(self, X: Data, y: Any, sample_weight: ArrayLike | None = None, *, unseen: Unseen = "drop") -> float:
+        """Return the accuracy of `predict`, weighted by `sample_weight`; `unseen` as in `evaluate`, with a warning. Of
+        several labels the share of rows with exactly the right ones."""
+        check_choice("unseen", unseen, ("drop", "error"))
+        state, x = self._asked(X)
         weights = checked_weights(sample_weight, x.shape[0])
+        if state.several:
+            wrong = abs(sp.csr_array(self._indicator(state, x)) - lists_of(state, y, x.shape[0])).sum(axis=1)
+            return float(np.average(wrong == 0, weights=weights))
         positions, known_rows = seen_positions(y, x.shape[0], state.classes, unseen)
         if len(known_rows) < x.shape[0]:
             warnings.warn(
@@ -480,10 +485,7 @@ class Answers(ClassifierMixin, BaseEstimator):
 
     def _model(self, state: State) -> SavedModel:
         """What a file has of the estimator, with a state."""
-        kind = type(self).__name__
-        if not type(self).__module__.startswith("manyclass."):  # a caller's own class may have the name of one of ours
-            raise unknown_kind(kind)
-        return SavedModel(kind, self.get_params(deep=False), state)
+        return SavedModel(kind_of(self), self.get_params(deep=False), state)
 
     def storage(self) -> dict[str, Any]:
         """Return the layout of the "weights", "weight_bytes", "weight_dtype"; "hashed_features" where it hashes."""
@@ -507,6 +509,24 @@ def stated(state: State, log_p: Any) -> Any:
     """Return what is told of log-probabilities of the softmax: of several labels, the calibrated ones of each."""
     calibration = state.calibration
     return log_p if calibration is None or not state.several else calibration.log_probabilities(log_p)
+
+
+def lists_of(state: State, y: Any, n_samples: int) -> sp.csr_array:
+    """The labels of points, an indicator matrix of as many columns as there are classes."""
+    check_targets(y)
+    if hasattr(y, "columns"):
+        y, _ = by_name(y, state.classes)
+    lists = indicator_lists(y, n_samples)
+    if lists.shape[1] != len(state.classes):
+        raise ValueError(f"y has {lists.shape[1]} columns; the model has {len(state.classes)} classes")
+    return lists
+
+
+def indicator_of(best: Ids, n_classes: int) -> sp.csr_array:
+    """Return the indicator matrix, (n_samples, n_classes), int64, of as many classes for each point."""
+    indptr = np.arange(len(best) + 1) * best.shape[1]
+    ones = np.ones(best.size, dtype=np.int64)
+    return sp.csr_array((ones, np.sort(best, axis=1).ravel(), indptr), shape=(len(best), n_classes))
 
 
 # What other folders ask of an estimator
@@ -541,7 +561,13 @@ def ranked_set(model: Answers, X: Data, coverage: float) -> tuple[NDArray[np.int
     ValueError
         If the model's `calibrate_sets` was not given this coverage.
     """
-    return model._ranked_set(X, coverage)
+    state, x = model._asked(X)
+    rule = next((known_rule for known_rule in state.sets if known_rule.coverage == coverage), None)
+    if rule is None:
+        known = ", ".join(str(known_rule.coverage) for known_rule in state.sets) or "none"
+        raise ValueError(f"coverage is {coverage}; calibrate_sets(X, y, coverage) was given {known}")
+    indptr, positions, log_p = ranked_in_sets(partial(model._top_k, state), x, rule, len(state.classes))
+    return indptr, state.classes[positions], log_p
 
 
 def build_index(model: Answers, X: Data, k: int, recall: float) -> None:
@@ -569,7 +595,7 @@ def build_index(model: Answers, X: Data, k: int, recall: float) -> None:
 
 def caller_of(model: Answers) -> Caller:
     """Return who asks for a check of data in the estimator's name."""
-    return model._caller()
+    return Caller(type(model).__name__, model.__sklearn_tags__())
 
 
 Fitted = TypeVar("Fitted", bound=Answers)
@@ -603,3 +629,25 @@ def uncalibrated_confidence(model: Answers, X: Data, labels: ArrayLike) -> Doubl
     losses, _ = model._log_losses(state, x, positions_of(labels_by_row(labels, x.shape[0]), state.classes, "y"), factor)
     confidence: Doubles = np.exp(-losses)
     return confidence
+
+
+def class_vectors(model: Answers) -> Floats:
+    """The vectors that stand for the classes of a fitted model: those beside its embeddings, else the rows of W.
+
+    Parameters
+    ----------
+    model : fitted classifier
+
+    Returns
+    -------
+    ndarray of shape (n_classes, dim or n_features), float32
+
+    Raises
+    ------
+    ValueError
+        If the model has weights on pairs: its classes have few weights each, and no vectors to compare.
+    """
+    weights = model._weights
+    if weights.kind == "pairs":
+        raise ValueError("a model of pairs has no vectors of classes; fit it with model='embedding' or 'hybrid'")
+    return np.asarray(weights.class_rows if weights.has_phi else weights.coef)

@@ -8,7 +8,7 @@ from typing import Any
 
 from manyclass.choice.files import FORMAT as CHOICE_FORMAT
 from manyclass.choice.model import ChoiceClassifier
-from manyclass.classifiers.files import open_model, read_model
+from manyclass.classifiers.files import kind_of, open_model, read_model
 from manyclass.classifiers.margin import MarginClassifier
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
@@ -46,8 +46,7 @@ def save_model(model: Classifier | ChoiceClassifier, path: PathLike, notes: Mapp
     if isinstance(model, ChoiceClassifier):
         model.save(path, notes)
         return
-    if CLASSES.get(type(model).__name__) is not type(model):
-        raise TypeError(f"model is a {type(model).__name__}; it must be one of {', '.join(CLASSES)}")
+    kind_of(model)  # else it may have no such method
     model._save(path, notes)
 
 

@@ -13,11 +13,11 @@ from manyclass.choosing.costs import Report
 from manyclass.choosing.plans import BATCH_SOLVERS
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.certificate import duality_gap
-from manyclass.classifiers.several_labels import lists_of
+from manyclass.classifiers.predictions import lists_of
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.planners import SoftmaxPlanner
 from manyclass.fitting.streams import Parts
-from manyclass.help_lines import hinting
+from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.models import ModelName
 from manyclass.parts import Part
@@ -140,7 +140,7 @@ class SoftmaxClassifier(LabelClassifier):
         report = self._fitted.fit_report
         return Report(report.report, report.rules)
 
-    @hinting
+    @storing
     def __init__(
         self,
         *,
@@ -164,25 +164,7 @@ class SoftmaxClassifier(LabelClassifier):
         n_models: int | Literal["auto"] = "auto",
         warm_start: bool = False,
     ) -> None:
-        self.solver = solver
-        self.sampler = sampler
-        self.n_negatives = n_negatives
-        self.model = model
-        self.dim = dim
-        self.alpha = alpha
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.calibration = calibration
-        self.n_models = n_models
-        self.warm_start = warm_start
+        """Store the parameters."""
 
     @hinting
     @with_shared_options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
@@ -15,7 +14,7 @@ from manyclass.classifiers.base import LinearClassifier
 from manyclass.fitting.options import FitOptions, SharedOptions, with_shared_options
 from manyclass.fitting.streams import Parts
 from manyclass.fitting.utility_planner import UTILITY_SAMPLERS, UtilityPlanner, family_of, predictive, utility_losses
-from manyclass.help_lines import hinting
+from manyclass.help_lines import hinting, storing
 from manyclass.labels import labels_by_row, positions_of
 from manyclass.parts import Parameters, Part
 from manyclass.registry import names
@@ -133,7 +132,7 @@ class AugmentReduceClassifier(LinearClassifier):
 
     _planner = UtilityPlanner
 
-    @hinting
+    @storing
     def __init__(
         self,
         *,
@@ -155,23 +154,7 @@ class AugmentReduceClassifier(LinearClassifier):
         n_models: int = 1,
         warm_start: bool = False,
     ) -> None:
-        self.noise = noise
-        self.solver = solver
-        self.local_step = local_step
-        self.sampler = sampler
-        self.n_negatives = n_negatives
-        self.posterior = posterior
-        self.alpha = alpha
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.calibration = calibration
-        self.n_models = n_models
-        self.warm_start = warm_start
+        """Store the parameters."""
 
     @hinting
     @with_shared_options
@@ -232,16 +215,13 @@ class AugmentReduceClassifier(LinearClassifier):
         -------
         float
         """
-        state, x = self._asked(X)
-        if state.variances is not None:
+        if self._fitted.variances is not None:
             raise ValueError("elbo is of point estimates; with posterior='gaussian' see elbo_curve_")
         if self.noise == "gumbel":
-            return -self._evaluated(state, x, y, None, "drop")["log_loss"]
-        labels, family = (
-            positions_of(labels_by_row(y, x.shape[0]), state.classes, "y"),
-            family_of(Parameters.of(self), len(state.classes)),
-        )
-        total = 0.0
+            return -self.evaluate(X, y, unseen="error")["log_loss"]
+        state, x = self._asked(X)
+        labels = positions_of(labels_by_row(y, x.shape[0]), state.classes, "y")
+        family, total = family_of(Parameters.of(self), len(state.classes)), 0.0
         n_threads = n_threads_from(self.n_jobs)
         for first, scores in state.weights.score_tiles(x, n_threads):
             labels_of_tile = labels[first : first + len(scores)]
@@ -257,12 +237,9 @@ class AugmentReduceClassifier(LinearClassifier):
         variances: Floats = replace(state.weights, matrix=state.variances).coef
         return variances
 
-    def _predictive(self, state: State, x: Matrix) -> Iterator[tuple[int, Doubles]]:
-        return predictive(Parameters.of(self), state, x)
-
     def _log_probabilities(self, state: State, x: Matrix) -> Doubles:
         if state.variances is not None:
-            return np.concatenate([log_p for _, log_p in self._predictive(state, x)])
+            return np.concatenate([log_p for _, log_p in predictive(Parameters.of(self), state, x)])
         if self.noise == "gumbel":
             return super()._log_probabilities(state, x)
         return state.weights.log_probabilities(x, self.noise, n_threads_from(self.n_jobs))
@@ -274,7 +251,7 @@ class AugmentReduceClassifier(LinearClassifier):
         if state.variances is None:
             return state.weights.top_k(x, k, n_threads_from(self.n_jobs), self.noise)
         classes, log_probabilities = zip(
-            *(_core.best_classes(log_p, k) for _, log_p in self._predictive(state, x)), strict=True
+            *(_core.best_classes(log_p, k) for _, log_p in predictive(Parameters.of(self), state, x)), strict=True
         )
         return np.concatenate(classes), np.concatenate(log_probabilities)  # -inf is for a label too few
 

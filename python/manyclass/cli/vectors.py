@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from manyclass.checks import did_you_mean
+from manyclass.classifiers.predictions import class_vectors
 from manyclass.classifiers.saving import load_classifier
-from manyclass.classifiers.several_labels import class_vectors
 from manyclass.cli.data import file_format
 from manyclass.datasets.inputs import is_safetensors
 from manyclass.words.vectors import FORMAT, WordVectors

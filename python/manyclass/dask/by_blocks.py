@@ -12,8 +12,8 @@ from distributed import get_worker
 from sklearn.base import clone
 
 from manyclass.choosing.costs import Planned
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import with_state
-from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.dask import stored_blocks
 from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
@@ -159,7 +159,7 @@ class BlocksTraining(Training):
         self.state.buffers[i] = workers.submit(i, same, self.state.buffers[i], *after)
         return after
 
-    def _model(self, owner: LabelAnswers, planned: Planned, curve: list[float]) -> BlocksModel:
+    def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> BlocksModel:
         loaded, workers, buffers = self.loaded, self.workers, self.state.buffers
         arguments = (owner, draft_of(loaded, planned, curve), loaded.common[0], loaded.scaling[0])
         estimators = workers.everywhere(model_without_weights, *arguments)
@@ -180,11 +180,11 @@ def release(futures: Sequence[Any]) -> None:
 
 
 def model_without_weights(
-    owner: LabelAnswers, draft: State, common: Common, scaling: FeatureScaling | None
-) -> LabelAnswers:
+    owner: LabelClassifier, draft: State, common: Common, scaling: FeatureScaling | None
+) -> LabelClassifier:
     """Return the fitted estimator without W, which has taken up the scaling of features."""
     none = Weights.zeros(0, 0, by_feature=common.whole.sparse)
-    model: LabelAnswers = with_state(clone(owner), completed(draft, common, scaling, none))
+    model: LabelClassifier = with_state(clone(owner), completed(draft, common, scaling, none))
     return model
 
 

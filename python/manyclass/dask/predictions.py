@@ -12,8 +12,8 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.base import clone
 
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import caller_of, state_of, with_state
-from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.dask.blocks import BlockScores, best_of, joined_blocks, look
 from manyclass.dask.collections import n_rows, pack
 from manyclass.dask.stored_blocks import Block
@@ -35,7 +35,7 @@ class WholeModel:
 
     client: Any = None
     futures: tuple[Any, ...] = ()
-    local: LabelAnswers | None = None
+    local: LabelClassifier | None = None
 
     def future(self) -> Any:
         """Return the model, or a future of it that a worker has."""
@@ -49,16 +49,16 @@ class WholeModel:
         """Ask for what `evaluate` adds up of a part, or `score`."""
         return later(sums_of, dask.delayed(self.future()), score, *part)
 
-    def bring(self) -> LabelAnswers:
+    def bring(self) -> LabelClassifier:
         """Bring it here."""
         if self.local is not None:
             return self.local
         [model] = Workers(self.client, []).gather([self.future()])
-        estimator: LabelAnswers = copy.deepcopy(model)  # of a worker in this process it is the worker's own
+        estimator: LabelClassifier = copy.deepcopy(model)  # of a worker in this process it is the worker's own
         return estimator
 
 
-def answer(model: LabelAnswers, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
+def answer(model: LabelClassifier, question: str, part: Any, empty: Any, arguments: Mapping[str, Any]) -> Any:
     """Return what the model answers of a part of X."""
     x, *_ = pack(part)
     if not n_rows(x):
@@ -68,7 +68,7 @@ def answer(model: LabelAnswers, question: str, part: Any, empty: Any, arguments:
     return getattr(model, question)(x, **arguments)
 
 
-def sums_of(model: LabelAnswers, score: bool, *columns: Any) -> dict[str, float]:
+def sums_of(model: LabelClassifier, score: bool, *columns: Any) -> dict[str, float]:
     """Return sums over a part of what `evaluate`, or `score`, gives means of, the weight of the rows that count for
     it, and the number of rows with a label that the model has not seen.
 
@@ -111,7 +111,7 @@ class BlocksModel:
     Attributes
     ----------
     client : distributed.Client
-    model : tuple of future of LabelAnswers
+    model : tuple of future of LabelClassifier
         The fitted estimator without W.
     blocks : tuple of tuple of future of Block
         Each with its copy.
@@ -145,17 +145,17 @@ class BlocksModel:
         model, blocks = self._model(), [dask.delayed(a_holder(self.client, copies)) for copies in self.blocks]
         return [later(function, model, block, *arguments) for block in blocks]
 
-    def bring(self) -> LabelAnswers:
+    def bring(self) -> LabelClassifier:
         """Bring it here: the one place where W is whole."""
         futures = [a_holder(self.client, copies) for copies in (self.model, *self.blocks)]
         model, *blocks = Workers(self.client, []).gather(futures)
         state = state_of(model)
         weights = joined_blocks(sorted(blocks, key=lambda block: block.first), sparse=state.weights.sparse)
-        estimator: LabelAnswers = with_state(clone(model), replace(state, weights=weights))
+        estimator: LabelClassifier = with_state(clone(model), replace(state, weights=weights))
         return estimator
 
 
-def block_scores(model: LabelAnswers, block: Block, k: int, *columns: Any) -> BlockScores | None:
+def block_scores(model: LabelClassifier, block: Block, k: int, *columns: Any) -> BlockScores | None:
     """Return what a block says of a part; None of one without rows."""
     x, y, *_ = pack(*columns)
     if not n_rows(x):
@@ -164,7 +164,7 @@ def block_scores(model: LabelAnswers, block: Block, k: int, *columns: Any) -> Bl
     return look(block, rows_of(caller_of(model), state_of(model), x), k, labels)
 
 
-def answer_of_blocks(model: LabelAnswers, question: str, empty: Any, scores: Sequence[BlockScores | None]) -> Any:
+def answer_of_blocks(model: LabelClassifier, question: str, empty: Any, scores: Sequence[BlockScores | None]) -> Any:
     """Return the best labels of a part, or their log-probabilities."""
     filled = [block for block in scores if block is not None]
     if not filled:
@@ -175,7 +175,7 @@ def answer_of_blocks(model: LabelAnswers, question: str, empty: Any, scores: Seq
     return model.classes_[best[:, 0] if question == "predict" else best]
 
 
-def scores_of(model: LabelAnswers, block: Block, part: Any) -> Any:
+def scores_of(model: LabelClassifier, block: Block, part: Any) -> Any:
     """Return the scores of a block's classes, None for a part without rows."""
     x, *_ = pack(part)
     return block.scores(rows_of(caller_of(model), state_of(model), x)) if n_rows(x) else None
@@ -186,7 +186,7 @@ def probabilities(empty: Any, scores: Sequence[Any]) -> Any:
     return empty if scores[0] is None else softmax(np.concatenate(scores, axis=1).astype(np.float64), axis=1)
 
 
-def sums_of_blocks(model: LabelAnswers, scores: Sequence[BlockScores | None], *columns: Any) -> dict[str, float]:
+def sums_of_blocks(model: LabelClassifier, scores: Sequence[BlockScores | None], *columns: Any) -> dict[str, float]:
     """Return what `sums_of` does."""
     _, y, sample_weight, _ = pack(*columns)
     filled = [block for block in scores if block is not None]

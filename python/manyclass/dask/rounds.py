@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from manyclass.choosing.costs import Planned
+from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import state_of
-from manyclass.classifiers.several_labels import LabelAnswers
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import PassReport, Stretch
 from manyclass.dask.workers import LostWorkerError, Workers
@@ -104,7 +104,7 @@ class Training(ABC):
         """Evaluate rows that are held out, if there are any; return whether training is to end."""
         return False
 
-    def model(self, owner: LabelAnswers, planned: Planned, curve: list[float]) -> tuple[Any, State]:
+    def model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> tuple[Any, State]:
         """Return the model, which stays on the workers, and its state without W."""
 
         def make_model() -> tuple[Any, State]:
@@ -141,7 +141,7 @@ class Training(ABC):
         """Do what is due after a pass."""
 
     @abstractmethod
-    def _model(self, owner: LabelAnswers, planned: Planned, curve: list[float]) -> Any:
+    def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> Any:
         """Return the model that workers make, of `manyclass.dask.predictions`."""
 
     @abstractmethod
@@ -149,7 +149,7 @@ class Training(ABC):
         """Give the shards of lost workers to others."""
 
 
-def without_weights(model: LabelAnswers) -> State:
+def without_weights(model: LabelClassifier) -> State:
     """Return the state of a fitted estimator without W."""
     state = state_of(model)
     weights = state.weights

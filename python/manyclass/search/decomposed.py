@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
+from manyclass.help_lines import storing
 from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run, default_budget
 from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import Labels, Rows
@@ -62,6 +63,7 @@ class DecomposedIndex(ClusteredRows):
     _TAKES_SPARSE = False
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
 
+    @storing
     def __init__(
         self,
         n_blocks: int = 8,
@@ -71,11 +73,7 @@ class DecomposedIndex(ClusteredRows):
         random_state: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_blocks = n_blocks
-        self.n_clusters = n_clusters
-        self.n_probe = n_probe
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+        """Store the parameters."""
 
     def _cluster(self, rows: NDArray[np.float32]) -> None:
         """Make the clusters of each block of the rows, and choose n_probe_."""

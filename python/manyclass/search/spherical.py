@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
+from manyclass.help_lines import storing
 from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run
 from manyclass.search.exact import fewest_probes
 from manyclass.search.inputs import Exclude, Labels, Rows
@@ -108,6 +109,7 @@ class SphericalClusterIndex(ClusteredRows):
 
     kmeans_stats_: dict[str, NDArray[Any]]
 
+    @storing
     def __init__(
         self,
         n_clusters: int | str = "auto",
@@ -120,14 +122,7 @@ class SphericalClusterIndex(ClusteredRows):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.n_clusters = n_clusters
-        self.n_probe = n_probe
-        self.augment_norm = augment_norm
-        self.n_iter = n_iter
-        self.sample_per_cluster = sample_per_cluster
-        self.recluster = recluster
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        """Store the parameters."""
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""

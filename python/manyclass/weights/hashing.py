@@ -36,13 +36,9 @@ class FeatureHash:
         indptr, columns, values = _core.hash_features(csr_parts(as_csr(x)), x.shape[1], self.n_rows, self.seed)
         return sp.csr_array((values, columns, indptr), shape=(x.shape[0], self.n_rows))
 
-    def encoded(self) -> dict[str, int]:
-        """Return what a file holds of it."""
-        return {"n_rows": self.n_rows, "seed": self.seed}
-
     @classmethod
     def decoded(cls, numbers: Mapping[str, Any]) -> FeatureHash:
-        """Return what `encoded` was made of; raises ValueError or TypeError for what is none."""
+        """Return what a file holds as its fields; raises ValueError or TypeError for what is none."""
         check_number("n_rows", numbers["n_rows"], low=1, high=2**31 - 1, integer=True)
         check_number("seed", numbers["seed"], low=0, high=2**32 - 1, integer=True)
         return cls(int(numbers["n_rows"]), int(numbers["seed"]))

@@ -9,6 +9,7 @@ import inspect
 from typing import Any, ClassVar
 
 from manyclass.checks import check_choice, check_flag, check_number
+from manyclass.help_lines import storing
 from manyclass.parts import Part
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
@@ -61,8 +62,9 @@ class Objective(Part):
     is_softmax: ClassVar[bool] = False
     power: float = POWER
 
+    @storing
     def __init__(self, power: float = POWER) -> None:
-        self.power = power
+        """Store the parameters."""
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
@@ -137,9 +139,9 @@ class NegativeSampling(Objective):
     name = solver = "negative_sampling"
     warms_up = False
 
+    @storing
     def __init__(self, power: float = POWER, share_classes: bool = False) -> None:
-        super().__init__(power)
-        self.share_classes = share_classes
+        """Store the parameters."""
 
     def check(self) -> None:
         """Raise if a parameter is out of range."""
@@ -184,6 +186,7 @@ class Softmax(Objective):
     name = "softmax"
     carries_normalizers = is_softmax = True
 
+    @storing
     def __init__(
         self,
         solver: str = "implicit",
@@ -193,11 +196,7 @@ class Softmax(Objective):
         u_gain: float | str = "auto",
         delta: float | str = "auto",
     ) -> None:
-        self.solver = solver
-        self.power = power
-        self.u_learning_rate = u_learning_rate
-        self.u_gain = u_gain
-        self.delta = delta
+        """Store the parameters."""
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""
@@ -267,10 +266,9 @@ class Descent(Objective):
     draws = False
     first_rate = 1.0  # from which descent finds its own step sizes
 
+    @storing
     def __init__(self, search: str | Index = "exact", *, budget: int | str = "auto", rest: str = "auto") -> None:
-        self.search = search
-        self.budget = budget
-        self.rest = rest
+        """Store the parameters."""
 
     def check(self) -> None:
         """Raise if a parameter is out of range, or would be without effect."""

@@ -42,7 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from, seed_from
 from manyclass.compressed import split_words
-from manyclass.help_lines import brief, fit_transformed, hinting, set_container
+from manyclass.help_lines import brief, fit_transformed, hinting, set_container, storing
 from manyclass.parts import Parameters
 from manyclass.training.checkpoint import EVERY, Checkpoints
 from manyclass.weights.arrays import aligned_zeros, padded
@@ -131,7 +131,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
     fit_transform = fit_transformed
     set_output = set_container
 
-    @hinting
+    @storing
     def __init__(
         self,
         dim: int = 100,
@@ -150,20 +150,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
-        self.dim = dim
-        self.window = window
-        self.shrink_window = shrink_window
-        self.min_count = min_count
-        self.sample = sample
-        self.sample_rule = sample_rule
-        self.objective = objective
-        self.n_negatives = n_negatives
-        self.learning_rate = learning_rate
-        self.max_iter = max_iter
-        self.warm_up = warm_up
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        """Store the parameters."""
 
     @hinting
     def fit(
