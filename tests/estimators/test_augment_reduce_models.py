@@ -58,6 +58,8 @@ def test_the_curve_is_the_bound_where_all_classes_are_seen(noise, seed):
     if noise == "gumbel":
         assert model.elbo_curve_[-1] == pytest.approx(-np.log(12), abs=1e-6)
     np.testing.assert_array_equal(model.elbo_curve_, -model.loss_curve_)
+    with pytest.raises(ValueError, match="y"):  # of a label that fit has not seen, whatever the noise
+        model.elbo(X[:2], [y[0], 1000])
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.search.inputs import Exclude, Rows, checked_rows, dense_queries, exclusions, queries_of
+from manyclass.search.inputs import Exclude, Rows, checked_rows, exclusions, queries_of
 
 
 def exact_search(
@@ -29,7 +29,7 @@ def exact_search(
     """
     rows = checked_rows("W", W)
     _, n, single = queries_of(Q, rows.shape[1])
-    dense = dense_queries(Q, rows.shape[1])
+    dense = queries_of(Q, rows.shape[1], dense=True)[0]
     indptr, ids = exclusions(exclude, n, single, len(rows))
     scores = np.full((n, k), -np.inf, dtype=np.float32)
     best = np.full((n, k), -1, dtype=np.int64)

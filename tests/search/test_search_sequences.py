@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from reference.exact_search import exact_search
 
 from manyclass import DecomposedIndex, SphericalClusterIndex
-from manyclass.search.inputs import checked_ids, checked_rows, dense_queries, exclusions, labels_of, queries_of
+from manyclass.search.inputs import checked_ids, checked_rows, exclusions, labels_of, queries_of
 
 D = 7
 
@@ -167,13 +167,13 @@ def test_rows_of_any_kind_become_one_matrix():
 def test_queries_of_any_kind_are_the_same_points():
     Q = np.array([[0, 1, 0], [2, 0, 3]], dtype=np.float32)
     for given in (Q, Q.astype(np.float64), Q.tolist(), sp.csr_array(Q), sp.csc_matrix(Q), Q[:, ::-1][:, ::-1]):
-        np.testing.assert_array_equal(dense_queries(given, 3), Q)
+        np.testing.assert_array_equal(queries_of(given, 3, dense=True)[0], Q)
         assert queries_of(given, 3)[1:] == (2, False)
     for given in (Q[0], Q[0].tolist(), Q[0].astype(np.int64)):
-        np.testing.assert_array_equal(dense_queries(given, 3), Q[:1])
+        np.testing.assert_array_equal(queries_of(given, 3, dense=True)[0], Q[:1])
         assert queries_of(given, 3)[1:] == (1, True)
     twice = sp.csr_array(sp.coo_array(([1.0, 1.0, 5.0], ([0, 0, 1], [1, 1, 2])), shape=(2, 3)))
-    np.testing.assert_array_equal(dense_queries(twice, 3), [[0, 2, 0], [0, 0, 5]])
+    np.testing.assert_array_equal(queries_of(twice, 3, dense=True)[0], [[0, 2, 0], [0, 0, 5]])
 
 
 @pytest.mark.parametrize(

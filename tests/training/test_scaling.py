@@ -75,13 +75,13 @@ def test_the_first_sparse_rows_have_scales_by_quantiles_and_the_median_where_a_f
     rng = np.random.default_rng(seed)
     units = 10.0 ** np.arange(-3, 3).repeat(2)
     X = sp.csr_array(np.append(rng.uniform(1, 2, (50, 12)) * units, np.zeros((50, 1)), axis=1).astype(np.float32))
-    scale = FeatureScaling.of_first_part(X, centre=True).scale
+    scale = FeatureScaling.of(X, centre=True, first_rows=True).scale
     expected = np.sqrt(np.mean(np.square(X.toarray()[:, :12], dtype=np.float64), axis=0))
     np.testing.assert_allclose(scale, np.append(expected, np.median(expected)), rtol=1e-12)
     # One feature of a unit of its own is no tenth of them; rows have the length 4 after division by a power of two.
     X = sp.csr_array(np.append(np.full((9, 64), 2, np.float32), np.full((9, 1), 1e4, np.float32), axis=1)[:, :64])
     X = sp.csr_array(sp.vstack([X, sp.csr_array(1e6 * X[:1])]).astype(np.float32))
-    assert set(FeatureScaling.of_first_part(X, centre=True).scale) == {2.0}
+    assert set(FeatureScaling.of(X, centre=True, first_rows=True).scale) == {2.0}
 
 
 @pytest.mark.parametrize("storage", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
@@ -96,7 +96,7 @@ def test_folded_weights_give_the_scores_of_scaled_features_and_unfolding_undoes_
     expected = weights.scores(scaling.apply(x), 1)
     scaling.fold(weights)
     np.testing.assert_allclose(weights.scores(x, 1), expected, rtol=1e-4, atol=1e-4)  # float32 sums of 6 terms
-    back = scaling.unfold(weights)
+    back = scaling.unfold(weights.copy())
     assert back.sparse == weights.sparse
     np.testing.assert_allclose(back.coef, coef, rtol=1e-5)
     np.testing.assert_allclose(back.intercept, intercept, rtol=1e-4, atol=1e-4)

@@ -200,7 +200,7 @@ def test_bytes_are_off_by_half_a_step_at_most(seed):
     rng = np.random.default_rng(seed)
     W = (rng.standard_normal((40, 70)) * 10.0 ** rng.uniform(-30, 30, (40, 1))).astype(np.float32)
     W[3] = 0
-    codes = Codes.of_rows(W, "int8")
+    codes = Codes.of(W, "int8")
     steps = np.abs(W).max(axis=1, keepdims=True).astype(np.float64) / 127
     error = np.abs(codes.values.astype(np.float64) * codes.scales[:, np.newaxis] - W)
     # The scale itself is rounded to 24 bits, which a code of 127 multiplies.
@@ -213,7 +213,7 @@ def test_bytes_of_lists_have_a_scale_a_list(seed):
     rng = np.random.default_rng(seed)
     indptr = np.array([0, 3, 3, 10, 10, 11], dtype=np.int64)
     numbers = rng.standard_normal(11).astype(np.float32)
-    codes = Codes.of_lists(numbers, indptr, "int8")
+    codes = Codes.of(numbers, "int8", indptr)
     assert codes.scales.shape == (5,)
     for j in range(5):
         own = slice(indptr[j], indptr[j + 1])

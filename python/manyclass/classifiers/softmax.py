@@ -251,7 +251,7 @@ class SoftmaxClassifier(LabelClassifier):
         x, weights = x if rows is None else x[rows], normalized(taken(weights, rows))
         if getattr(chosen.get("model", self.model), "scaling", "none") == "standard":
             scaling = FeatureScaling.of(x, centre=bool(self.fit_intercept), weights=weights)
-            x, model = scaling.apply(x), scaling.unfold(model)
+            x, model = scaling.apply(x), scaling.unfold(model.copy())
         x, labels, weights, n_labels = (
             one_a_label(x, row_labels, weights) if state.several else (x, row_labels.ids, weights, 1.0)
         )

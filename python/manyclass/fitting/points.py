@@ -467,7 +467,7 @@ def scaled_for_call(
     if scaling is not None:
         scaling = scaling.widened(x, centre=centre, weights=points.weights)
     elif scales:  # a stream begins, or a model of an older file goes on
-        scaling = FeatureScaling.of_first_part(x, centre=centre, weights=points.weights)
+        scaling = FeatureScaling.of(x, centre=centre, weights=points.weights, first_rows=True)
     return replace(points, x=x if scaling is None else scaling.apply(x)), scaling
 
 

@@ -16,12 +16,11 @@ makes none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from manyclass import _core
-from manyclass.search.exact import below_best
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights
 
@@ -59,27 +58,25 @@ class ByteCopy:
 
     def top_k(self, x: Matrix, k: int, recall: float, n_threads: int) -> tuple[Ids, Floats, Doubles] | None:
         """Return what `ClassIndex.top_k` does; None where features are so large that all classes must be scored."""
-        parts = []
-        for phi in self._blocks(x, n_threads):
-            answers = self._rows.best(phi, k, normalizers=True, twice=recall == 1, n_threads=n_threads)
-            if answers is None:
-                return None
-            ids, scores, log_z, std = answers
-            parts.append((ids, (below_best(scores) - log_z[:, np.newaxis]).astype(np.float32), std))
-        classes, log_p, stds = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return classes, log_p, stds
+        answers = self._best(x, k, n_threads, normalizers=True, twice=recall == 1)
+        if answers is None:
+            return None
+        classes, scores, log_z, std = answers
+        exact = scores.astype(np.float64)
+        return classes, (exact - exact[:, :1] - log_z[:, np.newaxis]).astype(np.float32), std
 
     def classes(self, x: Matrix, k: int, n_threads: int) -> Ids | None:
         """Return the k best classes of each row, best first, (n_rows, k), or None as `top_k`."""
-        parts = []
-        for phi in self._blocks(x, n_threads):
-            answers = self._rows.best(phi, k, normalizers=False, twice=False, n_threads=n_threads)
-            if answers is None:
-                return None
-            parts.append(answers[0])
-        return np.concatenate(parts)
+        answers = self._best(x, k, n_threads, normalizers=False, twice=False)
+        return None if answers is None else answers[0]
 
-    def _blocks(self, x: Matrix, n_threads: int) -> Iterator[Floats]:
-        """What rows of W are multiplied with, some rows of x at a time; one block without any where x has none."""
+    def _best(self, x: Matrix, k: int, n_threads: int, *, normalizers: bool, twice: bool) -> Any:
+        """What the core finds, for some rows at a time: one block without any where x has none."""
+        parts = []
         for first in range(0, max(1, x.shape[0]), BLOCK_ROWS):
-            yield self._weights.phi(x[first : first + BLOCK_ROWS], n_threads)
+            phi = self._weights.phi(x[first : first + BLOCK_ROWS], n_threads)
+            part = self._rows.best(phi, k, normalizers=normalizers, twice=twice, n_threads=n_threads)
+            if part is None:
+                return None
+            parts.append(part)
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]

@@ -32,11 +32,10 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import outer_level, row_norms_sq, seed_from
 from manyclass.search.byte_copy import COPY_ROWS, ByteCopy, copies
-from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS
-from manyclass.search.exact import fewest_probes
+from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS, fewest_probes
 from manyclass.search.inputs import class_rows, queries, queries_of
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix, is_mapped
+from manyclass.weights.arrays import Best, Doubles, Floats, Ids, Matrix, map_of
 from manyclass.weights.weights import Weights
 
 # All classes are scored up to this number of them, since their index would be one cluster.
@@ -137,7 +136,7 @@ def labels_by_copy(weights: Weights, k: int) -> bool:
     bool
     """
     many = weights.n_classes > max(EXACT_CLASSES, CLASSES_A_BEST * k)
-    return many and copies(weights) and not is_mapped(weights.matrix)
+    return many and copies(weights) and map_of(weights.matrix) is None
 
 
 class ClassIndex:

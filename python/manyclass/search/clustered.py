@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,8 +26,6 @@ from manyclass.search.inputs import (
     Labels,
     Rows,
     checked_rows,
-    dense_queries,
-    densified,
     exclusions,
     labels_of,
     queries_of,
@@ -62,14 +59,25 @@ def auto_clusters(n_rows: int) -> int:
     return 1 if n_rows <= EXACT_ROWS else round(CLUSTERS_PER_ROOT * n_rows**0.5)
 
 
+def fewest_probes(curve: NDArray[np.float64], recall: float) -> int:
+    """Return the smallest number of clusters with a recall; `curve` has that of 1, 2, ... clusters."""
+    # The curve ends at 1; that of a float is not a reason to scan everything.
+    return int(np.argmax(curve >= min(recall, curve[-1]) - 1e-12)) + 1
+
+
 def default_budget(n_rows: int) -> int:
     """Return how many classes a search finds by default: one in a hundred, rounded up."""
     return -(-n_rows // BUDGET_SHARE)
 
 
 @brief
-class ClusteredRows(BaseEstimator, ABC):
-    """Rows in clusters. A subclass has the parameters n_jobs and random_state, `_build` and what is not shared."""
+class ClusteredRows(BaseEstimator):
+    """Rows in clusters.
+
+    A subclass has the parameters n_clusters, n_probe, n_jobs and random_state, checks its parameters for the shape of
+    rows in `_check_parameters`, makes the clusters of rows, and chooses `n_probe_`, in `_cluster`, and makes the core's
+    part of rows, centroids and the cluster of each row, or none, in `_build`.
+    """
 
     n_rows_: int
     n_features_in_: int
@@ -77,6 +85,7 @@ class ClusteredRows(BaseEstimator, ABC):
     n_probe_: int
     cluster_centers_: NDArray[np.float32]
     n_clusters: int | str
+    n_probe: int | str
     n_jobs: int | None
     random_state: Any
     _index: Any
@@ -86,6 +95,8 @@ class ClusteredRows(BaseEstimator, ABC):
     FORMAT: ClassVar[tuple[str, str]]
     SEARCH: ClassVar[str]  # the name of the search by such an index, of `manyclass.samplers.SEARCHES`
     _TAKES_SPARSE: ClassVar[bool] = True  # whether the core takes sparse queries
+    _KMEANS: ClassVar[dict[str, Any]] = {}  # what is kept of each iteration of k-means, and its type
+    _RECALL_QUERIES: ClassVar[int]  # rows that are queries where the recall of rows is measured
     _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
 
     def fit(self, W: Rows) -> Self:
@@ -151,37 +162,35 @@ class ClusteredRows(BaseEstimator, ABC):
         """What the core wants to know of a query for k rows beside what it wants of all."""
         return {}
 
-    @abstractmethod
-    def _check_parameters(self, shape: tuple[int, int]) -> None:
-        """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
+    def _check_run(self, n_rows: int) -> None:
+        """Raise ValueError or TypeError for one of the parameters that are shared."""
+        for name, value in (("n_clusters", self.n_clusters), ("n_probe", self.n_probe)):
+            if value != "auto":
+                check_number(name, value, low=1, high=n_rows, integer=True)
+        n_threads_from(self.n_jobs)
+        checked_random(self.random_state)
 
-    @abstractmethod
-    def _cluster(self, rows: NDArray[np.float32]) -> None:
-        """Make the clusters of the rows, and choose `n_probe_`."""
+    def update(self, ids: ArrayLike, rows: Rows) -> Self:
+        """Replace rows, each of which goes to its nearest cluster, at the cost of C inner products a row.
 
-    @abstractmethod
-    def _build(self, rows: NDArray[np.float32], centers: NDArray[np.float32], labels: NDArray[np.int32]) -> None:
-        """Make the core's part, each row in its cluster of `labels`, or the nearest where they are empty."""
-
-    def _more_tensors(self) -> dict[str, NDArray[Any]]:
-        """Arrays of a file beside rows, labels and centroids."""
-        return {}
-
-    def follow_training(self, n_replaced: int) -> bool:
-        """Note rows that a trainer has replaced in the core; return whether the clusters were made anew.
+        A ValueError if an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed.
 
         Parameters
         ----------
-        n_replaced : int
+        ids : array-like of shape (m,), distinct int in [0, K)
+        rows : array-like or sparse matrix of shape (m, n_features)
 
         Returns
         -------
-        bool
+        self
         """
-        return False
-
-    def _restore(self, file: TensorFile) -> None:
-        """Take in what `_more_tensors` has given."""
+        index = self._fitted()
+        changed = checked_ids("ids", ids, self.n_rows_, once="each row is replaced once")
+        new = checked_rows("rows", rows, self.n_features_in_)
+        if len(new) != len(changed):
+            raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
+        index.update(changed, new, n_threads=self._n_threads())
+        return self
 
     @property
     def rows_(self) -> NDArray[np.float32]:
@@ -206,7 +215,7 @@ class ClusteredRows(BaseEstimator, ABC):
         state = {name: getattr(self, name) for name in self._STATE}
         tensors: dict[str, NDArray[Any]] = {"rows": index.rows(), "labels": index.labels()}
         tensors["cluster_centers"] = self.cluster_centers_
-        tensors |= self._more_tensors()
+        tensors |= {f"kmeans.{name}": self.kmeans_stats_[name] for name in self._KMEANS}
         metadata = {"format": self.FORMAT[0], "format_version": str(FORMAT_VERSION)}
         write_tensors(path, tensors, metadata | {"parameters": json.dumps(plain), "state": json.dumps(state)})
 
@@ -233,7 +242,8 @@ class ClusteredRows(BaseEstimator, ABC):
         for name, (kind, low, high) in cls._STATE.items():
             check_number(name, state[name], low=low, high=high, integer=kind is int)
             setattr(self, name, kind(state[name]))
-        self._restore(file)
+        if cls._KMEANS:
+            self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in cls._KMEANS}
         labels = file.read("labels")
         centers = finite(file, "cluster_centers", file.read("cluster_centers"))
         for name, array, dtype in (("labels", labels, np.int32), ("cluster_centers", centers, np.float32)):
@@ -286,37 +296,43 @@ class ClusteredRows(BaseEstimator, ABC):
     def _n_clusters(self, n_rows: int) -> int:
         return auto_clusters(n_rows) if self.n_clusters == "auto" else int(self.n_clusters)
 
-    def _sample_of_rows(self, n: int) -> NDArray[np.int64]:
-        """Numbers of n rows that are to be queries, or of all where there are fewer."""
-        return np.random.default_rng(self._seed).choice(self.n_rows_, min(n, self.n_rows_), replace=False)
+    def _recall_of_rows(self) -> NDArray[np.float64]:
+        """Recall curve of a sample of the rows as queries, or of all where there are fewer, each without itself."""
+        if self.n_clusters_ == 1:
+            return np.ones(1)
+        n = min(self._RECALL_QUERIES, self.n_rows_)
+        sample = np.random.default_rng(self._seed).choice(self.n_rows_, n, replace=False)
+        return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]))
 
-    def _recall_curve(self, Q: Rows, k: int, exclude: Exclude) -> NDArray[np.float64]:
-        """Share of the k best rows of all queries (of a block of columns) that 1, 2, ... clusters find."""
+    def recall_curve(self, Q: Rows, *, k: int = 10, exclude: Exclude = None) -> NDArray[np.float64]:
+        """Measure the recall of each number of probed clusters, at the cost of an exact search.
+
+        Parameters
+        ----------
+        Q : queries, as of `query`
+        k : int, default=10
+        exclude : ids, as of `query`, default=None
+
+        Returns
+        -------
+        ndarray of shape (C,)
+            Share of the k best rows of all queries, of a `DecomposedIndex` in each block, that n_probe = 1, ..., C
+            clusters find.
+        """
+        index = self._fitted()
         check_number("k", k, low=1, high=self.n_rows_, integer=True)
-        n, single = queries_of(Q, self.n_features_in_)[1:]
+        queries, n, single = queries_of(Q, self.n_features_in_, dense=True)
         indptr, ids = exclusions(exclude, n, single, self.n_rows_)
         options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
-        counts = self._fitted().rows_by_rank(dense_queries(Q, self.n_features_in_), k=int(k), **options)
+        counts = index.rows_by_rank(queries, k=int(k), **options)
         return np.asarray(np.cumsum(counts) / max(counts.sum(), 1))
 
     def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, int, bool, dict[str, Any]]:
         """Queries as the core takes them, how many, whether there is one as a vector, and what all queries have."""
-        queries, n, single = queries_of(Q, self.n_features_in_)
-        if not self._TAKES_SPARSE:
-            queries = densified(queries, n, self.n_features_in_)
+        queries, n, single = queries_of(Q, self.n_features_in_, dense=not self._TAKES_SPARSE)
         indptr, ids = exclusions(exclude, n, single, self.n_rows_)
         options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
         return queries, n, single, {"n_probe": self._probes(n_probe), **options}
-
-    def _replace(self, ids: ArrayLike, rows: Rows) -> int:
-        """Check changed rows and give them to the core; return how many."""
-        index = self._fitted()
-        changed = checked_ids("ids", ids, self.n_rows_, once="each row is replaced once")
-        new = checked_rows("rows", rows, self.n_features_in_)
-        if len(new) != len(changed):
-            raise ValueError(f"rows has {len(new)} rows, ids has {len(changed)}")
-        index.update(changed, new, n_threads=self._n_threads())
-        return len(changed)
 
     def _reach(
         self, loss: str, n_probe: int | None, budget: int | None, threshold: float | None, rest: str | None
@@ -342,55 +358,24 @@ class ClusteredRows(BaseEstimator, ABC):
             "until_enough": loss == "cross_entropy" and budget is None and threshold is None and rest == "mask",
         }
 
-    def _losses_and_gradients(
-        self,
-        Q: Rows,
-        Y: Labels,
-        reach: dict[str, Any],
-        smoothing: float,
-        tolerance: float,
-        *,
-        n_iter: int = 0,
-        step: str = "full",
-        answer: str = "blocks",
-        rule: str = "exact_scores",
-        fill: bool = False,
-    ) -> ApproximateLosses:
+    def _losses_and_gradients(self, Q: Rows, Y: Labels, reach: dict[str, Any], **options: Any) -> ApproximateLosses:
         """Ask the core for losses and gradients of a search that goes as far as `_reach` says."""
-        check_choice("rule", rule, ("exact_scores", "printed"))
-        check_flag("fill", fill)
-        if fill and not reach["budget"]:
+        options = {"n_iter": 0, "step": "full", "answer": "blocks", "rule": "exact_scores"} | options
+        check_choice("rule", options["rule"], ("exact_scores", "printed"))
+        check_flag("fill", options["fill"])
+        if options["fill"] and not reach["budget"]:
             raise ValueError("fill is True with a threshold; clusters are read until they hold `budget` classes")
-        check_choice("step", step, ("full", "frank_wolfe"))
-        check_choice("answer", answer, ("blocks", "active"))
-        check_number("smoothing", smoothing, low=0)
-        check_number("tolerance", tolerance, low=0)
-        check_number("n_iter", n_iter, low=0, high=2**31 - 1, integer=True)
-        queries = dense_queries(Q, self.n_features_in_)
-        indptr, labels = labels_of(Y, len(queries), self.n_rows_)
-        answers = self._fitted().loss_and_gradient(
-            x=queries,
-            labels_indptr=indptr,
-            labels=labels,
-            smoothing=float(smoothing),
-            n_iter=int(n_iter),
-            step=step,
-            tolerance=float(tolerance),
-            answer=answer,
-            rule=rule,
-            fill=bool(fill),
-            n_threads=self._n_threads(),
-            **reach,
-        )
+        check_choice("step", options["step"], ("full", "frank_wolfe"))
+        check_choice("answer", options["answer"], ("blocks", "active"))
+        check_number("smoothing", options["smoothing"], low=0)
+        check_number("tolerance", options["tolerance"], low=0)
+        check_number("n_iter", options["n_iter"], low=0, high=2**31 - 1, integer=True)
+        queries, n, _ = queries_of(Q, self.n_features_in_, dense=True)
+        indptr, labels = labels_of(Y, n, self.n_rows_)
+        lists = {"labels_indptr": indptr, "labels": labels}
+        answers = self._fitted().loss_and_gradient(x=queries, **lists, **options, **reach, n_threads=self._n_threads())
         parts = (answers["values"], answers["ids"], answers["indptr"])
-        gradients: sp.csr_array = sp.csr_array(parts, shape=(len(queries), self.n_rows_))
+        gradients: sp.csr_array = sp.csr_array(parts, shape=(n, self.n_rows_))
         gradients.sort_indices()
-        return ApproximateLosses(
-            np.asarray(answers["losses"]), gradients, SearchReport.of(answers, self.n_features_in_)
-        )
-
-
-def check_run(index: ClusteredRows) -> None:
-    """Raise ValueError or TypeError unless n_jobs and random_state can be."""
-    n_threads_from(index.n_jobs)
-    checked_random(index.random_state)
+        report = SearchReport.of(answers, self.n_features_in_)
+        return ApproximateLosses(np.asarray(answers["losses"]), gradients, report)

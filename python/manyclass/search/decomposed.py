@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run, default_budget
-from manyclass.search.exact import fewest_probes
+from manyclass.search.clustered import AUTO_RECALL, ClusteredRows, default_budget, fewest_probes
 from manyclass.search.inputs import Labels, Rows
 from manyclass.search.report import ApproximateLosses
 
-RECALL_QUERIES = 64
 K_MEANS_ITERATIONS = 10
 SAMPLE_PER_CLUSTER = 256
 
@@ -61,6 +59,7 @@ class DecomposedIndex(ClusteredRows):
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
     SEARCH: ClassVar[str] = "decomposed"
     _TAKES_SPARSE = False
+    _RECALL_QUERIES = 64
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
 
     @storing
@@ -90,41 +89,19 @@ class DecomposedIndex(ClusteredRows):
             for j, block in enumerate(self._blocks(rows))
         ]
         self._build(rows, np.hstack(centers), np.zeros((0, 0), dtype=np.int32))
-        self.n_probe_ = self._probes_for_rows(rows) if self.n_probe == "auto" else int(self.n_probe)
+        n_probe = fewest_probes(self._recall_of_rows(), AUTO_RECALL) if self.n_probe == "auto" else self.n_probe
+        self.n_probe_ = int(n_probe)
 
     def _check_parameters(self, shape: tuple[int, int]) -> None:
         """Raise ValueError or TypeError for a parameter that rows of this shape cannot have."""
         n_rows, n_features = shape
         check_number("n_blocks", self.n_blocks, low=1, high=n_features, integer=True)
-        if self.n_clusters != "auto":
-            check_number("n_clusters", self.n_clusters, low=1, high=n_rows, integer=True)
+        self._check_run(n_rows)
         if self.n_probe != "auto":
             check_number("n_probe", self.n_probe, low=1, high=self._n_clusters(n_rows), integer=True)
-        check_run(self)
 
     def _options_for(self, k: int) -> dict[str, int]:
         return {"budget": max(k, default_budget(self.n_rows_))}
-
-    def update(self, ids: ArrayLike, rows: Rows) -> Self:
-        """Replace rows, each of which goes to its nearest cluster in each block, at the cost of C inner products a row.
-
-        Parameters
-        ----------
-        ids : array-like of shape (m,), int
-            Distinct, in [0, K).
-        rows : array-like or sparse matrix of shape (m, n_features)
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed then.
-        """
-        self._replace(ids, rows)
-        return self
 
     def follow_training(self, n_replaced: int) -> bool:
         """Make the clusters anew, which is cheap for few columns, where all rows may have moved since the last time.
@@ -232,9 +209,8 @@ class DecomposedIndex(ClusteredRows):
                 raise ValueError(f"{name} is {value!r}; with rule='printed' it must be {only!r}")
             rest = "zero"
         reach = self._reach(loss, n_probe, budget, threshold, rest)
-        return self._losses_and_gradients(
-            Q, Y, reach, smoothing, tolerance, n_iter=n_iter, step=step, answer=answer, rule=rule, fill=fill
-        )
+        messages = {"n_iter": n_iter, "step": step, "answer": answer, "rule": rule}
+        return self._losses_and_gradients(Q, Y, reach, smoothing=smoothing, tolerance=tolerance, fill=fill, **messages)
 
     def _blocks(self, matrix: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """The columns of each block."""
@@ -246,11 +222,3 @@ class DecomposedIndex(ClusteredRows):
         self._index = _core.DecomposedIndex(rows, blocks, labels=list(labels), n_threads=self._n_threads())
         self.cluster_centers_ = centers
         self.n_clusters_ = len(centers)
-
-    def _probes_for_rows(self, rows: NDArray[np.float32]) -> int:
-        """The smallest number of clusters that finds enough of the best rows of a block, in the mean over blocks."""
-        if self.n_clusters_ == 1:
-            return 1
-        sample = self._sample_of_rows(RECALL_QUERIES)
-        curve = self._recall_curve(rows[sample], min(RECALL_K, self.n_rows_), list(sample[:, None]))
-        return fewest_probes(curve, AUTO_RECALL)

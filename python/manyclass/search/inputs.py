@@ -53,8 +53,8 @@ def checked_rows(name: str, W: Rows, n_features: int | None = None) -> NDArray[n
     return dense
 
 
-def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
-    """Return queries as the core takes them, their number, and whether there was one, as a vector.
+def queries_of(Q: Rows, n_features: int, *, dense: bool = False) -> tuple[Any, int, bool]:
+    """Return queries as the core takes them, or `dense` ones, their number, and whether there was one, as a vector.
 
     Raises
     ------
@@ -71,30 +71,17 @@ def queries_of(Q: Rows, n_features: int) -> tuple[Any, int, bool]:
         matrix = matrix.reshape(1, -1) if single else matrix
         if matrix.ndim != 2 or matrix.shape[1] != n_features:
             raise ValueError(f"Q has shape {matrix.shape}; it must have {n_features} columns, as the index")
-        return csr_parts(canonical_csr(sp.csr_array(matrix))), matrix.shape[0], single
-    dense = _as_float32("Q", matrix)
-    single = dense.ndim == 1
+        csr = canonical_csr(sp.csr_array(matrix))
+        return csr.toarray() if dense else csr_parts(csr), matrix.shape[0], single
+    matrix = _as_float32("Q", matrix)
+    single = matrix.ndim == 1
     if single:
-        dense = dense.reshape(1, -1)
-    if dense.ndim != 2:
-        raise ValueError(f"Q has {dense.ndim} dimensions; it must have 1 (a query) or 2")
-    if dense.shape[1] != n_features:
-        raise ValueError(f"Q has {dense.shape[1]} columns; the index has {n_features}")
-    return dense, dense.shape[0], single
-
-
-def dense_queries(Q: Rows, n_features: int) -> NDArray[np.float32]:
-    """Return queries as a dense (n, n_features) matrix; raises as `queries_of` does."""
-    queries, n, _ = queries_of(Q, n_features)
-    return densified(queries, n, n_features)
-
-
-def densified(queries: Any, n: int, n_features: int) -> NDArray[np.float32]:
-    """Return queries as `queries_of` gives them as a dense matrix."""
-    if not isinstance(queries, tuple):
-        return np.asarray(queries)
-    indptr, indices, data = queries
-    return np.asarray(sp.csr_array((data, indices, indptr), shape=(n, n_features)).toarray())
+        matrix = matrix.reshape(1, -1)
+    if matrix.ndim != 2:
+        raise ValueError(f"Q has {matrix.ndim} dimensions; it must have 1 (a query) or 2")
+    if matrix.shape[1] != n_features:
+        raise ValueError(f"Q has {matrix.shape[1]} columns; the index has {n_features}")
+    return matrix, matrix.shape[0], single
 
 
 def _lists(name: str, lists: Any, n: int, n_rows: int) -> Excluded:

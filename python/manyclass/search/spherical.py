@@ -29,13 +29,10 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, RECALL_K, ClusteredRows, check_run
-from manyclass.search.exact import fewest_probes
+from manyclass.search.clustered import AUTO_RECALL, ClusteredRows, fewest_probes
 from manyclass.search.inputs import Exclude, Labels, Rows
 from manyclass.search.report import ApproximateLosses
-from manyclass.weights.tensor_file import TensorFile
 
-RECALL_QUERIES = 256
 # Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows
 # themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have
 # been replaced: it then costs a small part of what the updates have cost.
@@ -97,6 +94,8 @@ class SphericalClusterIndex(ClusteredRows):
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass index", "an index")
     SEARCH: ClassVar[str] = "mips"
+    _RECALL_QUERIES = 256
+    _KMEANS: ClassVar = {"mean_cosine": np.float64, "moved": np.int64, "repaired": np.int64, "sizes": np.int32}
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {
         "radius_": (float, 0, float(np.finfo(np.float32).max)),
         "n_probe_": (int, 1, 2**31 - 1),
@@ -130,10 +129,7 @@ class SphericalClusterIndex(ClusteredRows):
         check_number("n_iter", self.n_iter, low=1, high=2**31 - 1, integer=True)
         if self.sample_per_cluster is not None:
             check_number("sample_per_cluster", self.sample_per_cluster, low=1, high=2**31 - 1, integer=True)
-        for name, value in (("n_clusters", self.n_clusters), ("n_probe", self.n_probe)):
-            if value != "auto":
-                check_number(name, value, low=1, high=shape[0], integer=True)
-        check_run(self)
+        self._check_run(shape[0])
 
     def query_above(
         self, Q: Rows, threshold: ArrayLike, *, n_probe: int | None = None, exclude: Exclude = None
@@ -169,9 +165,7 @@ class SphericalClusterIndex(ClusteredRows):
         return indptr, ids, scores
 
     def update(self, ids: ArrayLike, rows: Rows) -> Self:
-        """Replace rows, each of which goes to its nearest cluster, at the cost of C inner products a row.
-
-        A ValueError if an id is unknown or given twice, or a row does not fit or is not finite; nothing is changed.
+        """Replace rows as any index does, and make the clusters anew where they no longer fit.
 
         Parameters
         ----------
@@ -182,7 +176,8 @@ class SphericalClusterIndex(ClusteredRows):
         -------
         self
         """
-        self.follow_training(self._replace(ids, rows))
+        super().update(ids, rows)
+        self.follow_training(np.size(ids))
         return self
 
     def follow_training(self, n_replaced: int) -> bool:
@@ -238,22 +233,6 @@ class SphericalClusterIndex(ClusteredRows):
         self.n_probe_ = fewest_probes(curve, recall)
         return self.n_probe_
 
-    def recall_curve(self, Q: Rows, *, k: int = 10, exclude: Exclude = None) -> NDArray[np.float64]:
-        """Measure the recall of each number of probed clusters, at the cost of an exact search.
-
-        Parameters
-        ----------
-        Q : queries, as of `query`
-        k : int, default=10
-        exclude : ids, as of `query`, default=None
-
-        Returns
-        -------
-        ndarray of shape (C,)
-            Share of the k best rows of all queries that n_probe = 1, ..., C clusters find.
-        """
-        return self._recall_curve(Q, k, exclude)
-
     @property
     def imbalance_(self) -> float:
         """C sum n_c^2 / K^2: 1 for equal clusters, C if all rows stand in one."""
@@ -306,13 +285,7 @@ class SphericalClusterIndex(ClusteredRows):
             answer is certified, with what that means for each loss.
         """
         reach = self._reach(loss, n_probe, budget, threshold, rest)
-        return self._losses_and_gradients(Q, Y, reach, smoothing, tolerance, fill=fill)
-
-    def _more_tensors(self) -> dict[str, NDArray[Any]]:
-        return {f"kmeans.{name}": self.kmeans_stats_[name] for name in _STATS}
-
-    def _restore(self, file: TensorFile) -> None:
-        self.kmeans_stats_ = {name: file.read(f"kmeans.{name}") for name in _STATS}
+        return self._losses_and_gradients(Q, Y, reach, smoothing=smoothing, tolerance=tolerance, fill=fill)
 
     def _cluster(self, rows: NDArray[np.float32], n_before: int = 0) -> None:
         """Make the clusters of `rows`, choose n_probe_ and measure what later checks compare with."""
@@ -327,7 +300,7 @@ class SphericalClusterIndex(ClusteredRows):
             seed=(self._seed + self.n_reclusterings_) % 2**64,
             n_threads=self._n_threads(),
         )
-        self.kmeans_stats_ = {name: np.array(clusters[name], dtype=kind) for name, kind in _STATS.items()}
+        self.kmeans_stats_ = {name: np.array(clusters[name], dtype=kind) for name, kind in self._KMEANS.items()}
         self.kmeans_stats_["sizes"] = self.kmeans_stats_["sizes"].reshape(-1, n_clusters)
         self._build(rows, clusters["centroids"], np.zeros(0, dtype=np.int32))
         self._replaced = 0
@@ -345,13 +318,6 @@ class SphericalClusterIndex(ClusteredRows):
         self.cluster_centers_ = centers
         self.n_clusters_ = len(centers)
 
-    def _recall_of_rows(self) -> NDArray[np.float64]:
-        """Recall curve of a sample of the rows as queries, each without itself."""
-        if self.n_clusters_ == 1:
-            return np.ones(1)
-        sample = self._sample_of_rows(RECALL_QUERIES)
-        return self.recall_curve(self.rows_[sample], k=min(RECALL_K, self.n_rows_), exclude=list(sample[:, None]))
-
     def _has_worn(self) -> bool:
         """Whether a check says that the clusters no longer fit the rows."""
         if self.imbalance_ > MOST_IMBALANCE_GROWTH * self._imbalance_made:
@@ -360,7 +326,3 @@ class SphericalClusterIndex(ClusteredRows):
             return False
         self._replaced = 0
         return bool(self._recall_of_rows()[self.n_probe_ - 1] < self.recall_ - MOST_RECALL_LOSS)
-
-
-# Of k-means, by iteration.
-_STATS: dict[str, Any] = {"mean_cosine": np.float64, "moved": np.int64, "repaired": np.int64, "sizes": np.int32}

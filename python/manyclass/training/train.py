@@ -243,7 +243,7 @@ def weights_of_call(
         weights = weights.grown(len(classes), before.position)
     set_new_rows(weights, classes, before.position, starts)
     if scaling is not None:
-        scaling.unfold_in_place(weights)
+        scaling.unfold(weights)
     if plan.fit_intercept and before.weights is not None:
         _core.set_new_intercepts(before.position, before.counts, counts, weights.intercept)
     return weights

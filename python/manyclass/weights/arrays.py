@@ -58,17 +58,17 @@ def aligned_zeros(n_rows: int, n_columns: int) -> Floats:
     return flat[start : start + n_rows * n_columns].reshape(n_rows, n_columns)
 
 
-def is_mapped(array: Any) -> bool:
-    """Whether an array is a memory map of a file, or a view of one."""
+def map_of(array: Any) -> np.memmap[Any, Any] | None:
+    """Return the memory map of a file that an array is, or is a view of."""
     while isinstance(array, np.ndarray) and not isinstance(array, np.memmap):
         array = array.base
-    return isinstance(array, np.memmap)
+    return array if isinstance(array, np.memmap) else None
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
     """Return rows of floats as they are where they start at a cache line or are mapped, else such a copy."""
     starts = array.ctypes.data % (4 * LINE) == 0
-    if starts or array.dtype != np.float32 or array.ndim != 2 or is_mapped(array):
+    if starts or array.dtype != np.float32 or array.ndim != 2 or map_of(array) is not None:
         return array
     copy = aligned_zeros(*array.shape)
     copy[:] = array
@@ -111,20 +111,13 @@ def check_maps(weights: object) -> None:
     It reads them, so it is for weights of which a score was not finite: those, or huge ones that overflowed.
     """
     for value in vars(weights).values():
-        if (file := _map_of(value)) is not None and not file.is_checked:
+        if isinstance(file := map_of(value), Map) and not file.is_checked:
             if file.dtype.kind == "f" and not is_finite(np.asarray(file)):
                 raise ValueError(
                     f"{file.path} is damaged: {file.name!r} has numbers that are not finite; with mmap=False, `load` "
                     "checks them"
                 )
             file.is_checked = True
-
-
-def _map_of(array: Any) -> Map | None:
-    """The map that an array is a view of."""
-    while isinstance(array, np.ndarray) and not isinstance(array, Map):
-        array = array.base
-    return array if isinstance(array, Map) else None
 
 
 # The weights of a model
@@ -151,35 +144,33 @@ class Codes:
     scales: Floats
 
     @classmethod
-    def of_rows(cls, matrix: Floats, dtype: Dtype) -> Codes:
-        """Encode a matrix, some rows at a time; raises ValueError as `encoded` does."""
-        if dtype == "int8":
-            values, scales = _core.byte_codes(
-                np.ascontiguousarray(matrix), np.arange(len(matrix) + 1) * matrix.shape[1]
-            )
-            return cls(values.reshape(matrix.shape), scales)
-        values = np.empty(matrix.shape, dtype=dtype)
-        step = max(1, BLOCK_NUMBERS // max(1, matrix.shape[1]))
-        for first in range(0, len(matrix), step):
-            values[first : first + step] = encoded(matrix[first : first + step], dtype)
-        return cls(values, NO_FLOATS)
+    def of(cls, numbers: Floats, dtype: Dtype, indptr: NDArray[np.int64] | None = None) -> Codes:
+        """Encode a matrix, or the numbers of rows one after the other, each in int8 or rounded to the nearest there is.
 
-    @classmethod
-    def of_lists(cls, numbers: Floats, indptr: NDArray[np.int64], dtype: Dtype) -> Codes:
-        """Encode the numbers of rows that stand one after the other."""
+        Raises
+        ------
+        ValueError
+            If a number is not finite, or too large for float16.
+        """
         if dtype == "int8":
-            return cls(*_core.byte_codes(numbers, indptr))
-        return cls(encoded(numbers, dtype), NO_FLOATS)
+            ends = np.arange(len(numbers) + 1) * numbers.shape[1] if indptr is None else indptr
+            values, scales = _core.byte_codes(np.ascontiguousarray(numbers), ends)
+            return cls(values.reshape(numbers.shape), scales)
+        largest = float(np.maximum(numbers.max(initial=0), -numbers.min(initial=0)))
+        if not np.isfinite(largest):
+            raise ValueError(
+                f"a weight is {largest}; only finite weights can be compressed: fit again, with smaller steps"
+            )
+        if dtype == "float16" and largest > LARGEST_HALF:
+            raise ValueError(
+                f"a weight is {largest:g} in magnitude; float16 ends at {LARGEST_HALF:g}: use dtype='int8', or scale X"
+            )
+        return cls(numbers.astype(dtype), NO_FLOATS)
 
     @property
     def nbytes(self) -> int:
         """Bytes that they take."""
         return self.values.nbytes + self.scales.nbytes
-
-    def times(self, factor: float, n_rows: int) -> Codes:
-        """Return the numbers times a factor, by other scales."""
-        scales = self.scales if len(self.scales) else np.ones(n_rows, dtype=np.float32)
-        return replace(self, scales=scales * np.float32(factor))
 
     def of_core(self) -> NDArray[Any]:
         """The values as the core takes them: halves by their bits."""
@@ -191,24 +182,6 @@ class Codes:
         if len(self.scales):
             numbers *= self.scales[:, np.newaxis] if indptr is None else np.repeat(self.scales, np.diff(indptr))
         return numbers
-
-
-def encoded(numbers: Floats, dtype: Dtype) -> NDArray[Any]:
-    """Return numbers in float32 or float16, each rounded to the nearest there is.
-
-    Raises
-    ------
-    ValueError
-        If a number is not finite, or too large for float16.
-    """
-    largest = float(np.abs(numbers).max(initial=0))
-    if not np.isfinite(largest):
-        raise ValueError(f"a weight is {largest}; only finite weights can be compressed: fit again, with smaller steps")
-    if dtype == "float16" and largest > LARGEST_HALF:
-        raise ValueError(
-            f"a weight is {largest:g} in magnitude; float16 ends at {LARGEST_HALF:g}: use dtype='int8', or scale X"
-        )
-    return numbers.astype(dtype)
 
 
 Kind = Literal["feature_major", "class_major", "phi", "pairs", "hybrid"]
@@ -223,6 +196,10 @@ NOTHING = np.zeros((0, 0), dtype=np.float32)
 NO_IDS = np.zeros((0, 0), dtype=np.int32)
 NO_OWN = np.zeros(0, dtype=np.int32)
 NO_OFFSETS = np.zeros(0, dtype=np.int64)
+
+
+NO_ROWS: dict[str, Any] = {"matrix": NOTHING, "embeddings": NOTHING, "centre": NO_FLOATS, "n_hidden": 0}
+NO_ROWS |= {"intercept_column": False, "relu": False}
 
 
 @dataclass(frozen=True)
@@ -424,24 +401,13 @@ class StoredWeights:
 
     def beside(self, rows: Self) -> Self:
         """Return these, on pairs, and rows over phi, each on the scale of the sum of both."""
-        fields = {
-            name: getattr(rows, name)
-            for name in ("matrix", "embeddings", "centre", "n_hidden", "intercept_column", "relu")
-        }
+        fields = {name: getattr(rows, name) for name in NO_ROWS}
         return replace(self, kind="hybrid", scales=np.array([self.scales[0], rows.scales[1]]), **fields)
 
     @property
     def pairs_alone(self) -> Self:
         """The weights on pairs, with their intercepts, and nothing mixed in; they share memory with these."""
-        no_rows: dict[str, Any] = {
-            "matrix": NOTHING,
-            "embeddings": NOTHING,
-            "centre": NO_FLOATS,
-            "n_hidden": 0,
-            "intercept_column": False,
-            "relu": False,
-        }
-        return replace(self, kind="pairs", mixture=replace(self.mixture, share=0.0, repeats=0.0), **no_rows)
+        return replace(self, kind="pairs", mixture=replace(self.mixture, share=0.0, repeats=0.0), **NO_ROWS)
 
     @property
     def rows_alone(self) -> Self:
@@ -500,13 +466,8 @@ class StoredWeights:
     @property
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
-        arrays = (self.matrix, self.embeddings, self.features, self.indptr, self.classes, self.values, self.counts)
-        scales = (self.centre, *(self.codes or {}).values())
-        return (
-            self.bias.nbytes
-            + self.centre.nbytes
-            + sum(array.nbytes for array in (*arrays, *scales) if array is not None)
-        )
+        arrays = [array for name, array in vars(self).items() if isinstance(array, np.ndarray) and name != "scales"]
+        return sum(array.nbytes for array in (*arrays, *(self.codes or {}).values()))
 
     def is_finite(self) -> bool:
         """Whether all numbers are."""

@@ -105,7 +105,7 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
             n = len(weights.values)
             bar = _core.magnitude_bar(numbers=weights.values, width=n, stride=n, n_kept=n_kept)
             weights = weights.some_pairs((weights.values.view(np.uint32) & np.uint32(0x7FFFFFFF)) >= bar)
-        codes["values"] = Codes.of_lists(np.asarray(weights.values), weights.indptr, dtype)
+        codes["values"] = Codes.of(np.asarray(weights.values), dtype, weights.indptr)
         arrays |= {"indptr": np.array(weights.indptr), "classes": weights.classes.astype(id_type(weights.n_classes))}
     if weights.embeddings.size:
         table = weights.embeddings
@@ -114,10 +114,9 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
             arrays["features"] = np.sort(np.argpartition(-norms, n_kept - 1)[:n_kept]).astype(np.int32)
             table = table[arrays["features"]]
         # The column of the intercept is not code of the embeddings: they are as long as phi, in whole sixteens.
-        codes["embeddings"] = Codes.of_rows(np.ascontiguousarray(table[:, : padded(weights.n_hidden)]), dtype)
+        codes["embeddings"] = Codes.of(table[:, : padded(weights.n_hidden)], dtype)
     if weights.matrix.size:
-        rows = np.ascontiguousarray(weights.class_rows) if weights.has_phi else weights.matrix
-        codes["matrix"] = Codes.of_rows(rows, dtype)
+        codes["matrix"] = Codes.of(weights.class_rows if weights.has_phi else weights.matrix, dtype)
     arrays |= {name: code.values for name, code in codes.items()}
     return replace(weights, codes={name: code.scales for name, code in codes.items()}, **arrays)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from manyclass.checks import check_flag, check_number
 from manyclass.weights.arrays import DTYPES, NO_FLOATS, Floats, Kind, Mixture, aligned_zeros, padded
 from manyclass.weights.compression import id_type
-from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative
+from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative, read_offsets
 from manyclass.weights.weights import Weights
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -100,18 +100,6 @@ def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
     """Read a model's weights; raises ValueError where the file does not fit its description."""
-    weights = _read_unscaled(file, info, n_classes, n_features, mmap)
-    labels = info.get("labels", {})
-    if "scales" in labels or "scale" in labels:
-        scales = list(labels.get("scales", (1.0, labels.get("scale"))))
-        for scale in scales:
-            check_number("scales", scale, low=0, high=LARGEST)
-        weights.scales[:] = scales
-    return weights
-
-
-def _read_unscaled(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
-    """The weights, whatever they were multiplied by since they were trained."""
     reader = _Reader(file, info, n_classes, n_features, mmap)
     kind, fields_read = reader.kind, reader.fields
     if kind in ("phi", "hybrid"):
@@ -123,10 +111,17 @@ def _read_unscaled(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_
         reader.read("matrix", shape, shape[0])
     if kind in ("pairs", "hybrid"):
         reader.read_pairs()
-    minibatches = info.get("labels", {}).get("minibatches")
+    labels = info.get("labels", {})
+    scale = labels.get("scale", 1.0)
+    minibatches = labels.get("minibatches")
     if kind == "feature_major" and not reader.is_coded and minibatches is not None:
-        check_number("scale", minibatches["scale"], low=0, open_low=True, high=LARGEST)
-        fields_read |= {"by_minibatches": True, "scales": np.array([1.0, minibatches["scale"]])}
+        scale = minibatches["scale"]
+        check_number("scale", scale, low=0, open_low=True, high=LARGEST)
+        fields_read["by_minibatches"] = True
+    scales = list(labels.get("scales", (1.0, scale)))
+    for number in scales:
+        check_number("scales", number, low=0, high=LARGEST)
+    fields_read["scales"] = np.array(scales, dtype=np.float64).reshape(2)
     reader.read_intercept()
     codes = reader.scales if reader.is_coded else None
     weights = Weights(kind=kind, n_features=n_features, codes=codes, **fields_read)
@@ -206,7 +201,7 @@ class _Reader:
 
     def read_pairs(self) -> None:
         """Read weights on pairs."""
-        indptr = _read_indptr(self.file, self.names["indptr"], self.n_features)
+        indptr = read_offsets(self.file, self.names["indptr"], self.n_features)
         n_pairs, dtype = int(indptr[-1]), id_type(self.n_classes) if self.is_coded else np.int32
         classes = checked(self.file, self.names["classes"], dtype, (n_pairs,))
         self.fields["indptr"] = indptr
@@ -246,14 +241,6 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     with_counts = replace(weights, **more)
     with_counts.check()
     return with_counts
-
-
-def _read_indptr(file: TensorFile, name: str, n_features: int) -> NDArray[np.int64]:
-    indptr = file.read(checked(file, name, np.int64, (n_features + 1,)))
-    if indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        array = "postings" if name == PLAIN["indptr"] else name
-        raise ValueError(f"{file.path} is damaged: the offsets of {array!r} do not start at 0 or decrease")
-    return indptr
 
 
 def _read_features(file: TensorFile, n_kept: int, n_features: int) -> NDArray[np.int32]:

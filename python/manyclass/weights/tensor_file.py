@@ -41,20 +41,9 @@ except ImportError:  # not of Unix
 PathLike = str | os.PathLike[str]
 Arrays = Mapping[str, NDArray[Any]]  # by their names in a file
 
-_CODES = {
-    "bool": "BOOL",
-    "int8": "I8",
-    "uint8": "U8",
-    "int16": "I16",
-    "uint16": "U16",
-    "float16": "F16",
-    "int32": "I32",
-    "uint32": "U32",
-    "float32": "F32",
-    "int64": "I64",
-    "uint64": "U64",
-    "float64": "F64",
-}
+_KINDS = {"int": ("I", (8, 16, 32, 64)), "uint": ("U", (8, 16, 32, 64)), "float": ("F", (16, 32, 64))}
+_CODES = {f"{kind}{bits}": f"{code}{bits}" for kind, (code, sizes) in _KINDS.items() for bits in sizes}
+_CODES["bool"] = "BOOL"
 _DTYPES = {code: np.dtype(name).newbyteorder("<") for name, code in _CODES.items()}
 _LINE_BYTES = 64  # a cache line
 YOUNG = 60.0  # seconds
@@ -286,7 +275,7 @@ def reading(file: TensorFile) -> Iterator[None]:
     """Make what a damaged file leads to a ValueError that begins with its name."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, IndexError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, ArithmeticError) as error:  # of Decimal
         if type(error) is ValueError and str(error).startswith(file.path):
             raise
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
@@ -403,13 +392,18 @@ def encode_text(strings: Iterable[Any]) -> dict[str, NDArray[Any]]:
     return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "offsets": offsets}
 
 
+def read_offsets(file: TensorFile, name: str, n: int) -> NDArray[np.int64]:
+    """Return where each of n lists of a file begins, and where the last one ends."""
+    offsets = file.read(checked(file, name, np.int64, (n + 1,)))
+    if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
+        raise ValueError(f"{file.path} is damaged: the offsets {name!r} do not start at 0 or decrease")
+    return offsets
+
+
 def decode_text(file: TensorFile, name: str, n: int) -> NDArray[Any]:
     """Return the n strings of this name in a file, as objects."""
-    offsets = file.read(checked(file, f"{name}.offsets", np.int64, (n + 1,)))
-    if offsets[0] != 0 or np.any(np.diff(offsets) < 0):
-        raise ValueError(f"{file.path} is damaged: the offsets of {name!r} do not start at 0 or decrease")
+    offsets = read_offsets(file, f"{name}.offsets", n)
     text = file.read(checked(file, f"{name}.text", np.uint8, (int(offsets[-1]),))).tobytes()
-    ends = offsets.tolist()
     strings = np.empty(n, dtype=object)
-    strings[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)]
+    strings[:] = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets.tolist())]
     return strings

@@ -477,9 +477,8 @@ class Weights(StoredWeights):
 
     def writable(self) -> Weights:
         """Return these weights, with copies of arrays that are mapped and may not be written to."""
-        arrays = (self.matrix, self.embeddings, self.values, self.bias)
-        matrix, embeddings, values, bias = (array if array.flags.writeable else array.copy() for array in arrays)
-        return replace(self, matrix=matrix, embeddings=embeddings, values=values, bias=bias)
+        arrays = {name: getattr(self, name) for name in ("matrix", "embeddings", "values", "bias")}
+        return replace(self, **{name: array.copy() for name, array in arrays.items() if not array.flags.writeable})
 
     def copy(self) -> Weights:
         """Return a copy of a linear model."""
@@ -510,26 +509,16 @@ class FeatureScaling:
     scale: Doubles
 
     @classmethod
-    def of(cls, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
+    def of(cls, x: Matrix, *, centre: bool, weights: Doubles | None = None, first_rows: bool = False) -> FeatureScaling:
         """Measure the data: mean and standard deviation, of features of mostly zeros the root mean square of the rest.
 
         All sparse features count as such. Where these differ by a factor of at most 100, all are divided instead by the
         power of two, which rounds nothing, that brings the root mean square of the rows' lengths to 1 to 8. All means
         are weighted.
+
+        The first rows of a stream may have a few heavy ones, and lack features: sparse features differ where nine
+        tenths of those that are there do, others have the median scale, and the median of the rows' lengths counts.
         """
-        return cls._measured(x, centre, weights, first_rows=False)
-
-    @classmethod
-    def of_first_part(cls, x: Matrix, *, centre: bool, weights: Doubles | None = None) -> FeatureScaling:
-        """Measure the first rows of a stream, of which a few heavy ones and features that are not there tell nothing.
-
-        As `of`, but sparse features differ where nine tenths of those that are there do, features that are not have
-        the median scale, and the median of the rows' lengths counts.
-        """
-        return cls._measured(x, centre, weights, first_rows=True)
-
-    @classmethod
-    def _measured(cls, x: Matrix, centre: bool, weights: Doubles | None, *, first_rows: bool) -> FeatureScaling:
         r = NO_DOUBLES if weights is None else weights / weights.mean()
         scaling = _core.feature_scaling(_in_order(x), x.shape[1], row_weights=r, centre=centre, first_rows=first_rows)
         return cls(*scaling)
@@ -567,15 +556,10 @@ class FeatureScaling:
             _core.fold_scaling(self.shift, self.scale, weights.matrix, weights.bias, weights.by_feature)
 
     def unfold(self, weights: Weights) -> Weights:
-        """Return the weights of scaled features that `fold` makes these of: a copy."""
-        copied = weights.copy()
-        self.unfold_in_place(copied)
-        return copied
-
-    def unfold_in_place(self, weights: Weights) -> None:
-        """Turn weights of x into those of scaled features, in place, without another array of their size."""
+        """Turn weights of x into those of scaled features that `fold` makes these of, in place, and return them."""
         if not self.is_identity:
             _core.unfold_scaling(self.shift, self.scale, weights.matrix, weights.bias, weights.by_feature)
+        return weights
 
 
 def _in_order(x: Matrix) -> Any:

@@ -159,7 +159,7 @@ class WordVectors(WordVectorQueries):
                     f"max_bytes is {most}; not even one word fits as {stored_dtype} beside the header of the file"
                 )
             n = min(n, fit)
-        return WordVectors._from_codes(words[:n], Codes.of_rows(np.ascontiguousarray(vectors[:n]), stored_dtype))
+        return WordVectors._from_codes(words[:n], Codes.of(vectors[:n], stored_dtype))
 
     @classmethod
     def _from_codes(cls, words: Sequence[str], codes: Codes) -> WordVectors:
