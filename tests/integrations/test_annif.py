@@ -126,7 +126,7 @@ def test_cached_training_gives_the_same_model_and_refuses_what_the_cache_was_not
         ("estimator=svm", 1, "estimator is 'svm'; it must be one of 'margin', 'softmax'"),
         ("min_df=0", 1, "min_df is '0'; it must be an integer of at least 1"),
         ("min_df=1000", 1, "no features"),
-        ("n_negative=4", 0, "n_negative is not known and has no effect; did you mean n_negatives?"),
+        ("n_negative=4", 0, "n_negative is not known and has no effect (did you mean 'n_negatives'?)"),
     ],
 )
 def test_wrong_parameters_are_told_and_an_unknown_one_warned_of(project, setting, code, message):

@@ -13,13 +13,10 @@ extra: pip install 'manyclass[serve]'.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any
 
@@ -33,6 +30,7 @@ from manyclass.cli.messages import note, waiting
 from manyclass.cli.models import RECALL, K, check_recall, describe_model, expected_by
 from manyclass.datasets.csr import rows_of
 from manyclass.serving.predictor import Limits, Predictor
+from manyclass.serving.signals import handling
 
 MOST_PORT = 65535
 TUNE_ROWS = 4096  # rows of --approximate that are read into features: some 512 of them are drawn
@@ -82,25 +80,9 @@ class ServeArguments:
 
 
 def run(args: ServeArguments) -> int:
-    """Serve until a signal comes."""
-    with _early_signals():
+    """Serve until a signal comes; SIGTERM ends well, and SIGHUP does not end, before the server listens."""
+    with handling({"SIGTERM": lambda *_: sys.exit(0), "SIGHUP": signal.SIG_IGN}):
         return _serve(args)
-
-
-@contextlib.contextmanager
-def _early_signals() -> Iterator[None]:
-    """End well at SIGTERM, and do not end at SIGHUP, while the server does not listen yet."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))}
-    if hasattr(signal, "SIGHUP"):
-        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _serve(args: ServeArguments) -> int:

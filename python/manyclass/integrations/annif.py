@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,6 +26,7 @@ from annif.exception import ConfigurationException, NotInitializedException, Not
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from manyclass.checks import did_you_mean
 from manyclass.datasets import load_csr, save_csr
 from manyclass.integrations.subject_model import PARAMETERS, Estimator, SubjectModel, estimator_from, write_together
 
@@ -59,9 +59,7 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
         """Load the vectorizer, and map the model, which predicts with one thread: Annif has processes for the cores."""
         self.initialize_vectorizer()
         if self._model is None:
-            path = self._path(self.MODEL_FILE)
-            if not os.path.exists(path):
-                raise NotInitializedException(f"model {path} not found", backend_id=self.backend_id)
+            path = self._existing(self.MODEL_FILE, "model")
             self.debug(f"mapping the model {path}")
             self._model = self._show_errors(lambda: SubjectModel.load(path))
 
@@ -75,19 +73,14 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
     def cached_data(self) -> tuple[sp.csr_array, sp.csr_array]:
         """Return TF-IDF of the documents of the last training, and their subjects as an indicator matrix."""
-        path = self._path(self.TRAIN_FILE)
-        if not os.path.exists(path):
-            raise NotInitializedException(f"training data {path} not found; train without --cached first")
-        X, Y = load_csr(path)
+        X, Y = load_csr(self._existing(self.TRAIN_FILE, "training data, which train without --cached writes,"))
         assert Y is not None  # `_train` writes both
         return X, Y
 
     def estimator(self, params: Mapping[str, Any], jobs: int) -> Estimator:
         """Return the estimator that the parameters of the project describe; Annif's jobs=0 is all cores."""
         for name in params.keys() - PARAMETERS.keys() - VECTORIZER.keys() - set(ANNIFS):
-            near = get_close_matches(name, PARAMETERS, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self.warning(f"the parameter {name} is not known and has no effect{hint}")
+            self.warning(f"the parameter {name} is not known and has no effect{did_you_mean(name, PARAMETERS)}")
         return self._show_errors(lambda: estimator_from(params, n_jobs=jobs or -1))
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
@@ -116,16 +109,14 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
 
     def _learn(self, corpus: Any, params: dict[str, Any]) -> None:
         self.initialize(parallel=False)
-        texts, subjects = [], []
-        for document in corpus.documents:
-            texts.append(document.text)
-            subjects.append(sorted(document.subject_set))
-        if not texts:
+        documents = [*corpus.documents]
+        if not documents:
             raise NotSupportedException("learning from no documents", backend_id=self.backend_id)
-        X = self.rows_of(texts)
-        self.info(f"learning from {len(texts)} documents")
+        X = self.rows_of([document.text for document in documents])
+        Y = self._indicator([sorted(document.subject_set) for document in documents])
+        self.info(f"learning from {len(documents)} documents")
         path = self._path(self.MODEL_FILE)
-        self._show_errors(lambda: SubjectModel.load(path).learn(X, self._indicator(subjects))).save(path)
+        self._show_errors(lambda: SubjectModel.load(path).learn(X, Y)).save(path)
         self._model = None
 
     def _suggest_batch(self, documents: Sequence[Any], params: dict[str, Any]) -> SuggestionBatch:
@@ -174,6 +165,12 @@ class ManyclassBackend(mixins.TfidfVectorizerMixin, hyperopt.AnnifHyperoptBacken
     def _path(self, name: str) -> str:
         return os.path.join(self.datadir, name)
 
+    def _existing(self, name: str, content: str) -> str:
+        path = self._path(name)
+        if not os.path.exists(path):
+            raise NotInitializedException(f"{content} {path} not found", backend_id=self.backend_id)
+        return path
+
     def _show_errors(self, make: Callable[[], Made]) -> Made:
         """Return what `make` returns; errors about parameters or data become those that Annif shows its users."""
         try:
@@ -200,7 +197,7 @@ class TrialObjective(hyperopt.HPObjective):
 
     @classmethod
     def objective(cls, trial: Any, args: Mapping[str, Any]) -> float:
-        """Train a model and return its metric.
+        """Train a model with parameters in ranges around the defaults, and return its metric.
 
         Parameters
         ----------
@@ -212,26 +209,19 @@ class TrialObjective(hyperopt.HPObjective):
         -------
         float
         """
-        params = {**args["params"], **suggest_parameters(trial, args["params"])}
+        params = dict(args["params"])
+        params["learning_rate"] = trial.suggest_float("learning_rate", 0.25, 4.0, log=True)
+        params["decay"] = trial.suggest_float("decay", 0.3, 1.0)
+        params["max_iter"] = trial.suggest_int("max_iter", 2, 12)
+        if params.get("model", "embedding") == "embedding":
+            params["dim"] = trial.suggest_int("dim", 64, 512, step=64)
+        if params.get("estimator", "margin") == "margin":
+            params["smoothing"] = trial.suggest_float("smoothing", 1.0, 20.0, log=True)
         model = SubjectModel.fit(estimator_from(params, n_jobs=1), *args["training"])
         batch = annif.eval.EvaluationBatch(args["subjects"])
         suggestions = suggestion_batch(model, args["vectors"], args["subjects"], int(params["limit"]))
         batch.evaluate_many(suggestions, args["gold"])
         return float(batch.results(metrics=[args["metric"]])[args["metric"]])
-
-
-def suggest_parameters(trial: Any, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a trial tries, in ranges around the defaults."""
-    values: dict[str, Any] = {
-        "learning_rate": trial.suggest_float("learning_rate", 0.25, 4.0, log=True),
-        "decay": trial.suggest_float("decay", 0.3, 1.0),
-        "max_iter": trial.suggest_int("max_iter", 2, 12),
-    }
-    if params.get("model", "embedding") == "embedding":
-        values["dim"] = trial.suggest_int("dim", 64, 512, step=64)
-    if params.get("estimator", "margin") == "margin":
-        values["smoothing"] = trial.suggest_float("smoothing", 1.0, 20.0, log=True)
-    return values
 
 
 class Optimizer(hyperopt.HyperparameterOptimizer):

@@ -28,17 +28,9 @@ ESTIMATORS: dict[str, type[Any]] = {"margin": MarginClassifier, "softmax": Softm
 
 # What a configuration may set, and of what type; "auto" is allowed wherever the estimator has it.
 PARAMETERS: dict[str, type] = {
-    "estimator": str,
-    "model": str,
-    "dim": int,
-    "solver": str,
-    "decay": float,
-    "learning_rate": float,
-    "sampler": str,
-    "n_negatives": int,
-    "smoothing": float,
-    "max_iter": int,
-    "random_state": int,
+    **dict.fromkeys(("estimator", "model", "solver", "sampler"), str),
+    **dict.fromkeys(("dim", "n_negatives", "max_iter", "random_state"), int),
+    **dict.fromkeys(("decay", "learning_rate", "smoothing"), float),
 }
 
 _EMBEDDED = {"model": "embedding", "dim": 512, "solver": "adagrad", "decay": 0.5, "max_iter": 4}
@@ -83,19 +75,15 @@ def estimator_from(params: Mapping[str, Any], n_jobs: int) -> Estimator:
     defaults = {name: value for name, value in DEFAULTS[kind].items() if GOES_WITH.get(name) not in chosen}
     settings = {**defaults, **chosen}
     decay = settings.pop("decay", None)
-    known = ESTIMATORS[kind]().get_params(deep=False)
-    for name in settings.keys() - known.keys():
+    for name in settings.keys() - ESTIMATORS[kind]().get_params(deep=False).keys():
         raise ValueError(f"{name} is {settings[name]!r}, which estimator={kind!r} does not have; leave it out")
     if decay is not None:
-        check_choice("solver", settings["solver"], [name for name in SOLVERS if _has_decay(name)])
+        with_decay = [name for name, part in SOLVERS.items() if any(s.name == "decay" for s in part.settings)]
+        check_choice("solver", settings["solver"], with_decay)
         settings["solver"] = SOLVERS[settings["solver"]](decay=decay)
     estimator: Estimator = ESTIMATORS[kind](**settings, n_jobs=n_jobs)
     estimator.check_parameters()
     return estimator
-
-
-def _has_decay(solver: str) -> bool:
-    return any(setting.name == "decay" for setting in SOLVERS[solver].settings)
 
 
 def _converted(name: str, value: Any) -> Any:
@@ -153,8 +141,7 @@ class SubjectModel:
         ValueError
             If fewer than two subjects remain, or a parameter of the estimator is out of its range or without effect.
         """
-        usable = (np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0)
-        X, Y = X[usable], Y[usable]
+        X, Y = _usable(X, Y)
         is_held_out = held_out(Y, estimator.random_state)
         subjects = np.unique(Y.indices)
         if len(subjects) < 2:
@@ -180,8 +167,7 @@ class SubjectModel:
         SubjectModel
             Itself; raises ValueError, and is as it was, if no document has features and subjects.
         """
-        usable = (np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0)
-        X, Y = X[usable], Y[usable]
+        X, Y = _usable(X, Y)
         if not X.shape[0]:
             raise ValueError("no document has words that the model knows, and subjects")
         subjects = np.union1d(self.estimator.classes_, Y.indices)
@@ -238,6 +224,12 @@ class SubjectModel:
         return subjects, expit(self.slope * z.astype(np.float64) + self.offset)
 
 
+def _usable(X: sp.csr_array, Y: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return the documents with features and subjects."""
+    rows = np.flatnonzero((np.diff(X.indptr) > 0) & (np.diff(Y.indptr) > 0))
+    return X[rows], Y[rows]
+
+
 def write_together(folder: str, files: Mapping[str, Callable[[str], Any]]) -> None:
     """Write files beside each other, and put them in the places of older ones only once all of them are written.
 
@@ -270,10 +262,9 @@ def held_out(Y: sp.csr_array, random_state: Any) -> NDArray[np.bool_]:
     n = Y.shape[0]
     chosen = np.zeros(n, dtype=bool)
     chosen[check_random_state(random_state).permutation(n)[: min(MOST_HELD, n // 10)]] = True
-    counts = np.bincount(Y[~chosen].indices, minlength=Y.shape[1])
-    lost = sp.csr_array((counts[Y.indices] == 0, Y.indices, Y.indptr), shape=Y.shape)
-    safe: NDArray[np.bool_] = np.asarray(lost.sum(axis=1)) == 0
-    return chosen & safe
+    lost = np.setdiff1d(Y.indices, Y[~chosen].indices)  # subjects of held-out documents alone
+    keeps: NDArray[np.bool_] = Y[:, lost].count_nonzero(axis=1) == 0
+    return chosen & keeps
 
 
 def _logistic(estimator: Estimator, X: sp.csr_array, Y: sp.csr_array) -> tuple[float, float]:

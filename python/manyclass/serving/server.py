@@ -8,7 +8,6 @@ import importlib.resources
 import ipaddress
 import json
 import re
-import signal
 import socket
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from manyclass.serving.predictor import SHOWN, Limits, Predictor
+from manyclass.serving.signals import handling
 
 try:
     import prometheus_client
@@ -400,18 +400,15 @@ class Server(uvicorn.Server):
         bool
             Whether all that ran was finished.
         """
+
+        def hang_up(*_: object) -> None:
+            threading.Thread(target=self.load_anew, daemon=True).start()
+
         # uvicorn raises a signal anew after the end, for handlers that were there before: it would end the process.
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGTERM, signal.SIGINT)}
-        if hasattr(signal, "SIGHUP"):
-            loads = lambda *_: threading.Thread(target=self.load_anew, daemon=True).start()  # noqa: E731
-            before[signal.SIGHUP] = signal.signal(signal.SIGHUP, loads)
-        try:
+        handlers: dict[str, Any] = {"SIGTERM": self.handle_exit, "SIGINT": self.handle_exit, "SIGHUP": hang_up}
+        with handling(handlers), self.socket:
             log(f"serving at {self.url}")
             ready()
             self.run(sockets=[self.socket])
-        finally:
-            self.socket.close()
-            log("ended")
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        log("ended")
         return self.finished
