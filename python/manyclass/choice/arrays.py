@@ -309,7 +309,7 @@ def _make_lists(
 def _numbers(name: str, values: Any, listed: Any, rows: NDArray[np.int64]) -> Doubles:
     """A number for each pair that is listed; cells of a table that are not may be missing."""
     if is_sparse(values):
-        return np.asarray(values[rows, listed.indices] if len(rows) else np.zeros(0))
+        return np.asarray(values[rows, listed.indices] if values.nnz else np.zeros(len(rows)))
     if np.shape(values) == listed.shape:
         mask = np.zeros(listed.shape, dtype=bool)
         mask[rows, listed.indices] = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from json import loads
 from typing import Any, Literal
@@ -96,68 +96,48 @@ class ChoiceColumns:
             If the file is no such table, or a cell is not what its column holds, with the line.
         """
         how = self.notes(notes or {}) | ({} if chosen else NO_CHOICES)
-        read = self._read_wide if how["wide"] or how["utility"] else self._read_long
-        labels = {"person" if how["person"] == "auto" else how["person"]}
-        labels |= {how["chosen"]} if read == self._read_wide else {*how["chooser"], how["alternative"]}
+        is_wide = bool(how["wide"] or how["utility"])
+        labels = ["person" if how["person"] == "auto" else how["person"]]
+        labels += [how["chosen"]] if is_wide else [*how["chooser"], how["alternative"]]
         with waiting(f"reading {path}"), read_table(path, reading, labels) as columns:
             for name in ("person", "weight", "offset"):
-                usual = "auto" if read == self._read_long else name if name in columns else None
+                usual = "auto" if not is_wide else name if name in columns else None
                 how[name] = {"auto": usual, "none": None}.get(how[name], how[name])
             with warnings.catch_warnings():
                 warnings.simplefilter("always", UserWarning)  # which counts the rows that are left out
-                return read(columns, how, model)
+                return (self._read_wide if is_wide else self._read_long)(columns, how, model)
 
     def _read_long(
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
     ) -> tuple[ChoiceSets, NDArray[Any]]:
-        features, known_alternatives = getattr(self, "feature", None), None
-        if how["alternative"] in columns:
-            alternatives = as_labels(columns[how["alternative"]])
-            if model is not None:
-                alternatives = columns[how["alternative"]] = as_classes(model.classes_, alternatives)
-                # Where coefficients belong to no alternative, a table may have new ones.
-                known_alternatives = model.classes_ if np.isin(alternatives, model.classes_).all() else None
-        if model is not None:
-            features = features_by_kind(model)
-        names = {name: how[name] for name in ("chooser", "alternative", "chosen", "counts", "available", "offset")}
-        names |= {name: how[name] for name in ("person", "weight", "formula")}
-        sets = from_long(
-            columns,
-            **names,
-            features=features,
-            alternatives=known_alternatives,
-            unavailable_choices=self.unavailable_choices,
-        )
+        named = {name: value for name, value in how.items() if name not in ("pair", "utility", "wide")}
+        named["features"] = features_by_kind(model) if model else getattr(self, "feature", None)
+        if model is not None and how["alternative"] in columns:
+            labels = columns[how["alternative"]] = as_classes(model.classes_, as_labels(columns[how["alternative"]]))
+            # Where coefficients belong to no alternative, a table may have new ones.
+            named["alternatives"] = model.classes_ if np.isin(labels, model.classes_).all() else None
+        sets = from_long(columns, **named, unavailable_choices=self.unavailable_choices)
         who = Choosers.of(columns, how["chooser"]).labels
         return sets, as_labels(["/".join(map(str, name)) if isinstance(name, tuple) else name for name in who])
 
     def _read_wide(
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
     ) -> tuple[ChoiceSets, NDArray[Any]]:
-        utilities = dict(map(_split_option, how["utility"]))
-        names = _names(how["wide"]) if how["wide"] else [*utilities]
-        labels = model.classes_ if model else labels_of_words(names)
-        chosen = None if how["counts"] else how["chosen"]
+        utilities, named = dict(map(_split_option, how["utility"])), {name: how[name] for name in ("person", "weight")}
+        labels = model.classes_ if model else labels_of_words(_names(how["wide"]) if how["wide"] else [*utilities])
+        named["chosen"] = chosen = None if how["counts"] else how["chosen"]
         if chosen in columns:
             columns[chosen] = as_classes(labels, as_labels(columns[chosen]))
-        by_alternative = {name: how[name] and _columns_of(how[name], labels) for name in ("available", "counts")}
-        pairs = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"])}
         kinds = features_by_kind(model) if model else None
-        choosers = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
-        sets = from_wide(
-            columns,
-            alternatives=labels,
-            chosen=chosen,
-            pairs=pairs or None,
-            utilities=dict(zip(_labels_by_name(labels, [*utilities]), utilities.values(), strict=True)) or None,
-            choosers=() if how["formula"] or utilities else choosers,
-            formula=how["formula"],
-            features=kinds if how["formula"] else None,
-            person=how["person"],
-            weight=how["weight"],
-            unavailable_choices=self.unavailable_choices,
-            **by_alternative,
-        )
+        if how["formula"]:
+            named |= {"formula": how["formula"], "features": kinds}
+        elif utilities:
+            named["utilities"] = dict(zip(_labels_by_name(labels, [*utilities]), utilities.values(), strict=True))
+        else:
+            named["choosers"] = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
+        named |= {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
+        named["pairs"] = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"])}
+        sets = from_wide(columns, alternatives=labels, **named, unavailable_choices=self.unavailable_choices)
         return sets, np.arange(sets.n_rows)
 
 
@@ -229,16 +209,15 @@ class ChoiceTable(ChoiceColumns):
         if reference is not None:
             parameters["reference"] = _labels_by_name(alternatives, [str(reference)])[0]
         if self.nest:
-            nests = [f"{label} alone" for label in alternatives.tolist()]
-            constraints = {f"dissimilarity[{nest}]": 1.0 for nest in nests}
+            nests = {label: f"{label} alone" for label in alternatives.tolist()}
+            alone = {label: f"dissimilarity[{nest}]" for label, nest in nests.items()}
             for name, text in map(_split_option, self.nest):
                 for label in _labels_by_name(alternatives, _names(text)):
-                    position = np.flatnonzero(alternatives == label)
-                    if not len(position):
+                    if label not in nests:
                         raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
-                    constraints.pop(f"dissimilarity[{nests[position[0]]}]", None)
-                    nests[position[0]] = name
-            parameters |= {"nests": nests, "constraints": constraints}
+                    nests[label] = name
+                    alone.pop(label, None)
+            parameters |= {"nests": [*nests.values()], "constraints": dict.fromkeys(alone.values(), 1.0)}
         if self.constraint:
             values = {name: _number_or_text(text) for name, text in map(_split_option, self.constraint)}
             parameters["constraints"] = {**parameters.get("constraints", {}), **values}
@@ -278,7 +257,7 @@ def _columns_of(text: str, labels: NDArray[Any]) -> dict[Any, str]:
 
 
 @contextlib.contextmanager
-def read_table(path: str, reading: Reading, labels: Collection[str | None]) -> Iterator[dict[str, Any]]:
+def read_table(path: str, reading: Reading, labels: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Give the columns of a table, in which some are labels; errors about cells name the file and the line."""
     source = Input.of(path)
     form = reading.form_of([source])
@@ -286,14 +265,13 @@ def read_table(path: str, reading: Reading, labels: Collection[str | None]) -> I
         raise ValueError(f"{source.name} is read as {form}; choice models take {', '.join(TABLES)}")
     reading.form = form
     marks = Marks.of(form, Layout(delimiter=reading.delimiter, decimal=reading.decimal or "."))
-    columns = read_columns(source, form, marks, [name for name in labels if name is not None])
+    columns = read_columns(source, form, marks, labels)
     try:
-        for name in labels if form != "parquet" else ():
-            if name in columns:
-                words = [label_in(word) for word in columns[name].tolist()]
-                if "" in words:
-                    raise CellError(name, "", (words.index(""),), ", which is no label")
-                columns[name] = labels_of_words(words)
+        for name in [name for name in columns if name in labels and form != "parquet"]:
+            columns[name] = labels_of_words(columns[name].tolist())
+            is_blank = columns[name] == ""
+            if np.any(is_blank):
+                raise CellError(name, "", (int(np.argmax(is_blank)),), ", which is no label")
         yield columns
     except CellError as error:
         if form == "parquet" or not error.where:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.datasets.numerals import BLANKS
 from manyclass.labels import as_labels
 
 Words = list[list[str]]  # the labels of each row
@@ -36,12 +37,14 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
     return Y, as_labels(distinct), n_twice
 
 
-def labels_of_words(words: Sequence[str]) -> NDArray[Any]:
-    """Return the label that each word is: integers where all are."""
-    distinct = [*dict.fromkeys(words)]
-    Y, labels, _ = label_columns([[word] for word in distinct])
+def labels_of_words(cells: Sequence[str]) -> NDArray[Any]:
+    """Return the label that the word of each cell is, without blanks around it: integers where all are."""
+    words = {cell: cell.strip(BLANKS) for cell in dict.fromkeys(cells)}
+    distinct = [*dict.fromkeys(words.values())]
+    Y, labels, _ = label_columns([distinct])
     positions = dict(zip(distinct, Y.indices.tolist(), strict=True))
-    return labels[[positions[word] for word in words]] if len(words) else labels
+    places = {cell: positions[word] for cell, word in words.items()}
+    return labels[[places[cell] for cell in cells]] if len(cells) else labels
 
 
 class Vocabulary:
