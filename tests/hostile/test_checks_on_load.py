@@ -11,7 +11,7 @@ from test_saved_models import rewrite
 
 from manyclass import AugmentReduceClassifier, SphericalClusterIndex, solvers
 from manyclass.datasets import save_csr
-from manyclass.datasets.binary_csr import CsrFiles
+from manyclass.datasets.binary_csr import open_csr
 from manyclass.datasets.inputs import Input, Layout
 
 
@@ -256,6 +256,6 @@ def test_rows_of_a_stream_that_lead_out_of_their_file_are_told(tmp_path):
     path = tmp_path / "csr.safetensors"
     save_csr(path, X, Y)
     rewrite(path, tensors=lambda t: t | {"Y.indptr": np.r_[t["Y.indptr"][:-1], 10**6].astype(t["Y.indptr"].dtype)})
-    files = CsrFiles.of([Input(str(path))], Layout())
+    files = open_csr([Input(str(path))], Layout())
     with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: .*the offsets of Y decrease or are out of range"):
         list(files.blocks(7))

@@ -24,7 +24,7 @@ from manyclass.datasets import ChoiceSets
 from manyclass.datasets.inputs import TABLES, Input, Layout
 from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import as_classes
-from manyclass.datasets.tables import Marks, label_in, line_of, read_columns
+from manyclass.datasets.tables import TableFile, label_in
 from manyclass.labels import as_labels
 from manyclass.weights.tensor_file import open_tensors
 
@@ -264,8 +264,8 @@ def read_table(path: str, reading: Reading, labels: Sequence[Any]) -> Iterator[d
     if form not in TABLES:
         raise ValueError(f"{source.name} is read as {form}; choice models take {', '.join(TABLES)}")
     reading.form = form
-    marks = Marks.of(form, Layout(delimiter=reading.delimiter, decimal=reading.decimal or "."))
-    columns = read_columns(source, form, marks, labels)
+    table = TableFile(source, form, Layout(delimiter=reading.delimiter, decimal=reading.decimal or "."))
+    columns = table.read(labels)
     try:
         for name in [name for name in columns if name in labels and form != "parquet"]:
             columns[name] = labels_of_words(columns[name].tolist())
@@ -276,7 +276,7 @@ def read_table(path: str, reading: Reading, labels: Sequence[Any]) -> Iterator[d
     except CellError as error:
         if form == "parquet" or not error.where:
             raise ValueError(f"{source.name}: {error}") from error
-        line = line_of(source, marks, error.where[0])
+        line = table.line_of(error.where[0])
         raise ValueError(f"{source.name}:{line}: column {error.name!r} {error.fault}") from error
     except ValueError as error:
         raise ValueError(f"{source.name}: {error}") from error

@@ -24,7 +24,7 @@ from manyclass.datasets.logs import Histories, LogColumns, next_items, read_log
 from manyclass.datasets.numerals import BLANKS
 from manyclass.datasets.records import Records, as_classes, first_labels, read_records
 from manyclass.datasets.stream import OPTIONS, Stream
-from manyclass.datasets.tables import Marks, columns_of
+from manyclass.datasets.tables import TableFile
 from manyclass.datasets.xmc import header_of
 from manyclass.labels import as_labels, sorted_classes, written
 from manyclass.training.weighting import taken
@@ -258,12 +258,12 @@ def _read(reading: Reading, source: Input, form: str, expected: Expected) -> Rec
     layout = reading.layout(form, expected)
     if expected.groups is not None and reading.sequences is not None:
         raise ValueError("--groups is not for logs, whose users are groups by themselves; leave it out")
-    if form in TABLES and expected.groups in columns_of(source, form, Marks.of(form, layout)):
+    if form in TABLES and expected.groups in TableFile(source, form, layout).columns():
         layout = replace(layout, groups=expected.groups)
     if form in DELIMITED and reading.sequences is not None:
         names = [name.strip(BLANKS) for name in reading.sequences.split(",")]
         columns = LogColumns(names, reading.session_gap, reading.last, reading.since)
-        return read_log(form, source, Marks.of(form, layout), columns)
+        return read_log(TableFile(source, form, layout), columns)
     if form == "xmc" and expected.exact and layout.header is not False:
         header = header_of(source, layout.header)
         _check_width(source.name, header[1] if header else None, expected)

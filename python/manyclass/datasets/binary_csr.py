@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
-from manyclass.datasets.inputs import Input, Layout
+from manyclass.datasets.inputs import Input, Layout, RowSource
 from manyclass.weights.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"
@@ -190,47 +189,30 @@ def read_csr(source: Input, n_features: int | None) -> tuple[sparse.csr_array, s
     return X, sparse.csr_array(np.zeros((X.shape[0], 0), np.float32)) if Y is None else Y
 
 
-@dataclass(frozen=True)
-class CsrFiles:
-    """Files of `save_csr` whose rows are read some at a time.
+def open_csr(inputs: Sequence[Input], layout: Layout) -> RowSource:
+    """Return what reads files of `save_csr`, some rows at a time, after a look at their headers.
 
     They are read and not mapped: pages of a map that were touched count as memory of the process.
 
-    Attributes
-    ----------
-    inputs : sequence of Input
-    n_features : int
-    n_labels : int
-    n_rows : int
+    Raises
+    ------
+    ValueError
+        If a file has no labels, or is none of `save_csr`; while it is read, for an index that is out of range.
     """
+    shapes = [_opened_with_labels(source.path)[1] for source in inputs]
+    d, k = (shapes[0][key][1] if n is None else n for key, n in (("X", layout.n_features), ("Y", layout.n_labels)))
+    for name, n_columns in (("n_features", d), ("n_labels", k)):
+        check_number(f"{inputs[0].name}: {name}", n_columns, low=0, high=2**31 - 1, integer=True)
 
-    inputs: Sequence[Input]
-    n_features: int
-    n_labels: int
-    n_rows: int
-
-    @classmethod
-    def of(cls, inputs: Sequence[Input], layout: Layout) -> CsrFiles:
-        """Find the numbers of columns; raises ValueError where a file has no labels or is none of `save_csr`."""
-        shapes = [_opened_with_labels(source.path)[1] for source in inputs]
-        (_, d), (_, k) = shapes[0]["X"], shapes[0]["Y"]
-        d = d if layout.n_features is None else layout.n_features
-        k = k if layout.n_labels is None else layout.n_labels
-        for name, n_columns in (("n_features", d), ("n_labels", k)):
-            try:
-                check_number(name, n_columns, low=0, high=2**31 - 1, integer=True)
-            except ValueError as error:
-                raise ValueError(f"{inputs[0].name}: {error}") from error
-        return cls(inputs, int(d), int(k), sum(file_shapes["X"][0] for file_shapes in shapes))
-
-    def blocks(self, size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
-        """Yield the rows of all files, at most `size` at once; raises ValueError for an index out of range."""
-        for source in self.inputs:
-            file, shapes = _opened_with_labels(source.path)
-            n = shapes["X"][0]
+    def blocks(size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
+        for source in inputs:
+            file, file_shapes = _opened_with_labels(source.path)
+            n = file_shapes["X"][0]
             for first in range(0, n, size):
                 last = min(n, first + size)
-                yield _rows(file, "X", first, last, self.n_features), _rows(file, "Y", first, last, self.n_labels)
+                yield _rows(file, "X", first, last, d), _rows(file, "Y", first, last, k)
+
+    return RowSource(blocks, d, k, sum(file_shapes["X"][0] for file_shapes in shapes))
 
 
 def _opened_with_labels(path: str) -> tuple[TensorFile, Shapes]:

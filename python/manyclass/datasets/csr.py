@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 
@@ -18,6 +19,17 @@ def csr_from_core(
     """
     small = len(indices) <= np.iinfo(np.int32).max
     return sparse.csr_array((data, indices, indptr.astype(np.int32) if small else indptr), shape=shape)
+
+
+def indicator(labels: Sequence[Collection[int]], n_labels: int) -> sparse.csr_array:
+    """Return rows of ones at each row's labels."""
+    return ones_at([label for row in labels for label in row], [*map(len, labels)], n_labels)
+
+
+def ones_at(columns: ArrayLike, counts: ArrayLike, n_columns: int) -> sparse.csr_array:
+    """Return rows of ones, as many in each as `counts` says, at columns that stand one after the other."""
+    indices, indptr = np.asarray(columns, np.int32), np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    return csr_from_core(np.ones(len(indices), np.float32), indices, indptr, (len(indptr) - 1, n_columns))
 
 
 def require_csr(name: str, X: object) -> None:

@@ -8,10 +8,12 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
+
+from numpy.typing import NDArray
 
 from manyclass.compressed import (
     LABEL,
@@ -83,21 +85,18 @@ class Input:
         return "<stdin>" if self.path == STDIN else self.path
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
-        """Give the bytes as an open file, decompressed; errors are those of `manyclass.compressed`."""
-        with opened(self.path) if self.content is None else decompressed(io.BytesIO(self.content), self.name) as file:
-            yield file
+    def opened(self, *, bounded: bool = False) -> Iterator[Any]:
+        """Give the bytes as an open file, decompressed; errors are those of `manyclass.compressed`.
 
-    @contextlib.contextmanager
-    def bounded(self) -> Iterator[Any]:
-        """Give the open file; where all of it is kept, it raises ValueError once a compressed text is too long."""
-        size = None
-        if self.whole and self.content is not None:
-            size = len(self.content)
-        elif self.whole and is_compressed(self.path):
-            size = os.path.getsize(self.path)
-        with self.opened() as file:
-            yield file if size is None else _Bounded(file, max(FEW_BYTES, MOST_TIMES * size), self.name)
+        Where all of them are kept and `bounded`, it raises ValueError once a compressed text is too long.
+        """
+        content = self.content
+        with opened(self.path) if content is None else decompressed(io.BytesIO(content), self.name) as file:
+            if bounded and self.whole and (content is not None or is_compressed(self.path)):
+                size = os.path.getsize(self.path) if content is None else len(content)
+                yield _Bounded(file, max(FEW_BYTES, MOST_TIMES * size), self.name)
+            else:
+                yield file
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the text, which newlines end, or carriage returns before these.
@@ -107,7 +106,7 @@ class Input:
         ValueError
             If it is not UTF-8, or too long for what it was compressed to.
         """
-        with self.bounded() as file:
+        with self.opened(bounded=True) as file:
             for line in text_lines(file, self.name):
                 yield line.removesuffix("\n").removesuffix("\r")
 
@@ -119,7 +118,7 @@ class Input:
         ValueError
             If the file is not of the compressed kind that its name tells, is damaged or ends early.
         """
-        with self.bounded() as file:
+        with self.opened(bounded=True) as file:
             return bytes(file.read(size))
 
 
@@ -169,6 +168,35 @@ class Layout:
     separator: str | None = None
     delimiter: str | None = None
     decimal: str = "."
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """What reads the rows of inputs, or of arrays.
+
+    Attributes
+    ----------
+    blocks : callable
+        Yields the features and the labels of some rows at once, of at most the number that it gets; the text of "xmc"
+        and "svmlight" is cut by its bytes.
+    n_features : int or None
+        None of texts.
+    n_labels : int or None
+        Columns of labels; None where any label may come.
+    n_rows : int or None
+        None where it is not known before all rows are read.
+    zero_based : bool
+        Whether the first feature of a text has number 0.
+    label_names : ndarray or None
+        What the columns of labels stand for, where these have names.
+    """
+
+    blocks: Callable[[int], Iterator[tuple[Any, Any]]]
+    n_features: int | None
+    n_labels: int | None = None
+    n_rows: int | None = None
+    zero_based: bool = True
+    label_names: NDArray[Any] | None = None
 
 
 class _Bounded:
@@ -254,11 +282,11 @@ def guess_form(inputs: Sequence[Input], otherwise: str | None = None) -> str:
     ValueError
         If nothing tells, or the names tell several.
     """
-    forms = sorted({form_of_name(source) or "xmc" for source in inputs})
-    if len(forms) > 1:
-        raise ValueError(f"the files are of several forms, {', '.join(forms)}; a stream has one of them")
-    first = inputs[0]
-    form = form_of_name(first)
+    forms = [form_of_name(source) for source in inputs]
+    distinct = sorted({form or "xmc" for form in forms})
+    if len(distinct) > 1:
+        raise ValueError(f"the files are of several forms, {', '.join(distinct)}; a stream has one of them")
+    first, form = inputs[0], forms[0]
     if form and not (form == "tsv" and otherwise == "text"):  # a text and its label behind a tab are .tsv, too
         return form
     head = first.read(HEAD).decode("utf-8", "replace").removeprefix("\ufeff").split("\n")

@@ -1,9 +1,9 @@
-"""Labels that files have as words: the label of each column, and the matrix or the array of rows."""
+"""Labels that files have as words: the label of each column, the matrix or the array of rows, and files of texts."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,15 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.compressed import LABEL
+from manyclass.datasets.csr import indicator, ones_at
+from manyclass.datasets.inputs import Input, RowSource
 from manyclass.datasets.numerals import BLANKS
 from manyclass.labels import as_labels
 
 Words = list[list[str]]  # the labels of each row
+TEXTS = 16_384  # that are held at once, before rows of numbers are made of them
+FEW_TEXTS = 20  # by which nothing is said of the order of texts and labels
 
 
 def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
@@ -33,8 +38,7 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
         Labels that stand twice in a row, and count once.
     """
     distinct, indptr, indices, n_twice = _core.label_columns(words)
-    Y = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(words), len(distinct)))
-    return Y, as_labels(distinct), n_twice
+    return ones_at(indices, np.diff(indptr), len(distinct)), as_labels(distinct), n_twice
 
 
 def labels_of_words(cells: Sequence[str]) -> NDArray[Any]:
@@ -66,14 +70,52 @@ class Vocabulary:
         self.labels = as_labels(distinct)
         self._places = {str(label): place for place, label in enumerate(self.labels.tolist())}
 
-    def first(self, words: Words) -> NDArray[Any]:
-        """Return the first label of each row, which must have one."""
-        return self.labels[[self._places[row[0]] for row in words]]
+    def labels_of(self, words: Words, *, several: bool) -> tuple[list[bool], Any]:
+        """Return which rows have a label, and of these the first one or, `several`, a matrix of ones at all, sorted."""
+        labelled = [row for row in words if row]
+        if several:
+            places = [sorted({self._places[word] for word in row}) for row in labelled]
+            return [*map(bool, words)], indicator(places, len(self.labels))
+        return [*map(bool, words)], self.labels[[self._places[row[0]] for row in labelled]]
 
-    def indicator(self, words: Words) -> sp.csr_array:
-        """Return a matrix of ones at the labels of each row, sorted."""
-        places = [sorted(self._places[word] for word in dict.fromkeys(row)) for row in words]
-        indices = np.array([*itertools.chain.from_iterable(places)], dtype=np.int32)
-        indptr = np.cumsum([0, *map(len, places)])
-        ones = np.ones(len(indices), np.float32)
-        return sp.csr_array((ones, indices, indptr), shape=(len(places), len(self.labels)))
+
+def open_texts(inputs: Sequence[Input], form: str, separator: str) -> RowSource:
+    """Return what reads inputs with a text and its labels on each line.
+
+    Parameters
+    ----------
+    inputs : sequence of Input
+    form : {"text", "fasttext"}
+        A line of "text" has its labels behind its last tab; in one of "fasttext" they are the words that begin with
+        `__label__`, ASCII's blanks being between words.
+    separator : str
+        Between the labels of a line of "text".
+    """
+
+    def blocks(size: int) -> Iterator[tuple[list[str], Words]]:
+        yield [], []
+        for source in inputs:
+            lines = source.lines()
+            while block := list(itertools.islice(lines, min(size, TEXTS))):
+                yield _core.marked_texts(block, LABEL) if form == "fasttext" else _tabbed(block, separator, source.name)
+
+    return RowSource(blocks, None)
+
+
+def _tabbed(lines: list[str], separator: str, name: str) -> tuple[list[str], Words]:
+    """Return the texts and the labels of lines.
+
+    Raises
+    ------
+    ValueError
+        If labels and texts have changed places: what stands as labels is another one in each row and longer than what
+        stands as texts, of which there are half as many or fewer. Nothing could be learnt of such rows.
+    """
+    texts, words, swapped = _core.tabbed_texts(lines, separator, FEW_TEXTS)
+    if swapped:
+        n_rows, n_texts, n_labels = swapped
+        raise ValueError(
+            f"{name}: {n_rows} rows have {n_texts} texts and {n_labels} labels, which have more words; a line is "
+            "`text<TAB>label`, and it seems that labels stand before the texts"
+        )
+    return texts, words

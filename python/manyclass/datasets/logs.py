@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_number
-from manyclass.datasets.inputs import Input
+from manyclass.datasets.csr import ones_at
 from manyclass.datasets.label_words import labels_of_words
 from manyclass.datasets.records import Records
 from manyclass.datasets.sequences import SequenceEncoder
-from manyclass.datasets.tables import Marks, cells_of
+from manyclass.datasets.tables import TableFile
 from manyclass.datasets.times import read_times
 
 
@@ -90,7 +89,7 @@ class LogColumns:
             raise ValueError("--last and --since are two ways to tell events apart; leave out one")
 
 
-def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Records:
+def read_log(table: TableFile, columns: LogColumns) -> Records:
     """Read a table of events; X of the records are its histories, which have no labels yet.
 
     Raises
@@ -98,28 +97,28 @@ def read_log(form: str, source: Input, marks: Marks, columns: LogColumns) -> Rec
     ValueError
         If a column is missing, or a time is neither a number nor a date.
     """
-    cells = cells_of(source, form, marks, columns.names)
+    cells, name = table.cells(columns.names), table.source.name
     has_both = np.array([bool(user and item) for user, item in zip(cells[0], cells[1], strict=True)], dtype=bool)
     n_dropped = int((~has_both).sum())
-    notes = (f"{source.name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
+    notes = (f"{name}: dropped {n_dropped} events without user or item",) if n_dropped else ()
     users, items = (
         labels_of_words([cell for cell, has in zip(column, has_both, strict=True) if has]) for column in cells[:2]
     )
-    times = read_times(cells[2], f"{source.name}, times")[has_both] if len(cells) > 2 else None
-    sequences, names = SequenceEncoder.sequences_of(users, items, times, gap=columns.gap)
+    times = read_times(cells[2], f"{name}, times")[has_both] if len(cells) > 2 else None
+    sequences, owners = SequenceEncoder.sequences_of(users, items, times, gap=columns.gap)
     n_before = None
     if columns.last is not None:
         n_before = np.array([max(0, len(sequence) - columns.last) for sequence in sequences], dtype=np.int64)
     if columns.since is not None and times is not None:
         begin = read_times([columns.since], "--since")[0]
         if (times.dtype.kind == "M") != (begin.dtype.kind == "M"):
-            raise ValueError(f"--since is {columns.since!r}; the times of {source.name} are such as {cells[2][0]!r}")
+            raise ValueError(f"--since is {columns.since!r}; the times of {name} are such as {cells[2][0]!r}")
         # Times by their places, which are in the order of the sequences.
         ordered, _ = SequenceEncoder.sequences_of(users, np.arange(len(users)), times, gap=columns.gap)
         n_before = np.array([int((times[places] < begin).sum()) for places in ordered], dtype=np.int64)
-    Y = sp.csr_array(np.zeros((len(sequences), 0), np.float32))
-    histories = Histories(sequences, names, n_before)
-    return Records(histories, Y, np.zeros(0, dtype=object), name=source.name, form=form, notes=notes)
+    Y = ones_at([], np.zeros(len(sequences)), 0)
+    histories = Histories(sequences, owners, n_before)
+    return Records(histories, Y, np.zeros(0, dtype=object), name=name, form=table.form, notes=notes)
 
 
 def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = False) -> Records:
@@ -144,6 +143,5 @@ def next_items(records: Records, encoder: SequenceEncoder, *, learns: bool = Fal
     if n_items > n:
         message = f"left out {n_items - n} next items that are new, or come after none that is known"
         notes += (f"{records.name}: {message}",)
-    ones = (np.ones(n, np.float32), rows.y.astype(np.int32), np.arange(n + 1))
-    Y = sp.csr_array(ones, shape=(n, len(encoder.items_)))
+    Y = ones_at(rows.y, np.ones(n), len(encoder.items_))
     return replace(records, X=rows.X, Y=Y, labels=encoder.items_, notes=notes)

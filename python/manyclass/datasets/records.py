@@ -12,14 +12,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.datasets.binary_csr import read_csr
-from manyclass.datasets.csr import joined_rows
+from manyclass.datasets.csr import joined_rows, ones_at
 from manyclass.datasets.inputs import Input, Layout
 from manyclass.datasets.label_words import label_columns
 from manyclass.datasets.preprocessing import first_label
 from manyclass.datasets.stream import open_files
-from manyclass.datasets.svmlight import SvmlightFiles
-from manyclass.datasets.tables import ROWS, Marks, Present, cells_of
-from manyclass.datasets.xmc import CACHE_SUFFIX, read_cached, read_xmc
+from manyclass.datasets.tables import ROWS, Present, TableFile
+from manyclass.datasets.xmc import CACHE_SUFFIX, read_cached, read_svmlight, read_xmc
 from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes, written
 
 
@@ -84,31 +83,27 @@ def read_records(form: str, source: Input, layout: Layout, *, cache: bool = Fals
             X, Y = read_cached(source, layout, source.path + CACHE_SUFFIX) if cache else read_xmc(source, layout)
         one_based = form == "xmc" and layout.zero_based is False
         return Records(X, Y, np.arange(Y.shape[1]), one_based, source.name, form)
-    blocks: list[tuple[Any, Any]]
+    blocks: Any
     if form == "svmlight":
-        svmlight, blocks = SvmlightFiles.read(source, layout)
-        one_based = not svmlight.layout.zero_based
+        blocks, zero_based = read_svmlight(source, layout)
     else:
-        blocks, one_based = list(open_files(form, [source], layout).blocks(ROWS)), False
+        blocks, zero_based = list(open_files([source], form, layout).blocks(ROWS)), True
     rows = joined_rows([X for X, _ in blocks])
     Y, names, notes = _columns([labels for _, labels in blocks])
     groups = None
     if layout.groups is not None:
-        [cells] = cells_of(source, form, Marks.of(form, layout), [layout.groups])
-        groups = as_labels(cells)
-    return Records(rows, Y, names, one_based, source.name, form, notes=notes, groups=groups)
+        groups = as_labels(*TableFile(source, form, layout).cells([layout.groups]))
+    return Records(rows, Y, names, not zero_based, source.name, form, notes=notes, groups=groups)
 
 
 def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[str, ...]]:
     """Return the labels of blocks of rows as a matrix, the label of each of its columns, and what there is to note."""
-    if not (blocks and isinstance(blocks[0], Present) and isinstance(blocks[0].labels, np.ndarray)):
+    if not (blocks and isinstance(blocks[-1], Present) and isinstance(blocks[-1].labels, np.ndarray)):
         words = (block.words() if isinstance(block, Present) else block for block in blocks)
         Y, names, n_twice = label_columns([row for block in words for row in block])
         return Y, names, (f"labels that stand twice in a row count once: {n_twice} left out",) if n_twice else ()
     names, columns = sorted_classes(join_labels([block.labels for block in blocks]))
-    indptr = np.cumsum([0, *(has_label for block in blocks for has_label in block.is_labelled.tolist())])
-    ones = np.ones(len(columns), np.float32)
-    return sp.csr_array((ones, columns.astype(np.int32), indptr), shape=(len(indptr) - 1, len(names))), names, ()
+    return ones_at(columns, np.concatenate([block.is_labelled for block in blocks]), len(names)), names, ()
 
 
 # Labels of rows, Y, and the label of each of its columns
@@ -117,8 +112,7 @@ def _columns(blocks: Sequence[Any]) -> tuple[sp.csr_array, NDArray[Any], tuple[s
 def first_labels(Y: sp.csr_array) -> sp.csr_array:
     """Return the first label of each row that has one, as a matrix without the other rows."""
     y = first_label(Y)
-    y = y[y >= 0]
-    return sp.csr_array((np.ones(len(y), np.float32), y, np.arange(len(y) + 1)), shape=(len(y), Y.shape[1]))
+    return ones_at(y[y >= 0], np.ones(np.count_nonzero(y >= 0)), Y.shape[1])
 
 
 def places_among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int64]:
@@ -136,9 +130,8 @@ def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -
     """Return the labels of the rows that a model knows, (n_rows, n_classes), ones by the places of its classes."""
     places = places_among(classes, labels)[Y.indices]
     is_known = places >= 0
-    indptr = np.concatenate([[0], np.cumsum(is_known)])[Y.indptr]
-    ones = np.ones(int(is_known.sum()), dtype=np.float32)
-    return sp.csr_array((ones, places[is_known].astype(np.int32), indptr), shape=(Y.shape[0], len(classes)))
+    n_before = np.concatenate([[0], np.cumsum(is_known)])[Y.indptr]
+    return ones_at(places[is_known], np.diff(n_before), len(classes))
 
 
 def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:

@@ -31,6 +31,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.datasets.csr import indicator
 
 MNIST_ID = 554  # OpenML's number of mnist_784
 N_MNIST = 60_000, 10_000  # rows to train on, which are the first ones, and to test on
@@ -257,13 +258,6 @@ def _yso_titles(raw: Path, folder: Path, home: Path, timeout: float) -> str:
                 digest.update(line)
                 out.write(line)
     return digest.hexdigest()
-
-
-def indicator(labels: list[list[int]], n_labels: int) -> sp.csr_array:
-    """Return rows of ones at each row's labels."""
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in labels])])
-    columns = np.array([label for row in labels for label in row], dtype=np.int64)
-    return sp.csr_array((np.ones(len(columns), np.float32), columns, starts), shape=(len(labels), n_labels))
 
 
 def _check_rows(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:

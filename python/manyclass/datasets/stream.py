@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -15,25 +17,31 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_flag, check_number, n_threads_from, seed_from
-from manyclass.datasets.binary_csr import CsrFiles
+from manyclass.datasets.binary_csr import open_csr
 from manyclass.datasets.csr import is_sparse, joined_rows, rows_of
-from manyclass.datasets.inputs import DELIMITERS, FORMS, LINES, TABLES, Input, Layout, PathLike, files_of, guess_form
-from manyclass.datasets.label_words import Vocabulary
+from manyclass.datasets.inputs import (
+    DELIMITERS,
+    FORMS,
+    LINES,
+    TABLES,
+    Input,
+    Layout,
+    PathLike,
+    RowSource,
+    files_of,
+    guess_form,
+)
+from manyclass.datasets.label_words import Vocabulary, open_texts
 from manyclass.datasets.preprocessing import first_label
-from manyclass.datasets.svmlight import SvmlightFiles
-from manyclass.datasets.tables import Present, Tables
+from manyclass.datasets.tables import Present, open_tables
 from manyclass.datasets.text import TextVectorizer
-from manyclass.datasets.text_files import TextFiles
-from manyclass.datasets.xmc import XmcFiles
+from manyclass.datasets.xmc import open_svmlight, open_xmc
 from manyclass.labels import as_labels
 
-WordFiles = SvmlightFiles | Tables | TextFiles  # whose labels are words
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
 ROWS = 65_536  # of a part
 THREAD = "manyclass stream"  # name of what reads ahead
-DEFAULTS = {"n_features": None, "n_labels": None, "header": "auto", "zero_based": None, "n_jobs": None}
-DEFAULTS |= {"delimiter": None, "decimal": "."}
 OPTIONS = {  # that a form has; others have none of them
     "xmc": ("n_features", "n_labels", "header", "zero_based", "n_jobs"),
     "svmlight": ("n_features", "zero_based", "n_jobs"),
@@ -172,9 +180,9 @@ class Stream:
         if self._source.n_labels is None and self.format not in ("xmc", "svmlight", *LINES):
             _refuse("one label a row", "labels", labels, "all")
         self.n_features, self.n_labels = self._source.n_features, self._source.n_labels
-        self.n_rows, self.label_names = self._source.n_rows, getattr(self._source, "label_names", None)
-        self.zero_based = getattr(self._source, "layout", Layout()).zero_based is not False
-        has_indicator = labels == "first" and not isinstance(self._source, _LabelledRows)
+        self.n_rows, self.label_names = self._source.n_rows, self._source.label_names
+        self.zero_based = self._source.zero_based
+        has_indicator = labels == "first" and self.format in ("xmc", "csr", "arrays")
         self._functions: tuple[Callable[[Any, Any], tuple[Any, Any]], ...] = (_first_labels,) * has_indicator
         self._seed = seed_from(random_state) if shuffle else None
         self._n_pass = 0
@@ -301,9 +309,9 @@ def _refuse_unused(form: str, named_form: str, options: dict[str, Any], y: Any) 
     if form == "arrays":
         _refuse("arrays", "format", named_form, "auto")
         where = "arrays"
-    for name, default in DEFAULTS.items():
+    for name, value in options.items():
         if name not in OPTIONS.get(form, ()):
-            _refuse(where, name, options[name], default)
+            _refuse(where, name, value, getattr(Layout, name, None))
     if form not in ("arrays", *TABLES):
         _refuse(where, "y", y, None)
     if form in TABLES and not isinstance(y, str | None):
@@ -316,11 +324,11 @@ def _refuse(where: str, name: str, value: Any, default: Any) -> None:
         raise ValueError(f"{name} is {value!r}, which has no effect with {where}; leave it {default!r}")
 
 
-def _open(source: Any, y: Any, named_form: str, options: dict[str, Any], *, all_labels: bool) -> tuple[str, _Source]:
+def _open(source: Any, y: Any, named_form: str, options: dict[str, Any], *, all_labels: bool) -> tuple[str, RowSource]:
     """Return the form of files, or "arrays", and what reads their rows, by the arguments of `Stream`."""
     if hasattr(source, "shape"):
         _refuse_unused("arrays", named_form, options, y)
-        return "arrays", _Arrays.of(source, y)
+        return "arrays", _open_arrays(source, y)
     inputs = [Input(os.fspath(file)) for file in files_of(source)]
     form = guess_form(inputs, "xmc") if named_form == "auto" else named_form
     _refuse_unused(form, named_form, options, y)
@@ -328,14 +336,13 @@ def _open(source: Any, y: Any, named_form: str, options: dict[str, Any], *, all_
     n_threads = n_threads_from(options.pop("n_jobs"))
     layout = Layout(**options, n_threads=n_threads, separator=separator, label=label)
     if form == "xmc":
-        return form, XmcFiles.of(inputs, layout, any_labels=not all_labels)
+        return form, open_xmc(inputs, layout, any_labels=not all_labels)
     if form == "csr":
-        return form, CsrFiles.of(inputs, layout)
-    files = open_files(form, inputs, layout)
-    return form, _LabelledRows(files, all_labels=all_labels and form not in TABLES)
+        return form, open_csr(inputs, layout)
+    return form, _labelled_rows(inputs, form, layout, all_labels=all_labels and form not in TABLES)
 
 
-def open_files(form: str, inputs: Sequence[Input], layout: Layout) -> WordFiles:
+def open_files(inputs: Sequence[Input], form: str, layout: Layout) -> RowSource:
     """Return what reads inputs of a form whose labels are words.
 
     Raises
@@ -344,85 +351,58 @@ def open_files(form: str, inputs: Sequence[Input], layout: Layout) -> WordFiles:
         If they are malformed, with the file and the line, or a column of a table is missing.
     """
     if form in TABLES:
-        return Tables.of(inputs, form, layout)
-    if form == "svmlight":
-        return SvmlightFiles.of(inputs, layout)
-    return TextFiles(inputs, form, layout.separator or ",")
+        return open_tables(inputs, form, layout)
+    return open_svmlight(inputs, layout) if form == "svmlight" else open_texts(inputs, form, layout.separator or ",")
 
 
-class _LabelledRows:
-    """Rows of files whose labels are words, without those that have none.
+def _labelled_rows(inputs: Sequence[Input], form: str, layout: Layout, *, all_labels: bool) -> RowSource:
+    """Return what reads rows with all their labels, which are words, or the first one, without rows that have none."""
+    files, names = open_files(inputs, form, layout), None
+    all_blocks = (labels for _, labels in files.blocks(ROWS))
+    labels_of: Callable[[Any], tuple[Any, Any]] = tuple  # which rows have a label, and these labels
+    if form in DELIMITERS:
+        # A label that is no integer tells the type of all.
+        dtype = np.int64 if all(_core.all_integers(block.labels) for block in all_blocks) else None
+        labels_of = partial(_typed_labels, dtype=dtype)
+    elif form not in TABLES:
+        vocabulary = Vocabulary(row if all_labels else row[:1] for words in all_blocks for row in words)
+        names, labels_of = vocabulary.labels, partial(vocabulary.labels_of, several=all_labels)
+        if not len(names):
+            raise ValueError(f"{inputs[0].name}: no row has a label")
 
-    Parameters
-    ----------
-    files : WordFiles
-    all_labels : bool
-        Whether all labels of a row count, or the first one alone.
-    """
-
-    def __init__(self, files: WordFiles, *, all_labels: bool) -> None:
-        self.files, self._all_labels = files, all_labels
-        self.layout = files.layout if isinstance(files, SvmlightFiles) else Layout()
-        self.n_features, self.n_rows = files.n_features, files.n_rows
-        self.label_names = self.n_labels = None
-        blocks: Iterator[Any] = (labels for _, labels in files.blocks(ROWS))
-        if files.form in TABLES:  # of which a label that is no integer tells the type of all
-            self._has_integers = files.form != "parquet" and all(_core.all_integers(block.labels) for block in blocks)
-            return
-        self._vocabulary = Vocabulary(row if all_labels else row[:1] for words in blocks for row in words)
-        self.label_names = self._vocabulary.labels
-        if not len(self.label_names):
-            raise ValueError(f"{files.inputs[0].name}: no row has a label")
-        self.n_labels = len(self.label_names) if all_labels else None
-
-    def blocks(self, size: int) -> Iterator[Part]:
-        """Yield the labelled rows of at most `size` at once."""
-        for X, labels in self.files.blocks(size):
-            rows, y = self._labels(labels)
+    def blocks(size: int) -> Iterator[Part]:
+        for X, labels in files.blocks(size):
+            has_label, y = labels_of(labels)
+            rows = np.flatnonzero(has_label)
             if len(rows):
                 X = np.array(X, dtype=object) if isinstance(X, list) else X
                 yield X if len(rows) == X.shape[0] else rows_of(X, rows), y
 
-    def _labels(self, labels: Any) -> tuple[NDArray[np.intp], Any]:
-        """Return the numbers of rows with a label, and their labels."""
-        if isinstance(labels, Present):
-            y = labels.labels
-            if isinstance(y, list):
-                y = np.array(y, np.int64) if self._has_integers else as_labels(y)
-            return np.flatnonzero(labels.is_labelled), y
-        rows = np.flatnonzero([len(row) > 0 for row in labels])
-        words = [row for row in labels if row]
-        return rows, self._vocabulary.indicator(words) if self._all_labels else self._vocabulary.first(words)
+    n_labels = len(names) if names is not None and all_labels else None
+    return replace(files, blocks=blocks, label_names=names, n_labels=n_labels)
 
 
-class _Arrays:
-    """Rows that are in memory."""
-
-    def __init__(self, X: Any, y: Any, n_labels: int | None) -> None:
-        self._block, self.n_labels = (X, y), n_labels
-        self.n_rows, self.n_features = int(X.shape[0]), int(X.shape[1])
-
-    @classmethod
-    def of(cls, X: Any, y: Any) -> _Arrays:
-        """Check what can be checked without a look at the rows."""
-        if y is None:
-            raise ValueError("y is None; with arrays it must be the labels of the rows of X")
-        if len(X.shape) != 2:
-            raise ValueError(f"X has shape {tuple(X.shape)}; it must be (n_samples, n_features)")
-        y = sp.csr_array(y) if is_sparse(y) else as_labels(y)
-        if y.shape[0] != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]}")
-        if y.ndim == 2:
-            y = sp.csr_array(y)
-        return cls(sp.csr_array(X) if is_sparse(X) else X, y, y.shape[1] if y.ndim == 2 else None)
-
-    def blocks(self, size: int) -> Iterator[Part]:
-        """Yield the rows in their order, at most `size` at once."""
-        for first in range(0, self.n_rows, size):
-            yield _take(self._block, slice(first, first + size))
+def _typed_labels(labels: Present, dtype: type | None) -> tuple[Any, Any]:
+    return labels.is_labelled, as_labels(labels.labels) if dtype is None else np.array(labels.labels, dtype)
 
 
-_Source = _Arrays | XmcFiles | CsrFiles | _LabelledRows
+def _open_arrays(X: Any, y: Any) -> RowSource:
+    """Return what gives the rows of arrays in their order, after the checks that need no look at the rows."""
+    if y is None:
+        raise ValueError("y is None; with arrays it must be the labels of the rows of X")
+    if len(X.shape) != 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}; it must be (n_samples, n_features)")
+    y = sp.csr_array(y) if is_sparse(y) else as_labels(y)
+    if y.shape[0] != X.shape[0]:
+        raise ValueError(f"X has {X.shape[0]} rows, y has {y.shape[0]}")
+    rows = (sp.csr_array(X) if is_sparse(X) else X, sp.csr_array(y) if y.ndim == 2 else y)
+    n, d = map(int, X.shape)
+
+    def blocks(size: int) -> Iterator[Part]:
+        return (_take(rows, slice(first, first + size)) for first in range(0, n, size))
+
+    return RowSource(blocks, d, y.shape[1] if y.ndim == 2 else None, n)
+
 
 # Windows and parts
 

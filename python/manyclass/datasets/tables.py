@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_choice
 from manyclass.compressed import LONGEST_LINE, MOST_BLANK_LINES
-from manyclass.datasets.inputs import DELIMITERS, Input, Layout
+from manyclass.datasets.inputs import DELIMITERS, Input, Layout, RowSource
 from manyclass.datasets.numerals import BLANKS, parse_numbers
 from manyclass.labels import as_labels, written
 
@@ -31,31 +32,16 @@ def label_in(cell: str) -> str:
     return cell.strip(BLANKS)
 
 
-@dataclass(frozen=True)
-class Marks:
-    """What stands between the cells of a table, and in its numbers before their fraction.
+class Present(NamedTuple):
+    """The labels of a block: which rows have one, and the labels of these, words of CSV or values of Parquet."""
 
-    Raises
-    ------
-    ValueError
-        If they are none of the characters that can be told from the cells.
-    """
+    is_labelled: NDArray[np.bool_]
+    labels: Any
 
-    delimiter: str = ","
-    decimal: str = "."
-
-    def __post_init__(self) -> None:
-        check_choice("decimal", self.decimal, (".", ","))
-        if len(self.delimiter) != 1 or self.delimiter.isalnum() or self.delimiter in '"\n\r.+-_' + self.decimal:
-            raise ValueError(
-                f"delimiter is {self.delimiter!r}; it must be one character, which is no letter, digit, quote, sign or "
-                f"end of a line, and not the decimal {self.decimal!r}"
-            )
-
-    @classmethod
-    def of(cls, form: str, layout: Layout) -> Marks:
-        """Return the marks of a layout, or those of the form."""
-        return cls(DELIMITERS.get(form, ",") if layout.delimiter is None else layout.delimiter, layout.decimal)
+    def words(self) -> list[list[str]]:
+        """Return the labels of each row."""
+        labels = iter(self.labels)
+        return [[next(labels)] if has_label else [] for has_label in self.is_labelled.tolist()]
 
 
 class Cells:
@@ -64,9 +50,8 @@ class Cells:
     Parameters
     ----------
     file : file of bytes
-    name : str
-        What messages call it.
-    marks : Marks
+    table : TableFile
+        Whose text it is.
 
     Attributes
     ----------
@@ -83,15 +68,17 @@ class Cells:
         Without pandas.
     """
 
-    def __init__(self, file: IO[bytes], name: str, marks: Marks) -> None:
-        pandas = library("pandas")
-        self._file, self._name = file, name
-        self._reader = _core.CsvReader(name, marks.delimiter, marks.decimal, LONGEST_LINE, MOST_BLANK_LINES)
+    def __init__(self, file: IO[bytes], table: TableFile) -> None:
+        self._file, self._name = file, table.source.name
+        marks = table.delimiter, table.layout.decimal
+        self._reader = _core.CsvReader(self._name, *marks, LONGEST_LINE, MOST_BLANK_LINES)
         first, self.header = io.StringIO(), self._next(self._reader.header)
         csv.writer(first).writerow(self.header)
-        self.columns: list[str] = pandas.read_csv(io.StringIO(first.getvalue()), nrows=0).columns.tolist()
+        first.seek(0)
+        self.columns: list[str] = library("pandas").read_csv(first, nrows=0).columns.tolist()
         if len(self.columns) == 1 and (mark := re.search("[;\t|]", self.columns[0])):
-            raise ValueError(f"{name}: the first line is one cell, {self.columns[0]!r}; set delimiter to {mark[0]!r}")
+            cell = f"{self._name}: the first line is one cell, {self.columns[0]!r}"
+            raise ValueError(f"{cell}; set delimiter to {mark[0]!r}")
 
     def _next(self, ask: Callable[[], Any]) -> Any:
         """What the core says once it has enough text."""
@@ -117,184 +104,153 @@ class Cells:
             yield X, {self.columns[column]: cells for column, cells in zip(others, texts, strict=True)}
 
 
-def read_columns(source: Input, form: str, marks: Marks, labels: Collection[str] = ()) -> dict[str, NDArray[Any]]:
-    """Read all columns of a table: float64 where cells are numbers or blank, else objects; of Parquet as they are.
+@dataclass(frozen=True)
+class TableFile:
+    """A table that an input holds.
 
-    Parameters
+    Attributes
     ----------
     source : Input
     form : {"csv", "tsv", "parquet"}
-    marks : Marks
-    labels : collection of str
-        Columns that stay text, so that "01" and "1" are two.
+    layout : Layout
+        What stands between its cells, and in its numbers before their fraction.
 
     Raises
     ------
     ValueError
-        If the table is malformed, with the file and the line, or two of its columns have one name.
-    ImportError
-        Without pandas, or pyarrow for Parquet.
-    """
-    if form == "parquet":
-        table = _parquet(source).read()
-        _check_names(source.name, table.column_names)
-        # Without nulls, which would make other numbers of integers.
-        return {
-            name: np.array([*column.to_pylist(), None], dtype=object)[:-1]
-            if column.null_count
-            else column.to_pandas().to_numpy()
-            for name, column in zip(table.column_names, table.columns, strict=True)
-        }
-    with source.opened() as raw:
-        cells = Cells(raw, source.name, marks)
-        _check_names(source.name, cells.header)
-        parts: dict[str, list[NDArray[Any]]] = {name: [] for name in cells.columns}
-        for _, block in cells.blocks([], ROWS):
-            for name, column in block.items():
-                parsed = None if name in labels else parse_numbers(column, marks.decimal)
-                parts[name].append(np.array(column, dtype=object) if parsed is None else parsed)
-    kinds = {name: {part.dtype for part in arrays} for name, arrays in parts.items()}
-    mixed = [name for name, dtypes in kinds.items() if len(dtypes) > 1]
-    if mixed:  # a later block has shown that these are text
-        return read_columns(source, form, marks, {*labels, *mixed})
-    return {name: np.concatenate(arrays) if arrays else np.zeros(0, object) for name, arrays in parts.items()}
-
-
-def _check_names(name: str, columns: Sequence[str]) -> None:
-    for column in columns:
-        if columns.count(column) > 1:
-            raise ValueError(f"{name}: two columns are named {column!r}; rename one of them")
-
-
-def line_of(source: Input, marks: Marks, row: int) -> int:
-    """Return the line of CSV at which a row begins."""
-    with source.opened() as raw:
-        text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
-        reader = csv.reader(text, delimiter=marks.delimiter)
-        n_rows, line = -1, 1  # the first one is the header
-        for cells in reader:
-            if cells and n_rows == row:
-                return line
-            n_rows, line = n_rows + bool(cells), reader.line_num + 1
-    return line
-
-
-class Present(NamedTuple):
-    """The labels of a block: which rows have one, and the labels of these, words of CSV or values of Parquet."""
-
-    is_labelled: NDArray[np.bool_]
-    labels: Any
-
-    @classmethod
-    def from_cells(cls, cells: Sequence[str]) -> Present:
-        """Return the labels that the cells of a column hold."""
-        words = [label_in(cell) for cell in cells]
-        return cls(np.array([word != "" for word in words], dtype=bool), [word for word in words if word])
-
-    def words(self) -> list[list[str]]:
-        """Return the labels of each row."""
-        labels = iter(self.labels)
-        return [[next(labels)] if has_label else [] for has_label in self.is_labelled.tolist()]
-
-
-@dataclass(frozen=True)
-class Tables:
-    """Inputs with the same columns.
-
-    Attributes
-    ----------
-    inputs : sequence of Input
-    form : {"csv", "tsv", "parquet"}
-    label : str or None
-        The column of labels; None: there is none, and rows have no label.
-    features : sequence of str
-        Columns of numbers, or those that are joined to texts.
-    is_text : bool
-    separator : str
-        Between the labels in a cell; empty: a cell is a label.
-    marks : Marks
-    n_rows : int or None
-        None of CSV, which must be read to be counted.
+        If these are none of the characters that can be told from the cells.
     """
 
-    inputs: Sequence[Input]
+    source: Input
     form: str
-    label: str | None
-    features: Sequence[str]
-    is_text: bool
-    separator: str
-    marks: Marks
-    n_rows: int | None
+    layout: Layout
 
-    n_labels = None  # they become known as they come
+    def __post_init__(self) -> None:
+        decimal = self.layout.decimal
+        check_choice("decimal", decimal, (".", ","))
+        if len(self.delimiter) != 1 or self.delimiter.isalnum() or self.delimiter in '"\n\r.+-_' + decimal:
+            raise ValueError(
+                f"delimiter is {self.delimiter!r}; it must be one character, which is no letter, digit, quote, sign or "
+                f"end of a line, and not the decimal {decimal!r}"
+            )
 
-    @classmethod
-    def of(cls, inputs: Sequence[Input], form: str, layout: Layout) -> Tables:
-        """Read the names of the columns.
+    @property
+    def delimiter(self) -> str:
+        """The delimiter of the layout, or that of the form."""
+        return DELIMITERS.get(self.form, ",") if self.layout.delimiter is None else self.layout.delimiter
+
+    def parquet(self) -> Any:
+        """Open a file of Parquet."""
+        content = self.source.content
+        raw = self.source.path if content is None else io.BytesIO(content)
+        return library("pyarrow.parquet").ParquetFile(raw)
+
+    def columns(self) -> list[str]:
+        """Return the names of the columns."""
+        if self.form == "parquet":
+            return list(self.parquet().schema_arrow.names)
+        with self.source.opened() as file:
+            return Cells(file, self).columns
+
+    def cells(self, names: Sequence[str]) -> list[list[str]]:
+        """Return the cells of some columns, as labels are read; raises ValueError where a column is missing."""
+        _check_columns(self.source.name, self.columns(), names)
+        if self.form == "parquet":
+            table = self.parquet().read(list(names))
+            return [["" if cell is None else label_in(str(cell)) for cell in table[name].to_pylist()] for name in names]
+        with self.source.opened() as file:
+            blocks = [block for _, block in Cells(file, self).blocks([], ROWS)]
+        return [[label_in(cell) for block in blocks for cell in block[name]] for name in names]
+
+    def read(self, labels: Collection[str] = ()) -> dict[str, NDArray[Any]]:
+        """Read all columns: float64 where cells are numbers or blank, else objects; of Parquet as they are.
+
+        Parameters
+        ----------
+        labels : collection of str
+            Columns that stay text, so that "01" and "1" are two.
 
         Raises
         ------
         ValueError
-            If a column is missing, or inputs differ in their columns.
+            If the table is malformed, with the file and the line, or two of its columns have one name.
         ImportError
             Without pandas, or pyarrow for Parquet.
         """
-        library("pandas")
-        marks = Marks.of(form, layout)
-        names = [columns_of(source, form, marks) for source in inputs]
-        label, features = _columns_to_read(inputs[0].name, names[0], layout)
-        for source, other_names in zip(inputs, names, strict=True):
-            if sorted(other_names) != sorted(names[0]):
-                lone = sorted(set(other_names) ^ set(names[0]))[0]
-                raise ValueError(
-                    f"{source.name} and {inputs[0].name} differ in their columns: {lone!r} is in one of them only"
-                )
-        n_rows = None
-        if form == "parquet":
-            n_rows = sum(_parquet(source).metadata.num_rows for source in inputs)
-        return cls(inputs, form, label, features, bool(layout.text), layout.separator or "", marks, n_rows)
+        if self.form == "parquet":
+            table = self.parquet().read()
+            self._check_names(table.column_names)
+            # Without nulls, which would make other numbers of integers.
+            return {
+                name: np.array([*column.to_pylist(), None], dtype=object)[:-1]
+                if column.null_count
+                else column.to_pandas().to_numpy()
+                for name, column in zip(table.column_names, table.columns, strict=True)
+            }
+        with self.source.opened() as file:
+            cells = Cells(file, self)
+            self._check_names(cells.header)
+            parts: dict[str, list[NDArray[Any]]] = {name: [] for name in cells.columns}
+            for _, block in cells.blocks([], ROWS):
+                for name, column in block.items():
+                    parsed = None if name in labels else parse_numbers(column, self.layout.decimal)
+                    parts[name].append(np.array(column, dtype=object) if parsed is None else parsed)
+        mixed = [name for name, arrays in parts.items() if len({part.dtype for part in arrays}) > 1]
+        if mixed:  # a later block has shown that these are text
+            return self.read({*labels, *mixed})
+        return {name: np.concatenate(arrays) if arrays else np.zeros(0, object) for name, arrays in parts.items()}
 
-    @property
-    def n_features(self) -> int | None:
-        """Columns of numbers; None of texts."""
-        return None if self.is_text else len(self.features)
+    def _check_names(self, names: Sequence[str]) -> None:
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{self.source.name}: two columns are named {name!r}; rename one of them")
 
-    def blocks(self, size: int) -> Iterator[tuple[Any, Any]]:
+    def line_of(self, row: int) -> int:
+        """Return the line of CSV at which a row begins."""
+        with self.source.opened() as raw:
+            reader = csv.reader(io.TextIOWrapper(raw, "utf-8-sig", newline=""), delimiter=self.delimiter)
+            n_rows, line = -1, 1  # the first one is the header
+            for cells in reader:
+                if cells and n_rows == row:
+                    break
+                n_rows, line = n_rows + bool(cells), reader.line_num + 1
+        return line
+
+    def blocks(self, label: str | None, features: Sequence[str], size: int) -> Iterator[tuple[Any, Any]]:
         """Yield at most `size` rows at once: a DataFrame of float32 or a list of texts, and the labels of each row.
 
         Labels are words where a separator divides cells, else `Present`.
         """
-        read = self._rows_of_parquet if self.form == "parquet" else self._rows
-        for source in self.inputs:
-            yield from read(source, size)
-
-    def _frame(self, X: NDArray[np.float32]) -> Any:
-        return library("pandas").DataFrame(X, columns=self.features)
-
-    def _rows(self, source: Input, size: int) -> Iterator[tuple[Any, Any]]:
-        yield [] if self.is_text else self._frame(np.empty((0, len(self.features)), np.float32)), Present.from_cells([])
-        with source.opened() as raw:
-            for X, cells in Cells(raw, source.name, self.marks).blocks([] if self.is_text else self.features, size):
-                labels = [""] * len(X) if self.label is None else cells[self.label]
-                words = _core.split_labels(labels, self.separator) if self.separator else Present.from_cells(labels)
-                if self.is_text:
-                    yield [" ".join(row) for row in zip(*(cells[name] for name in self.features), strict=True)], words
+        frame_of = library("pandas").DataFrame
+        if not self.layout.text:  # of a table without rows, too, there are columns
+            yield frame_of(np.empty((0, len(features)), np.float32), columns=features), _present_in_cells([])
+        with self.source.opened() as file:
+            for X, cells in Cells(file, self).blocks([] if self.layout.text else features, size):
+                words = [""] * len(X) if label is None else cells[label]
+                separator = self.layout.separator
+                labels = _core.split_labels(words, separator) if separator else _present_in_cells(words)
+                if self.layout.text:
+                    yield [" ".join(row) for row in zip(*(cells[name] for name in features), strict=True)], labels
                 else:
-                    yield self._frame(X), words
+                    yield frame_of(X, columns=features), labels
 
-    def _rows_of_parquet(self, source: Input, size: int) -> Iterator[tuple[Any, Present]]:
-        columns, n = [*self.features, *([] if self.label is None else [self.label])], 0
-        for batch in _parquet(source).iter_batches(size, columns=columns):
-            frame = batch.select(self.features).to_pandas()
+    def blocks_of_parquet(self, label: str | None, features: Sequence[str], size: int) -> Iterator[tuple[Any, Any]]:
+        """Yield rows as `blocks` does, with `Present` labels where there are any."""
+        columns, n = [*features, *([] if label is None else [label])], 0
+        for batch in self.parquet().iter_batches(size, columns=columns):
+            frame = batch.select(features).to_pandas()
             try:
-                X = [" ".join(map(str, row)) for row in frame.to_numpy()] if self.is_text else frame.astype(np.float32)
+                X = [" ".join(map(str, row)) for row in frame.to_numpy()] if self.layout.text else frame.astype("f4")
             except (ValueError, TypeError, OverflowError) as error:
-                raise ValueError(f"{source.name}, from row {n} on: {error}") from error
+                raise ValueError(f"{self.source.name}, from row {n} on: {error}") from error
             n += len(X)
-            if self.label is None:
-                yield X, Present(np.zeros(len(X), dtype=bool), np.zeros(0, dtype=object))
-            else:
-                yield X, _present(batch.column(self.label))
+            yield X, [[]] * len(X) if label is None else _present(batch.column(label))
+
+
+def _present_in_cells(cells: Sequence[str]) -> Present:
+    """Return the labels that cells hold, in one list: as lists of their own they would take three times as long."""
+    words = [label_in(cell) for cell in cells]
+    return Present(np.array([*map(bool, words)], dtype=bool), [*filter(None, words)])
 
 
 def _present(column: Any) -> Present:
@@ -308,14 +264,36 @@ def _present(column: Any) -> Present:
     return Present(is_labelled, as_labels(written(labels)) if labels.dtype == object else labels)
 
 
-def _parquet(source: Input) -> Any:
-    """Open a file of Parquet."""
-    raw = source.path if source.content is None else io.BytesIO(source.content)
-    return library("pyarrow.parquet").ParquetFile(raw)
+def open_tables(inputs: Sequence[Input], form: str, layout: Layout) -> RowSource:
+    """Return what reads inputs with the same columns; CSV must be read for its rows to be counted.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or inputs differ in their columns.
+    ImportError
+        Without pandas, or pyarrow for Parquet.
+    """
+    library("pandas")
+    tables = [TableFile(source, form, layout) for source in inputs]
+    names = [table.columns() for table in tables]
+    label, features = _columns_to_read(inputs[0].name, names[0], layout)
+    for source, other_names in zip(inputs, names, strict=True):
+        for lone in sorted(set(other_names) ^ set(names[0]))[:1]:
+            where = f"{source.name} and {inputs[0].name} differ in their columns"
+            raise ValueError(f"{where}: {lone!r} is in one of them only")
+    read, n_rows = TableFile.blocks, None
+    if form == "parquet":
+        read, n_rows = TableFile.blocks_of_parquet, sum(table.parquet().metadata.num_rows for table in tables)
+
+    def blocks(size: int) -> Iterator[tuple[Any, Any]]:
+        return itertools.chain.from_iterable(read(table, label, features, size) for table in tables)
+
+    return RowSource(blocks, None if layout.text else len(features), n_rows=n_rows)
 
 
 def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[str | None, list[str]]:
-    """Return the column of labels, if there is one to read, and those of features; raises as `Tables.of` does."""
+    """Return the column of labels, if there is one to read, and those of features; raises as `open_tables` does."""
     label = layout.label if layout.label is not None else LABEL_COLUMN if LABEL_COLUMN in names else None
     if layout.need_label and label is None:
         message = f"{name}: no column is named {LABEL_COLUMN!r}; name it by y, one of {_listed(names)}"
@@ -323,35 +301,17 @@ def _columns_to_read(name: str, names: Sequence[str], layout: Layout) -> tuple[s
     if label not in names and not layout.need_label:
         label = None
     wanted = layout.text or layout.features
-    for column in [*wanted, *([label] if label is not None else [])]:
-        if column not in names:
-            raise ValueError(f"{name}: there is no column {column!r}; it has {_listed(names)}")
+    _check_columns(name, names, wanted if label is None else [*wanted, label])
     features = [*wanted] or [column for column in names if column not in (label, layout.groups)]
     if not features:
         raise ValueError(f"{name}: there is no column but {label!r}; features are needed")
     return label, features
 
 
-def columns_of(source: Input, form: str, marks: Marks) -> list[str]:
-    """Return the names of an input's columns."""
-    if form == "parquet":
-        return list(_parquet(source).schema_arrow.names)
-    with source.opened() as raw:
-        return Cells(raw, source.name, marks).columns
-
-
-def cells_of(source: Input, form: str, marks: Marks, names: Sequence[str]) -> list[list[str]]:
-    """Return the cells of some columns, as labels are read; raises ValueError where a column is missing."""
-    columns = columns_of(source, form, marks)
-    for name in names:
-        if name not in columns:
-            raise ValueError(f"{source.name}: there is no column {name!r}; it has {', '.join(columns)}")
-    if form == "parquet":
-        table = _parquet(source).read(list(names))
-        return [["" if cell is None else label_in(str(cell)) for cell in table[name].to_pylist()] for name in names]
-    with source.opened() as raw:
-        blocks = [block for _, block in Cells(raw, source.name, marks).blocks([], ROWS)]
-    return [[label_in(cell) for block in blocks for cell in block[name]] for name in names]
+def _check_columns(name: str, columns: Sequence[str], wanted: Iterable[str]) -> None:
+    for column in wanted:
+        if column not in columns:
+            raise ValueError(f"{name}: there is no column {column!r}; it has {_listed(columns)}")
 
 
 def _listed(names: Sequence[str]) -> str:

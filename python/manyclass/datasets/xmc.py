@@ -1,12 +1,12 @@
-"""Text files of sparse data with several labels a row, in the XMC repository's form or svmlight's."""
+"""Text files of sparse rows: with numbered labels, in the XMC repository's form, or with words, in svmlight's."""
 
 from __future__ import annotations
 
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +18,11 @@ from manyclass.checks import check_number, n_threads_from
 from manyclass.compressed import LONGEST_LINE, is_compressed
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
 from manyclass.datasets.csr import csr_from_core, joined_rows
-from manyclass.datasets.inputs import Header, Input, Layout
+from manyclass.datasets.inputs import Header, Input, Layout, RowSource
+from manyclass.datasets.label_words import Words
 
 Matrices = tuple[sparse.csr_array, sparse.csr_array]
+WordRows = tuple[sparse.csr_array, Words]
 
 CACHE_SUFFIX = ".csr.safetensors"
 MOST_COLUMNS = 2**31 - 1  # what an index of 32 bits can tell apart
@@ -196,62 +198,118 @@ def _blocks(source: Input, reader: _core.XmcBlocks) -> Iterator[Matrices]:
                 yield X, Y
 
 
-def _count_columns(inputs: Sequence[Input], layout: Layout) -> tuple[int, int]:
-    """Return the numbers of columns of X and of Y over all rows, which are read for this."""
-    readers = [block_reader(source, layout) for source in inputs]
-    for source, reader in zip(inputs, readers, strict=True):
-        for _ in _blocks(source, reader):
-            pass
-    return max(reader.n_features for reader in readers), max(reader.n_labels for reader in readers)
+def open_xmc(inputs: Sequence[Input], layout: Layout, *, any_labels: bool = False) -> RowSource:
+    """Return what reads inputs with the same columns, whose rows are read a block of text at a time.
 
-
-@dataclass(frozen=True)
-class XmcFiles:
-    """Inputs with the same columns, whose rows are read a block of text at a time.
-
-    Attributes
-    ----------
-    inputs : sequence of Input
-    layout : Layout
-        With the numbers of columns.
-    n_features : int
-    n_labels : int or None
-        None where any label may come.
-    n_rows : int or None
-        None where an input has no header.
+    Their numbers, where neither the layout nor the first header tells them, are found by reading all rows; with
+    `any_labels` that of labels may stay unknown.
     """
+    headers = [header_of(source, layout.header) for source in inputs]
+    _, d, k = headers[0] or (0, None, None)
+    d = d if layout.n_features is None else layout.n_features
+    k = k if layout.n_labels is None else layout.n_labels
+    for name, size in (("n_features", d), ("n_labels", k)):
+        if size is not None:
+            check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
+    layout = replace(layout, n_features=d, n_labels=k)
+    if d is None or (k is None and not any_labels):
+        readers = [block_reader(source, layout) for source in inputs]
+        for source, reader in zip(inputs, readers, strict=True):
+            for _ in _blocks(source, reader):
+                pass
+        d = max(reader.n_features for reader in readers)
+        k = k if any_labels else max(reader.n_labels for reader in readers)
+        layout = replace(layout, n_features=d, n_labels=k)
 
-    inputs: Sequence[Input]
-    layout: Layout
-    n_features: int
-    n_labels: int | None
-    n_rows: int | None
+    def blocks(size: int) -> Iterator[Matrices]:
+        for source in inputs:
+            yield from _blocks(source, block_reader(source, layout))
 
-    @classmethod
-    def of(cls, inputs: Sequence[Input], layout: Layout, *, any_labels: bool = False) -> XmcFiles:
-        """Find the numbers of columns, where neither the layout nor the first header tells them, by reading all rows.
+    n_rows = sum(header[0] for header in headers if header) if all(headers) else None
+    return RowSource(blocks, d, k, n_rows, layout.zero_based is not False)
 
-        Parameters
-        ----------
-        inputs : sequence of Input
-        layout : Layout
-        any_labels : bool, default=False
-            Whether the number of labels may stay unknown.
-        """
-        headers = [header_of(source, layout.header) for source in inputs]
-        _, d, k = headers[0] or (0, None, None)
-        d = d if layout.n_features is None else layout.n_features
-        k = k if layout.n_labels is None else layout.n_labels
-        for name, size in (("n_features", d), ("n_labels", k)):
-            if size is not None:
-                check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
-        if d is None or (k is None and not any_labels):
-            d, n_labels = _count_columns(inputs, replace(layout, n_features=d, n_labels=k))
-            k = k if any_labels else n_labels
-        n_rows = sum(header[0] for header in headers if header) if all(headers) else None
-        return cls(inputs, replace(layout, n_features=d, n_labels=k), d, k, n_rows)
 
-    def blocks(self, size: int) -> Iterator[Matrices]:
-        """Yield the rows of all inputs, as many at once as a block of text has; `size` is for other forms."""
-        for source in self.inputs:
-            yield from _blocks(source, block_reader(source, self.layout))
+# The form of svmlight. The core reads the features; it sees a 0 in the place of each label, so that lines and columns
+# of its messages are those of the file.
+
+
+def open_svmlight(inputs: Sequence[Input], layout: Layout) -> RowSource:
+    """Return what reads inputs with the same columns; all rows are read first unless the layout tells these."""
+    layout = _svmlight_layout(inputs[0].name, layout, lambda: _numbered(inputs, layout))
+
+    def blocks(size: int) -> Iterator[WordRows]:
+        for X, words in _numbered(inputs, layout):
+            yield _shifted(X, layout, inputs[0].name), words
+
+    return RowSource(blocks, layout.n_features, zero_based=bool(layout.zero_based))
+
+
+def read_svmlight(source: Input, layout: Layout) -> tuple[list[WordRows], bool]:
+    """Read all rows of an input once; return blocks of them, and whether the first feature has number 0."""
+    numbered = list(_numbered([source], layout))
+    layout = _svmlight_layout(source.name, layout, lambda: numbered)
+    return [(_shifted(X, layout, source.name), words) for X, words in numbered], bool(layout.zero_based)
+
+
+def _svmlight_layout(name: str, layout: Layout, read_rows: Callable[[], Iterable[WordRows]]) -> Layout:
+    """Return the layout with the number of features and where they begin, of all rows unless it tells both."""
+    if layout.n_features is not None and layout.zero_based is not None:
+        return layout
+    ends = [(int(X.indices.min(initial=MOST_COLUMNS)), int(X.indices.max(initial=-1))) for X, _ in read_rows()]
+    if not ends:
+        raise ValueError(f"{name}: the file has no rows")
+    lowest, highest = min(low for low, _ in ends), max(high for _, high in ends)
+    zero_based = lowest == 0 if layout.zero_based is None else layout.zero_based
+    n_features = max(0, highest + zero_based) if layout.n_features is None else layout.n_features
+    if highest + zero_based > n_features:
+        raise ValueError(f"{name}: feature {highest} is outside [{1 - zero_based}, {highest})")
+    return replace(layout, zero_based=zero_based, n_features=n_features)
+
+
+def _numbered(inputs: Sequence[Input], layout: Layout) -> Iterator[WordRows]:
+    """Yield the rows of all inputs, a feature having the column of its number."""
+    n_columns = None if layout.n_features is None else layout.n_features + (layout.zero_based is not True)
+    layout = replace(layout, header=False, zero_based=True, n_features=n_columns, n_labels=None)
+    for source in inputs:
+        reader, n_lines = block_reader(source, layout), 0
+        for text in _whole_lines(source):
+            letters = np.frombuffer(bytearray(text), np.uint8)
+            words = _take_labels(letters, source.name, n_lines)
+            X, _ = matrices_from(reader.add(letters.tobytes()))
+            n_lines += text.count(b"\n")
+            if words:
+                yield X, words
+
+
+def _whole_lines(source: Input) -> Iterator[bytes]:
+    """Yield the text in blocks of whole lines."""
+    with source.opened(bounded=True) as file:
+        mark, rest, n_lines = BYTE_ORDER_MARK, b"", 0
+        while piece := file.read(BLOCK):
+            text, mark = (rest + piece).removeprefix(mark), b""
+            end = text.rfind(b"\n") + 1
+            n_lines += text.count(b"\n")
+            if len(text) - end > LONGEST_LINE:
+                raise ValueError(f"{source.name}: a line behind line {n_lines} is longer than {LONGEST_LINE} bytes")
+            if end:
+                yield text[:end]
+            rest = text[end:]
+        if rest:
+            yield rest + b"\n"
+
+
+def _take_labels(letters: Any, name: str, n_lines: int) -> Words:
+    """Return the labels of a block of text behind `n_lines` lines, and write 0 in their places."""
+    try:
+        return _core.take_svmlight_labels(letters, name)
+    except ValueError as error:
+        line, _, message = str(error).removeprefix(f"{name}:").partition(":")
+        raise ValueError(f"{name}:{int(line) + n_lines}:{message}") from error
+
+
+def _shifted(X: sparse.csr_array, layout: Layout, name: str) -> sparse.csr_array:
+    """Return rows whose first feature has column 0."""
+    if not layout.zero_based and X.indices.min(initial=1) == 0:
+        raise ValueError(f"{name}: it has the feature 0; the first one of svmlight's form has number 1")
+    shape = X.shape[0], layout.n_features or 0
+    return sparse.csr_array((X.data, X.indices - (not layout.zero_based), X.indptr), shape=shape)

@@ -36,7 +36,7 @@ from manyclass import (
     solvers,
 )
 from manyclass.datasets import TextVectorizer, load_csr, save_csr
-from manyclass.datasets.binary_csr import CsrFiles
+from manyclass.datasets.binary_csr import open_csr
 from manyclass.datasets.inputs import Input, Layout
 from manyclass.training.state import Features
 from manyclass.weights.hashing import FeatureHash
@@ -252,7 +252,7 @@ def read_csr(path: Path) -> Read:
     X, Y = load_csr(path)
     found: Read = {"X": X.toarray() if X.shape[0] * X.shape[1] < 10**6 else X.data}
     if Y is not None:
-        blocks = list(CsrFiles.of([Input(str(path))], Layout()).blocks(3))
+        blocks = list(open_csr([Input(str(path))], Layout()).blocks(3))
         found["n"] = sum(block.shape[0] for block, _ in blocks)
         found["Y"] = Y.toarray() if Y.shape[0] * Y.shape[1] < 10**6 else Y.data
     return found
