@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -213,12 +214,8 @@ def open_xmc(inputs: Sequence[Input], layout: Layout, *, any_labels: bool = Fals
             check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
     layout = replace(layout, n_features=d, n_labels=k)
     if d is None or (k is None and not any_labels):
-        readers = [block_reader(source, layout) for source in inputs]
-        for source, reader in zip(inputs, readers, strict=True):
-            for _ in _blocks(source, reader):
-                pass
-        d = max(reader.n_features for reader in readers)
-        k = k if any_labels else max(reader.n_labels for reader in readers)
+        d, n_labels = _count_columns(inputs, layout)
+        k = k if any_labels else n_labels
         layout = replace(layout, n_features=d, n_labels=k)
 
     def blocks(size: int) -> Iterator[Matrices]:
@@ -227,6 +224,14 @@ def open_xmc(inputs: Sequence[Input], layout: Layout, *, any_labels: bool = Fals
 
     n_rows = sum(header[0] for header in headers if header) if all(headers) else None
     return RowSource(blocks, d, k, n_rows, layout.zero_based is not False)
+
+
+def _count_columns(inputs: Sequence[Input], layout: Layout) -> tuple[int, int]:
+    """Return the numbers of columns of X and of Y over all rows, which are read for this."""
+    readers = [block_reader(source, layout) for source in inputs]
+    for source, reader in zip(inputs, readers, strict=True):
+        deque(_blocks(source, reader), maxlen=0)
+    return max(reader.n_features for reader in readers), max(reader.n_labels for reader in readers)
 
 
 # The form of svmlight. The core reads the features; it sees a 0 in the place of each label, so that lines and columns
