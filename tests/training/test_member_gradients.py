@@ -43,9 +43,12 @@ def plans_of_members(seed, several):
 
 def step(plan, x, labels, W, b):
     """How a row moves weights W and intercepts b, over the step size."""
-    schedule = replace(plan.schedule, learning_rate=1.0, u_learning_rate=1.0)
+    # Adagrad's step is over the root of a large sum; plain and implicit ones are made with a small step size.
+    is_adagrad = isinstance(plan, PairsPlan) or (isinstance(plan, BatchesPlan) and plan.adagrad)
+    rate, factor = (1.0, LARGE**0.5) if is_adagrad else (1e-3, 1e3)
+    schedule = replace(plan.schedule, learning_rate=rate, u_learning_rate=rate)
     plan = replace(plan, max_iter=1, schedule=schedule, alpha=0.0, batch_size=None)
-    x, factor = sp.csr_array(x[np.newaxis]), LARGE**0.5
+    x = sp.csr_array(x[np.newaxis])
     if isinstance(plan, PairsPlan):
         everywhere = Labels(np.arange(K + 1), np.arange(K, dtype=np.int32))
         weights = start_pairs(
@@ -61,10 +64,11 @@ def step(plan, x, labels, W, b):
         weights = start_at_rows(plan, x, K, None)
         weights.class_rows[:, :D], weights.intercept[:] = W, b
         squares = Squares.of_rows(weights, plan.adagrad)
-        squares.classes[:] = LARGE
+        if plan.adagrad:
+            squares.classes[:] = LARGE
         trained = members.fit_batches(plan, x, labels, K, Watch(), None, EarlierModel(weights, np.ones(K), N), squares)
     else:
-        plan, factor = replace(plan, averaging="none", schedule=replace(schedule, learning_rate=1e-3)), 1e3
+        plan = replace(plan, averaging="none")
         trained = members.fit_points(plan, x, labels.ids, K, Watch(), None, Start(W.copy(), b.copy()))
     return factor * (trained.weights.coef - W), factor * (trained.weights.intercept - b)
 

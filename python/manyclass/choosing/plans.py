@@ -294,7 +294,7 @@ def loss_of(taking: Taking) -> str:
     if taking.has("loss"):
         return str(taking.take("loss"))
     reduction = taking.solver.take("reduction")
-    by_sum = reduction == "pick_all" or taking.choice["solver"].name in LABEL_SOLVERS
+    by_sum = reduction == "pick_all" or (taking.choice["solver"].name in LABEL_SOLVERS and reduction != MARGIN)
     return "cross_entropy" if by_sum else str(reduction)
 
 
