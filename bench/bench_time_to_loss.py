@@ -21,6 +21,8 @@ import pytest
 from conftest import digits
 
 from manyclass import SoftmaxClassifier, samplers, solvers
+from manyclass.training.data import Points
+from manyclass.training.plan import Labels
 from manyclass.training.start import begin_at_closed_form
 
 COMMON = {"n_jobs": 2, "random_state": 0}
@@ -95,7 +97,9 @@ def trained(dataset):
     @cache
     def closed_form():
         begin = time.perf_counter()
-        start = begin_at_closed_form(X, positions.astype(np.int32), len(classes), None, 0, COMMON["n_jobs"])
+        start = begin_at_closed_form(
+            Points.numbered(X, Labels.single(positions.astype(np.int32)), len(classes)), 0, COMMON["n_jobs"]
+        )
         seconds, weights = time.perf_counter() - begin, start.weights_of_scores()
         return [(seconds, *(weights.log_losses(*rows, COMMON["n_jobs"])[0].mean() for rows in looked_at))]
 

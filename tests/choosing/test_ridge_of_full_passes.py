@@ -78,8 +78,9 @@ def test_nothing_is_tried_where_nothing_can_be_held_out():
 
 def test_a_fit_from_its_own_optimum_is_done_at_once(seed):
     X, y = problem(seed)
-    first, curve = fit_full_batch(PLAN, X, y, 3, Watch())
-    again, short = fit_full_batch(PLAN, X, y, 3, Watch(), first)
+    points = points_of_arrays(X, y, 3)
+    first, curve, *_ = fit_full_batch(PLAN, points, Watch())
+    again, short, *_ = fit_full_batch(PLAN, points, Watch(), first)
     assert len(curve) > 5
     assert len(short) <= 3  # the optimum was rounded to float32
     np.testing.assert_allclose(again.coef, first.coef, atol=1e-3)

@@ -1,5 +1,7 @@
 """The Gaussian posterior over weights: terms by finite differences, where it settles, that it is sparse, its use."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -20,6 +22,8 @@ from manyclass import AugmentReduceClassifier, _core, solvers
 from manyclass.choosing.costs import Facts
 from manyclass.registry import names
 from manyclass.special import utility_probabilities
+from manyclass.training.data import Points
+from manyclass.training.plan import Labels
 from manyclass.training.posterior import GaussianTraining
 
 BOTH = [noise for noise in names("noise") if noise != "gumbel"]
@@ -39,7 +43,8 @@ def training_of(noise, x, y, *, n_nodes=5, weights=None, mean_weight=1.0, **para
     local_step = "natural" if noise == "gumbel" else solvers.Natural(family="normal", n_nodes=n_nodes)
     estimator = AugmentReduceClassifier(noise=noise, local_step=local_step, posterior="gaussian", **parameters)
     plan = estimator._plans().plan(Facts.of(x, 7))
-    training = GaussianTraining(plan, x, y.astype(np.int32), 7, weights, mean_weight)
+    points = Points.numbered(x, Labels.single(y.astype(np.int32)), 7, weights)
+    training = GaussianTraining(plan, replace(points, mean_weight=mean_weight))
     return training, plan.utility.family
 
 

@@ -14,9 +14,9 @@ from sklearn.base import clone
 
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, models, samplers, solvers
-from manyclass.blending.blend import Scales, ScoredRows
+from manyclass.blending.blend import Scales
 from manyclass.figures import FIGURES
-from manyclass.training.plan import Labels
+from manyclass.training.plan import Labels, ScoredRows
 from manyclass.weights.weights import Weights
 
 N, D, K = 320, 40, 12

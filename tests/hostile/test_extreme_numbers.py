@@ -21,12 +21,12 @@ from manyclass import (
     samplers,
     solvers,
 )
-from manyclass.blending.blend import ScoredRows, best_scales
+from manyclass.blending.blend import best_scales
 from manyclass.classifiers.files import weight_tensors
 from manyclass.special import utility_probabilities
 from manyclass.training.core_training import CoreTraining
 from manyclass.training.incremental import KeptRows
-from manyclass.training.plan import Labels
+from manyclass.training.plan import Labels, ScoredRows
 from manyclass.training.squares import LocalState
 from manyclass.weights.weights import Weights
 

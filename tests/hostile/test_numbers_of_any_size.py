@@ -20,9 +20,9 @@ from manyclass import (
     solvers,
     tune_learning_rate,
 )
-from manyclass.blending.blend import Scales, ScoredRows
+from manyclass.blending.blend import Scales
 from manyclass.training import train as train_module
-from manyclass.training.plan import Labels
+from manyclass.training.plan import Labels, ScoredRows
 
 
 @pytest.mark.parametrize("noise", ["normal", "logistic", "gumbel"])

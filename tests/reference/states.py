@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.training.state import Features, State
+from manyclass.training.data import Features
+from manyclass.training.state import State
 
 
 def state_of(weights: Any, classes: Any = None) -> State:

@@ -1,6 +1,7 @@
 """Checkpoints: a fit that was stopped anywhere goes on to the model of one that was not, bit for bit."""
 
 import itertools
+import json
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from manyclass import AugmentReduceClassifier, MarginClassifier, SkipGram, SoftmaxClassifier, models, samplers, solvers
 from manyclass.training import checkpoint, passes
 from manyclass.training.checkpoint import _alike
+from manyclass.weights.tensor_file import open_tensors
 
 N, D, K = 90, 12, 7
 random = np.random.default_rng(0)
@@ -181,12 +183,25 @@ def test_threads_may_be_others(tmp_path, monkeypatch):
     np.testing.assert_array_equal(resumed.coef_, clone(model).fit(X, Y).coef_)
 
 
-def test_lbfgs_goes_on_to_the_same_optimum(tmp_path, monkeypatch):
+def numbers_of_version_2(path):
+    """Give a file of L-BFGS the numbers that version 0.2.0 wrote."""
+    file = open_tensors(path)
+    numbers = json.loads(file.metadata["numbers"])
+    before = {"seconds": numbers["state"]["seconds"], "class_updates": 0, "position": numbers["position"]}
+    before["validation"] = numbers["passes"].get("validation")
+    arrays = {name: file.read(name) for name in file.entries}
+    checkpoint.write_tensors(path, arrays, {**file.metadata, "numbers": json.dumps(before)})
+
+
+@pytest.mark.parametrize("of_version_2", [False, True])
+def test_lbfgs_goes_on_to_the_same_optimum(of_version_2, tmp_path, monkeypatch):
     model = softmax(solver="lbfgs", max_iter=500, learning_rate="auto")
     with monkeypatch.context() as patched:
         killed_at(patched, 2)
         with pytest.raises(Killed):
             clone(model).fit(X, Y, checkpoint=tmp_path, every=3)
+    if of_version_2:
+        numbers_of_version_2(tmp_path / "training-000.safetensors")
     resumed = clone(model).fit(X, Y, checkpoint=tmp_path, resume=True)
     # Both have a gradient below tol = 1e-6 in each entry; the ridge of 1e-3 makes W differ by at most 1e3 times that.
     np.testing.assert_allclose(resumed.coef_, clone(model).fit(X, Y).coef_, atol=2e-3)

@@ -9,6 +9,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from manyclass import SoftmaxClassifier
 from manyclass.figures import FIGURES
+from manyclass.training.data import Points
+from manyclass.training.plan import Labels
 from manyclass.training.start import begin_at_closed_form
 
 
@@ -27,6 +29,10 @@ def clusters(n_classes, n_features, counts, seed=0, spread=0.3, unit=False):
     return rows(labels), labels.astype(np.int32), rows(out), out.astype(np.int32)
 
 
+def closed_form(x, labels, n_classes, weights=None):
+    return begin_at_closed_form(Points.numbered(x, Labels.single(labels), n_classes, weights), seed=0, n_threads=1)
+
+
 def scores(start, x):
     return x.astype(np.float64) @ start.coef.T.astype(np.float64) + start.intercept
 
@@ -42,7 +48,7 @@ def test_it_is_fishers_discriminant_where_classes_have_many_rows():
     means = random.normal(size=(5, 6))
     labels = random.integers(0, 5, 20_000).astype(np.int32)
     x = (means[labels] + random.normal(size=(len(labels), 6)) @ mixing).astype(np.float32)
-    start = begin_at_closed_form(x, labels, 5, None, seed=0, n_threads=1)
+    start = closed_form(x, labels, 5)
     other = LinearDiscriminantAnalysis(solver="lsqr").fit(x, labels).predict_log_proba(x[:500])
     z = scores(start, x[:500])
     ours = (
@@ -58,7 +64,7 @@ def test_weights_are_those_of_the_definition_on_two_scales():
     kept = np.random.default_rng(1).random(len(labels)) < 1 / (1 + labels)  # classes that differ in their numbers
     kept[:60] = True
     x, labels = x[kept], labels[kept]
-    start = begin_at_closed_form(x, labels, 60, None, seed=0, n_threads=1)
+    start = closed_form(x, labels, 60)
     x = x.astype(np.float64)
     counts = np.bincount(labels)
     means = np.stack([x[labels == k].mean(axis=0) for k in range(60)])
@@ -87,7 +93,7 @@ def test_weights_are_those_of_the_definition_on_two_scales():
 
 def test_means_of_few_rows_are_shrunk_as_normal_means_are():
     x, labels, out, labels_out = clusters(400, 8, counts=3, spread=0.7)
-    start = begin_at_closed_form(x, labels, 400, None, seed=0, n_threads=1)
+    start = closed_form(x, labels, 400)
     counts = np.bincount(labels)
     means = np.stack([x[labels == k].mean(axis=0) for k in range(400)]).astype(np.float64)
     n, variance = counts[:, np.newaxis], 0.49  # the planted variance within, that of the means being 1
@@ -105,11 +111,11 @@ def test_means_of_few_rows_are_shrunk_as_normal_means_are():
 
 def test_weights_of_rows_are_numbers_of_rows():
     x, labels, *_ = clusters(6, 4, counts=200, spread=0.8)
-    once = begin_at_closed_form(x, labels, 6, None, seed=0, n_threads=1)
-    weighted = begin_at_closed_form(x, labels, 6, np.ones(len(labels)), seed=0, n_threads=1)
+    once = closed_form(x, labels, 6)
+    weighted = closed_form(x, labels, 6, np.ones(len(labels)))
     np.testing.assert_array_equal(once.coef, weighted.coef)
     weights = np.where(labels == 0, 2.0, 0.8)  # of mean 1
-    heavy = begin_at_closed_form(x, labels, 6, weights, seed=0, n_threads=1)
+    heavy = closed_form(x, labels, 6, weights)
     share = np.exp(scores(heavy, x)).sum(axis=1)
     before = np.exp(scores(once, x)).sum(axis=1)
     p = [np.exp(scores(start, x))[:, 0] / total for start, total in ((heavy, share), (once, before))]
@@ -121,7 +127,7 @@ def test_means_of_low_rank_are_no_worse_than_the_nearest_mean():
     means = random.normal(size=(1000, 6)) @ random.normal(size=(6, 60))
     labels, out = (np.concatenate([np.arange(1000), random.integers(0, 1000, 2000)]).astype(np.int32) for _ in range(2))
     x, x_out = ((means[k] + random.normal(size=(len(k), 60))).astype(np.float32) for k in (labels, out))
-    start = begin_at_closed_form(x, labels, 1000, None, seed=0, n_threads=1)
+    start = closed_form(x, labels, 1000)
     found = np.stack([x[labels == k].mean(axis=0) for k in range(1000)])
     squares = (x_out**2).sum(axis=1)[:, np.newaxis] - 2 * x_out @ found.T + (found**2).sum(axis=1)
     nearest = (squares.argmin(axis=1) == out).mean()
@@ -141,7 +147,7 @@ def test_there_is_none_or_a_finite_one(case):
         x = random.normal(size=x.shape).astype(np.float32)
     else:
         x = (x * (1e30 if case == "huge" else 1e-30)).astype(np.float32)
-    start = begin_at_closed_form(x, labels, 50, None, seed=0, n_threads=1)
+    start = closed_form(x, labels, 50)
     if case in ("one row a class", "equal rows"):
         assert start is None
     elif start is not None:
@@ -152,7 +158,7 @@ def test_there_is_none_or_a_finite_one(case):
 def test_wide_rows_take_one_variance_for_all_features(monkeypatch):
     monkeypatch.setattr("manyclass.training.start.FIGURES", replace(FIGURES, COVARIANCE_FEATURES=7))
     x, labels, out, labels_out = clusters(30, 8, counts=20)
-    start = begin_at_closed_form(x, labels, 30, None, seed=0, n_threads=1)
+    start = closed_form(x, labels, 30)
     means = np.stack([x[labels == k].mean(axis=0) for k in range(30)])
     nearest = ((out[:, np.newaxis] - means) ** 2).sum(axis=2).argmin(axis=1)
     assert (scores(start, out).argmax(axis=1) == labels_out).mean() >= (nearest == labels_out).mean() - 0.005

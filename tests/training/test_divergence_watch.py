@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
 from manyclass.training.core_training import Probe, Signs
+from manyclass.training.data import Points
 from manyclass.training.plan import Labels
 
 
@@ -89,7 +90,7 @@ def probe(n_points, n_classes, **parameters):
     max_iter = parameters.pop("max_iter", 20)
     x = np.arange(n_points, dtype=np.float32)[:, np.newaxis]
     labels = Labels.single(np.arange(n_points, dtype=np.int32) % n_classes)
-    return Probe(x, labels, n_classes, Signs(**{"at_zero": 2.0, "n_drawn": 5} | parameters), max_iter)
+    return Probe(Points.numbered(x, labels, n_classes), Signs(**{"at_zero": 2.0, "n_drawn": 5} | parameters), max_iter)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ def test_a_look_at_several_labels_is_their_cross_entropy(seed):
     rng = np.random.default_rng(seed)
     ids = np.array([0, 2, 1, 0, 3, 4], dtype=np.int32)
     labels = Labels(np.array([0, 2, 3, 6]), ids)
-    found = Probe(np.zeros((3, 1)), labels, 5, Signs(at_zero=2.0, n_drawn=2), 1)
+    found = Probe(Points.numbered(np.zeros((3, 1)), labels, 5), Signs(at_zero=2.0, n_drawn=2), 1)
     z = rng.normal(size=(3, 5)).astype(np.float32)
     log_p = z - logsumexp(z.astype(float), axis=1, keepdims=True)
     expected = [-log_p[0, [0, 2]].sum(), -log_p[1, 1], -log_p[2, [0, 3, 4]].sum()]

@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from manyclass import SoftmaxClassifier, _core, models
 from manyclass.training import members, train
 from manyclass.training.core_training import Watch
+from manyclass.training.data import Points
 from manyclass.training.members import fit_members
 from manyclass.training.minibatches import start_at_rows
-from manyclass.training.pairs import start_pairs
+from manyclass.training.pairs import begin_on_pairs
 from manyclass.training.plan import BatchesPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import Start
@@ -49,27 +50,27 @@ def step(plan, x, labels, W, b):
     schedule = replace(plan.schedule, learning_rate=rate, u_learning_rate=rate)
     plan = replace(plan, max_iter=1, schedule=schedule, alpha=0.0, batch_size=None)
     x = sp.csr_array(x[np.newaxis])
+    points = Points.numbered(x, labels, K)
     if isinstance(plan, PairsPlan):
         everywhere = Labels(np.arange(K + 1), np.arange(K, dtype=np.int32))
-        weights = start_pairs(
-            replace(plan, min_count=1), sp.csr_array(np.repeat(x.toarray(), K, axis=0)), everywhere, K, None
-        )
+        rows = Points.numbered(sp.csr_array(np.repeat(x.toarray(), K, axis=0)), everywhere, K)
+        earlier = replace(begin_on_pairs(replace(plan, min_count=1), rows), n_points=N)
+        weights, squares = earlier.weights, earlier.squares
         weights.values[:], weights.bias[:] = W.T.ravel(), b
         plan = replace(plan, rounding=0.0)
-        squares = Squares.of_pairs(weights, True, plan.offset)
         squares.values[:], squares.intercept[:] = LARGE, LARGE
-        trained = members.fit_pairs(plan, x, labels, K, Watch(), None, EarlierModel(weights, np.ones(K), N), squares)
+        trained = members.fit_pairs(plan, points, Watch(), earlier)
         return factor * (trained.weights.values.reshape(D, K).T - W), factor * (trained.weights.bias - b)
     if isinstance(plan, BatchesPlan):
-        weights = start_at_rows(plan, x, K, None)
+        weights = start_at_rows(plan, points)
         weights.class_rows[:, :D], weights.intercept[:] = W, b
         squares = Squares.of_rows(weights, plan.adagrad)
         if plan.adagrad:
             squares.classes[:] = LARGE
-        trained = members.fit_batches(plan, x, labels, K, Watch(), None, EarlierModel(weights, np.ones(K), N), squares)
+        trained = members.fit_batches(plan, points, Watch(), EarlierModel(weights, np.ones(K), N, squares=squares))
     else:
         plan = replace(plan, averaging="none")
-        trained = members.fit_points(plan, x, labels.ids, K, Watch(), None, Start(W.copy(), b.copy()))
+        trained = members.fit_points(plan, points, Watch(), None, Start(W.copy(), b.copy()))
     return factor * (trained.weights.coef - W), factor * (trained.weights.intercept - b)
 
 

@@ -102,15 +102,11 @@ def test_scores_are_the_sum_of_members_that_are_trained_alone(dense, seed, calls
     split = Split.of(plan, points)
     # A member that has no share after a tenth of its passes ends there.
     watches = {name: Watch(lambda state, n=line["passes"]: state.n_iter == n) for name, line in shares.items()}
-
-    def data(name):
-        return split.x, split.labels, K, watches[name], split.weights
-
     trained = {
-        "pairs": members.fit_pairs(plan.pairs, *data("pairs")),
-        "embeddings": members.fit_batches(plan.embeddings[0], *data("embeddings")),
-        "margins": members.fit_batches(plan.margins, *data("margins")),
-        "linear": members._fit_linear(plan.linear, split, K, watches["linear"]),
+        "pairs": members.fit_pairs(plan.pairs, split.points, watches["pairs"]),
+        "embeddings": members.fit_batches(plan.embeddings[0], split.points, watches["embeddings"]),
+        "margins": members.fit_batches(plan.margins, split.points, watches["margins"]),
+        "linear": members._fit_linear(plan.linear, split.points, watches["linear"]),
     }
     z = np.zeros((X.shape[0], K))
     for name, member in trained.items():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from planned import points_of_arrays
 from test_epoch import assert_fit_equals_twin, small_problem
 from test_plans_of_batches import SOFTMAX as BATCHES
 from test_plans_of_points import BASE as POINTS
@@ -15,10 +16,9 @@ from manyclass.checks import n_threads_from, row_norms_sq, seed_from
 from manyclass.choosing.costs import Facts
 from manyclass.training import plan as plans
 from manyclass.training import points
-from manyclass.training.core_training import Watch
 from manyclass.training.minibatches import BatchesTraining
 from manyclass.training.passes import Validation, fork, held_out
-from manyclass.training.plan import Labels, Schedule
+from manyclass.training.plan import Schedule
 from manyclass.training.points import Memory, PointsTraining, batch_size_of, class_order, first_local_state
 from manyclass.weights.weights import Weights
 
@@ -26,6 +26,10 @@ from manyclass.weights.weights import Weights
 def labels_of(n, n_classes):
     """As many points of each class as of another, or one more."""
     return (np.arange(n) % n_classes).astype(np.int32)
+
+
+def nine_points():
+    return points_of_arrays(np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7)
 
 
 # Points that see the same weights
@@ -84,7 +88,7 @@ def test_minibatches_have_a_point_for_sixteen_classes_up_to_32(n_classes, batch_
         n_classes, 2, embedding_dim=None, intercept=True, relu=False, rng=np.random.default_rng(0)
     )
     plan = replace(BATCHES, dim=None, batch_size=batch_size)
-    assert BatchesTraining(plan, x, Labels.single(labels_of(n, 6)), weights).batch == expected
+    assert BatchesTraining(plan, points_of_arrays(x, labels_of(n, 6), n_classes), weights).batch == expected
 
 
 # The order of the classes
@@ -215,7 +219,7 @@ def test_u_is_bounded_by_the_lemma_where_there_are_no_intercepts(fit_intercept, 
         points, "core_plan", lambda *_, u_max, **more: told.append(u_max) or plans.core_plan(*_, **more)
     )
     plan = replace(POINTS, max_norm=0.5, fit_intercept=fit_intercept)
-    PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    PointsTraining(plan, nine_points())
     assert told == [pytest.approx(most)]
 
 
@@ -236,7 +240,7 @@ def test_every_u_starts_where_u_init_says(u_init, first, monkeypatch):
         return state(**arrays)
 
     monkeypatch.setattr(points._core, "State", seen)
-    PointsTraining(replace(POINTS, u_init=u_init), np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    PointsTraining(replace(POINTS, u_init=u_init), nine_points())
     np.testing.assert_array_equal(told, np.full((1, 9), first))
 
 
@@ -258,7 +262,7 @@ def test_q_moves_at_least_by_the_share_of_the_wrong_classes_that_a_step_sees(n_n
 def test_heads_are_searched_for_after_every_so_many_passes_but_the_last(refresh, max_iter, searched, monkeypatch):
     found = []
     plan = replace(POINTS, sampler="head_tail", options={}, n_head=3, refresh=refresh, max_iter=max_iter)
-    made = PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    made = PointsTraining(plan, nine_points())
     assert made.heads.shape == (9, 3)
     assert (made.heads == -1).all()  # the first passes know of none
     for n_iter in range(1, max_iter + 1):
@@ -269,10 +273,10 @@ def test_heads_are_searched_for_after_every_so_many_passes_but_the_last(refresh,
 
 def test_heads_are_no_more_than_the_wrong_classes():
     plan = replace(POINTS, sampler="head_tail", options={}, n_head=16)
-    made = PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, None, Watch())
+    made = PointsTraining(plan, nine_points())
     assert made.heads.shape == (9, 6)
     given = np.array([[2, 5]] * 9, dtype=np.int32)
-    made = PointsTraining(plan, np.ones((9, 2), dtype=np.float32), labels_of(9, 7), 7, given, Watch())
+    made = PointsTraining(plan, nine_points(), given)
     np.testing.assert_array_equal(made.heads, made.position[given])
     assert made.search is None
 
@@ -349,29 +353,22 @@ def test_drawing_what_is_held_out_leaves_the_generator_as_it_was(seed):
     ids=str,
 )
 def test_training_stops_after_so_many_passes_without_a_better_one(losses, patience, best, stops):
-    class Told(Weights):
-        """Weights whose log-losses are what is told; each iterate is its own number."""
-
-        def log_losses(self, *_):
-            return np.array([self.told]), None
-
-    model = Told.zeros(2, 16, by_feature=False)
-    validation = Validation(patience, np.zeros((1, 2), dtype=np.float32), np.zeros(1, dtype=np.int32), 1)
-    assert not validation.restore(model)
+    training = PointsTraining(POINTS, nine_points())
+    validation = training.validation = Validation(patience, nine_points().scored(1))
     stopped = None
     for n_pass, loss in enumerate(losses, start=1):
-        object.__setattr__(model, "told", float(loss))
-        model.matrix[...] = n_pass
-        model.intercept[...] = n_pass
-        if validation.after_pass(model, np.full(2, 0.5, dtype=np.float32), np.arange(2, dtype=np.int32)):
+        training.weights.matrix[...] = n_pass
+        training.weights.intercept[...] = n_pass
+        if validation.keep_if_best(loss, {**training.model_arrays(), "scale": np.full(7, 0.5, dtype=np.float32)}):
             stopped = n_pass
             break
     assert stopped == stops
     assert validation.best_iter == best
     np.testing.assert_array_equal(validation.curve, losses[: stops or len(losses)])
-    assert validation.restore(model)
-    np.testing.assert_array_equal(model.matrix, np.full((2, 16), 0.5 * best))  # the factors of that pass multiplied in
-    np.testing.assert_array_equal(model.intercept, np.full(2, best))
+    weights = training.finished()
+    np.testing.assert_array_equal(weights.coef, np.full((7, 2), 0.5 * best))  # the factors of that pass multiplied in
+    np.testing.assert_array_equal(weights.intercept, np.full(7, best))
+    assert not validation.take_best()
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from sklearn.utils.class_weight import compute_class_weight
 import manyclass
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, solvers
 from manyclass.training.core_training import Probe, Signs
+from manyclass.training.data import Points, normalized, times_class_weight
 from manyclass.training.passes import fork, held_out
 from manyclass.training.plan import Labels
-from manyclass.training.weighting import normalized, times_class_weight
 from manyclass.weights.weights import FeatureScaling
 
 MODELS = {
@@ -251,7 +251,7 @@ def test_the_probe_weighs_its_points(seed):
     rng = np.random.default_rng(seed)
     weights, found = rng.gamma(2.0, size=40), rng.normal(size=40)
     labels = Labels.single(np.zeros(40, dtype=np.int32))
-    probe = Probe(np.zeros((40, 1)), labels, 3, Signs(at_zero=1.0, n_drawn=3), 1, weights)
+    probe = Probe(Points.numbered(np.zeros((40, 1)), labels, 3, weights), Signs(at_zero=1.0, n_drawn=3), 1)
     probe._losses = lambda state: found
     probe.look(None, 1)
     mean, error = probe.core.looks[1]

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from test_plans_of_batches import SOFTMAX as PLAN
 
 from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, SphericalClusterIndex, samplers
+from manyclass.training.data import Points
 from manyclass.training.minibatches import BatchesTraining
 from manyclass.training.plan import Labels
 from manyclass.weights.weights import Weights
@@ -91,7 +92,7 @@ def test_embeddings_start_with_an_expected_length_of_1_and_classes_at_0(seed):
 def training(seed_of_data, **changes):
     weights, X, labels = some_weights(seed_of_data, None, False, True)
     plan = replace(PLAN, dim=None, n_negatives=3, budget=4, **changes)
-    return BatchesTraining(plan, X, Labels.single(labels), weights)
+    return BatchesTraining(plan, Points.numbered(X, Labels.single(labels), weights.n_classes), weights)
 
 
 @pytest.mark.parametrize("source", ["mips", "decomposed", "messages"])

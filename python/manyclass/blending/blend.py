@@ -8,7 +8,7 @@ searches, for these shares as for scales, are the core's (exact/score_scales.hpp
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
 from manyclass.figures import FIGURES
-from manyclass.training.plan import BatchesPlan, GroupIds, Labels, PairsPlan, draw_rows_out
+from manyclass.training.plan import BatchesPlan, GroupIds, Labels, PairsPlan, ScoredRows, draw_rows_out
 from manyclass.weights.arrays import NO_OWN, Doubles, Floats, Ids, Matrix, Mixture
 from manyclass.weights.weights import Weights
 
@@ -27,28 +27,6 @@ DECOUPLED, MEAN_LOG_LOSS = "decoupled", "pick_all_normalized"
 MARGIN = "margin"
 # Losses after which the softmax of the scores is no probability.
 NO_PROBABILITIES = (MARGIN, "triplet", "logistic")
-
-
-class ScoredRows(NamedTuple):
-    """Rows that models were not trained on, by whose scores they are compared.
-
-    Attributes
-    ----------
-    x : csr_array or ndarray
-    labels : Labels
-    n_threads : int
-    weights : ndarray of shape (n_rows,), float64, or None
-    """
-
-    x: Matrix
-    labels: Labels
-    n_threads: int = 1
-    weights: Doubles | None = None
-
-    def some(self, rows: NDArray[np.intp]) -> ScoredRows:
-        """Return some of the rows."""
-        weights = None if self.weights is None else self.weights[rows]
-        return self._replace(x=self.x[rows], labels=self.labels.of(rows), weights=weights)
 
 
 def rows_held_out(

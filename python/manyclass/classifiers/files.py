@@ -16,8 +16,9 @@ from manyclass.checks import check_number
 from manyclass.classifiers.parameters_json import decode_parameters, encode_parameters
 from manyclass.datasets.sequences import SequenceEncoder
 from manyclass.datasets.text import TextVectorizer
+from manyclass.training.data import Features
 from manyclass.training.squares import read_squares, shapes_of_squares
-from manyclass.training.state import Features, FitReport, History, SetRule, State
+from manyclass.training.state import FitReport, History, SetRule, State
 from manyclass.version import __version__
 from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, layout, read_weights, weight_tensors

@@ -40,8 +40,8 @@ from manyclass.labels import (
 )
 from manyclass.search.class_index import ApproximateAnswers, labels_by_copy
 from manyclass.training.core_training import summarize
+from manyclass.training.data import checked_weights, weights_left
 from manyclass.training.state import State
-from manyclass.training.weighting import checked_weights, weights_left
 from manyclass.weights.arrays import Best, Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights

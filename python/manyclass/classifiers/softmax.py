@@ -24,8 +24,7 @@ from manyclass.parts import Part
 from manyclass.protocols import ClassText
 from manyclass.samplers import SamplerName
 from manyclass.solvers import SolverName
-from manyclass.training.plan import Labels
-from manyclass.training.weighting import (
+from manyclass.training.data import (
     ClassWeight,
     counting,
     normalized,
@@ -34,6 +33,7 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
+from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Data
 from manyclass.weights.weights import FeatureScaling
 

@@ -15,7 +15,7 @@ from manyclass.fitting.planners import try_grid
 from manyclass.fitting.points import indicator_lists, is_indicator
 from manyclass.labels import check_targets, group_ids, labels_by_row
 from manyclass.parts import part_name
-from manyclass.training.weighting import raw_weights
+from manyclass.training.data import raw_weights
 from manyclass.weights.arrays import Data, Matrix
 
 

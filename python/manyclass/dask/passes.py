@@ -17,7 +17,6 @@ from manyclass import _core
 from manyclass.dask.merging import Curvature, multiply_by_ways, unweigh, weigh
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
-from manyclass.training.core_training import Watch
 from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.points import PointsTraining
@@ -121,8 +120,7 @@ class ShardPasses:
         """Return the trainer of a pass; `u` is what points carry, None: what the trainer begins with."""
         if u is not None:
             earlier = replace(earlier, local_state=LocalState(u, NO_DOUBLES))
-        arguments = (shard.x, shard.labels, self.whole.n_classes, None, Watch())
-        training = PointsTraining(self.plan, *arguments, sample_weight=shard.weights, earlier=earlier)
+        training = PointsTraining(self.plan, shard.points(self.whole.n_classes), earlier=earlier)
         if len(beside):
             training.memory.scale[training.position] = beside
         return training
@@ -300,9 +298,9 @@ def added(total: WeightPart | None, part: WeightPart, sparse: bool) -> WeightPar
 class _Training(BatchesTraining):
     """A trainer whose points carry `u`; None: what they begin with."""
 
-    def __init__(self, u: Doubles | None, *arguments: Any, **named: Any) -> None:
+    def __init__(self, u: Doubles | None, *arguments: Any) -> None:
         self._u = u
-        super().__init__(*arguments, **named)
+        super().__init__(*arguments)
 
     def _begin_local(self, *, goes_on: bool) -> Doubles:
         return super()._begin_local(goes_on=goes_on) if self._u is None else self._u
@@ -342,11 +340,10 @@ class BatchPasses(ShardPasses):
 
     def training(self, shard: Shard, earlier: EarlierModel, beside: Floats, u: Doubles | None) -> Any:
         """See `ShardPasses`."""
-        squares = Squares(classes=beside)
+        earlier = replace(earlier, squares=Squares(classes=beside))
         if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
             earlier = replace(earlier, weights=earlier.weights.over_features())
-        arguments = (shard.x, shard.lists, earlier.weights, shard.weights)
-        return _Training(u, self.plan, *arguments, squares=squares, earlier=earlier)
+        return _Training(u, self.plan, shard.points(self.whole.n_classes), earlier.weights, earlier)
 
     def ended(self, training: Any, weights: Weights) -> Ended:
         """See `ShardPasses`."""

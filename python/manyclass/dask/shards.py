@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from manyclass.training.data import Points
 from manyclass.training.plan import Labels
 from manyclass.weights.arrays import NO_FLOATS, Doubles, Floats, Ids, Matrix
 
@@ -46,6 +47,10 @@ class Shard:
         lists, r = self.lists, np.ones(len(self)) if self.weights is None else self.weights
         values = np.repeat(r, np.diff(lists.indptr))
         return sp.csr_array((values, lists.ids, lists.indptr), shape=(len(self), n_classes))
+
+    def points(self, n_classes: int) -> Points:
+        """Return the rows as points of a training."""
+        return Points.numbered(self.x, self.lists, n_classes, self.weights)
 
     @property
     def squares(self) -> Matrix:

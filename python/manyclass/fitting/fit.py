@@ -127,10 +127,11 @@ from manyclass.parts import Parameters, Part, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Watch
+from manyclass.training.data import Points
 from manyclass.training.incremental import Call, KeptRows, NewFeatures, check_starts, widened
 from manyclass.training.passes import progress_bar
 from manyclass.training.plan import AnyPlan, BatchesPlan, PointsPlan
-from manyclass.training.state import Points, Starts, State
+from manyclass.training.state import Starts, State
 from manyclass.training.train import train
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.saved_labels import check_labels_can_be_saved

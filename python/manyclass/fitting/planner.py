@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.blending.blend import ScoredRows, mean_log_loss
+from manyclass.blending.blend import mean_log_loss
 from manyclass.blending.calibration import CALIBRATIONS, Calibration, calibrated, n_held_out, rows_to_hold_out
 from manyclass.blending.class_texts import ClassScales, ClassTexts
 from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from, outer_level
@@ -26,12 +26,12 @@ from manyclass.labels import find_positions
 from manyclass.parts import Parameters, is_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.core_training import Watch
+from manyclass.training.data import Points, check_class_weight
 from manyclass.training.incremental import Call
 from manyclass.training.passes import fork, held_out, interruption_of, warn_user
-from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan
+from manyclass.training.plan import AnyPlan, HybridPlan, Labels, PairsPlan, ScoredRows
 from manyclass.training.start import ClosedForm, First, Start, asked_start
-from manyclass.training.state import FitReport, History, Points, State
-from manyclass.training.weighting import check_class_weight
+from manyclass.training.state import FitReport, History, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
 
@@ -367,7 +367,7 @@ def parameters_of_fit(parameters: Parameters, watch: Watch, points: Points, **be
         "limit of seconds": bool(np.isfinite(watch.max_seconds)),  # with one, "auto" tries less
         **{name: None if argument is None else np.asarray(argument) for name, argument in beside.items()},
     }
-    return watch.checkpoints.seeded(parameters, data)
+    return parameters.changed(random_state=watch.checkpoints.seed(parameters, data))
 
 
 def refit(planner: Planner, points: Points) -> State:

@@ -60,6 +60,7 @@ from manyclass.parts import Chosen, Parameters, Part, part_of, resolve_part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch, summarize
+from manyclass.training.data import Points, checked_weights, taken, weights_left
 from manyclass.training.incremental import Call, refuse_starts
 from manyclass.training.passes import fork, held_out, quietly, warn_user
 from manyclass.training.plan import (
@@ -67,9 +68,8 @@ from manyclass.training.plan import (
     GroupIds,
 )
 from manyclass.training.start import First
-from manyclass.training.state import Points, State
+from manyclass.training.state import State
 from manyclass.training.train import train
-from manyclass.training.weighting import checked_weights, taken, weights_left
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
 

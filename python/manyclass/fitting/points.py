@@ -29,10 +29,10 @@ from manyclass.labels import (
     sorted_classes,
 )
 from manyclass.protocols import ClassText, Encoder, TrainingRows
-from manyclass.training.plan import Labels, can_hold_out_groups
-from manyclass.training.state import Features, Points, State
-from manyclass.training.weighting import (
+from manyclass.training.data import (
     ClassWeight,
+    Features,
+    Points,
     counting,
     mean_of,
     normalized,
@@ -40,6 +40,8 @@ from manyclass.training.weighting import (
     taken,
     times_class_weight,
 )
+from manyclass.training.plan import Labels, can_hold_out_groups
+from manyclass.training.state import State
 from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.weights import FeatureScaling, Weights

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.blending.blend import ScoredRows, decoupled_loss
+from manyclass.blending.blend import decoupled_loss
 from manyclass.checks import lazy_property
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts, LearningRates, Planned, Trials, walk, weights_met
@@ -37,6 +37,7 @@ from manyclass.figures import FIGURES
 from manyclass.labels import columns_of_classes
 from manyclass.models import MODELS
 from manyclass.training.core_training import TrainingState, Watch
+from manyclass.training.data import Points
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import fork, held_out, progress_bar, quietly
@@ -54,9 +55,7 @@ from manyclass.training.plan import (
 )
 from manyclass.training.points import fit_points
 from manyclass.training.start import Start, begin_at_closed_form
-from manyclass.training.state import Points
 from manyclass.training.train import train
-from manyclass.training.weighting import normalized
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -94,8 +93,7 @@ class Sample:
     def loss(self, plan: PointsPlan) -> float:
         """Train by a plan and return the log-loss on the rows held out, in nats; infinite where training diverged."""
         trained, start = self.trained, self.discriminant if plan.discriminant else None
-        data = (trained.x, trained.labels.ids, trained.n_classes, Watch())
-        model, curve, *_ = quietly(partial(fit_points, plan, *data, start=start, weights=trained.weights))
+        model, curve, *_ = quietly(partial(fit_points, plan, trained, Watch(), start=start))
         return self.loss_of(model, plan.n_threads) if len(curve) == plan.max_iter else math.inf
 
     def loss_of(self, model: Weights, n_threads: int) -> float:
@@ -110,7 +108,7 @@ class Sample:
         trained = self.trained
         if isinstance(trained.x, sp.csr_array):
             return None
-        return begin_at_closed_form(trained.x, trained.labels.ids, trained.n_classes, trained.weights, 0, 1)
+        return begin_at_closed_form(trained, 0, 1)
 
     def cost(self, plan: PointsPlan, facts: Facts) -> float:
         """Predict the seconds of `loss`, with the `facts` of all the data."""
@@ -283,7 +281,7 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
 
     def loss(exponent: int) -> float:
         trial = with_rate_of_pairs(short, rule * FIGURES.RATE_RATIO**exponent)
-        train = partial(_held_out_loss, trial, trained, out, facts.n_classes)
+        train = partial(_held_out_loss, trial, trained, out)
         rate = trial.schedule.learning_rate
         return trials.make("learning_rate", rate, train, predicted=visit * n_rows, size=size)
 
@@ -296,13 +294,12 @@ def best_rate_of_pairs(trials: Trials, plan: PairsPlan, points: Points, facts: F
     return chosen
 
 
-def _held_out_loss(plan: PairsPlan, trained: Points, out: Points, n_classes: int) -> float:
+def _held_out_loss(plan: PairsPlan, trained: Points, out: Points) -> float:
     """Train, and return the decoupled loss of the rows held out, of one label the log-loss; infinite if it diverged."""
-    train = partial(fit_pairs, plan, trained.x, trained.labels, n_classes, Watch(), normalized(trained.weights))
-    weights, curve, *_ = quietly(train)
+    weights, curve, *_ = quietly(partial(fit_pairs, plan, trained.as_of_fit, Watch()))
     if len(curve) < plan.max_iter:
         return math.inf
-    loss = decoupled_loss(weights, ScoredRows(out.x, out.labels, plan.n_threads, out.weights))
+    loss = decoupled_loss(weights, out.scored(plan.n_threads))
     return loss if math.isfinite(loss) else math.inf
 
 
@@ -337,8 +334,8 @@ def cross_validated_ridge(
             begin, fold_losses, alpha = time.process_time(), [], ridge / len(labels)
             for number, (kept, out) in enumerate(data):
                 trial = replace(plan, alpha=ridge / len(kept.labels), tol=max(plan.tol, FIGURES.LOOSE), verbose=0)
-                fold_data = (kept.x, kept.labels.ids, n_classes, Watch(), starts[number], kept.weights)
-                starts[number], _ = model, _ = quietly(partial(fit_full_batch, trial, *fold_data))
+                model, *_ = quietly(partial(fit_full_batch, trial, kept, Watch(), starts[number]))
+                starts[number] = model
                 fold_losses.append(model.log_losses(out.x, out.labels.ids, plan.n_threads)[0])
                 bar.update()
             losses[alpha] = np.concatenate(fold_losses)

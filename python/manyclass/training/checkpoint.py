@@ -28,7 +28,7 @@ import re
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
-from manyclass.parts import Parameters
 from manyclass.version import __version__
 from manyclass.weights.tensor_file import (
     PathLike,
@@ -90,6 +89,7 @@ class Stage:
             return Position()
         saved = self._read()
         with reading(saved.file):
+            saved = replace(saved, numbers=_as_now(saved.numbers))
             _check_like("numbers", saved.numbers, {**training.numbers(), "position": vars(Position())})
             training.restore(saved)
             position = Position(**saved.numbers["position"])
@@ -136,6 +136,18 @@ class Stage:
                     "and parameters of that fit, or name another checkpoint folder"
                 )
         return Saved(file, _metadata(file, "numbers"))
+
+
+def _as_now(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a file as trainings have them now; up to 0.2.0 some of L-BFGS and of validation differ."""
+    if "passes" not in numbers:
+        curve = numbers["position"]["curve"]
+        state = {"n_iter": len(curve), "seconds": numbers["seconds"], "loss": [math.nan, *curve][-1]}
+        passes = {"loss": state["loss"], "class_updates": numbers["class_updates"], "looks": []}
+        passes["training"] = {"validation": numbers["validation"]}
+        numbers = {"passes": passes, "state": state, "position": numbers["position"]}
+    validation = numbers["passes"].get("training", {}).pop("validation", None)
+    return numbers if validation is None else {**numbers, "passes": {**numbers["passes"], "validation": validation}}
 
 
 def _check_like(name: str, value: Any, like: Any) -> None:
@@ -219,24 +231,13 @@ class Checkpoints:
             )
         return checkpoints
 
-    def seeded(self, parameters: Parameters, data: Mapping[str, Any]) -> Parameters:
-        """Note what a fit is made of; return its parameters with a number as seed.
+    def seed(self, parameters: Mapping[str, Any], data: Mapping[str, Any]) -> int:
+        """Note the parameters and the data of a fit; return its seed.
 
-        The seed is their own if it is a number, else that of the checkpoints, or of a new fit, drawn.
-
-        Parameters
-        ----------
-        parameters : Parameters
-        data : mapping of str to arrays, matrices, numbers or None
+        That is their own if it is a number, else that of the checkpoints, or of a new fit, drawn.
         """
         random_state = parameters["random_state"]
-        seed = (
-            int(random_state)
-            if isinstance(random_state, int | np.integer)
-            else self._seed_there()
-            if self.resumes
-            else None
-        )
+        seed = int(random_state) if isinstance(random_state, int | np.integer) else self._seed_there()
         if seed is None:
             seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         self._fit = {
@@ -244,7 +245,7 @@ class Checkpoints:
             "random_state": seed,
             **{name: digest(value) for name, value in data.items()},
         }
-        return parameters.changed(random_state=seed)
+        return seed
 
     def stage(self, plan: Any) -> Stage:
         """Return the file of the next training of the fit, which is made as the plan says."""
@@ -262,7 +263,7 @@ class Checkpoints:
         return self.folder / f"training-{n:03d}.safetensors"
 
     def _seed_there(self) -> int | None:
-        if not self._path(0).exists():
+        if not (self.resumes and self._path(0).exists()):
             return None
         file = open_tensors(self._path(0))
         with reading(file):

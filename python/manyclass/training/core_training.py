@@ -20,14 +20,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.blending.blend import ScoredRows, held_out_loss
+from manyclass.blending.blend import held_out_loss
 from manyclass.checks import canonical_csr, check_number
 from manyclass.figures import FIGURES
 from manyclass.training.checkpoint import Checkpoints, Stage
-from manyclass.training.passes import UNUSED_SCALE, LabelValidation, Validation, drive, warn_user
-from manyclass.training.plan import BatchesPlan, FullBatchPlan, Labels, PairsPlan, Plan
+from manyclass.training.data import Points
+from manyclass.training.passes import Validation, drive, warn_user
+from manyclass.training.plan import FullBatchPlan, Plan, ScoredRows
 from manyclass.training.squares import Squares
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -123,9 +124,8 @@ def summarize(losses: Doubles, ranks: Ids, weights: Doubles | None = None) -> di
 
 @dataclass(frozen=True)
 class Watch:
-    """The user's callback, limits of seconds and of a model's bytes, points held out.
+    """The user's callback, limits of seconds and of a model's bytes, points held out for early stopping.
 
-    Linear models of one label a row look at held-out points by `validation`, all others by `label_validation`.
     `heading` stands before the progress that is shown; `checkpoints` of this fit are written. A smaller step size may
     be tried (`may_retry`) only where nothing of these looks on, for a second training would not be what it sees.
     """
@@ -134,7 +134,6 @@ class Watch:
     max_seconds: float = np.inf
     max_bytes: float = np.inf
     validation: Validation | None = None
-    label_validation: LabelValidation | None = None
     heading: str = ""
     checkpoints: Checkpoints | None = None
     may_retry: bool = False
@@ -148,11 +147,12 @@ class Watch:
         max_bytes: float = np.inf,
     ) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
-        watch = cls(callback, max_bytes=max_bytes, checkpoints=checkpoints)
+        may_retry = max_seconds is None and callback is None and checkpoints is None
         if max_seconds is None:
-            return replace(watch, may_retry=callback is None and checkpoints is None)
-        check_number("max_seconds", max_seconds, low=0)
-        return replace(watch, max_seconds=float(max_seconds))
+            max_seconds = np.inf
+        else:
+            check_number("max_seconds", max_seconds, low=0)
+        return cls(callback, float(max_seconds), max_bytes, checkpoints=checkpoints, may_retry=may_retry)
 
     def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
         """Return the checkpoints of the next training, which is made as the plan says."""
@@ -195,18 +195,13 @@ class Probe:
 
     Parameters
     ----------
-    x : csr_array or ndarray
-        The points of the training, of which some are chosen.
-    labels : Labels
-        Their labels.
-    n_classes : int
+    points : Points
+        Those of the training, of which some are chosen.
     signs : Signs
         A rise that is told is compared with the standard error of the points' own differences, by which all of the
         training points tell it exactly; others with that of the last mean.
     max_iter : int
         Passes of the training.
-    weights : ndarray of shape (n_points,) or None
-        The weights of the points.
 
     Attributes
     ----------
@@ -214,28 +209,20 @@ class Probe:
         What it has seen, after which passes it looks, and by what a divergence shows.
     """
 
-    def __init__(
-        self,
-        x: Matrix,
-        labels: Labels,
-        n_classes: int,
-        signs: Signs,
-        max_iter: int,
-        weights: Doubles | None = None,
-    ) -> None:
+    def __init__(self, points: Points, signs: Signs, max_iter: int) -> None:
         assert signs.n_drawn is not None
         self.core = _core.Probe(
-            n_points=len(labels),
-            n_classes=n_classes,
+            n_points=len(points.labels),
+            n_classes=points.n_classes,
             n_passes=max_iter,
             n_drawn=signs.n_drawn,
             at_zero=signs.at_zero,
             minimised=signs.minimised,
             has_integrals=signs.noise != "gumbel",
         )
-        rows = np.sort(np.random.default_rng(0).choice(len(labels), self.core.n_points, replace=False))
-        self.x, self.labels, self.ridge = x[rows], labels.of(rows), signs.ridge
-        self._weights = NO_DOUBLES if weights is None else weights[rows]
+        rows = np.sort(np.random.default_rng(0).choice(len(points.labels), self.core.n_points, replace=False))
+        self.x, self.labels, self.ridge = points.x[rows], points.labels.of(rows), signs.ridge
+        self._weights = NO_DOUBLES if points.weights is None else points.weights[rows]
 
     def look(self, state: TrainingState, n_iter: int) -> bool:
         """Note the loss after pass n_iter; return whether it is no number, so that training is to stop."""
@@ -263,27 +250,28 @@ class CoreTraining(ABC):
     core : _core.Trainer
     batch : int
         Points that see the same weights.
+    validation : Validation or None
+        The points held out, whose best pass is what training leaves.
     """
 
     unit = "row"
     advice = (
         "Lower learning_rate, scale the rows of X to unit length, or use solver='implicit', which bears larger steps"
     )
-    core: _core.Trainer
+    core: Any
     batch: int
-    scale: Floats = UNUSED_SCALE
+    scale: Floats = NO_FLOATS
+    validation: Validation | None = None
 
-    def __init__(
-        self, plan: Plan, x: Matrix, labels: Labels, weights: Weights, sample_weight: Doubles | None, *, goes_on: bool
-    ) -> None:
-        self.x, self.labels, self.weights, self.sample_weight, self.goes_on = x, labels, weights, sample_weight, goes_on
-        self.n_visits = self.length = len(labels)
+    def __init__(self, plan: Plan | FullBatchPlan, points: Points, weights: Weights, *, goes_on: bool) -> None:
+        self.plan: Any = plan
+        self.points, self.weights, self.goes_on = points, weights, goes_on
+        self.n_visits = self.length = len(points.labels)
         self.position: Ids = np.arange(weights.n_classes, dtype=np.int32)
         self.loss, self._most = 0.0, math.inf
         self.fault: str | None = None
         self.curve: list[float] = []
         self.complete = True
-        self._plan: Plan = plan
         self._probe: Probe | None = None
 
     def train(self, watch: Watch, signs: Signs) -> None:
@@ -297,13 +285,12 @@ class CoreTraining(ABC):
         ConvergenceWarning
             If training was interrupted; the weights are those reached before.
         """
-        plan = self._plan
-        n_threads = plan.n_threads
-        self.state = TrainingState(0, 0.0, np.nan, 0, self.weights, self.scale, self.position, n_threads, signs.noise)
+        plan, self.validation = self.plan, watch.validation
+        model = (self.weights, self.scale, self.position, plan.n_threads)
+        self.state = TrainingState(0, 0.0, np.nan, 0, *model, signs.noise)
         self._most = 2 * signs.at_zero if signs.bounded and not self.goes_on else math.inf
         if signs.n_drawn is not None:
-            points = (self.x, self.labels, self.weights.n_classes, signs, plan.max_iter)
-            self._probe = Probe(*points, self.sample_weight)
+            self._probe = Probe(self.points, signs, plan.max_iter)
             if self.goes_on or plan.max_iter == 0:
                 self._probe.look(self.state, 0)
         if signs.begins_elsewhere:
@@ -344,15 +331,23 @@ class CoreTraining(ABC):
 
     def visit(self, *, epoch: int, **stretch: Any) -> _core.Progress:
         """Make some visits of a pass by the core."""
-        return self.core.run(epoch=epoch, **stretch)
+        progress: _core.Progress = self.core.run(epoch=epoch, **stretch)
+        return progress
 
-    def after_pass(self, n_iter: int) -> bool:
-        """Do what comes between passes; return whether training is to end."""
-        return False
+    def after_pass(self, n_iter: int) -> None:  # noqa: B027 - for some there is nothing to do
+        """Do what comes between passes."""
 
     @abstractmethod
-    def arrays(self) -> Arrays:
-        """Return the arrays that training moves, for a checkpoint."""
+    def moved(self) -> Arrays:
+        """Return the arrays that the passes move."""
+
+    def model_arrays(self) -> Arrays:
+        """Return the arrays of the model that training would leave now, of which validation keeps the best."""
+        return self.moved()
+
+    def held_out_loss(self, rows: ScoredRows) -> float:
+        """Return the loss of points held out by the model that training would leave now."""
+        raise NotImplementedError
 
     def as_model(self) -> TrainingState:
         """Return the state whose weights are those that training would leave now: the iterate, or an average."""
@@ -364,13 +359,17 @@ class CoreTraining(ABC):
 
     def restore_own(self, saved: Saved) -> None:
         """Take over arrays and own numbers from a checkpoint."""
-        saved.fill(self.arrays())
+        saved.fill(self.moved())
+
+    def saved_model_arrays(self, saved: Saved) -> Arrays:
+        """Return arrays that are shaped like those of the best model in a checkpoint."""
+        return self.model_arrays()
 
     # As `Passes`
 
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make visits of a pass from `first` on."""
-        eta, eta_u = self._plan.schedule.at(n_pass, -(-self.n_visits // self.batch))
+        eta, eta_u = self.plan.schedule.at(n_pass, -(-self.n_visits // self.batch))
         loss = self.loss if first > 0 else 0.0
         progress = self.visit(
             epoch=n_pass, eta=eta, eta_u=eta_u, first=first, last=self.n_visits, loss=loss, seconds=seconds
@@ -387,12 +386,14 @@ class CoreTraining(ABC):
 
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a whole pass; return its mean loss, and whether training is done."""
-        done = self.after_pass(n_pass + 1)
-        if self._probe is not None and n_pass + 1 in self._probe.core.passes:
-            done = self._probe.look(self.state, n_pass + 1) or done
+        self.after_pass(n_pass + 1)
+        probe = self._probe
+        done = probe is not None and n_pass + 1 in probe.core.passes and probe.look(self.state, n_pass + 1)
         mean = self.loss / self.n_visits
         if not math.isfinite(mean):
             self.fault = f"the mean loss of pass {n_pass + 1} is {mean}"
+        elif self.validation is not None:
+            done = self.validation.keep_if_best(self.held_out_loss(self.validation.rows), self.model_arrays()) or done
         return mean, done or self.fault is not None
 
     def verdict(self, last_loss: float) -> str | None:
@@ -405,15 +406,22 @@ class CoreTraining(ABC):
             self._probe.look(self.as_model(), self.state.n_iter)
         return self._probe.core.verdict()
 
+    def arrays(self) -> Arrays:
+        """Return what the passes move, and the best model so far."""
+        return {**self.moved(), **({} if self.validation is None else self.validation.arrays())}
+
     def numbers(self) -> dict[str, Any]:
-        """Return own numbers, the running loss, and what the probe has seen."""
+        """Return own numbers, the running loss, and what the probe and validation have seen."""
         looks = [] if self._probe is None else [(n, *look) for n, look in self._probe.core.looks.items()]
         updates = self.state.class_updates
-        return {"training": self.own_numbers(), "loss": self.loss, "class_updates": updates, "looks": looks}
+        numbers = {"training": self.own_numbers(), "loss": self.loss, "class_updates": updates, "looks": looks}
+        return numbers if self.validation is None else {**numbers, "validation": self.validation.numbers()}
 
     def restore(self, saved: Saved) -> None:
         """Take over arrays and numbers from a checkpoint."""
         numbers = saved.numbers
+        if self.validation is not None:
+            self.validation.restore(replace(saved, numbers=numbers["validation"]), self.saved_model_arrays(saved))
         self.restore_own(replace(saved, numbers=numbers["training"]))
         self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
         if self._probe is not None:
@@ -425,48 +433,24 @@ class LabelTraining(CoreTraining):
 
     Attributes
     ----------
-    validation : LabelValidation or None
-        The points held out, whose best pass is what training leaves.
+    squares : Squares
+        Adagrad's sums, which are moved in place.
     """
 
-    validation: LabelValidation | None = None
-    _plan: PairsPlan | BatchesPlan
-
-    @abstractmethod
-    def moved(self) -> Arrays:
-        """Return the arrays that the passes move."""
+    squares: Squares
 
     def train(self, watch: Watch, signs: Signs) -> None:
         """Make the passes of the plan; see `CoreTraining.train`."""
-        self.validation = watch.label_validation
         super().train(watch, signs)
         if self.validation is not None:
-            self.validation.restore(self.moved())
+            moved = self.moved()
+            for name, array in self.validation.take_best().items():
+                moved[name][...] = array
 
-    def finish(self, n_pass: int) -> tuple[float, bool]:
-        """End a whole pass, and look at the points held out."""
-        mean, done = super().finish(n_pass)
-        validation = self.validation
-        if validation is not None and self.fault is None:
-            rows = ScoredRows(validation.x, validation.labels, self._plan.n_threads, validation.weights)
-            loss = held_out_loss(self._plan, self.weights, rows, is_scaled=validation.is_scaled)
-            done = validation.keep_if_best(loss, self.moved()) or done
-        return mean, done
-
-    def arrays(self) -> Arrays:
-        """Return what the passes move, and the best of it so far."""
-        return self.moved() if self.validation is None else {**self.moved(), **self.validation.arrays()}
-
-    def numbers(self) -> dict[str, Any]:
-        """Return what all trainings do, and what validation has found."""
-        numbers = super().numbers()
-        return numbers if self.validation is None else {**numbers, "validation": self.validation.numbers()}
-
-    def restore(self, saved: Saved) -> None:
-        """Take over arrays and numbers from a checkpoint."""
-        if self.validation is not None:
-            self.validation.restore_from(saved.numbers["validation"], self.moved())
-        super().restore(saved)
+    def held_out_loss(self, rows: ScoredRows) -> float:
+        """See `CoreTraining`."""
+        assert self.validation is not None
+        return held_out_loss(self.plan, self.weights, rows, is_scaled=self.validation.is_scaled)
 
 
 P = TypeVar("P", bound=Plan)
@@ -529,8 +513,7 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
     if training.fault is None:
         return training, None
     begin, advice = f"training diverged: {training.fault}", training.advice
-    stops_early = watch.validation is not None or watch.label_validation is not None
-    if not watch.may_retry or stops_early or training.goes_on:
+    if not watch.may_retry or watch.validation is not None or training.goes_on:
         warn_user(f"{begin}. {advice}")
         return training, None
     (best, n_best), rate = training.best_look(), plan.schedule.learning_rate
@@ -560,6 +543,7 @@ def trained(make: Callable[[P], T], plan: P, watch: Watch, signs: Signs) -> tupl
     return second, None if by is plan else by.schedule.learning_rate
 
 
-def loss_at_zero(loss: str, labels: Labels, n_classes: int, sample_weight: Doubles | None) -> float:
+def loss_at_zero(loss: str, points: Points) -> float:
     """Return the mean of a loss, or of a reduction of the log-loss, at W = 0, in nats where it has units."""
-    return _core.loss_at_zero(loss, labels.indptr, n_classes, NO_DOUBLES if sample_weight is None else sample_weight)
+    weights = NO_DOUBLES if points.weights is None else points.weights
+    return _core.loss_at_zero(loss, points.labels.indptr, points.n_classes, weights)

@@ -15,18 +15,18 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending import blend
-from manyclass.blending.blend import MARGIN, Scales, ScoredRows
+from manyclass.blending.blend import MARGIN, Scales
 from manyclass.checks import as_csr
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Trained, Watch
+from manyclass.training.data import Points
 from manyclass.training.incremental import Before, Call, passes_of_call, set_new_rows
 from manyclass.training.minibatches import fit_batches, grow_rows, start_at_rows
 from manyclass.training.mixtures import beside, counted, features_of_classes, mixed
-from manyclass.training.pairs import fit_pairs, grow_pairs, start_pairs
+from manyclass.training.pairs import begin_on_pairs, fit_pairs, grow_pairs
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
-from manyclass.training.state import Points, Starts
-from manyclass.training.weighting import normalized
+from manyclass.training.state import Starts
 from manyclass.weights.arrays import UNMIXED, Doubles, Mixture
 from manyclass.weights.weights import Weights
 
@@ -159,9 +159,10 @@ def _known_rows(points: Points, before: Before) -> Points:
 def _started(plan: Term, points: Points) -> tuple[Weights, Squares]:
     """Return what a term of a stream begins with."""
     if isinstance(plan, PairsPlan):
-        pairs = start_pairs(plan, as_csr(points.x), points.labels, points.n_classes, normalized(points.weights))
-        return pairs, Squares.of_pairs(pairs, plan.fit_intercept, plan.offset)
-    rows = start_at_rows(plan, points.x, points.n_classes, points.weights)
+        pairs = begin_on_pairs(plan, points.as_of_fit)
+        assert pairs.squares is not None
+        return pairs.weights, pairs.squares
+    rows = start_at_rows(plan, points)
     return rows, Squares.of_rows(rows, plan.adagrad)
 
 
@@ -176,24 +177,23 @@ def _train_on(
     scales: tuple[float, float] = (1.0, 1.0),
 ) -> list[float]:
     """Move weights and squares in place; a term whose scale is 0 has no scores to go on from, and stays out."""
-    earlier = EarlierModel(weights, before.counts_with(points), before.n_visits, before.goes_on)
+    earlier = EarlierModel(weights, before.counts_with(points), before.n_visits, before.goes_on, squares)
     in_use = _Terms(tuple(plan for plan in terms.plans if scales[isinstance(plan, BatchesPlan)] != 0))
     if not in_use.plans:
         return []
-    return _train(in_use, trained_points, watch, earlier, squares)
+    return _train(in_use, trained_points, watch, earlier)
 
 
-def _train(terms: _Terms, points: Points, watch: Watch, earlier: EarlierModel, squares: Squares) -> list[float]:
+def _train(terms: _Terms, points: Points, watch: Watch, earlier: EarlierModel) -> list[float]:
     """Train each term on from an earlier model, in place; return the curve of the first one."""
     begin, curves = time.perf_counter(), list[list[float]]()
-    x = as_csr(points.x) if terms.both else points.x
+    points = replace(points, x=as_csr(points.x)) if terms.both else points
     for plan in terms.plans:
         seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - begin))
         own_watch = replace(watch, max_seconds=seconds_left) if terms.both else watch
         own_model = earlier.with_weights(_alone(plan, earlier.weights))
-        data = (x, points.labels, earlier.weights.n_classes, own_watch, points.weights, own_model, squares)
         fit: Any = fit_batches if isinstance(plan, BatchesPlan) else fit_pairs
-        curves.append(fit(plan, *data).curve)
+        curves.append(fit(plan, points, own_watch, own_model).curve)
         if len(curves[-1]) < plan.max_iter:
             break
     return curves[0]
@@ -210,12 +210,8 @@ def _learn_scales(
     if points is not None and len(points.labels):
         points = points.spread(terms.most_held_out)
         known = known.faded(before.history.n_counting, len(points.labels))
-        known = known.learnt(weights, _scored(points, n_threads))
+        known = known.learnt(weights, points.scored(n_threads))
     return replace(squares, scales=known.means, precisions=known.precisions), known.of_parts
-
-
-def _scored(points: Points, n_threads: int) -> ScoredRows:
-    return ScoredRows(points.x, points.labels, n_threads, points.weights)
 
 
 def _to_own_scale(weights: Weights) -> tuple[float, float]:
@@ -244,7 +240,7 @@ def _learn_mixture(
         return mixture
     points = points.spread(terms.most_held_out)
     weights.multiply_parts(scales)
-    mixtures = blend.label_mixtures(weights, weights.own, _scored(points, n_threads))
+    mixtures = blend.label_mixtures(weights, weights.own, points.scored(n_threads))
     _to_own_scale(weights)
     n = len(points.labels)
     share_of_new = n / (n + min(FIGURES.MOST_REMEMBERED, FIGURES.REMEMBERED * before.history.n_counting))
@@ -268,8 +264,7 @@ def _grown(terms: _Terms, points: Points, before: Before, call: Call) -> tuple[W
     grown_terms = []
     for plan in terms.plans:
         if isinstance(plan, PairsPlan):
-            data = (as_csr(points.x), points.labels, points.n_classes)
-            grown = grow_pairs(plan, before.weights.pairs_alone, before.squares, before.position, *data)
+            grown = grow_pairs(plan, before.weights.pairs_alone, before.squares, before.position, points)
         elif terms.both:
             grown = grow_rows(plan, before.weights.rows_alone, before.squares, before.position, points.n_classes)
         else:

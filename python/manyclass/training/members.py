@@ -23,19 +23,18 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending import blend
-from manyclass.blending.blend import MARGIN, ScoredRows
+from manyclass.blending.blend import MARGIN
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
+from manyclass.training.data import Points, normalized, shares_of_classes, taken
 from manyclass.training.minibatches import fit_batches
 from manyclass.training.mixtures import beside, counted, features_of_classes, mixed
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import warn_user
-from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan
+from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan, ScoredRows
 from manyclass.training.points import fit_points
 from manyclass.training.squares import Squares
-from manyclass.training.state import Points
-from manyclass.training.weighting import shares_of_labels, taken
 from manyclass.weights.arrays import Doubles, Floats, Matrix
 from manyclass.weights.weights import FeatureScaling, Weights
 
@@ -100,12 +99,8 @@ class Split:
         The rows held out that have classes of other rows only.
     telling : ndarray of int
         As many of these as tell a few numbers.
-    x : csr_array or ndarray
+    points : Points
         The rows that are trained on.
-    labels : Labels
-        Their labels.
-    weights : ndarray or None
-        Their weights.
     scored : ScoredRows
         The rows that tell.
     """
@@ -114,9 +109,7 @@ class Split:
     held_out: NDArray[np.intp]
     known: NDArray[np.intp]
     telling: NDArray[np.intp]
-    x: Matrix
-    labels: Labels
-    weights: Doubles | None
+    points: Points
     scored: ScoredRows
 
     @classmethod
@@ -133,13 +126,12 @@ class Split:
         out, rows = np.flatnonzero(is_out), np.flatnonzero(~is_out)
         known = _of_known_classes(out, labels, rows) if len(out) else out
         telling = blend.some_that_tell(known)
-        x = points.x[rows] if len(out) else points.x
-        scored = ScoredRows(points.x, labels, plan.n_threads, points.weights).some(telling)
-        return cls(rows, out, known, telling, x, labels.of(rows), taken(points.weights, rows), scored)
+        trained_points = replace(points.some(rows), weights=taken(points.weights, rows)) if len(out) else points
+        return cls(rows, out, known, telling, trained_points, points.scored(plan.n_threads).some(telling))
 
-    def shares(self, n_classes: int) -> Doubles:
+    def shares(self) -> Doubles:
         """Return the shares of the classes among rows that are trained on."""
-        return shares_of_labels(self.labels, n_classes, self.weights)
+        return shares_of_classes(self.points.labels, self.points.n_classes, normalized(self.points.weights))
 
 
 def _most_held_out(plan: PairsPlan | BatchesPlan | HybridPlan) -> int:
@@ -178,7 +170,7 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
     first one, steps 3 to 6 are not made.
     """
     split = Split.of(plan, points)  # 1
-    training = _Training(plan, split, points.n_classes, watch)
+    training = _Training(plan, split, watch)
     members, complete = training.members()  # 2
     first = members[0].trained
     if not isinstance(plan, HybridPlan):
@@ -239,17 +231,16 @@ class _Training:
     ----------
     plan : PairsPlan, BatchesPlan or HybridPlan
     split : Split
-    n_classes : int
     watch : Watch
         Its limit of seconds is for all members together.
     """
 
-    def __init__(self, plan: PairsPlan | BatchesPlan | HybridPlan, split: Split, n_classes: int, watch: Watch) -> None:
-        self._plan, self._split, self._n_classes, self._watch = plan, split, n_classes, watch
+    def __init__(self, plan: PairsPlan | BatchesPlan | HybridPlan, split: Split, watch: Watch) -> None:
+        self._plan, self._split, self._watch = plan, split, watch
         self._begin, self._members = time.perf_counter(), list[Member]()
         self._loss = blend.DECOUPLED if isinstance(plan, HybridPlan) else blend.MEAN_LOG_LOSS
         n_terms = len(plan.members) + 4 if isinstance(plan, HybridPlan) else 1
-        self._scored = blend.fewer_rows(split.scored, n_classes, n_terms)
+        self._scored = blend.fewer_rows(split.scored, split.points.n_classes, n_terms)
 
     @property
     def first(self) -> Member:
@@ -299,7 +290,7 @@ class _Training:
         """Train a member; return whether no callback, interrupt or clock has ended it."""
         begin, watch, check = time.process_time(), self._watch_of(name), None
         n_first = math.ceil(FIGURES.FIRST_PASSES * plan.max_iter)
-        may_end = len(self._split.held_out) > 0 and not name.startswith(EMBEDDINGS) and watch.label_validation is None
+        may_end = len(self._split.held_out) > 0 and not name.startswith(EMBEDDINGS) and watch.validation is None
         if self._members and may_end:
             check = _Check(watch.callback, self._has_share, self._scored.x, n_first)
             watch = replace(watch, callback=check)
@@ -313,30 +304,29 @@ class _Training:
             scores *= np.float32(factor)
             member = member._replace(scores=scores, factor=factor, loss=loss)
         self._members.append(member)
-        validation = watch.label_validation
+        validation = watch.validation
         is_over = validation is not None and validation.is_over
         return is_over or is_hopeless or trained.complete
 
     def _trained(self, plan: MemberPlan, watch: Watch) -> Trained:
-        split = self._split
-        data = (split.x, split.labels, self._n_classes, watch, split.weights)
+        points = self._split.points
         if isinstance(plan, PairsPlan):
-            return fit_pairs(plan, *data)
+            return fit_pairs(plan, points, watch)
         if isinstance(plan, BatchesPlan):
-            return fit_batches(plan, *data)
-        return _fit_linear(plan, split, self._n_classes, watch)
+            return fit_batches(plan, points, watch)
+        return _fit_linear(plan, points, watch)
 
     def _watch_of(self, name: str) -> Watch:
         """Return what looks on while a member is trained, in what time is left."""
         watch, plan = self._watch, self._plan
         if not isinstance(plan, HybridPlan):
             return watch
-        validation = watch.label_validation
+        validation = watch.validation
         if validation is not None:
-            validation = validation if name == next(iter(plan.members)) else validation.anew(is_scaled=True)
             validation.is_scaled = True
+            validation = validation if name == next(iter(plan.members)) else validation.anew()
         seconds_left = max(0.0, watch.max_seconds - (time.perf_counter() - self._begin))
-        return replace(watch, heading=name, max_seconds=seconds_left, label_validation=validation)
+        return replace(watch, heading=name, max_seconds=seconds_left, validation=validation)
 
 
 def _next_ridge(runs: list[Member], ridge: float) -> float:
@@ -346,17 +336,17 @@ def _next_ridge(runs: list[Member], ridge: float) -> float:
     return ridge if len(runs) == 1 or runs[1].loss < runs[0].loss else 0.0
 
 
-def _fit_linear(plan: PointsPlan, split: Split, n_classes: int, watch: Watch) -> Trained:
+def _fit_linear(plan: PointsPlan, points: Points, watch: Watch) -> Trained:
     """Train a linear model on scaled features."""
-    scaling = FeatureScaling.of(split.x, centre=False, weights=split.weights)
-    x = scaling.apply(split.x)
+    scaling = FeatureScaling.of(points.x, centre=False, weights=points.weights)
+    x = scaling.apply(points.x)
     square = float(row_norms_sq(x).mean(dtype=np.float64))
     rate = plan.schedule.learning_rate / (square + 1)
     plan = replace(plan, schedule=replace(plan.schedule, learning_rate=rate), alpha=plan.alpha * square)
     callback = watch.callback
     by_features = None if callback is None else lambda state: callback(state.of_features(scaling))
-    watch = replace(watch, label_validation=None, callback=by_features)
-    trained = fit_points(plan, x, split.labels.ids, n_classes, watch, weights=split.weights)
+    watch = replace(watch, validation=None, callback=by_features)
+    trained = fit_points(plan, replace(points, x=x), watch)
     scaling.fold(trained.weights)
     return trained
 
@@ -426,7 +416,7 @@ class _Sum:
     def add_closed_forms(self) -> None:
         """Make closed forms of counts members, too."""
         split = self._split
-        self._forms = _closed_forms(self._pairs, split.x, split.labels, split.weights, self._are_rare)
+        self._forms = _closed_forms(self._pairs, split.points, self._are_rare)
         for form in self._forms:
             alone = replace(self._pairs, values=form, bias=np.zeros_like(self._pairs.bias))
             self._form_scores.append(alone.scores(self._rows.x, self._rows.n_threads))
@@ -444,12 +434,12 @@ class _Sum:
         self._share_of_frequencies = float(shares[-2] - shares[-1]) if self._are_rare else 0.0
 
     def _log_frequencies(self) -> Floats:
-        frequencies: Floats = np.log(self._split.shares(self._points.n_classes)).astype(np.float32)
+        frequencies: Floats = np.log(self._split.shares()).astype(np.float32)
         return frequencies
 
     def lines(self) -> list[dict[str, Any]]:
         """Return a line of each member, for the report."""
-        n_rows = len(self._split.labels)
+        n_rows = len(self._split.trained)
         shares = zip(self._members, self._shares, strict=True)
         return [member.line(n_rows, float(share)) for member, share in shares if member.passes]
 
@@ -509,8 +499,7 @@ class _Sum:
         if not self._form_shares.any():
             return
         points, split = self._points, self._split
-        more = _closed_forms(weights, points.x, points.labels, points.weights, self._are_rare)
-        more -= _closed_forms(weights, split.x, split.labels, split.weights, self._are_rare)
+        more = _closed_forms(weights, points, self._are_rare) - _closed_forms(weights, split.points, self._are_rare)
         weights.values[:] += self._form_shares.astype(np.float32) @ more
 
 
@@ -522,9 +511,10 @@ def _with_mixture(plan: HybridPlan, weights: Weights, points: Points, split: Spl
     return counted(joined, points.some(split.held_out), joined.mixture)
 
 
-def _closed_forms(weights: Weights, x: Matrix, labels: Labels, r: Doubles | None, are_rare: bool) -> Floats:
+def _closed_forms(weights: Weights, points: Points, are_rare: bool) -> Floats:
     """Return the closed forms of weights on pairs that may be added: counts that saturate where classes are rare."""
-    forms = weights.closed_forms(as_csr(x), labels.indptr, labels.ids, r)
+    labels = points.labels
+    forms = weights.closed_forms(as_csr(points.x), labels.indptr, labels.ids, points.weights)
     return forms if are_rare else forms[:1]
 
 
@@ -544,7 +534,7 @@ def _warn_if_no_better_than_shares(weights: Weights, split: Split) -> None:
     labels, sample_weight = split.scored.labels, split.scored.weights
     if len(labels) < FIGURES.FEWEST_TO_WARN:
         return
-    by_shares = blend.log_loss_of_shares(split.shares(weights.n_classes), labels, sample_weight)
+    by_shares = blend.log_loss_of_shares(split.shares(), labels, sample_weight)
     loss = blend.mean_log_loss(weights, split.scored)
     if loss < by_shares:
         return

@@ -16,7 +16,8 @@ from manyclass.figures import FIGURES
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
-from manyclass.training.plan import BatchesPlan, Labels
+from manyclass.training.data import Points
+from manyclass.training.plan import BatchesPlan
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Matrix
 from manyclass.weights.tensor_file import Arrays, Saved
@@ -27,41 +28,31 @@ Index = SphericalClusterIndex | DecomposedIndex
 ALIKE = 1e-12  # of the mean square: rows whose squares about their mean are less differ by rounding
 
 
-def fit_batches(
-    plan: BatchesPlan,
-    x: Matrix,
-    labels: Labels,
-    n_classes: int,
-    watch: Watch,
-    sample_weight: Doubles | None = None,
-    earlier: EarlierModel | None = None,
-    squares: Squares | None = None,
-) -> Trained:
+def fit_batches(plan: BatchesPlan, points: Points, watch: Watch, earlier: EarlierModel | None = None) -> Trained:
     """Train on points that have labels; return the weights with the mean loss of each pass, and Adagrad's sums.
 
-    1. Rows of W begin at 0, embeddings at random, or both at an `earlier` model and its `squares`, which are moved in
+    1. Rows of W begin at 0, embeddings at random, or both at an `earlier` model, whose weights and squares are moved in
        place.
     2. A pass visits the points by batches that see the same weights: other classes are drawn or found by an index, and
        rows of classes and of features move by Adagrad's or implicit steps.
     3. After a pass the index follows the rows of classes (Yen et al. 2018, Algorithm 1).
 
-    `sample_weight`, of mean 1, multiplies the losses. Of a training that diverges see `trained`.
+    The weights of the points, of mean 1, multiply their losses. Of a training that diverges see `trained`.
     """
 
     def begin(by: BatchesPlan) -> BatchesTraining:
-        weights = start_at_rows(by, x, n_classes, sample_weight) if earlier is None else earlier.weights  # 1
-        return BatchesTraining(by, x, labels, weights, sample_weight, squares=squares, earlier=earlier)
+        return BatchesTraining(by, points, start_at_rows(by, points) if earlier is None else earlier.weights, earlier)
 
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
     # Other losses have no logarithm of a sampled sum, the double sum shows a divergence itself, and scores that are yet
     # to be scaled have a loss that says nothing.
     hides = plan.loss == "cross_entropy" and plan.log_q and plan.double_sum is None and not plan.finds_scale
     signs = Signs(
-        at_zero=loss_at_zero(loss, labels, n_classes, sample_weight),
-        n_drawn=(n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
+        at_zero=loss_at_zero(loss, points),
+        n_drawn=(points.n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
         bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
     )
-    training, rate = trained(begin, plan, watch, signs)  # 2, 3
+    training, rate = trained(begin, plan, watch, signs)  # 1 to 3
     return Trained(training.weights, training.curve, rate, training.squares, complete=training.complete)
 
 
@@ -70,12 +61,12 @@ def by_features(plan: BatchesPlan, *, sparse: bool) -> bool:
     return sparse and plan.dim is None and plan.source in ("exact", "sampled")
 
 
-def start_at_rows(plan: BatchesPlan, x: Matrix, n_classes: int, sample_weight: Doubles | None) -> Weights:
+def start_at_rows(plan: BatchesPlan, points: Points) -> Weights:
     """Return what a training on rows begins with."""
-    if isinstance(x, sp.csr_array):
-        return start_over_phi(plan, n_classes, x.shape[1], sparse=True)
-    centre = _centre_of_rows(x, np.ones(len(x)) if sample_weight is None else sample_weight) if plan.relu else NO_FLOATS
-    return start_over_phi(plan, n_classes, x.shape[1], sparse=False, centre=centre)
+    x, centre = points.x, NO_FLOATS
+    if plan.relu and isinstance(x, np.ndarray):
+        centre = _centre_of_rows(x, np.ones(len(x)) if points.weights is None else points.weights)
+    return start_over_phi(plan, points.n_classes, x.shape[1], sparse=isinstance(x, sp.csr_array), centre=centre)
 
 
 def _centre_of_rows(x: Floats, r: Doubles) -> Floats:
@@ -151,29 +142,22 @@ class BatchesTraining(LabelTraining):
     """The core's trainer of the present pass, and the index that follows it."""
 
     def __init__(
-        self,
-        plan: BatchesPlan,
-        x: Matrix,
-        labels: Labels,
-        weights: Weights,
-        sample_weight: Doubles | None = None,
-        *,
-        squares: Squares | None = None,
-        earlier: EarlierModel | None = None,
+        self, plan: BatchesPlan, points: Points, weights: Weights, earlier: EarlierModel | None = None
     ) -> None:
-        x, length = _stored_for(weights, x), length_of_rows(plan, weights)
+        points, length = replace(points, x=_stored_for(weights, points.x)), length_of_rows(plan, weights)
+        x, labels = points.x, points.labels
         schedule = replace(plan.schedule, u_learning_rate=plan.schedule.u_learning_rate / length)
         plan = replace(plan, schedule=schedule)
-        super().__init__(plan, x, labels, weights, sample_weight, goes_on=earlier is not None)
-        self.plan = plan
+        super().__init__(plan, points, weights, goes_on=earlier is not None)
         self.batch = min(plan.batch_size or _batch_points(plan, weights.n_classes), len(labels))
         plan.check_sharing(self.batch, len(labels), weights.n_classes)
         self._index: Index | None = None
         self._moved = 0
         self._first_point = 0 if earlier is None else earlier.n_points
         self._searches_first = earlier is not None and earlier.n_points > 0
-        squares = Squares.of_rows(weights, plan.adagrad) if squares is None else squares
-        self.squares, self._local = squares, self._begin_local(goes_on=earlier is not None and earlier.goes_on)
+        known = None if earlier is None else earlier.squares
+        self.squares = squares = Squares.of_rows(weights, plan.adagrad) if known is None else known
+        self._local = self._begin_local(goes_on=earlier is not None and earlier.goes_on)
         self._arrays = _core.LabelArrays(
             x=core_data(x),
             labels_indptr=labels.indptr,
@@ -188,7 +172,7 @@ class BatchesTraining(LabelTraining):
             n_hidden=weights.n_hidden,
             intercept=weights.intercept_column or (weights.by_minibatches and plan.fit_intercept),
             relu=weights.relu,
-            sample_weight=sample_weight,
+            sample_weight=points.weights,
             local=self._local,
             counts=None if earlier is None else earlier.counts,
             embedding_ridge=length**2,  # as that of rows of unit length, whose embeddings are longer
@@ -201,7 +185,7 @@ class BatchesTraining(LabelTraining):
         if double_sum is None:
             return NO_DOUBLES
         first = 0.0 if double_sum.u_init == "zero" else np.nan if goes_on else np.log(self.weights.n_classes)
-        return np.full(len(self.labels), first)
+        return np.full(len(self.points.labels), first)
 
     def _source(self, epoch: int) -> str:
         """Searches find nothing in W = 0: the first passes sample (Yen et al. 2018, section 4)."""
@@ -217,12 +201,11 @@ class BatchesTraining(LabelTraining):
         self._moved += progress.class_updates
         return progress
 
-    def after_pass(self, n_iter: int) -> bool:
-        """Step 3 of `fit_batches`: let the index see whether its clusters still fit; never ends training."""
+    def after_pass(self, n_iter: int) -> None:
+        """Step 3 of `fit_batches`: let the index see whether its clusters still fit."""
         if self._index is not None and self._index.follow_training(self._moved):
             self.core = self._make(self._made_for)
         self._moved = 0
-        return False
 
     def moved(self) -> Arrays:
         """Return weights, their squares, and what points carry."""
@@ -241,7 +224,7 @@ class BatchesTraining(LabelTraining):
 
     def restore_own(self, saved: Saved) -> None:
         """Take them over, and make what index there is anew."""
-        saved.fill(self.arrays())
+        super().restore_own(saved)
         self._moved = saved.numbers["moved"]
         if self._index is not None:
             self._index = None
@@ -284,8 +267,9 @@ class BatchesTraining(LabelTraining):
         index.set_params(n_jobs=plan.n_threads)
         index.fit(self.weights.columns)
         if isinstance(index, SphericalClusterIndex) and index.n_probe == "auto" and index.n_clusters_ > 1:
-            rng = np.random.default_rng(plan.seed)
-            sample = np.sort(rng.choice(len(self.labels), min(FIGURES.SEARCH_QUERIES, len(self.labels)), replace=False))
-            queries = self.weights.phi(self.x[sample])[:, : self.weights.columns.shape[1]]
-            index.tune(queries, k=min(10, plan.budget), exclude=self.labels.some(sample))
+            rng, points = np.random.default_rng(plan.seed), self.points
+            n = len(points.labels)
+            sample = np.sort(rng.choice(n, min(FIGURES.SEARCH_QUERIES, n), replace=False))
+            queries = self.weights.phi(points.x[sample])[:, : self.weights.columns.shape[1]]
+            index.tune(queries, k=min(10, plan.budget), exclude=points.labels.some(sample))
         return index

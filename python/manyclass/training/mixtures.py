@@ -7,14 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from manyclass.blending import blend
-from manyclass.blending.blend import ScoredRows
 from manyclass.checks import as_csr
 from manyclass.figures import FIGURES
 from manyclass.labels import columns_of_classes
-from manyclass.training.plan import AnyPlan, HybridPlan
+from manyclass.training.data import Points, normalized
+from manyclass.training.plan import AnyPlan, HybridPlan, ScoredRows
 from manyclass.training.squares import Squares
-from manyclass.training.state import Points
-from manyclass.training.weighting import normalized
 from manyclass.weights.arrays import Ids, Mixture
 from manyclass.weights.weights import Weights
 

@@ -7,7 +7,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,21 +18,19 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
-from tqdm.std import tqdm as terminal_bar
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.training.plan import GroupIds, Labels, draw_rows_out
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
+from manyclass.training.plan import GroupIds, Labels, ScoredRows, draw_rows_out
+from manyclass.weights.arrays import Ids
 from manyclass.weights.tensor_file import Arrays, Position, Resumable, Saved
-from manyclass.weights.weights import Weights
 
 DELAY = 1.0  # seconds of silence; what is done by then needs no progress
 LONGEST = 30.0  # seconds between lines; they start a second apart and double
 
 
-class Progress(Protocol):
-    """The part of tqdm that is used.
+class Progress:
+    """Progress as lines of a log, without carriage returns; the bars of tqdm, which may stand for it, have its methods.
 
     Attributes
     ----------
@@ -40,30 +38,11 @@ class Progress(Protocol):
         How many there are to do.
     """
 
-    total: Any
-
-    def update(self, n: int = 1) -> object:
-        """Tell that n more are done."""
-        ...
-
-    def set_postfix_str(self, s: str, refresh: bool = False) -> None:
-        """Say something behind the numbers, from the next update on."""
-        ...
-
-    def close(self) -> None:
-        """Tell the end."""
-        ...
-
-
-class Lines:
-    """Progress as lines of a log, without carriage returns."""
-
-    def __init__(self, total: int, unit: str, heading: str, done: int) -> None:
+    def __init__(self, total: int, unit: str, heading: str, done: int, *, shown: bool) -> None:
         self.total, self._unit, self._heading = total, unit, heading
-        self._done, self._told, self._words = done, -1, ""
-        self._first = done
-        self._begin = time.monotonic()
-        self._wait, self._next = DELAY, self._begin + DELAY
+        self._first, self._done, self._told, self._words = done, done, -1, ""
+        self._begin, self._wait = time.monotonic(), DELAY
+        self._next = self._begin + DELAY if shown else math.inf
 
     def update(self, n: int = 1) -> None:
         """Tell that n more are done; print a line where the time for one has come."""
@@ -79,7 +58,7 @@ class Lines:
 
     def close(self) -> None:
         """Print the last line, if there was time for any."""
-        if time.monotonic() - self._begin >= DELAY and self._told != self._done:
+        if self._next < math.inf and time.monotonic() - self._begin >= DELAY and self._told != self._done:
             self._print()
 
     def _print(self) -> None:
@@ -90,16 +69,6 @@ class Lines:
         done = f"{self._done} of {self.total} {self._unit}" if self.total else f"{self._done} {self._unit}"
         line = ", ".join(filter(None, (done, share, f"{seconds:.0f} s", speed, self._words)))
         print(f"{self._heading}{': ' if self._heading else ''}{line}", file=sys.stderr, flush=True)
-
-
-class _Silence:
-    total = 0
-
-    def update(self, n: int = 1) -> None: ...
-
-    def set_postfix_str(self, s: str, refresh: bool = False) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = "", done: int = 0) -> Progress:
@@ -122,24 +91,13 @@ def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = ""
     -------
     Progress
     """
-    if not shown or sys.stderr is None:  # a process without a terminal may have none
-        return _Silence()
-    options: dict[str, Any] = {
-        "total": total,
-        "initial": done,
-        "delay": DELAY,
-        "unit": unit,
-        "unit_scale": True,
-        "smoothing": 0.05,
-    }
-    options["desc"] = heading or None
-    if getattr(sys.stderr, "isatty", bool)():  # whatever a program has put in its place
-        bar: Progress = terminal_bar(**options)
-        return bar
-    if "ipykernel" in sys.modules:
-        notebook_bar: Progress = tqdm(**options)
-        return notebook_bar
-    return Lines(total, unit, heading, done)
+    shown = shown and sys.stderr is not None  # a process without a terminal may have none
+    # A program may have put anything in its place.
+    if not shown or not (getattr(sys.stderr, "isatty", bool)() or "ipykernel" in sys.modules):
+        return Progress(total, unit, heading, done, shown=shown)
+    options: dict[str, Any] = {"total": total, "initial": done, "delay": DELAY, "unit": unit, "desc": heading or None}
+    bar: Progress = tqdm(**options, unit_scale=True, smoothing=0.05)
+    return bar
 
 
 WORD = "interrupted"  # in the warnings of the estimators
@@ -274,7 +232,7 @@ class Passes(Resumable, Protocol):
     def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
         """Make the visits of a pass from `first` on, as many as `seconds` suffice for, and one at least.
 
-        Returns how many that were, and how far the progress bar moves.
+        Returns how many that were, 0 where training is at its end, and how far the progress bar moves.
         """
         ...
 
@@ -385,6 +343,9 @@ class _Drive:
             if done is None or passes.fault is not None:  # a batch that is not made to its end moves nothing
                 return False
             n_visited, n_shown = done
+            if n_visited == 0:
+                self.at.ended = True
+                return False
             first += n_visited
             bar.set_postfix_str(f"{heading}, {passes.describe(first)}", refresh=False)
             bar.update(n_shown)
@@ -450,9 +411,6 @@ def warn_user(message: str) -> None:
     warnings.warn(message, ConvergenceWarning, stacklevel=level)
 
 
-UNUSED_SCALE = np.zeros(0, dtype=np.float32)
-
-
 def held_out(
     labels: Ids | Labels, fraction: float, random: np.random.RandomState, groups: GroupIds | None = None
 ) -> NDArray[np.bool_]:
@@ -491,27 +449,39 @@ def fork(random_state: Any) -> np.random.RandomState:
 
 
 @dataclass
-class Patience:
-    """How long early stopping waits, and the losses that it has seen.
+class Validation:
+    """What early stopping knows: the points held out, their losses so far, and the best arrays.
 
     Attributes
     ----------
     n_iter_no_change : int
         Training stops after this many passes in a row without a new best one.
+    rows : ScoredRows
+        The points held out.
+    is_scaled : bool
+        Whether scores are multiplied by the best factor before a look, because what joins them will find one.
     curve : list of float
-        The loss of points held out after each pass.
+        The loss of the points held out after each pass.
     best_iter : int
         The pass, from 1, whose model is kept; 0 before there is one.
     """
 
     n_iter_no_change: int
-    curve: list[float] = field(default_factory=list, kw_only=True)
-    best_iter: int = field(default=0, kw_only=True)
-    _best: dict[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+    rows: ScoredRows
+    is_scaled: bool = False
+    curve: list[float] = field(default_factory=list)
+    best_iter: int = 0
+    _best: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def anew(self) -> Validation:
+        """Return it for the next training, which has seen nothing yet."""
+        return Validation(self.n_iter_no_change, self.rows, self.is_scaled)
 
     def keep_if_best(self, loss: float, arrays: Arrays) -> bool:
         """Note the loss after a pass, keep copies of arrays if it is the least so far; return whether to stop."""
-        if self.note(loss):
+        self.curve.append(loss)
+        if loss < (self.curve[self.best_iter - 1] if self.best_iter else math.inf):
+            self.best_iter = len(self.curve)
             for name, array in arrays.items():
                 if name in self._best and self._best[name].shape == array.shape:  # in place: they are as large as W
                     self._best[name][...] = array
@@ -519,114 +489,31 @@ class Patience:
                     self._best[name] = array.copy()
         return self.is_over
 
-    def arrays(self) -> Arrays:
-        """Return the arrays of the best pass, for a checkpoint."""
-        return {f"best_{name}".rstrip("_"): array for name, array in self._best.items()}
-
-    def restore_from(self, numbers: Mapping[str, Any], arrays: Arrays) -> None:
-        """Take over the numbers of a checkpoint, and make room for the best arrays, which are shaped like these."""
-        self.curve, self.best_iter = list(map(float, numbers["curve"])), numbers["best_iter"]
-        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
-        if self.best_iter:
-            self._best = {name: np.empty_like(array) for name, array in arrays.items()}
-
-    def note(self, loss: float) -> bool:
-        """Note the loss after a pass; return whether it is the least so far."""
-        self.curve.append(loss)
-        is_best = loss < (self.curve[self.best_iter - 1] if self.best_iter else math.inf)
-        if is_best:
-            self.best_iter = len(self.curve)
-        return is_best
-
     @property
     def is_over(self) -> bool:
         """Whether training is to stop."""
         return len(self.curve) - self.best_iter >= self.n_iter_no_change
 
+    def take_best(self) -> Arrays:
+        """Return the arrays of the best pass, none if no pass has been evaluated, and keep them no longer."""
+        best, self._best = self._best, {}
+        return best
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of the best pass, for a checkpoint."""
+        return {f"best_{name}".rstrip("_"): array for name, array in self._best.items()}
+
     def numbers(self) -> dict[str, Any]:
         """Return the curve, and which pass was best, for a checkpoint."""
         return {"curve": self.curve, "best_iter": self.best_iter}
 
-
-@dataclass
-class LabelValidation(Patience):
-    """What early stopping knows while weights on pairs or rows over phi are trained.
-
-    Attributes
-    ----------
-    x : csr_array or ndarray
-        The points held out.
-    labels : Labels
-        Theirs, one or several.
-    weights : ndarray of shape (n_points,) or None
-        The weights of the points.
-    is_scaled : bool
-        Whether scores are multiplied by the best factor before a look, because what joins them will find one.
-    """
-
-    x: Matrix
-    labels: Labels
-    weights: Doubles | None = None
-    is_scaled: bool = False
-
-    def anew(self, *, is_scaled: bool) -> LabelValidation:
-        """Return it for the next training, which has seen nothing yet."""
-        return LabelValidation(self.n_iter_no_change, self.x, self.labels, self.weights, is_scaled)
-
-    def restore(self, arrays: Arrays) -> None:
-        """Write what the best pass has left, if any was evaluated, into a training's arrays."""
-        for name, array in self._best.items():
-            arrays[name][...] = array
-        self._best = {}
-
-
-@dataclass
-class Validation(Patience):
-    """What early stopping knows during a fit of a linear model of one label a row.
-
-    Attributes
-    ----------
-    x : csr_array or ndarray
-        The points held out.
-    labels : ndarray of int
-        In [0, n_classes).
-    n_threads : int
-    weights : ndarray of shape (n_points,) or None
-        The weights of the points, by which `curve` is their mean log-loss, in nats.
-    """
-
-    x: Matrix
-    labels: Ids
-    n_threads: int
-    weights: Doubles | None = None
-
-    def after_pass(self, model: Weights, scale: Floats, position: Ids) -> bool:
-        """Evaluate what `fit` would return now, keep a copy if it is the best, and say whether to stop.
-
-        Class k stands in place position[k] of `model`, whose rows are to be multiplied by `scale` unless it is empty.
-        """
-        losses, _ = model.log_losses(self.x, position[self.labels], self.n_threads, scale)
-        arrays = {"": model.matrix, "intercept": model.intercept, "scale": scale}
-        return self.keep_if_best(float(np.average(losses, weights=self.weights)), arrays)
-
-    def resume(self, saved: Saved, numbers: Mapping[str, Any], like: Weights) -> None:
-        """Take over curve and model, which is stored like another one."""
-        scale = saved.array("best_scale") if numbers["best_iter"] else UNUSED_SCALE
-        if scale.shape not in ((0,), (like.n_classes,)) or scale.dtype != np.float32:
-            raise ValueError(f"best_scale has shape {scale.shape}; it must have one number for each class")
-        self.restore_from(numbers, {"": like.matrix, "intercept": like.intercept, "scale": scale})
-        saved.fill(self.arrays())
-
-    def restore(self, weights: Weights) -> bool:
-        """Write the best model into `weights`, its factors multiplied in; False if no pass has been evaluated."""
-        if not self._best:
-            return False
-        weights.matrix[...] = self._best[""]
-        weights.intercept[...] = self._best["intercept"]
-        if len(self._best["scale"]):
-            weights.multiply_classes(self._best["scale"])
-        self._best = {}  # the memory of W
-        return True
+    def restore(self, saved: Saved, like: Arrays) -> None:
+        """Take over a checkpoint, whose best arrays are shaped like these."""
+        self.curve, self.best_iter = list(map(float, saved.numbers["curve"])), saved.numbers["best_iter"]
+        check_number("best_iter", self.best_iter, low=0, high=len(self.curve), integer=True)
+        if self.best_iter:
+            self._best = {name: np.empty_like(array) for name, array in like.items()}
+            saved.fill(self.arrays())
 
 
 def quietly(train: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import _core
-from manyclass.weights.arrays import Ids
+from manyclass.weights.arrays import Doubles, Ids, Matrix
 
 MINIBATCH_IMPLICIT = "minibatch_implicit"  # the one solver whose step is that of a batch
 MINIBATCH_POINTS = 10  # of a step of the solver "minibatch_implicit", where its batch_size is None
@@ -62,6 +62,28 @@ class Labels:
         unknown = np.ones(n_classes, dtype=bool)
         unknown[known.ids] = False
         return np.asarray(np.add.reduceat(unknown[self.ids], self.indptr[:-1]) == 0)
+
+
+class ScoredRows(NamedTuple):
+    """Rows that models were not trained on, by whose scores they are compared.
+
+    Attributes
+    ----------
+    x : csr_array or ndarray
+    labels : Labels
+    n_threads : int
+    weights : ndarray of shape (n_rows,), float64, or None
+    """
+
+    x: Matrix
+    labels: Labels
+    n_threads: int = 1
+    weights: Doubles | None = None
+
+    def some(self, rows: NDArray[np.intp]) -> ScoredRows:
+        """Return some of the rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return self._replace(x=self.x[rows], labels=self.labels.of(rows), weights=weights)
 
 
 # Which rows are held out, to tell what those that are trained on cannot: of persons, typefaces or visits whole groups.

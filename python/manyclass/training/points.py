@@ -22,7 +22,8 @@ from manyclass.figures import FIGURES
 from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
-from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, Labels, PointsPlan, core_plan
+from manyclass.training.data import Points
+from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, PointsPlan, ScoredRows, core_plan
 from manyclass.training.squares import EarlierModel, LocalState
 from manyclass.training.start import Start, carried_at
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
@@ -174,22 +175,18 @@ class PointsTraining(CoreTraining):
     def __init__(
         self,
         plan: PointsPlan,
-        x: Matrix,
-        labels: Ids,
-        n_classes: int,
-        candidates: Ids | None,
-        watch: Watch,
+        points: Points,
+        candidates: Ids | None = None,
         start: Start | None = None,
-        sample_weight: Doubles | None = None,
         earlier: EarlierModel | None = None,
     ) -> None:
+        x, labels, n_classes = points.x, points.labels.ids, points.n_classes
         if earlier is None:
             weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
         else:
             weights = earlier.weights
-        super().__init__(plan, x, Labels.single(labels), weights, sample_weight, goes_on=earlier is not None)
-        self.plan, self.validation, self.earlier = plan, watch.validation, earlier
-        self.batch = batch_size_of(plan, labels, n_classes)
+        super().__init__(plan, points, weights, goes_on=earlier is not None)
+        self.earlier, self.batch = earlier, batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
         counts = np.bincount(labels, minlength=n_classes) if earlier is None else earlier.counts
         order = class_order(plan, counts, n_classes)  # 1
@@ -227,7 +224,7 @@ class PointsTraining(CoreTraining):
             arrays |= self._by_curvature(self.earlier)
             first_point = self.earlier.n_points
         local_state = vars(first_local_state(plan, len(labels), n_classes))
-        begun: dict[str, Any] = {**local_state, **arrays, "sample_weight": self.sample_weight}
+        begun: dict[str, Any] = {**local_state, **arrays, "sample_weight": self.points.weights}
         self.local_state = LocalState(begun["u"], begun["local_scale"])  # the core moves them in place
         state = core_state(plan, self.weights, labels, self.x_sq, heads=self.heads, **begun)
         # Intercepts are not projected, so that with them no bound on u follows from the norms of rows.
@@ -281,39 +278,49 @@ class PointsTraining(CoreTraining):
         softmax = self.plan.utility is None or self.plan.utility.family is None
         return softmax and self.plan.u_init == "log_n_classes"
 
-    def after_pass(self, n_iter: int) -> bool:
-        """Step 4 of `fit_points`: average, validate, search for heads; True where training is to end."""
-        plan, validation = self.plan, self.validation
+    def after_pass(self, n_iter: int) -> None:
+        """Step 4 of `fit_points`: average, and search for heads."""
+        plan = self.plan
         self.memory.after_pass(self.weights, n_iter, plan.n_threads)
-        if validation is not None and validation.after_pass(*self.memory.model(self.weights), self.position):
-            return True
         if self.search is not None and n_iter % plan.refresh == 0 and n_iter < plan.max_iter:
             self.search.refresh(self.weights, self.memory.scale)
-        return False
+
+    def held_out_loss(self, rows: ScoredRows) -> float:
+        """Return the mean log-loss of points held out, in nats."""
+        model, scale = self.memory.model(self.weights)
+        losses, _ = model.log_losses(rows.x, self.position[rows.labels.ids], rows.n_threads, scale)
+        return float(np.average(losses, weights=rows.weights))
+
+    def model_arrays(self) -> Arrays:
+        """See `CoreTraining`; rows are to be multiplied by "scale" unless it is empty."""
+        model, scale = self.memory.model(self.weights)
+        return {"": model.matrix, "intercept": model.intercept, "scale": scale}
 
     def as_model(self) -> TrainingState:
         """Return the state of the average, where iterates are averaged."""
         weights, scale = self.memory.model(self.weights)
         return replace(self.state, _weights=weights, _scale=scale)
 
-    def arrays(self) -> Arrays:
-        """Return weights, what is kept beside them, what points carry, heads, and the best model so far."""
+    def moved(self) -> Arrays:
+        """Return weights, what is kept beside them, what points carry, and heads."""
         memory = {name: value for name, value in vars(self.memory).items() if isinstance(value, np.ndarray)}
-        best = {} if self.validation is None else self.validation.arrays()
         moved = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
-        local_state = {"u": self.local_state.u, "local_scale": self.local_state.local_scale}
-        return {**moved, **memory, **local_state, **best}
+        return {**moved, **memory, **vars(self.local_state)}
 
     def own_numbers(self) -> dict[str, Any]:
-        """Return how many iterates are averaged, and what validation has found."""
-        validation = self.validation
-        return {"n_averaged": self.memory.n_averaged, "validation": validation and validation.numbers()}
+        """Return how many iterates are averaged."""
+        return {"n_averaged": self.memory.n_averaged}
+
+    def saved_model_arrays(self, saved: Saved) -> Arrays:
+        """See `CoreTraining`; the best model may have had no factors of rows, where the present one has."""
+        scale = saved.array("best_scale")
+        if scale.shape not in ((0,), (self.weights.n_classes,)) or scale.dtype != np.float32:
+            raise ValueError(f"best_scale has shape {scale.shape}; it must have one number for each class")
+        return {**self.model_arrays(), "scale": scale}
 
     def restore_own(self, saved: Saved) -> None:
         """Take over the arrays and the numbers of a checkpoint."""
-        if self.validation is not None:
-            self.validation.resume(saved, saved.numbers["validation"], self.weights)
-        saved.fill(self.arrays())
+        super().restore_own(saved)
         if self.heads.size and not -1 <= self.heads.min() <= self.heads.max() < self.weights.n_classes:
             raise ValueError(f"heads hold numbers outside of [-1, {self.weights.n_classes}), which are no classes")
         if np.any(self.memory.scale < SMALLEST_SCALE):
@@ -326,8 +333,12 @@ class PointsTraining(CoreTraining):
 
     def finished(self) -> Weights:
         """Return the model itself: the best or the last one, or the average, its classes in the order of the labels."""
-        validation = self.validation
-        if validation is None or not validation.restore(self.weights):
+        best = {} if self.validation is None else self.validation.take_best()
+        if best:
+            self.weights.matrix[...], self.weights.intercept[...] = best[""], best["intercept"]
+            if len(best["scale"]):
+                self.weights.multiply_classes(best["scale"])
+        else:
             self.memory.finish(self.weights)
         self.weights.reorder(self.position, self.plan.n_threads)
         return self.weights
@@ -342,16 +353,13 @@ def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
 
 def fit_points(
     plan: PointsPlan,
-    x: Matrix,
-    labels: Ids,
-    n_classes: int,
+    points: Points,
     watch: Watch,
     candidates: Ids | None = None,
     start: Start | None = None,
-    weights: Doubles | None = None,
     earlier: EarlierModel | None = None,
 ) -> Trained:
-    """Train weights for labels in [0, n_classes) and return them with the running loss of each pass.
+    """Train weights on points of one label and return them with the running loss of each pass.
 
     1. Classes are put in an order in which neighbours are drawn together.
     2. W and what points carry begin at 0, at a start, or at an `earlier` model.
@@ -360,12 +368,13 @@ def fit_points(
     4. After a pass the iterate is averaged, points held out are looked at, and heads are searched anew.
     5. The model is the iterate, its average or, with points held out, that of the pass that did best on them.
 
-    `weights`, of mean 1, multiply the losses of the points. Of a training that diverges see `trained`.
+    The weights of the points, of mean 1, multiply their losses. Of a training that diverges see `trained`.
     """
 
     def begin(by: PointsPlan) -> PointsTraining:
-        return PointsTraining(by, x, labels, n_classes, candidates, watch, start, weights, earlier)
+        return PointsTraining(by, points, candidates, start, earlier)
 
+    n_classes = points.n_classes
     n_drawn: int | None = n_classes if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
     # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
     if watch.validation is not None or plan.solver == "negative_sampling":

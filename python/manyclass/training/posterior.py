@@ -13,9 +13,10 @@ from manyclass import _core
 from manyclass.checks import core_data, row_norms_sq
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, trained
-from manyclass.training.plan import Labels, PointsPlan, core_plan
+from manyclass.training.data import Points
+from manyclass.training.plan import PointsPlan, core_plan
 from manyclass.training.points import core_state, first_local_state
-from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix, aligned_zeros
+from manyclass.weights.arrays import Doubles, Floats, Matrix, aligned_zeros
 from manyclass.weights.tensor_file import Arrays
 from manyclass.weights.weights import Weights
 
@@ -32,24 +33,17 @@ class GaussianTraining(CoreTraining):
 
     advice = "Lower learning_rate, or scale the rows of X to unit length"
 
-    def __init__(
-        self,
-        plan: PointsPlan,
-        x: Matrix,
-        labels: Ids,
-        n_classes: int,
-        weights: Doubles | None = None,
-        mean_weight: float = 1.0,
-    ) -> None:
+    def __init__(self, plan: PointsPlan, points: Points) -> None:
         assert plan.utility is not None
+        x, labels, n_classes = points.x, points.labels.ids, points.n_classes
         means = Weights.zeros(n_classes, x.shape[1], by_feature=sp.issparse(x))
-        super().__init__(plan, x, Labels.single(labels), means, weights, goes_on=False)
-        self.mean_weight = mean_weight
-        self.prior = min(max(mean_weight * len(labels) * plan.alpha, 1 / MOST_PRECISION), MOST_PRECISION)
+        super().__init__(plan, points, means, goes_on=False)
+        n_rows = points.mean_weight * len(labels)
+        self.prior = min(max(n_rows * plan.alpha, 1 / MOST_PRECISION), MOST_PRECISION)
         # Precisions are without the prior's.
         self.variances, self.collected, self.precisions = (aligned_zeros(*means.matrix.shape) for _ in range(3))
         self.local_state = first_local_state(plan, len(labels), n_classes)
-        state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=weights, **vars(self.local_state))
+        state = core_state(plan, means, labels, row_norms_sq(x), sample_weight=points.weights, **vars(self.local_state))
         n_negatives = n_classes if plan.sampler == "all" else plan.n_negatives
         self.batch = min(plan.batch_size or FIGURES.POSTERIOR_BATCH, len(labels))
         batch_plan = replace(plan, solver="sgd", sampler="uniform", options={}, n_negatives=n_negatives, n_threads=1)
@@ -71,40 +65,28 @@ class GaussianTraining(CoreTraining):
             width=self.weights.matrix.shape[1],
             n_used=self.weights.n_classes if self.weights.sparse else self.weights.matrix.shape[1],
             prior=self.prior,
-            mean_weight=self.mean_weight,
+            mean_weight=self.points.mean_weight,
             most=MOST_PRECISION,
             n_pass=n_pass,
         )
-        self.loss += divergence / self.mean_weight
+        self.loss += divergence / self.points.mean_weight
         return super().finish(n_pass)
 
-    def arrays(self) -> Arrays:
+    def moved(self) -> Arrays:
         """Return the means, the variances with what they are made of, and what points carry."""
         moved = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "variances": self.variances}
         return {**moved, "collected": self.collected, "precisions": self.precisions, **vars(self.local_state)}
 
 
-def fit_posterior(
-    plan: PointsPlan,
-    x: Matrix,
-    labels: Ids,
-    n_classes: int,
-    watch: Watch,
-    weights: Doubles | None = None,
-    *,
-    mean_weight: float = 1.0,
-) -> tuple[Trained, Floats]:
+def fit_posterior(plan: PointsPlan, points: Points, watch: Watch) -> tuple[Trained, Floats]:
     """Return the means with the loss of each pass, and the variances, which are stored as the means are.
 
-    A point counts as `mean_weight` times `weights` (of mean 1) observations. Before the end of the first pass the
-    variances are the prior's. Of a training that diverges see `trained`.
+    A point counts as its weight (of mean 1) times `points.mean_weight` observations. Before the end of the first pass
+    the variances are the prior's. Of a training that diverges see `trained`.
     """
 
-    def begin(by: PointsPlan) -> GaussianTraining:
-        return GaussianTraining(by, x, labels, n_classes, weights, mean_weight)
-
-    signs = Signs(float(np.log(n_classes)), bounded=False)  # the divergence from the prior is a part of the loss
-    training, rate = trained(begin, plan, watch, signs)
+    signs = Signs(float(np.log(points.n_classes)), bounded=False)  # the divergence from the prior is a part of the loss
+    training, rate = trained(lambda by: GaussianTraining(by, points), plan, watch, signs)
     if not training.curve:
         training.variances[:] = 1 / training.prior
     return Trained(training.weights, training.curve, rate), training.variances

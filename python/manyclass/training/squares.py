@@ -172,8 +172,8 @@ class EarlierModel:
         visit's own draw makes of it, since these points may never be visited again (train/points/first_u.hpp).
         Otherwise it begins as in a first training, whose later passes mend it.
     squares : Squares or None
-        What steps by curvature go by: the features and the curvatures of earlier points. Training adds to the
-        curvatures in place. None: steps follow the schedule.
+        Adagrad's sums, or what steps by curvature go by, the features and the curvatures of earlier points. Training
+        adds to the sums and to the curvatures in place. None: Adagrad's begin at 0, other steps follow the schedule.
     features : ndarray of shape (n_features + 1,) or (0,), float64
         What the points of the training to come add to the features of `squares` in each pass.
     local_state : LocalState or None
@@ -191,7 +191,7 @@ class EarlierModel:
 
     def with_weights(self, weights: Weights) -> EarlierModel:
         """The same of other weights, such as those of a part."""
-        return EarlierModel(weights, self.counts, self.n_points, self.goes_on)
+        return replace(self, weights=weights)
 
 
 @dataclass

@@ -21,11 +21,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.blending.blend import CELLS, ScoredRows, best_scales
+from manyclass.blending.blend import CELLS, best_scales
 from manyclass.figures import FIGURES
+from manyclass.training.data import Points, finite_floats, shares_of_classes
 from manyclass.training.passes import held_out
-from manyclass.training.plan import GroupIds, Labels
-from manyclass.training.weighting import shares_of_classes, some_of
+from manyclass.training.plan import Labels
 from manyclass.weights.arrays import Doubles, Floats, Ids, Matrix
 from manyclass.weights.weights import Weights, naive_bayes
 
@@ -143,17 +143,6 @@ def carried_at(weights: Weights, x: Matrix, labels: Ids, *, carry: float, n_thre
     return (1 - carry) * losses + carry * weights.log_normalizers(x, n_threads)
 
 
-def finite_floats(name: str, array_like: ArrayLike, shape: tuple[int, ...], as_what: str = "") -> Floats:
-    """Return numbers in float32; raise ValueError for another shape, or where they are not finite."""
-    with np.errstate(over="ignore"):
-        array = np.asarray(array_like, dtype=np.float32)
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}{as_what}")
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} has entries that are not finite in float32")
-    return array
-
-
 def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) -> Floats:
     if array_like is None:
         return np.zeros(shape, dtype=np.float32)
@@ -171,73 +160,49 @@ def _checked(name: str, array_like: ArrayLike | None, shape: tuple[int, ...]) ->
     return array
 
 
-def begin_at_closed_form(
-    x: Matrix,
-    labels: Ids,
-    n_classes: int,
-    weights: Doubles | None,
-    seed: int,
-    n_threads: int,
-    groups: GroupIds | None = None,
-) -> Start | None:
-    """Return the weights and intercepts, on the scales that are best for rows left out; None where that is nothing.
-
-    Parameters
-    ----------
-    x : csr_array or ndarray of shape (n_samples, n_features), float32
-    labels : ndarray of shape (n_samples,), int32
-    n_classes : int
-    weights : ndarray of shape (n_samples,), float64, of mean 1, or None
-    seed : int
-    n_threads : int
-    groups : ndarray of shape (n_samples,), int64, or None
-        Whose rows are left out together.
-    """
+def begin_at_closed_form(points: Points, seed: int, n_threads: int) -> Start | None:
+    """Return the weights and intercepts, on the scales that are best for rows left out; None where that is nothing."""
     random = np.random.RandomState(seed % 2**32)
-    share = FIGURES.SHARE_OF_SPARSE if isinstance(x, sp.csr_array) else FIGURES.SHARE_HELD_OUT
-    n_held = min(FIGURES.MOST_HELD_OUT, int(share * len(labels)), max(1, CELLS // n_classes))
-    if n_held == 0 or np.bincount(labels).max() < 2:
+    n_rows, n_classes = len(points.labels), points.n_classes
+    share = FIGURES.SHARE_OF_SPARSE if isinstance(points.x, sp.csr_array) else FIGURES.SHARE_HELD_OUT
+    n_held = min(FIGURES.MOST_HELD_OUT, int(share * n_rows), max(1, CELLS // n_classes))
+    if n_held == 0 or np.bincount(points.labels.ids).max() < 2:
         return None
-    is_out = held_out(labels, n_held / len(labels), random, groups)
-    rows, out = np.flatnonzero(~is_out), np.flatnonzero(is_out)
-    r = some_of(weights, rows)
-    without_held_out = _closed_form(x[rows], labels[rows], n_classes, r, random)
+    is_out = held_out(points.labels, n_held / n_rows, random, points.groups)
+    out, rest = (points.some(np.flatnonzero(rows)) for rows in (is_out, ~is_out))
+    without_held_out = _closed_form(rest, random)
     if without_held_out is None:
         return None
     # Shares of the rows that are left: those of all rows would tell of which classes some were left out.
-    no_pairs = np.zeros(x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-    scale, scale_of_prior = best_scales(
-        without_held_out.weights_of_scores(),
-        Weights.on_pairs(*no_pairs, _log_shares(labels[rows], n_classes, r)),
-        ScoredRows(x[out], Labels.single(labels[out]), n_threads, some_of(weights, out)),
-    )
+    no_pairs = np.zeros(points.x.shape[1] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+    prior = Weights.on_pairs(*no_pairs, _log_shares(rest))
+    scale, scale_of_prior = best_scales(without_held_out.weights_of_scores(), prior, out.scored(n_threads))
     del without_held_out  # as large as W
-    whole = _closed_form(x, labels, n_classes, weights, random)
+    whole = _closed_form(points, random)
     if whole is None:
         return None
     numbers = whole.coef.data if isinstance(whole.coef, sp.csr_array) else whole.coef
     numbers *= np.float32(scale)
-    prior = _log_shares(labels, n_classes, weights)
-    intercept = np.float32(scale) * whole.intercept + np.float32(scale_of_prior) * prior
+    intercept = np.float32(scale) * whole.intercept + np.float32(scale_of_prior) * _log_shares(points)
     usable = np.isfinite(intercept).all() and np.abs(numbers).max(initial=0) <= LARGEST
     return Start(whole.coef, intercept) if usable else None
 
 
-def _log_shares(labels: Ids, n_classes: int, weights: Doubles | None) -> Floats:
-    log_shares: Floats = np.log(shares_of_classes(labels, n_classes, len(labels), weights)).astype(np.float32)
+def _log_shares(points: Points) -> Floats:
+    shares = shares_of_classes(points.labels, points.n_classes, points.weights)
+    log_shares: Floats = np.log(shares).astype(np.float32)
     return log_shares
 
 
-def _closed_form(
-    x: Matrix, labels: Ids, n_classes: int, weights: Doubles | None, random: np.random.RandomState
-) -> Start | None:
+def _closed_form(points: Points, random: np.random.RandomState) -> Start | None:
     """Weights and intercepts without the prior."""
-    if isinstance(x, sp.csr_array):
-        return _naive_bayes(x, labels, n_classes, weights)
-    return _discriminant(x, labels, n_classes, weights, random)
+    r = np.ones(len(points.labels)) if points.weights is None else points.weights
+    if isinstance(points.x, sp.csr_array):
+        return _naive_bayes(points.x, points.labels.ids, points.n_classes, r)
+    return _discriminant(points.x, points.labels.ids, points.n_classes, r, random)
 
 
-def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, weights: Doubles | None) -> Start | None:
+def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, r: Doubles) -> Start | None:
     """Weights on the pairs that occur together; None where nothing does.
 
     Raises
@@ -250,7 +215,6 @@ def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, weights: Doubles 
             f"coef_init is 'closed_form', which is naive Bayes of sparse rows, whose values must be 0 and more; the "
             f"least is {x.data.min()}: give an array of weights, or dense rows"
         )
-    r = np.ones(len(labels)) if weights is None else weights
     indicator = sp.csr_array((r, labels, np.arange(len(labels) + 1)), shape=(len(labels), n_classes))
     sums = sp.csr_array(indicator.T @ x.astype(np.float64))
     sums.eliminate_zeros()
@@ -262,11 +226,8 @@ def _naive_bayes(x: sp.csr_array, labels: Ids, n_classes: int, weights: Doubles 
     return Start(sums, np.zeros(n_classes, dtype=np.float32))
 
 
-def _discriminant(
-    x: Floats, labels: Ids, n_classes: int, weights: Doubles | None, random: np.random.RandomState
-) -> Start | None:
+def _discriminant(x: Floats, labels: Ids, n_classes: int, r: Doubles, random: np.random.RandomState) -> Start | None:
     """Weights and intercepts as the densities have them, without the prior; None where classes do not differ."""
-    r = np.ones(len(labels)) if weights is None else weights
     counts, centre, means = _core.class_means(x, labels, n_classes, r)
     rows = np.flatnonzero(counts[labels] > r)  # a single row says nothing of the spread within its class
     if len(rows) <= 1:

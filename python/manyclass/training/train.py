@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.training.core_training import CoreTraining, Trained, Watch
+from manyclass.training.data import Points, one_a_label, taken
 from manyclass.training.full_batch import fit_full_batch
 from manyclass.training.hybrid import go_on_terms
 from manyclass.training.incremental import (
@@ -31,15 +32,22 @@ from manyclass.training.incremental import (
     step_that_remembers,
 )
 from manyclass.training.members import fit_members
-from manyclass.training.passes import LabelValidation, Validation, warn_user
-from manyclass.training.plan import MINIBATCH_IMPLICIT, AnyPlan, FullBatchPlan, GroupIds, HybridPlan, Labels, PointsPlan
+from manyclass.training.passes import Validation, warn_user
+from manyclass.training.plan import (
+    MINIBATCH_IMPLICIT,
+    AnyPlan,
+    FullBatchPlan,
+    HybridPlan,
+    Labels,
+    PointsPlan,
+    ScoredRows,
+)
 from manyclass.training.points import fit_points
 from manyclass.training.posterior import fit_posterior
 from manyclass.training.squares import EarlierModel, Squares
 from manyclass.training.start import CLOSED_FORM, ClosedForm, First, Start, begin_at_closed_form
-from manyclass.training.state import FitReport, Points, Starts, State
-from manyclass.training.weighting import one_a_label
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
+from manyclass.training.state import FitReport, Starts, State
+from manyclass.weights.arrays import NO_DOUBLES, Doubles
 from manyclass.weights.weights import FeatureScaling, Weights
 
 SMALLEST_RATE = 1e-300  # what is left of the step size of a stream whose weights shrink and shrink
@@ -134,31 +142,27 @@ def _go_on(
 
 def _begin(points: Points, plan: AnyPlan, watch: Watch, first: First, scaling: FeatureScaling | None) -> State:
     if isinstance(plan, PointsPlan) and plan.posterior:
-        data = (points.x, points.labels.ids, points.n_classes, watch, points.weights)
-        trained, variances = fit_posterior(plan, *data, mean_weight=points.mean_weight)
+        trained, variances = fit_posterior(plan, points, watch)
         return _first_state(points, trained, None, variances=variances)
     if isinstance(plan, PointsPlan | FullBatchPlan):
         return _begin_linear(points, plan, watch, first, scaling)
-    trained_points, rows_out = _hold_out(points, first)
-    validation = None if rows_out is None else LabelValidation(first.n_iter_no_change, *rows_out)
-    trained = fit_members(plan, trained_points, replace(watch, label_validation=validation))
+    trained_points, validation = _hold_out(points, first, plan.n_threads)
+    trained = fit_members(plan, trained_points, replace(watch, validation=validation))
     state = _first_state(points, trained, validation, squares=trained.squares)
     return state.with_report(makes_runs=isinstance(plan, HybridPlan))
 
 
-def _hold_out(points: Points, first: First) -> tuple[Points, tuple[Matrix, Labels, Doubles | None] | None]:
-    """Return the points to train on, and rows, labels and weights that early stopping looks at."""
+def _hold_out(points: Points, first: First, n_threads: int) -> tuple[Points, Validation | None]:
+    """Return the points to train on, and the rows that early stopping looks at."""
     if first.evaluated is not None:
-        return points, (*first.evaluated, None)
+        return points, Validation(first.n_iter_no_change, ScoredRows(*first.evaluated, n_threads))
     if first.held_out is None:
         return points, None
     out, trained_points = (points.some(np.flatnonzero(rows)) for rows in (first.held_out, ~first.held_out))
-    return trained_points, (out.x, out.labels, out.weights)
+    return trained_points, Validation(first.n_iter_no_change, out.scored(n_threads))
 
 
-def _first_state(
-    points: Points, trained: Trained, validation: Validation | LabelValidation | None, **fields: Any
-) -> State:
+def _first_state(points: Points, trained: Trained, validation: Validation | None, **fields: Any) -> State:
     """Return the state after a training that began, which reports a step size taken instead of its plan's."""
     rate_taken = {} if trained.rate is None else {"learning_rate": trained.rate}
     report = FitReport(rate_taken, report=[dict(line) for line in trained.members], best_iter=len(trained.curve))
@@ -171,25 +175,24 @@ def _begin_linear(
     points: Points, plan: PointsPlan | FullBatchPlan, watch: Watch, first: First, scaling: FeatureScaling | None
 ) -> State:
     """A linear model of one label a row, maybe stopped early; or by L-BFGS one of several."""
-    trained_points, rows_out = _hold_out(points, first)
-    x, labels, r, n_labels = trained_points.x, trained_points.labels.ids, trained_points.weights, 1.0
+    trained_points, validation = _hold_out(points, first, plan.n_threads)
+    callback, heads, n_labels = watch.callback, first.heads, 1.0
     if points.several:
-        x, labels, r, n_labels = one_a_label(x, points.labels, r)
-    callback, heads, groups = watch.callback, first.heads, trained_points.groups
+        labels = trained_points.labels
+        x, ids, r, n_labels = one_a_label(trained_points.x, labels, trained_points.weights)
+        groups = taken(trained_points.groups, labels.rows)
+        trained_points = replace(trained_points, x=x, labels=Labels.single(ids), weights=r, groups=groups)
     if scaling is not None and callback is not None:  # who has features as they were before the scaling
         watch = replace(watch, callback=lambda state: callback(state.of_features(scaling)))
-    validation: Validation | None = None
-    if rows_out is not None:
-        x_out, labels_out, weights_out = rows_out
-        validation = Validation(first.n_iter_no_change, x_out, labels_out.ids, plan.n_threads, weights_out)
-        heads = heads if heads is None or first.held_out is None else heads[~first.held_out]
+    if heads is not None and first.held_out is not None:
+        heads = heads[~first.held_out]
     watch = replace(watch, validation=validation)
-    start = _first_weights(plan, first.start, scaling, x, labels, points.n_classes, r, groups)
+    start = _first_weights(plan, first.start, scaling, trained_points)
     if isinstance(plan, FullBatchPlan):
-        weights = None if start is None else start.weights(sparse=isinstance(x, sp.csr_array))
-        trained = Trained(*fit_full_batch(plan, x, labels, points.n_classes, watch, weights, r, n_labels))
+        weights = None if start is None else start.weights(sparse=isinstance(points.x, sp.csr_array))
+        trained = fit_full_batch(plan, trained_points, watch, weights, n_labels)
     else:
-        trained = fit_points(plan, x, labels, points.n_classes, watch, heads, start, r)
+        trained = fit_points(plan, trained_points, watch, heads, start)
     if scaling is not None:
         scaling.fold(trained.weights)
     squares = Squares(features=points.feature_squares)
@@ -197,14 +200,7 @@ def _begin_linear(
 
 
 def _first_weights(
-    plan: PointsPlan | FullBatchPlan,
-    start: Start | ClosedForm | None,
-    scaling: FeatureScaling | None,
-    x: Matrix,
-    labels: Ids,
-    n_classes: int,
-    r: Doubles | None,
-    groups: GroupIds | None,
+    plan: PointsPlan | FullBatchPlan, start: Start | ClosedForm | None, scaling: FeatureScaling | None, points: Points
 ) -> Start | None:
     """Return the first weights, of scaled features: those of a user, or in closed form; None: 0."""
     if isinstance(start, Start):
@@ -213,15 +209,15 @@ def _first_weights(
         assert not isinstance(start.coef, sp.csr_array)  # it was given
         unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
         return Start(unfolded.coef, unfolded.intercept)
-    by_discriminant = isinstance(plan, PointsPlan) and plan.discriminant and not isinstance(x, sp.csr_array)
+    by_discriminant = isinstance(plan, PointsPlan) and plan.discriminant and not isinstance(points.x, sp.csr_array)
     if start != CLOSED_FORM and not by_discriminant:
         return None
     seed = plan.seed if isinstance(plan, PointsPlan) else 0
-    in_closed_form = begin_at_closed_form(x, labels, n_classes, r, seed, plan.n_threads, groups)
+    in_closed_form = begin_at_closed_form(points, seed, plan.n_threads)
     if start == CLOSED_FORM and in_closed_form is None:
         raise ValueError(
             f"coef_init is {CLOSED_FORM!r}, which needs 20 rows and a class of two, whose rows differ if they are "
-            f"dense; there are {len(labels)} rows of {n_classes} classes: leave it None"
+            f"dense; there are {len(points.labels)} rows of {points.n_classes} classes: leave it None"
         )
     return in_closed_form
 
@@ -332,7 +328,7 @@ def _points_go_on(
     plan = replace(plan, averaging="none", **passes)
     if plan.by_curvature and not by_weight:
         plan = replace(plan, schedule=falling(plan, n_classes, squares.features, features))
-    trained = fit_points(plan, points.x, points.labels.ids, n_classes, Watch(), weights=points.weights, earlier=earlier)
+    trained = fit_points(plan, points, Watch(), earlier=earlier)
     if scaling is not None:
         scaling.fold(trained.weights)
     if call.kept_rows is not None and local_state is not None:

@@ -200,7 +200,7 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         if checkpoints is not None:
             words = np.array(corpus.words, dtype=object)
             data = {"tokens": corpus.tokens, "sentences": corpus.sentences, "words": words}
-            seed = checkpoints.seeded(Parameters.of(self), data)["random_state"]
+            seed = checkpoints.seed(Parameters.of(self), data)
         state = SkipGramState(self._start(corpus, plan, seed))
         self._keep(state, *train(plan, state, callback, checkpoints, verbose=self.verbose > 0))
         self._n_fit = int(self.counts_.sum())
