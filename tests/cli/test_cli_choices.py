@@ -239,6 +239,8 @@ def test_formulas_nests_constraints_and_counts(tmp_path, capsys):
     options = [word for mode, text in utilities.items() for word in ("--utility", f"{mode}={text}")]
     run("fit", path, "--output", model, "--estimator", "choice", "--chosen", "choice", "--constants", "none", *options)
     assert manyclass.load(model).coef_names_ == ["b_time", "b_cost"]
+    capsys.readouterr()
+    assert "utilities are whole" in the_error(capsys, *wide[:6], *options, "--formula", "income")
     pytest.importorskip("formulaic")
     run(*wide, "--chosen", "choice", "--formula", "log(time) + cost:income")
     fitted = manyclass.load(model)

@@ -131,9 +131,9 @@ class ChoiceColumns:
         kinds = features_by_kind(model) if model else None
         if how["formula"]:
             named |= {"formula": how["formula"], "features": kinds}
-        elif utilities:
+        if utilities:
             named["utilities"] = dict(zip(_labels_by_name(labels, [*utilities]), utilities.values(), strict=True))
-        else:
+        if not (how["formula"] or utilities):
             named["choosers"] = kinds["choosers"] if kinds else getattr(self, "feature", None) or ()
         named |= {name: _columns_of(how[name], labels) for name in ("available", "counts") if how[name]}
         named["pairs"] = {name: _columns_of(text, labels) for name, text in map(_split_option, how["pair"])}
