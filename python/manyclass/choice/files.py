@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass.checks import check_choice
+from manyclass.checks import check_choice, check_flag
 from manyclass.choice.estimates import ChoiceFit, Covariance
 from manyclass.choice.fitting import ChoiceForm
 from manyclass.choice.inference import COVARIANCES
 from manyclass.choice.mixture import ChoiceMixture, MixtureState
-from manyclass.classifiers.parameters_json import encode_parameters
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
 from manyclass.registry import names
 from manyclass.version import __version__
+from manyclass.weights.arrays import Doubles
 from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
     PathLike,
@@ -36,9 +36,11 @@ from manyclass.weights.tensor_file import (
 
 FORMAT = "manyclass choice model"
 FORMAT_VERSION = 1
-BY_ALTERNATIVE = ("constants", "nests")  # parameters that are labels, which the form has
 NAMES = ("chooser_names", "alternative_names", "pair_names", "group_labels", "nest_labels", "labels")
-NUMBERS = ("log_likelihood", "null_log_likelihood")
+LIKELIHOODS = ("log_likelihood", "null_log_likelihood")
+LEAST = {"n_alternatives": 1, "rank": -1, "n_rows": 1, "n_free": 0, "covariance_rows": 0}  # of integers
+CHOICES = {"solver": ("lbfgs", "double_sum"), "noise": names("noise"), "covariance_kind": COVARIANCES[1:]}
+CHOICES |= {"Z": ("none", "dense", "sparse")}
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,13 @@ def write_choice_model(
     """
     if not np.isfinite(state.fit.theta).all():
         raise ValueError("coefficients are not finite; such a model cannot be saved")
+    if (parameters["mixture"] is None) != (state.mixture is None):
+        raise ValueError(f"mixture is {parameters['mixture']!r}, which is not that of the fit; fit the model again")
     metadata = {
         "format": FORMAT,
         "format_version": str(FORMAT_VERSION),
         "package_version": __version__,
-        "model": json.dumps(_description(state, parameters)),
+        "model": json.dumps(_description(state, parameters), default=_plain),
         "notes": json.dumps(dict(notes or {})),
     }
     write_tensors(path, _tensors(state), metadata)
@@ -130,13 +134,13 @@ def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
     return tensors
 
 
-def _plain(name: str, value: Any) -> Any:
-    """A parameter as JSON has it; raises TypeError where it has none."""
+def _plain(value: Any) -> Any:
+    """What JSON has for a mapping, or for numbers of NumPy; raises TypeError for others."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(name, part) for key, part in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(name, part) for part in value]
-    return encode_parameters({name: value})[name]
+        return dict(value)
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"a parameter has {value!r:.80}; only None, bool, int, float, str, lists and mappings can be saved")
 
 
 def parameters_by_alternative(form: ChoiceForm, constants: Any) -> dict[str, Any]:
@@ -147,69 +151,62 @@ def parameters_by_alternative(form: ChoiceForm, constants: Any) -> dict[str, Any
 
 
 def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    values = {k: _plain(k, value) for k, value in parameters.items() if k not in (*BY_ALTERNATIVE, "mixture")}
-    values["constants"] = parameters["constants"] if isinstance(parameters["constants"], str) else None
+    mixture, constants, seed = (parameters[name] for name in ("mixture", "constants", "random_state"))
+    values = {name: value for name, value in parameters.items() if name not in ("mixture", "nests")}
+    values["constants"] = constants if isinstance(constants, str) else None
+    values["random_state"] = seed if isinstance(seed, int | np.integer) else None
     return {
         "parameters": values,
-        "mixture": _describe_mixture(parameters["mixture"], state.mixture),
-        **{name: list(getattr(state.form, name)) for name in NAMES},
-        **{name: getattr(state.form, name) for name in ("noise", "rank", "has_features", "n_alternatives")},
+        "mixture": state.mixture
+        and {
+            "kind": type(mixture).__name__,
+            "parameters": mixture.get_params(deep=False),
+            "state": state.mixture.description(),
+        },
+        **{name: getattr(state.form, name) for name in (*NAMES, "noise", "rank", "has_features", "n_alternatives")},
         "alternatives": encode_labels(state.alternatives)[1],
         "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
-        **{name: getattr(state, name) for name in ("n_rows", "n_free")},
         "covariance_rows": state.covariance.n_rows,
         "covariance_kind": state.covariance.kind,
-        "solver": state.solver,
-        "unidentified": dict(state.unidentified),
         "converged": state.fit.converged,
-        **{name: getattr(state, name) if np.isfinite(getattr(state, name)) else None for name in NUMBERS},
+        **{name: getattr(state, name) for name in ("n_rows", "n_free", "solver", "unidentified")},
+        **{name: getattr(state, name) if np.isfinite(getattr(state, name)) else None for name in LIKELIHOODS},
     }
-
-
-def _describe_mixture(mixture: ChoiceMixture | None, state: MixtureState | None) -> dict[str, Any] | None:
-    if mixture is None or state is None:
-        return None
-    return {
-        "kind": type(mixture).__name__,
-        "parameters": _plain("mixture", mixture.get_params(deep=False)),
-        "state": state.description(),
-    }
-
-
-def _read_mixture(
-    about: Mapping[str, Any] | None, form: ChoiceForm
-) -> tuple[ChoiceMixture | None, MixtureState | None]:
-    if about is None:
-        return None, None
-    check_choice("mixture", about["kind"], tuple(ChoiceMixture.kinds))
-    mixture = ChoiceMixture.kinds[about["kind"]](**about["parameters"])
-    mixture.check_parameters()
-    return mixture, mixture.restore(form, about["state"])
 
 
 def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     """Return the parameters and the state of a file; what is wrong raises what `reading` makes a ValueError."""
     check_version(file, FORMAT_VERSION)
     about = json.loads(file.metadata["model"])
-    check_choice("solver", about["solver"], ("lbfgs", "double_sum"))
-    form = _read_form(file, about)
-    mixture, mixture_state = _read_mixture(about.get("mixture"), form)
-    n = form.n if mixture_state is None else len(mixture_state.names)
-    estimates, covariance = _read_estimates(file, about, form, n)
-    likelihood, null = (float("nan") if about[name] is None else float(about[name]) for name in NUMBERS)
+    for name, choices in CHOICES.items():
+        check_choice(name, about[name], choices)
+    check_flag("converged", about["converged"])
+    sizes = {name: count(file, about, name, least) for name, least in LEAST.items()}
+    form = _read_form(file, about, sizes)
+    mixture = mixture_state = None
+    if (of_mixture := about.get("mixture")) is not None:
+        check_choice("mixture", of_mixture["kind"], tuple(ChoiceMixture.kinds))
+        mixture = ChoiceMixture.kinds[of_mixture["kind"]](**of_mixture["parameters"])
+        mixture.check_parameters()
+        mixture_state = mixture.restore(form, of_mixture["state"])
+    arrays = _read_estimates(file, form, form.n if mixture_state is None else len(mixture_state.names))
+    likelihood, null = (np.nan if about[name] is None else float(about[name]) for name in LIKELIHOODS)
+    causes = about.get("unidentified", {})
+    _check_text([*causes, *causes.values()])
+    covariance = arrays["covariance"], arrays["covariance_error"], sizes["covariance_rows"]
     state = ChoiceState(
         form,
         _read_alternatives(file, about["alternatives"], form.n_alternatives),
         _read_features(file, about["Z"], (form.n_alternatives, len(form.alternative_names))),
-        estimates,
-        covariance,
-        count(file, about, "n_rows", 1),
-        count(file, about, "n_free", 0),
+        ChoiceFit(arrays["theta"], arrays["losses"], about["converged"], arrays["draw_errors"]),
+        Covariance(about["covariance_kind"], *covariance),
+        sizes["n_rows"],
+        sizes["n_free"],
         likelihood,
         null,
         about["solver"],
         mixture_state,
-        {name: _text(cause) for name, cause in about.get("unidentified", {}).items()},
+        causes,
     )
     parameters = dict(about["parameters"], mixture=mixture)
     parameters |= parameters_by_alternative(form, parameters.get("constants"))
@@ -217,15 +214,16 @@ def read_choice_model(file: TensorFile) -> tuple[dict[str, Any], ChoiceState]:
     return parameters, state
 
 
-def _read_form(file: TensorFile, about: Mapping[str, Any]) -> ChoiceForm:
-    check_choice("noise", about["noise"], names("noise"))
-    k = count(file, about, "n_alternatives", 1)
-    text = {name: tuple(map(_text, about[name])) for name in NAMES}
+def _read_form(file: TensorFile, about: Mapping[str, Any], sizes: Mapping[str, int]) -> ChoiceForm:
+    check_flag("has_features", about["has_features"])
+    text, k = {name: tuple(about[name]) for name in NAMES}, sizes["n_alternatives"]
+    for words in text.values():
+        _check_text(words)
     form = ChoiceForm(
         noise=about["noise"],
         n_alternatives=k,
-        has_features=_flag(about, "has_features"),
-        rank=count(file, about, "rank", -1),
+        has_features=about["has_features"],
+        rank=sizes["rank"],
         groups=_positions(file, "groups", np.int64, k, len(text["group_labels"])),
         nests=_positions(file, "nests", np.int32, k, len(text["nest_labels"])),
         **text,
@@ -239,10 +237,20 @@ def _read_form(file: TensorFile, about: Mapping[str, Any]) -> ChoiceForm:
     return form
 
 
-def _read_estimates(
-    file: TensorFile, about: Mapping[str, Any], form: ChoiceForm, n: int
-) -> tuple[ChoiceFit, Covariance]:
-    check_choice("covariance_kind", about["covariance_kind"], COVARIANCES[1:])
+def _check_text(words: Collection[Any]) -> None:
+    for word in words:
+        if not isinstance(word, str):
+            raise ValueError(f"{word!r} is no name")
+
+
+def _positions(file: TensorFile, name: str, dtype: Any, k: int, n: int) -> NDArray[Any]:
+    positions = file.read(checked(file, name, dtype, (k if n else 0,)))
+    if len(positions) and (positions.min() < 0 or positions.max() >= n or (name == "groups" and all(positions))):
+        raise ValueError(f"{name!r} has numbers outside [0, {n})")
+    return positions
+
+
+def _read_estimates(file: TensorFile, form: ChoiceForm, n: int) -> dict[str, Doubles]:
     shapes = {"theta": (n,), "draw_errors": (n,), "covariance_error": (n,), "covariance": (n, n)}
     shapes["losses"] = file.entries["losses"][1][:1]
     arrays = {name: file.read(checked(file, name, np.float64, shape)) for name, shape in shapes.items()}
@@ -251,11 +259,7 @@ def _read_estimates(
         raise ValueError("a dissimilarity is not more than 0")
     if np.isinf(arrays["covariance"]).any() or np.any(np.diag(arrays["covariance"]) < 0):
         raise ValueError("the covariance has numbers that it cannot have")
-    n_rows = count(file, about, "covariance_rows", 0)
-    return (
-        ChoiceFit(arrays["theta"], arrays["losses"], _flag(about, "converged"), arrays["draw_errors"]),
-        Covariance(about["covariance_kind"], arrays["covariance"], arrays["covariance_error"], n_rows),
-    )
+    return arrays
 
 
 def _read_alternatives(file: TensorFile, about: Any, k: int) -> NDArray[Any]:
@@ -270,34 +274,12 @@ def _read_alternatives(file: TensorFile, about: Any, k: int) -> NDArray[Any]:
     return alternatives
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no name")
-    return value
-
-
-def _flag(about: Mapping[str, Any], name: str) -> bool:
-    if not isinstance(about[name], bool):
-        raise ValueError(f"{name} is {about[name]!r}; it must be true or false")
-    return bool(about[name])
-
-
-def _positions(file: TensorFile, name: str, dtype: Any, k: int, n: int) -> NDArray[Any]:
-    positions = file.read(checked(file, name, dtype, (k if n else 0,)))
-    if len(positions) and (positions.min() < 0 or positions.max() >= n or (name == "groups" and all(positions))):
-        raise ValueError(f"{name!r} has numbers outside [0, {n})")
-    return positions
-
-
 def _read_features(file: TensorFile, kind: str, shape: tuple[int, int]) -> Any:
-    check_choice("Z", kind, ("none", "dense", "sparse"))
     if kind == "none":
         return None
     if kind == "dense":
         return finite(file, "Z", file.read(checked(file, "Z", np.float64, shape)))
-    indptr = file.read(checked(file, "Z.indptr", np.int64, (shape[0] + 1,)))
-    stored = (int(indptr[-1]),)
-    data = finite(file, "Z.data", file.read(checked(file, "Z.data", np.float64, stored)))
-    Z = sp.csr_array((data, file.read(checked(file, "Z.indices", np.int64, stored)), indptr), shape=shape)
+    data, indices, indptr = (file.read(f"Z.{part}") for part in ("data", "indices", "indptr"))
+    Z = sp.csr_array((finite(file, "Z.data", data), indices, indptr), shape=shape)
     Z.check_format(full_check=True)
     return Z
