@@ -19,7 +19,6 @@ from manyclass.choice.mixture import ChoiceMixture, MixtureState
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
 from manyclass.registry import names
-from manyclass.version import __version__
 from manyclass.weights.arrays import Doubles
 from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
@@ -30,6 +29,7 @@ from manyclass.weights.tensor_file import (
     count,
     decode_text,
     finite,
+    make_metadata,
     warn_of_unread,
     write_tensors,
 )
@@ -109,14 +109,8 @@ def write_choice_model(
         raise ValueError("coefficients are not finite; such a model cannot be saved")
     if (parameters["mixture"] is None) != (state.mixture is None):
         raise ValueError(f"mixture is {parameters['mixture']!r}, which is not that of the fit; fit the model again")
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
-        "package_version": __version__,
-        "model": json.dumps(_description(state, parameters), default=_plain),
-        "notes": json.dumps(dict(notes or {})),
-    }
-    write_tensors(path, _tensors(state), metadata)
+    parts = {"model": _description(state, parameters), "notes": dict(notes or {})}
+    write_tensors(path, _tensors(state), make_metadata(FORMAT, FORMAT_VERSION, _plain, **parts))
 
 
 def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
@@ -140,7 +134,9 @@ def _plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"a parameter has {value!r:.80}; only None, bool, int, float, str, lists and mappings can be saved")
+    raise TypeError(
+        f"{value!r:.80} cannot be saved; only None, bool, int, float, str, lists and mappings of them can be"
+    )
 
 
 def parameters_by_alternative(form: ChoiceForm, constants: Any) -> dict[str, Any]:

@@ -229,9 +229,6 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             raise ValueError(f"{file.path} is not a choice model of manyclass")
         with reading(file):
             parameters, state = read_choice_model(file)
-            unknown = sorted(set(parameters) - set(cls._get_param_names()))
-            if unknown:
-                raise ValueError(f"{cls.__name__} has no parameter {unknown[0]!r}")
             model = cls(**parameters)
             model.check_parameters()
         model._state = state

@@ -19,7 +19,6 @@ from manyclass.datasets.text import TextVectorizer
 from manyclass.training.data import Features
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import FitReport, History, SetRule, State
-from manyclass.version import __version__
 from manyclass.weights.arrays import is_finite
 from manyclass.weights.files import described, layout, read_weights, weight_tensors
 from manyclass.weights.hashing import FeatureHash
@@ -33,6 +32,7 @@ from manyclass.weights.tensor_file import (
     decode_text,
     encode_text,
     finite,
+    make_metadata,
     open_tensors,
     reading,
     tensor_file_bytes,
@@ -127,14 +127,8 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
     if state.encoder is not None:
         description["vectorizer"], arrays = _encode_vectorizer(state.encoder, features.n)
         tensors |= arrays
-    metadata = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION if weights.codes is not None else 2),
-        "package_version": __version__,
-        "model": json.dumps(description),
-        "notes": json.dumps(dict(notes or {})),
-    }
-    return tensors, metadata
+    version = FORMAT_VERSION if weights.codes is not None else 2
+    return tensors, make_metadata(FORMAT, version, model=description, notes=dict(notes or {}))
 
 
 def _beside_weights(state: State) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

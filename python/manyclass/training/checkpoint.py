@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
-from manyclass.version import __version__
 from manyclass.weights.tensor_file import (
     PathLike,
     Position,
@@ -46,6 +45,7 @@ from manyclass.weights.tensor_file import (
     Saved,
     TensorFile,
     check_version,
+    make_metadata,
     open_tensors,
     reading,
     write_tensors,
@@ -116,14 +116,7 @@ class Stage:
         self._last = time.monotonic()
         arrays = {name: array for name, array in training.arrays().items() if array.size}
         numbers = {**training.numbers(), "position": vars(position)}
-        metadata = {
-            "format": FORMAT,
-            "format_version": str(FORMAT_VERSION),
-            "package_version": __version__,
-            "fit": json.dumps(self._fit),
-            "numbers": json.dumps(numbers),
-        }
-        write_tensors(self._path, arrays, metadata)
+        write_tensors(self._path, arrays, make_metadata(FORMAT, FORMAT_VERSION, fit=self._fit, numbers=numbers))
 
     def _read(self) -> Saved:
         file = open_tensors(self._path)

@@ -21,7 +21,7 @@ import shutil
 import stat
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
@@ -127,6 +127,12 @@ def write_tensors(path: PathLike, tensors: Mapping[str, NDArray[Any]], metadata:
         for array in tensors.values():
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             file.write(little.reshape(-1).view(np.uint8).data)
+
+
+def make_metadata(form: str, version: int, default: Callable[[Any], Any] | None = None, **parts: Any) -> dict[str, str]:
+    """Return the metadata of a file: its format, who writes it, and its parts as JSON has them."""
+    texts = {name: json.dumps(part, default=default) for name, part in parts.items()}
+    return {"format": form, "format_version": str(version), "package_version": __version__, **texts}
 
 
 def tensor_file_bytes(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> int:
