@@ -42,6 +42,10 @@ USED_BY = {
     "n_features": ("xmc", "svmlight", "binary"),
     "cache": ("xmc",),
 }
+# What makes rows of raw data, by the types of these, and what these are called.
+Vectorizer = TextVectorizer | SequenceEncoder
+RAW: dict[type, type[Vectorizer]] = {list: TextVectorizer, Histories: SequenceEncoder}
+UNITS: dict[type, str] = {TextVectorizer: "texts", SequenceEncoder: "histories"}
 HISTORY_OPTIONS = ("session_gap", "last", "since")
 # What a model file keeps of the reading of its data.
 NOTES = (
@@ -149,10 +153,6 @@ class Reading:
         """Return those of these options that the user has set."""
         return [name for name in names if getattr(self, name) and name not in self.noted]
 
-    def names(self) -> list[str]:
-        """Return the lines of the file of names, none without a file."""
-        return [] if self.label_names is None else [line.strip(BLANKS) for line in Input.of(self.label_names).lines()]
-
     def form_of(self, inputs: Sequence[Input]) -> str:
         """Return the form of inputs, as Python calls it; raises ValueError where nothing tells it."""
         if self.format != "auto":
@@ -212,7 +212,7 @@ class Expected:
     n_features: int | None = None
     exact: bool = False
     feature_names: NDArray[Any] | None = None
-    vectorizer: TextVectorizer | SequenceEncoder | None = None
+    vectorizer: Vectorizer | None = None
     several: bool = False
     need_label: bool = False
     n_jobs: int | None = None
@@ -239,7 +239,7 @@ def read(reading: Reading, path: str, expected: Expected) -> Records:
         _check_options(reading, source.name, BINARY.get(form, form), expected)
         records = tell(_read(reading, source, form, expected))
     if reading.label_names:
-        records = named(records, reading)
+        records = named(records, LabelNames(reading.label_names))
     if expected.exact:
         _check_kind(records, expected)
     return records
@@ -302,13 +302,9 @@ def _check_kind(records: Records, expected: Expected) -> None:
     """Raise ValueError for data of another kind than those that the model was fitted on."""
     if not isinstance(records.X, list):
         _check_width(records.name, records.X.shape[1], expected)
-        return
-    is_log = isinstance(records.X, Histories)
-    if not isinstance(expected.vectorizer, SequenceEncoder if is_log else TextVectorizer):
-        kinds = {TextVectorizer: "texts", SequenceEncoder: "histories"}
-        rows = f"rows of {expected.n_features} features"
-        wanted = rows if expected.vectorizer is None else kinds[type(expected.vectorizer)]
-        form = f"{records.form}, a log" if is_log else records.form
+    elif not isinstance(expected.vectorizer, RAW[type(records.X)]):
+        form = f"{records.form}, a log" if isinstance(records.X, Histories) else records.form
+        wanted = UNITS.get(type(expected.vectorizer), f"rows of {expected.n_features} features")
         raise ValueError(f"{records.name} is read as {form}; the model was fitted on {wanted}")
 
 
@@ -329,12 +325,14 @@ class LabelNames:
 
     Parameters
     ----------
-    reading : Reading
-        Which names the file.
+    path : str
+    distinct : bool, default=True
+        Whether two labels may not have one name.
     """
 
-    def __init__(self, reading: Reading) -> None:
-        self._path, self._names = reading.label_names, as_labels(reading.names())
+    def __init__(self, path: str, *, distinct: bool = True) -> None:
+        self._path, self._distinct = path, distinct
+        self._names = as_labels([line.strip(BLANKS) for line in Input.of(path).lines()])
         self._numbers: dict[str, int] = {}  # that have been named, by their names
 
     def of(self, labels: NDArray[Any], name: str) -> NDArray[Any]:
@@ -343,7 +341,7 @@ class LabelNames:
         Raises
         ------
         ValueError
-            If a label is no number, has no line, or two labels have one name.
+            If a label is no number, has no line, or two labels have one name that must be distinct.
         """
         if labels.dtype.kind not in "iu":
             shown = written(labels)[0]
@@ -352,31 +350,29 @@ class LabelNames:
         for label in used.tolist():
             if not 0 <= label < len(self._names):
                 raise ValueError(f"{self._path} has {len(self._names)} names; {name} has the label {label}")
-            if self._numbers.setdefault(str(self._names[label]), label) != label:
+            if self._numbers.setdefault(str(self._names[label]), label) != label and self._distinct:
                 twice = str(self._names[label])
                 raise ValueError(f"{self._path}: the name {twice!r} stands in several lines; names must be distinct")
         names: NDArray[Any] = self._names[used][places]
         return names
 
 
-def named(records: Records, reading: Reading) -> Records:
+def named(records: Records, label_names: LabelNames) -> Records:
     """Give labels that are numbers their names; raises as `LabelNames` does."""
     Y, used = records.Y, np.unique(records.Y.indices)
     labels = records.labels[used] if records.labels.dtype.kind in "iu" else records.labels
-    names, places = sorted_classes(LabelNames(reading).of(labels, records.name))
+    names, places = sorted_classes(label_names.of(labels, records.name))
     column = np.full(len(records.labels), -1, dtype=np.int32)
     column[used] = places
     Y = sp.csr_array((Y.data, column[Y.indices], Y.indptr), shape=(Y.shape[0], len(names)))
     return replace(records, Y=Y, labels=names)
 
 
-def features(reading: Reading, X: Any, vectorizer: TextVectorizer | SequenceEncoder | None) -> Any:
+def features(reading: Reading, X: Any, vectorizer: Vectorizer | None) -> Any:
     """Return the features of rows, of texts and histories through the vectorizer, normalized where that is asked."""
     if isinstance(X, list):
         assert vectorizer is not None
-        with waiting(
-            f"turning {len(X)} {'texts' if isinstance(vectorizer, TextVectorizer) else 'histories'} into rows"
-        ):
+        with waiting(f"turning {len(X)} {UNITS[type(vectorizer)]} into rows"):
             X = vectorizer.transform(X)
     if not reading.normalize:
         return X
@@ -496,7 +492,7 @@ class PreparedRows:
 
     def __init__(self, reading: Reading, classes: NDArray[Any] | None, name: str) -> None:
         self._reading, self._classes, self._name = reading, classes, name
-        self._names = LabelNames(reading) if reading.label_names else None
+        self._names = LabelNames(reading.label_names) if reading.label_names else None
         self.n_without_feature = 0
 
     def __call__(self, X: Any, y: Any) -> tuple[Any, Any]:

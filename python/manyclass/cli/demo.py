@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -87,8 +87,7 @@ class DemoArguments(WithProgress):
     random_state: int = 0
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """What one way of finding the class was given, and how often the class was first, and among the first five."""
 
     name: str
@@ -100,16 +99,16 @@ class Result:
 
 def run(args: DemoArguments) -> int:
     """Make data, train both, and print how often each is right."""
-    n_classes = args.n_classes if args.n_classes is not None else 500 if args.quick else 10_000
-    n_samples = args.n_samples if args.n_samples is not None else (100 if args.quick else 50) * n_classes
+    default, rows_a_class = (500, 100) if args.quick else (10_000, 50)
+    n_classes = default if args.n_classes is None else args.n_classes
+    n_samples = rows_a_class * n_classes if args.n_samples is None else args.n_samples
     check_number("n_classes", n_classes, low=6, integer=True)
     check_number("n_samples", n_samples, low=100, integer=True)
-    check_number("max_seconds", args.max_seconds, low=0, open_low=True)
     n_threads = n_threads_from(args.n_jobs)
     print("\n".join(opening(n_classes, n_samples)), flush=True)
     with waiting("making the data", shown=args.progress):
-        how: dict[str, Any] = {"n_test": SAMPLE, "nnz": NNZ, "scale": SCALE, "random_state": args.random_state}
-        data = make_planted(n_samples, n_classes, N_FEATURES, **how)
+        seed = args.random_state
+        data = make_planted(n_samples, n_classes, N_FEATURES, n_test=SAMPLE, nnz=NNZ, scale=SCALE, random_state=seed)
     ours = _manyclass(args, data)
     peer, n_peer_classes = _scikit_learn(args, data, max(LEAST_SECONDS, ours.seconds or 0))
     rule = _measured("the rule itself, which nothing can beat", data, _rule(data, n_threads))
@@ -141,25 +140,20 @@ def _scikit_learn(args: DemoArguments, data: Planted, budget: float) -> tuple[Re
     # Imported here, because no other command needs it.
     from sklearn.linear_model import LogisticRegression
 
-    rows, fitted = min(FIRST_ROWS, len(data.y)), 0
+    peer, rows, seconds = LogisticRegression(max_iter=1000), 0, 0.0
     with waiting("fitting scikit-learn's LogisticRegression, to compare with", shown=args.progress):
-        while True:
-            begin = time.perf_counter()
+        while rows < len(data.y) and GROWTH * seconds <= budget:
+            rows, begin = min(max(FIRST_ROWS, 2 * rows), len(data.y)), time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # that many classes look like a regression
-                model = LogisticRegression(max_iter=1000).fit(sp.csr_matrix(data.X[:rows]), data.y[:rows])
-            seconds, fitted = time.perf_counter() - begin, rows
-            rows = min(2 * rows, len(data.y))
-            if rows == fitted or GROWTH * seconds > budget:
-                break
+                peer.fit(sp.csr_matrix(data.X[:rows]), data.y[:rows])
+            seconds = time.perf_counter() - begin
 
         def best(X: sp.csr_array) -> NDArray[np.int64]:
-            order = np.argsort(-model.decision_function(sp.csr_matrix(X)), axis=1)
-            classes: NDArray[np.int64] = model.classes_[order[:, : max(PLACES)]]
-            return classes
+            order = np.argsort(-peer.decision_function(sp.csr_matrix(X)), axis=1)
+            return np.asarray(peer.classes_[order[:, : max(PLACES)]])
 
-        result = _measured("scikit-learn's LogisticRegression", data, best, fitted, seconds)
-    return result, len(model.classes_)
+        return _measured("scikit-learn's LogisticRegression", data, best, rows, seconds), len(peer.classes_)
 
 
 def _rule(data: Planted, n_threads: int) -> Best:
@@ -203,13 +197,11 @@ def command() -> str:
 
 def story(n_samples: int, results: tuple[Result, Result, Result], n_peer_classes: int, folder: Path) -> list[str]:
     """Return the lines that are shown last: how well it went, and what to type next."""
-    _, peer, _ = results
     lines = [f"{f'on {SAMPLE:,} new rows':<41}{'rows learnt':>12}{'seconds':>9}{'right':>10}{'in first 5':>12}"]
-    for r in results:
-        rows = "" if r.rows is None else f"{r.rows:,}"
-        seconds = "" if r.seconds is None else f"{r.seconds:.1f}"
-        lines.append(f"{r.name:<41}{rows:>12}{seconds:>9}{100 * r.first:>8.1f} %{100 * r.first_five:>10.1f} %")
-    if peer.rows is not None and peer.rows < n_samples:
+    for name, n_rows, s, first, first_five in results:
+        rows, seconds = "" if n_rows is None else f"{n_rows:,}", "" if s is None else f"{s:.1f}"
+        lines.append(f"{name:<41}{rows:>12}{seconds:>9}{100 * first:>8.1f} %{100 * first_five:>10.1f} %")
+    if (results[1].rows or n_samples) < n_samples:
         lines.append(
             f"scikit-learn's time grows with rows times classes: twice these rows, of {n_peer_classes:,} classes, "
             "would have taken longer."

@@ -31,9 +31,11 @@ from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.classifiers.utility import AugmentReduceClassifier
 from manyclass.cli.choices import ChoiceTable, refuse_others
 from manyclass.cli.data import (
+    RAW,
     Expected,
     Reading,
     Streaming,
+    Vectorizer,
     features,
     labelled,
     labelled_rows,
@@ -49,14 +51,13 @@ from manyclass.cli.models import as_text, expected_by, print_evaluation, takes_s
 from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameters, flag, parameters_from, set_options
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES
-from manyclass.datasets.logs import Histories, next_items
+from manyclass.datasets.logs import next_items
 from manyclass.datasets.records import Records, as_classes, indicator
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
 from manyclass.training.passes import was_interrupted
 
-Vectorizer = TextVectorizer | SequenceEncoder
 Estimator = Literal["softmax", "margin", "augment-reduce", "choice"]
 KINDS: tuple[type[Classifier], ...] = (SoftmaxClassifier, MarginClassifier, AugmentReduceClassifier)
 ESTIMATORS: dict[str, type[Classifier]] = dict(zip(get_args(Estimator)[:-1], KINDS, strict=True))
@@ -231,9 +232,8 @@ def _fit_to_rows(args: FitArguments, model: Classifier) -> int:
     begin = time.perf_counter()
     expected = Expected(args.n_features, several=args.labels == "all", need_label=True, n_jobs=model.n_jobs)
     data = read(args.reading, args.data, replace(expected, groups=args.groups))
-    kinds: dict[type, type[Vectorizer]] = {list: TextVectorizer, Histories: SequenceEncoder}
-    vectorizer = _vectorizer(args, kinds.get(type(data.X)), f"{data.name} is read as {data.form}")
-    data, texts, histories = _counted(args, data, vectorizer)
+    vectorizer = _vectorizer(args, RAW.get(type(data.X)), f"{data.name} is read as {data.form}")
+    data, how = _counted(args, data, vectorizer)
     which = args.labels
     if which == "auto":
         which = "all" if args.estimator == "margin" and np.any(np.diff(data.Y.indptr) > 1) else "first"
@@ -253,32 +253,28 @@ def _fit_to_rows(args: FitArguments, model: Classifier) -> int:
         "seconds to read": f"{time.perf_counter() - begin:.2f}",
     }
     begin = time.perf_counter()
-    if histories is not None and which == "first":  # whose rows know their users
-        how = {"vectorizer": vectorizer, **_how(args)}
-        is_interrupted = was_interrupted(lambda: model.fit(histories, **how))
-    else:
-        is_interrupted = _fit(args, model, rows, texts, vectorizer, several=which == "all")
+    is_interrupted = _fit(model, rows, {**how, **_how(args)}, several=which == "all")
     table |= {"classes": len(model.classes_), "seconds to fit": f"{time.perf_counter() - begin:.2f}"}
     _save(args, model, vectorizer, args.reading.notes(data.form, one_based=data.one_based), table)
     return _after_fit(args, model, is_interrupted, {"training": rows if args.evaluate else None, "test": test})
 
 
-def _counted(
-    args: FitArguments, data: Records, vectorizer: Vectorizer | None
-) -> tuple[Records, dict[str, str], Histories | None]:
-    """Let the vectorizer count words or items; return the rows, the texts of classes, and the histories of a log."""
+def _counted(args: FitArguments, data: Records, vectorizer: Vectorizer | None) -> tuple[Records, dict[str, Any]]:
+    """Let the vectorizer count words or items; return the rows, and what `fit` is given of histories and classes."""
     if args.class_text and not isinstance(vectorizer, TextVectorizer):
         raise ValueError(f"--class-text is for texts; {data.name} is read as {data.form}")
-    texts = read_pairs(args.class_text, "label", "text") if args.class_text else {}
     if isinstance(vectorizer, SequenceEncoder):
         histories = data.X.before()
         with waiting(f"counting the items of {len(histories)} histories"):
             vectorizer.fit(histories)
-        return tell(next_items(replace(data, X=histories), vectorizer)), texts, histories
+        # Histories know their users, which the rows that are made of them do not.
+        return tell(next_items(replace(data, X=histories), vectorizer)), {"X": histories, "vectorizer": vectorizer}
+    texts = read_pairs(args.class_text, "label", "text") if args.class_text else {}
     if vectorizer is not None:
         with waiting(f"counting the words of {len(data.X) + len(texts)} texts"):
             vectorizer.fit([*itertools.compress(data.X, np.diff(data.Y.indptr) > 0), *texts.values()])
-    return data, texts, None
+    rows_of_texts = features(args.reading, [*texts.values()], vectorizer) if texts else None
+    return data, {"class_text": (as_labels([*texts]), rows_of_texts)} if texts else {}
 
 
 def _how(args: FitArguments) -> dict[str, Any]:
@@ -286,29 +282,22 @@ def _how(args: FitArguments) -> dict[str, Any]:
     return {"max_seconds": args.max_seconds, "max_memory": args.streaming.max_memory, **args.checkpoints.how}
 
 
-def _fit(
-    args: FitArguments,
-    model: Classifier,
-    rows: Records,
-    texts: dict[str, str],
-    vectorizer: Vectorizer | None,
-    *,
-    several: bool,
-) -> bool:
-    """Fit the model to rows and texts of classes; return whether Ctrl-C ended it, the model being as it was then."""
-    how, labels = {"groups": rows.groups, **_how(args)}, rows.labels
-    used = labels[np.unique(rows.Y.indices)]
-    if texts:
-        text_classes: Any = as_classes(labels, as_labels([*texts]))
-        used, _ = sorted_classes(text_classes, used)
-        if several:
-            text_classes = find_positions(text_classes, used, "class_text")
-        how["class_text"] = text_classes, features(args.reading, [*texts.values()], vectorizer)
-    if not several:
-        return was_interrupted(lambda: model.fit(rows.X, labels[first_label(rows.Y)], **how))
-    is_interrupted = was_interrupted(lambda: model.fit(rows.X, indicator(used, labels, rows.Y), **how))
+def _fit(model: Classifier, rows: Records, how: dict[str, Any], *, several: bool) -> bool:
+    """Fit the model, with what else `fit` is given; return whether Ctrl-C ended it, the model being as it was then."""
+    used = rows.labels[np.unique(rows.Y.indices)]
+    if "class_text" in how:
+        names, texts = how["class_text"]
+        names = as_classes(rows.labels, names)
+        used, _ = sorted_classes(names, used)
+        how["class_text"] = find_positions(names, used, "class_text") if several else names, texts
+    X = how.pop("X", rows.X)
+    y: Any = None if X is not rows.X else rows.labels[first_label(rows.Y)]
+    if several:
+        X, y = rows.X, indicator(used, rows.labels, rows.Y)
+    is_interrupted = was_interrupted(lambda: model.fit(X, y, groups=rows.groups, **how))
     # Names instead of the numbers of columns, which are sorted as the names are.
-    with_classes(model, used)
+    if several:
+        with_classes(model, used)
     return is_interrupted
 
 
@@ -348,13 +337,7 @@ def _fit_to_stream(args: FitArguments, model: Classifier) -> int:
     return _after_fit(args, model, is_interrupted, {"test": test})
 
 
-def _save(
-    args: FitArguments,
-    model: Classifier,
-    vectorizer: Vectorizer | None,
-    notes: dict[str, Any],
-    table: dict[str, Any],
-) -> None:
+def _save(args: FitArguments, model: Classifier, vectorizer: Any, notes: dict[str, Any], table: dict[str, Any]) -> None:
     """Write the model, and print a table of the fit, to which are added the rows that all fits have."""
     if vectorizer is not None:
         model.vectorizer_ = vectorizer

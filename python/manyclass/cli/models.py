@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from manyclass import metrics
-from manyclass.checks import check_number
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import (
     has_probabilities,
@@ -118,7 +117,6 @@ class SetOptions:
             if self.calibration is not None:
                 raise ValueError(f"--calibration is {self.calibration}, which has no effect without --coverage")
             return None
-        check_number("coverage", self.coverage, low=0, open_low=True, high=1)
         if self.calibration is not None:
             rows = labelled_rows(reading, self.calibration, expected_by(model, need_label=True))
             with waiting(f"calibrating sets by {rows.X.shape[0]} rows"):
@@ -159,32 +157,26 @@ def check_recall(recall: float | None, approximate: object) -> None:
         raise ValueError(f"--recall is {recall}, which has no effect without --approximate")
 
 
-def _type_of(labels: NDArray[Any]) -> str:
-    """Name the type of labels, text whatever its width."""
-    return "text" if labels.dtype.kind in "UT" or isinstance(labels[0], str) else str(labels.dtype)
-
-
 def describe_model(path: str, model: Classifier) -> dict[str, Any]:
     """Return facts of a model that was loaded from a file."""
-    curve, chosen = model.loss_curve_, getattr(model, "resolved_params_", {})
-    vectorizer = vectorizer_of(model)
-    raw, read, labels = "texts", "not read", "one"
+    curve, chosen, classes = model.loss_curve_, getattr(model, "resolved_params_", {}), model.classes_
+    vectorizer, labels, read = vectorizer_of(model), "one", "not read"
+    kind = "text" if classes.dtype.kind in "UT" or isinstance(classes[0], str) else str(classes.dtype)
     if isinstance(model, LabelClassifier) and model.multilabel_:
         labels = f"several, {model.n_labels_} on average"
     if isinstance(vectorizer, SequenceEncoder):
-        raw, read = "histories", f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}"
-        read += f", {changed_parameters(vectorizer)}"
+        read = f"{len(vectorizer.items_)} items, decay {vectorizer.decay_:g}, {changed_parameters(vectorizer)}"
     elif vectorizer is not None:
-        read = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
-        read += f", {changed_parameters(vectorizer)}"
+        terms = "hashed" if vectorizer.n_hash else f"{len(vectorizer.vocabulary_)} terms"
+        read = f"{terms}, {changed_parameters(vectorizer)}"
     return {
         "kind": f"model, {type(model).__name__}",
         "written_by": f"manyclass {open_tensors(path).metadata['package_version']}",
         "features": model.n_features_in_,
-        "classes": len(model.classes_),
-        "labels": f"{_type_of(model.classes_)}, {model.classes_[0]} ... {model.classes_[-1]}",
+        "classes": len(classes),
+        "labels": f"{kind}, {classes[0]} ... {classes[-1]}",
         "labels_of_a_row": labels,
-        raw: read,
+        "histories" if isinstance(vectorizer, SequenceEncoder) else "texts": read,
         **model.storage(),
         "file_bytes": os.path.getsize(path),
         "passes": model.n_iter_,

@@ -12,11 +12,12 @@ Of an estimator the docstring tells the types, too, because it says more of valu
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from manyclass.checks import Setting
@@ -93,8 +94,7 @@ def _add_argument(
     required = parameter.default is inspect.Parameter.empty
     default = None if required else parameter.default
     described: dict[str, Any] = {"help": text.replace("%", "%%"), "default": default}
-    several = get_origin(hint) in (Union, UnionType)
-    kind = next(member for member in get_args(hint) if member is not NoneType) if several else hint
+    kind = get_args(hint)[0] if get_origin(hint) in (Union, UnionType) else hint  # of one that may be None, too
     if kind is bool:
         described["action"] = "store_true" if default is False else argparse.BooleanOptionalAction
     elif get_origin(kind) is Literal:
@@ -102,10 +102,7 @@ def _add_argument(
     else:
         described["metavar"] = metavar if metavar and metavar.isupper() else None
         described["type"] = kind if kind in (int, float) else None
-    if get_origin(kind) is list:
-        described["action"] = "append"
-    if get_origin(kind) is tuple:
-        described["nargs"] = "+"
+        described |= {list: {"action": "append"}, tuple: {"nargs": "+"}}.get(get_origin(kind), {})
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
         add(flag(parameter.name), dest=parameter.name, required=required, **described)
     else:
@@ -115,13 +112,10 @@ def _add_argument(
 def arguments_from(args: argparse.Namespace, kind: type[Arguments]) -> Arguments:
     """Return the dataclass of a command with what was parsed; a field that is a Namespace has all of it."""
     hints = get_type_hints(kind)
-    values: dict[str, Any] = {}
-    for name in inspect.signature(kind).parameters:
-        if hints[name] is argparse.Namespace:
-            values[name] = args
-        else:
-            values[name] = arguments_from(args, hints[name]) if is_dataclass(hints[name]) else getattr(args, name)
-    return kind(**values)
+    names = [*inspect.signature(kind).parameters]
+    values = {name: arguments_from(args, hints[name]) for name in names if is_dataclass(hints[name])}
+    values |= {name: args for name in names if hints[name] is argparse.Namespace}
+    return kind(**{name: getattr(args, name) for name in names if name not in values}, **values)
 
 
 def set_options(arguments: Any) -> Iterator[str]:
@@ -232,12 +226,9 @@ def converter(kind: str) -> Callable[[str], Any]:
             return None
         if text in literals:
             return text
-        for of in (int, float):
-            if of.__name__ in words:
-                try:
-                    return of(text)
-                except ValueError:
-                    continue
+        for number in [number for number in (int, float) if number.__name__ in words]:
+            with contextlib.suppress(ValueError):
+                return number(text)
         if "str" in words or "label" in words:
             return text
         readable = [word for word in words if word in ("int", "float", "None") or word.startswith('"')]

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn, get_type_hints
 
@@ -57,11 +57,8 @@ def first_line(module: str) -> str:
     """
     spec = importlib.util.find_spec(module)
     # The loader's type tells nothing: that of an editable installation may wrap another.
-    source = None if spec is None else getattr(spec.loader, "get_source", None)
-    if source is None:
-        return ""
-    text = ast.get_docstring(ast.parse(source(module) or "")) or ""
-    return text.partition("\n")[0]
+    source = getattr(spec and spec.loader, "get_source", lambda _: None)(module)
+    return (ast.get_docstring(ast.parse(source or "")) or "").partition("\n")[0]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             option = next((word.partition("=")[0] for word in unknown if word.startswith("-")), "")
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{_like(option, self._option_string_actions)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{_like(option, [*self._option_string_actions])}")
         return parsed, unknown
 
     def error(self, message: str) -> NoReturn:
@@ -80,8 +77,8 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(USER_ERROR)
 
 
-def _like(word: str, known: Iterable[str]) -> str:
-    near = get_close_matches(word, [*known], n=1)
+def _like(word: str, known: Sequence[str]) -> str:
+    near = get_close_matches(word, known, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -119,20 +116,14 @@ def _add_command(parser: argparse.ArgumentParser, command: Any, argv: Sequence[s
 class PrintCompletion(argparse.Action):
     """Print the script for a shell, and end."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, _namespace: Any, shell: Any, _option: Any = None) -> None:
         """See `argparse.Action`."""
         try:
             import shtab
         except ImportError:
             parser.error(f"{OPTION} needs shtab: pip install 'manyclass[completion]'")
         complete_files(parser, shtab.FILE)
-        print(shtab.complete(parser, shell=str(values)))
+        print(shtab.complete(parser, shell=shell))
         parser.exit()
 
 

@@ -33,7 +33,7 @@ from manyclass.choice.model import ChoiceClassifier
 from manyclass.classifiers.predictions import has_probabilities, ranked_set, vectorizer_of
 from manyclass.classifiers.saving import Classifier
 from manyclass.cli.choices import ChoiceColumns, choice_model
-from manyclass.cli.data import features, read, read_pairs, text_output
+from manyclass.cli.data import LabelNames, features, read, read_pairs, text_output
 from manyclass.cli.messages import check_writable, note
 from manyclass.cli.models import RECALL, K, OnMappedModel, SetOptions, check_recall, expected_by
 from manyclass.cli.options import WithProgress, flag, set_options
@@ -302,13 +302,7 @@ def _names(args: PredictArguments, classes: NDArray[Any]) -> NDArray[Any]:
     """Return what is printed for each class; raises ValueError where the form of output cannot hold it."""
     names = readable(classes)
     if args.reading.label_names:
-        if classes.dtype.kind not in "iu":
-            raise ValueError(f"--label-names is for labels that are numbers; {args.model} has such as {classes[0]!r}")
-        lines = args.reading.names()
-        if classes[0] < 0 or classes[-1] >= len(lines):
-            wrong = classes[0] if classes[0] < 0 else classes[-1]
-            raise ValueError(f"{args.reading.label_names} has {len(lines)} names; {args.model} has the label {wrong}")
-        names = np.array(lines, dtype=object)[classes]
+        names = LabelNames(args.reading.label_names, distinct=False).of(classes, args.model)
     if args.output_format == "xmc" and (names.dtype.kind not in "iu" or names[0] < 0):
         raise ValueError(f"the form xmc needs labels that are integers of at least 0; {args.model} has others")
     _check_names(args, "label", names)

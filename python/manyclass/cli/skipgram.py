@@ -69,11 +69,8 @@ def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
     """Add the parameters of `SkipGram`, and those of any objective, which are parsed only where they are given."""
     add_parameters(parser, SkipGram)
     group = parser.add_argument_group("parameters of the objective")
-    having: dict[str, list[str]] = {}
-    for objective, kind in OBJECTIVES.items():
-        for name in own_parameters(kind):
-            having.setdefault(name, []).append(objective)
-    for name, objectives in having.items():
+    for name in dict.fromkeys(name for kind in OBJECTIVES.values() for name in own_parameters(kind)):
+        objectives = [objective for objective, kind in OBJECTIVES.items() if name in own_parameters(kind)]
         kind = OBJECTIVES[objectives[0]]
         parameter = own_parameters(kind)[name]
         options = option(parameter, *documented_parameters(kind).get(name, ("", "")))
@@ -85,10 +82,8 @@ def add_more(parser: argparse.ArgumentParser, _argv: object) -> None:
 def run(args: SkipgramArguments) -> int:
     """Fit the vectors, write them, and print what was found."""
     parameters = parameters_from(args.parsed, SkipGram)
-    own_parameters_given = {
-        name.removeprefix(OWN): value for name, value in vars(args.parsed).items() if name.startswith(OWN)
-    }
-    parameters["objective"] = objective_named(parameters["objective"], **own_parameters_given)
+    own = {name.removeprefix(OWN): value for name, value in vars(args.parsed).items() if name.startswith(OWN)}
+    parameters["objective"] = objective_named(parameters["objective"], **own)
     model = SkipGram(**parameters, verbose=int(args.progress))
     model.check_parameters()
     check_writable(args.output)
