@@ -66,6 +66,12 @@ def check_targets(y: Any, *, several: bool = True, name: str = "y") -> None:
             raise ValueError(_missing(int(missing[0]), array[missing[0]], name))
 
 
+def checked_labels(y: Any, name: str = "y") -> NDArray[Any]:
+    """Return labels, one a row, in their own type, as `as_labels` does, after `check_targets`."""
+    check_targets(y, several=False, name=name)
+    return as_labels(y)
+
+
 def _is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Which labels of an array that holds no objects are masked, NaN or NaT."""
     missing: NDArray[np.bool_] = np.ma.getmaskarray(array)
@@ -455,8 +461,7 @@ def positions_of(labels: NDArray[Any], classes: NDArray[Any], name: str) -> Ids:
 
 def labels_by_row(y: Any, n_rows: int) -> NDArray[Any]:
     """Return a label for each row, of an array or of one column, as `fit` takes both; raises ValueError for others."""
-    check_targets(y, several=False)
-    labels = as_labels(y)
+    labels = checked_labels(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1 or len(labels) != n_rows:
@@ -466,8 +471,7 @@ def labels_by_row(y: Any, n_rows: int) -> NDArray[Any]:
 
 def group_ids(groups: Any, n_rows: int, name: str = "groups") -> NDArray[np.int64]:
     """Return the number of each row's group, of labels of any kind; raises ValueError where a row has none."""
-    check_targets(groups, several=False, name=name)
-    labels = as_labels(groups)
+    labels = checked_labels(groups, name)
     if labels.shape != (n_rows,):
         raise ValueError(f"{name} has shape {labels.shape}, and X has {n_rows} rows; it must be ({n_rows},)")
     return sorted_classes(labels, name=name)[1].astype(np.int64)

@@ -12,18 +12,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import Setting, check_number
 from manyclass.datasets.csr import csr_from_core
 from manyclass.datasets.times import as_numbers, read_times
-from manyclass.labels import (
-    as_labels,
-    check_kind,
-    check_targets,
-    find_positions,
-    join_labels,
-    sorted_classes,
-    written,
-)
+from manyclass.labels import as_labels, checked_labels, find_positions, join_labels, sorted_classes, written
 from manyclass.protocols import TrainingRows
 
 Ids = NDArray[np.int32]
@@ -111,10 +103,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     def check_parameters(self) -> None:
         """Raise TypeError or ValueError for parameters that `fit` would refuse."""
         check_number("n_last", self.n_last, low=1, integer=True)
-        if isinstance(self.decay, str) and self.decay != "auto":
-            raise ValueError(f"decay is {self.decay!r}; it must be 'auto' or a number of at least 0")
-        if self.decay != "auto":
-            check_number("decay", self.decay, low=0)
+        Setting("decay", "auto", "", "number", choices=("auto",), low=0).check(self.decay)
         check_number("min_count", self.min_count, low=1, integer=True)
 
     def fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
@@ -145,12 +134,14 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         if not is_frequent.any():
             raise ValueError(f"no item comes {self.min_count} times in the sequences; choose a smaller min_count")
         self.items_ = distinct_items[is_frequent]
-        codes, begins = self._known(items, starts)
-        self.decay_ = (
-            _best_decay(codes, begins, self.n_last, int(is_frequent.sum()))
-            if self.decay == "auto"
-            else float(self.decay)
-        )
+        if self.decay != "auto":
+            self.decay_ = float(self.decay)
+            return self
+        known = _core.known_items(self._columns(items), starts)
+        sizes = {"n_last": self.n_last, "n_items": len(self.items_), "most_counted": MOST_COUNTED}
+        few_and_many = {"fewest_told": FEWEST_TOLD, "most_told": MOST_TOLD}
+        best = _core.best_decay(*known, decays=np.array(DECAYS), shrinkage=SHRINKAGE, **sizes, **few_and_many)
+        self.decay_ = DECAYS[best] if best >= 0 else DEFAULT_DECAY
         return self
 
     def partial_fit(self, sequences: Iterable[ArrayLike], y: object = None) -> Self:
@@ -190,7 +181,8 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         -------
         csr_array of shape (n_sequences, n_items), float32
         """
-        codes, starts = self._known(*_flat(sequences))
+        items, starts = _flat(sequences)
+        codes, starts = _core.known_items(self._columns(items), starts)
         return self._rows(codes, starts[:-1], starts[1:])
 
     def next_items(self, sequences: Iterable[ArrayLike], *, n_first: ArrayLike = 1) -> NextItems:
@@ -307,20 +299,13 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         encoder.items_, encoder.decay_ = items, decay
         return encoder
 
-    def _known(self, items: NDArray[Any], starts: NDArray[np.int64]) -> tuple[Ids, NDArray[np.int64]]:
-        """The columns of items that have one, and where each sequence starts among them and the last one ends."""
-        return _core.known_items(self._columns(items), starts)
-
     def _columns(self, items: NDArray[Any]) -> Ids:
         """The column of each item, or -1."""
         check_is_fitted(self)
         self.check_parameters()
         known, order = sorted_classes(self.items_, name="items_")
-        check_kind(items, known, "a sequence")
-        column = np.empty(len(known), dtype=np.int32)
-        column[order] = np.arange(len(known))
         places = find_positions(items, known, "a sequence")
-        return np.where(places >= 0, column[places], -1).astype(np.int32)
+        return np.where(places >= 0, np.argsort(order)[places], -1).astype(np.int32)
 
     def _rows(self, codes: Ids, begin: NDArray[np.int64], end: NDArray[np.int64]) -> sp.csr_array:
         """Rows of recency weights of the last items of codes[begin:end], of unit length."""
@@ -357,9 +342,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         ValueError
             If a user, an item or a time is missing, or columns have different lengths.
         """
-        check_targets(users, several=False, name="users")
-        check_targets(items, several=False, name="items")
-        log_users, log_items = as_labels(users), as_labels(items)
+        log_users, log_items = checked_labels(users, "users"), checked_labels(items, "items")
         log_times = np.arange(len(log_items)) if times is None else read_times(times)
         if not len(log_users) == len(log_items) == len(log_times):
             sizes = f"{len(log_users)} users, {len(log_items)} items and {len(log_times)} times"
@@ -381,42 +364,16 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
         return np.split(log_items[order], starts), names[user[np.concatenate([[0], starts])]]
 
 
-def _best_decay(codes: Ids, begins: NDArray[np.int64], n_last: int, n_items: int) -> float:
-    """Return the decay that is best for the last items of some sequences, by counts of what came after what."""
-    best = _core.best_decay(
-        codes,
-        begins,
-        n_last=n_last,
-        n_items=n_items,
-        decays=np.array(DECAYS),
-        fewest_told=FEWEST_TOLD,
-        most_told=MOST_TOLD,
-        most_counted=MOST_COUNTED,
-        shrinkage=SHRINKAGE,
-    )
-    return DECAYS[best] if best >= 0 else DEFAULT_DECAY
-
-
 def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """All items of sequences one after the other, and where each sequence starts and the last one ends."""
     if isinstance(sequences, str | bytes) or not isinstance(sequences, Iterable):
         raise TypeError(f"the sequences are a {type(sequences).__name__}; they must be lists of items")
-    if isinstance(sequences, list) and (flat := _plain(sequences)) is not None:
-        return flat, np.concatenate([[0], np.cumsum([len(sequence) for sequence in sequences])]).astype(np.int64)
-    label_arrays: list[NDArray[Any]] = []
-    for number, sequence in enumerate(sequences):
-        if isinstance(sequence, str | bytes) or np.ndim(sequence) != 1:
-            raise ValueError(f"sequence {number} is {sequence!r}; it must be a list of items, the earliest first")
-        check_targets(sequence, several=False, name=f"sequences[{number}]")
-        label_arrays.append(as_labels(sequence))
-    filled = [sequence for sequence in label_arrays if len(sequence)]
-    items = join_labels(filled) if filled else np.zeros(0, dtype=np.int64)
-    return items, np.concatenate([[0], np.cumsum([len(sequence) for sequence in label_arrays])]).astype(np.int64)
-
-
-def _plain(sequences: list[Any]) -> NDArray[Any] | None:
-    """All items of lists of integers, or of text alone, which need no look at each list; None of others."""
-    if set(map(type, sequences)) != {list}:
-        return None
-    items = [item for sequence in sequences for item in sequence]
-    return as_labels(items) if set(map(type, items)) in ({int}, {str}) else None
+    rows = list(sequences)
+    # Lists of integers, or of text alone, need no look at each list.
+    items = [item for row in rows for item in row] if set(map(type, rows)) == {list} else []
+    if set(map(type, items)) not in ({int}, {str}):
+        for number, row in enumerate(rows):
+            if isinstance(row, str | bytes) or np.ndim(row) != 1:
+                raise ValueError(f"sequence {number} is {row!r}; it must be a list of items, the earliest first")
+        items = join_labels([checked_labels(row, f"sequences[{number}]") for number, row in enumerate(rows)])
+    return as_labels(items), np.cumsum([0, *map(len, rows)], dtype=np.int64)

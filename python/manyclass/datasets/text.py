@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, Self
@@ -15,7 +16,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from manyclass.checks import check_choice, check_flag, check_number, is_texts, outer_level
+from manyclass.checks import check_choice, check_flag, check_number, is_texts, lazy_property, outer_level
 from manyclass.protocols import TrainingRows
 
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
@@ -32,7 +33,8 @@ RULES = ("unicode", "python")
 BEFORE_0_3: dict[str, Any] = {"words": "python", "min_length_": 2}  # in files of these versions, which do not name them
 ANALYZERS = ("word", "char_wb")
 MOST_HASHES = 2**31 - 1  # columns are int32
-UNHASHED = {"min_df": 1, "max_features": None}  # what hashing, which keeps no vocabulary, cannot do
+# Parameters that are counts, and what stands for none.
+COUNTS = {"min_n": "", "max_n": "", "min_df": "", "min_length": "auto", "max_features": None, "n_hash": None}
 
 
 class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
@@ -144,27 +146,20 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             For a parameter out of its range, or without effect.
         """
         check_choice("analyzer", self.analyzer, ANALYZERS)
-        check_number("min_n", self.min_n, low=1, integer=True)
-        check_number("max_n", self.max_n, low=1, integer=True)
-        if self.min_n > self.max_n:
-            raise ValueError(f"min_n is {self.min_n}; it must be at most max_n, which is {self.max_n}")
-        check_number("min_df", self.min_df, low=1, integer=True)
         check_choice("words", self.words, RULES)
-        if self.min_length != "auto":
-            check_number("min_length", self.min_length, low=1, integer=True)
-            if self.analyzer != "word" and self.min_length > 1:
-                raise ValueError(
-                    f"min_length is {self.min_length}, which has no effect with analyzer={self.analyzer!r}"
-                )
         for name in ("lowercase", "sublinear_tf", "idf"):
             check_flag(name, getattr(self, name))
-        if self.max_features is not None:
-            check_number("max_features", self.max_features, low=1, integer=True)
-        if self.n_hash is not None:
-            check_number("n_hash", self.n_hash, low=1, high=MOST_HASHES, integer=True)
-            for name, value in UNHASHED.items():
-                if getattr(self, name) != value:
-                    raise ValueError(f"{name} is {getattr(self, name)!r}, which has no effect with n_hash; leave it")
+        for name, unset in COUNTS.items():
+            value = getattr(self, name)
+            if value != unset:
+                check_number(name, value, low=1, high=MOST_HASHES if name == "n_hash" else np.inf, integer=True)
+        if self.min_n > self.max_n:
+            raise ValueError(f"min_n is {self.min_n}; it must be at most max_n, which is {self.max_n}")
+        if self.analyzer != "word" and self.min_length not in ("auto", 1):
+            raise ValueError(f"min_length is {self.min_length}, which has no effect with analyzer={self.analyzer!r}")
+        for name in ("min_df", "max_features") if self.n_hash is not None else ():  # which need a vocabulary
+            if getattr(self, name) not in (1, None):
+                raise ValueError(f"{name} is {getattr(self, name)!r}, which has no effect with n_hash; leave it")
 
     def fit(self, documents: Iterable[str], y: object = None) -> Self:
         """Learn terms and weights.
@@ -207,16 +202,13 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         if not texts:
             raise ValueError("documents is empty; there must be a text")
         self._see_first(texts)
-        counter = self._counter()
+        counter = self._counter(min_df=self.min_df, max_features=self.max_features)
         try:
             counts = counter.fit_transform(texts)
         except ValueError as error:
             raise ValueError(f"no term is left of {len(texts)} texts; {self._kind_of_terms()}") from error
-        terms = np.zeros(0, dtype=object) if self.n_hash else counter.get_feature_names_out().astype(object)
-        weigher = self._weigher().fit(counts)
-        self.vocabulary_, self.n_columns_ = terms, int(counts.shape[1])
-        self.idf_ = np.asarray(weigher.idf_, np.float32) if self.idf else np.ones(self.n_columns_, np.float32)
-        self._fitted_counter = counter
+        terms = [] if self.n_hash else counter.get_feature_names_out()
+        self._keep(terms, self._weigher().fit(counts).idf_ if self.idf else np.ones(counts.shape[1]))
         return self._weighted(counts)
 
     def fit_parts(self, parts: Iterable[Iterable[str]]) -> Self:
@@ -238,40 +230,30 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             As `fit` does.
         """
         self.check_parameters()
-        counts_of_terms: dict[str, list[float]] = {}  # how many texts have a term, and how often it occurs
-        hashed, n_texts = np.zeros(self.n_hash or 0), 0
-        counter: Any = None
-        for part in parts:
-            texts = checked_documents(part)
-            if texts and counter is None:
+        n_having: Counter[Any] = Counter()  # how many texts have a term, or are hashed to a column
+        n_times: Counter[Any] = Counter()  # how often a term occurs
+        n_texts, counter = 0, None
+        for texts in filter(None, map(checked_documents, parts)):
+            if counter is None:
                 self._see_first(texts)
-                counter = self._counter(limited=False)
-            if not texts:
-                continue
+                counter = self._counter()
             n_texts += len(texts)
             try:
                 counts = counter.fit_transform(texts)
             except ValueError:  # no term is in these
                 continue
-            n_having = np.bincount(counts.indices, minlength=counts.shape[1])
-            if self.n_hash is not None:
-                hashed += n_having
-                continue
-            n_times = np.asarray(counts.sum(axis=0), np.float64).ravel()
-            for term, *numbers in zip(counter.get_feature_names_out(), n_having, n_times, strict=True):
-                before = counts_of_terms.setdefault(term, [0.0, 0.0])
-                before[0] += numbers[0]
-                before[1] += numbers[1]
-        terms = sorted(term for term, (n, _) in counts_of_terms.items() if n >= self.min_df)
+            names = range(self.n_hash) if self.n_hash else counter.get_feature_names_out()
+            n_having.update(dict(zip(names, np.bincount(counts.indices, minlength=len(names)).tolist(), strict=True)))
+            if self.max_features is not None:
+                n_times.update(dict(zip(names, np.bincount(counts.indices, counts.data).tolist(), strict=True)))
+        terms = sorted(term for term, n in n_having.items() if n >= self.min_df or self.n_hash)
         if self.max_features is not None:
-            terms = sorted(sorted(terms, key=lambda term: -counts_of_terms[term][1])[: self.max_features])
-        if not (terms or hashed.any()):
+            terms = sorted(sorted(terms, key=lambda term: -n_times[term])[: self.max_features])
+        n_in = np.array([n_having[term] for term in terms], np.float32)
+        if not n_in.any():
             raise ValueError(f"no term is left of {n_texts} texts; {self._kind_of_terms()}")
-        n_in = hashed if self.n_hash else np.array([counts_of_terms[term][0] for term in terms])
-        idf = np.log(np.float32(n_texts + 1) / (n_in.astype(np.float32) + np.float32(1))) + np.float32(1)
-        vectorizer = self.restored(self.fitted_parameters, terms, idf if self.idf else np.ones_like(idf))
-        self.vocabulary_, self.idf_, self.n_columns_ = vectorizer.vocabulary_, vectorizer.idf_, vectorizer.n_columns_
-        self._fitted_counter = vectorizer._fitted_counter
+        idf = np.log(np.float32(n_texts + 1) / (n_in + np.float32(1))) + np.float32(1)
+        self._keep([] if self.n_hash else terms, idf if self.idf else np.ones_like(idf))
         return self
 
     def transform(self, documents: Iterable[str]) -> sparse.csr_array:
@@ -388,23 +370,32 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         self = cls(**options)
         self.check_parameters()
         self.min_length_ = min_length
-        self.idf_, terms = np.asarray(idf, dtype=np.float32), np.asarray(list(vocabulary), dtype=object)
-        self.n_columns_ = self.n_hash or len(terms)
-        if self.idf_.shape != (self.n_columns_,) or (self.n_hash and len(terms)):
+        self._keep(vocabulary, idf)
+        n_columns, terms = self.n_hash or len(vocabulary), self.vocabulary_
+        if self.idf_.shape != (n_columns,) or (self.n_hash and len(terms)):
             raise ValueError(
                 f"the text vectorizer has {len(terms)} terms and weights of shape {self.idf_.shape}; there must be "
-                f"{self.n_columns_} weights"
+                f"{n_columns} weights"
             )
         if not (np.isfinite(self.idf_).all() and (self.idf_ > 0).all()):
             raise ValueError("a weight of the text vectorizer is not above 0 and finite")
         if not np.all(terms[:-1] < terms[1:]):
             raise ValueError("the terms of the text vectorizer are not sorted and distinct")
-        self.vocabulary_ = terms
-        self._fitted_counter = self._counter(self.vocabulary_)
         return self
 
-    def _counter(self, terms: NDArray[Any] | None = None, *, limited: bool = True) -> Any:
-        """scikit-learn's counter of terms: of these, or of those that it finds in its fit, of all where not limited."""
+    def _keep(self, terms: Sequence[str], idf: ArrayLike) -> None:
+        """Take terms and their weights as what is fitted."""
+        self.vocabulary_, self.idf_ = np.asarray(list(terms), dtype=object), np.asarray(idf, dtype=np.float32)
+        self.n_columns_ = self.idf_.size
+        vars(self).pop("_fitted_counter", None)
+
+    @lazy_property
+    def _fitted_counter(self) -> Any:
+        """The counter of the terms that are fitted."""
+        return self._counter(vocabulary={term: column for column, term in enumerate(self.vocabulary_)})
+
+    def _counter(self, **limits: Any) -> Any:
+        """scikit-learn's counter of terms within limits: a vocabulary, or rules for what it finds in its fit."""
         # Imported here because it takes a tenth of a second that those without texts need not spend.
         from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 
@@ -420,11 +411,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
             shared |= {"tokenizer": word_finder(self.min_length_, self.words), "token_pattern": None}
         if self.n_hash is not None:
             return HashingVectorizer(n_features=self.n_hash, norm=None, alternate_sign=False, **shared)
-        if terms is not None:
-            return CountVectorizer(vocabulary={term: column for column, term in enumerate(terms)}, **shared)
-        if limited:
-            shared |= {"min_df": self.min_df, "max_features": self.max_features}
-        return CountVectorizer(**shared)
+        return CountVectorizer(**shared, **limits)
 
     def _see_first(self, texts: Sequence[str]) -> None:
         """Find the least length of a word, and warn of scripts without blanks."""
@@ -466,12 +453,6 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     def __getstate__(self) -> dict[str, Any]:
         """For copies and joblib: without the counter, which the vocabulary makes again."""
         return {name: value for name, value in super().__getstate__().items() if name != "_fitted_counter"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the counter again."""
-        super().__setstate__(state)
-        if hasattr(self, "idf_"):
-            self._fitted_counter = self._counter(self.vocabulary_)
 
 
 def _composed(text: str) -> str:
