@@ -67,7 +67,7 @@ def toy_bibtex(home, monkeypatch):
     """A data set of the name bibtex, small, from files in Mulan's form."""
     (train, test) = toy()
 
-    def make(raw, folder, of_home, timeout):
+    def make(raw, folder, of_home):
         return sources._write(folder, *(read_mulan(raw / f"bibtex-{part}.arff", 9, 4) for part in ("train", "test")))
 
     files = {f"bibtex-{part}.arff": mulan(*data) for part, data in (("train", train), ("test", test))}

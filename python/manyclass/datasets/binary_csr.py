@@ -125,19 +125,13 @@ def _opened(path: str | os.PathLike[str]) -> tuple[TensorFile, Shapes]:
         raise ValueError(f"{file.path}: not a binary CSR file: its format is {form!r}, it must be {_FORMAT!r}")
     with _corrupt(file):
         shapes = {key: (rows, columns) for key, (rows, columns) in json.loads(file.metadata["shapes"]).items()}
-        _check_shapes(shapes)
-        for key, (rows, _) in shapes.items():
-            _check_entries(file, key, rows)
+        if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
+            raise ValueError(f"its shapes are {shapes}")
+        for key, shape in shapes.items():
+            for size in shape:
+                check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
+            _check_entries(file, key, shape[0])
     return file, shapes
-
-
-def _check_shapes(shapes: Shapes) -> None:
-    """Raise ValueError for shapes that a file cannot have."""
-    for key, shape in shapes.items():
-        for size in shape:
-            check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
-    if shapes.keys() not in ({"X"}, {"X", "Y"}) or len({rows for rows, _ in shapes.values()}) > 1:
-        raise ValueError(f"its shapes are {shapes}")
 
 
 def _check_entries(file: TensorFile, key: str, n_rows: int) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
+import socket
 import tempfile
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag
-from manyclass.datasets.sources import SOURCES, RemoteFile, Source
+from manyclass.datasets.sources import PARTS, SOURCES, RemoteFile, Source
 from manyclass.datasets.xmc import load_xmc
 
 TEXTS = "text"  # folder of running texts, a file for each
@@ -139,8 +142,8 @@ def bring(file: RemoteFile, folder: Path, *, timeout: float, progress: bool = Fa
     get = pooch.HTTPDownloader(progressbar=progress, chunk_size=CHUNK, timeout=timeout, headers=headers)
 
     def bounded(url: str, path: str, pup: object) -> None:
-        with open(path, "wb") as out:
-            get(url, _Bounded(out, most), pup)
+        with _Bounded(path, most) as out:
+            get(url, out, pup)
 
     one = pooch.create(
         folder, "", registry={file.name: file.checksum or recorded}, urls={file.name: file.url}, retry_if_failed=RETRIES
@@ -155,22 +158,18 @@ def bring(file: RemoteFile, folder: Path, *, timeout: float, progress: bool = Fa
     return path
 
 
-class _Bounded:
-    """A file that takes a bounded number of bytes, however many a server sends."""
+class _Bounded(io.FileIO):
+    """A new file that takes a bounded number of bytes, however many a server sends."""
 
-    def __init__(self, file: IO[bytes], most: int) -> None:
-        self._file, self._most, self._left = file, most, most
+    def __init__(self, path: str, most: int) -> None:
+        super().__init__(path, "wb")
+        self._most = most
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: Any) -> int:
         """Write, or raise OSError for what is too much."""
-        self._left -= len(piece)
-        if self._left < 0:
+        if self.tell() + len(piece) > self._most:
             raise OSError(f"the server sends more than {self._most} bytes; the download is ended")
-        self._file.write(piece)
-
-    def flush(self) -> None:
-        """See `io.IOBase`."""
-        self._file.flush()
+        return super().write(piece)
 
 
 def _place(root: Path, name: str) -> Path:
@@ -185,10 +184,12 @@ def _make(name: str, source: Source, root: Path, timeout: float, progress: bool)
         bring(file, raw, timeout=timeout, progress=progress)
     place = _place(root, name)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as temporary_path:
+    with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}.") as temporary_path, ExitStack() as stack:
         folder = Path(temporary_path) / name
         folder.mkdir()
-        digest = source.make(raw, folder, root.parent, timeout)
+        stack.callback(socket.setdefaulttimeout, before := socket.getdefaulttimeout())
+        socket.setdefaulttimeout(before or timeout)  # without one a server that stalls would hold it
+        digest = source.make(raw, folder, root.parent)
         if source.digest is not None and digest != source.digest:
             warnings.warn(
                 f"{name}, as it was downloaded, differs from the data of the published figures "
@@ -209,8 +210,7 @@ def _read(name: str, source: Source, root: Path) -> Fetched:
     images = sorted(place.glob("*.npz"))
     if images:
         with np.load(images[0]) as arrays:
-            x_train, x_test = arrays["x_train"], arrays["x_test"]
-            y_train, y_test = (arrays[key].astype(np.int64) for key in ("y_train", "y_test"))
-        return Fetched(x_train, y_train, x_test, y_test, images[0], source.about)
+            x_train, y_train, x_test, y_test = (arrays[key] for key in PARTS)
+        return Fetched(x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), images[0], source.about)
     train, test = (load_xmc(place / f"{part}.txt") for part in ("train", "test"))
     return Fetched(*train, *test, place, source.about)

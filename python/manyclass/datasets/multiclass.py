@@ -129,8 +129,7 @@ def load_multiclass(
 
 def _folder(directory_or_name: str | os.PathLike[str]) -> Path:
     name = os.fspath(directory_or_name)
-    separators = [os.sep] + ([os.altsep] if os.altsep else [])
-    if not isinstance(directory_or_name, str) or any(s in name for s in separators):
+    if not isinstance(directory_or_name, str) or os.path.dirname(name):
         return Path(name)
     root = os.environ.get(_VARIABLE)
     if not root:
@@ -154,13 +153,12 @@ def split_file(folder: Path, split: str) -> Path:
 
     Raises FileNotFoundError if there is none, ValueError if several have names before it.
     """
-    for ending in _ENDINGS:
-        path = folder / f"{split}.txt{ending}"
-        if path.exists():
-            return path
-    named = sorted(path for ending in _ENDINGS for path in folder.glob(f"*_{split}.txt{ending}"))
-    if len(named) > 1:
+    plain, named = (
+        [path for ending in _ENDINGS for path in sorted(folder.glob(f"{pattern}.txt{ending}"))]
+        for pattern in (split, f"*_{split}")
+    )
+    if len(named) > 1 and not plain:
         raise ValueError(f"{folder} holds {', '.join(p.name for p in named)}; it must hold one *_{split}.txt")
-    if named:
-        return named[0]
+    if plain or named:
+        return [*plain, *named][0]
     raise FileNotFoundError(f"{folder} holds none of " + ", ".join(f"{split}.txt{e}" for e in _ENDINGS))

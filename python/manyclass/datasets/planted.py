@@ -12,7 +12,8 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from manyclass import _core
-from manyclass.datasets.csr import csr_from_core
+from manyclass.checks import check_number
+from manyclass.datasets.csr import ones_at
 
 
 @dataclass(frozen=True)
@@ -129,16 +130,11 @@ def make_planted(
     ((2000, 4), (50, 4))
     """
     n_test = -(-n_samples // 10) if n_test is None else n_test
-    _check_at_least(
-        n_samples=(n_samples, 1),
-        n_classes=(n_classes, 2),
-        nnz=(nnz, 1),
-        n_features=(n_features, nnz),
-        n_test=(n_test, 1),
-        n_patterns=(n_patterns, 1),
-        scale=(scale, 0),
-        zipf=(zipf, 0),
-    )
+    numbers: dict[str, tuple[float, int]] = {"n_samples": (n_samples, 1), "n_classes": (n_classes, 2), "nnz": (nnz, 1)}
+    numbers |= {"n_features": (n_features, nnz), "n_test": (n_test, 1), "n_patterns": (n_patterns, 1)}
+    numbers |= {"scale": (scale, 0), "zipf": (zipf, 0)}
+    for name, (value, least) in numbers.items():
+        check_number(name, value, low=least)
     rng = check_random_state(random_state)
 
     offsets = -zipf * np.log(rng.permutation(n_classes) + 1.0)
@@ -147,9 +143,11 @@ def make_planted(
     patterns = _patterns(rng, n_patterns, n_features, nnz)
     pattern_of_row = rng.randint(len(patterns), size=n_samples + n_test)
     uniforms = rng.random_sample(n_samples + n_test)
-    classes, log_p, entropies = _core.draw_from_softmax(patterns, float(_value(nnz)), W, pattern_of_row, uniforms)
+    length = np.float32(1 / np.sqrt(nnz))  # of each value of a row of unit length
+    classes, log_p, entropies = _core.draw_from_softmax(patterns, float(length), W, pattern_of_row, uniforms)
 
-    X = _rows_of(patterns[pattern_of_row], n_features)
+    columns = patterns[pattern_of_row]
+    X = ones_at(columns.ravel(), np.full(len(columns), nnz), n_features) * length
     return Planted(
         X=X[:n_samples],
         y=classes[:n_samples],
@@ -162,13 +160,6 @@ def make_planted(
     )
 
 
-def _check_at_least(**numbers: tuple[float, int]) -> None:
-    """Raise for a number that is not finite or below the least that it may be."""
-    for name, (value, least) in numbers.items():
-        if not (value >= least and np.isfinite(value)):
-            raise ValueError(f"{name} is {value}; it must be at least {least}")
-
-
 def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz: int) -> NDArray[np.int32]:
     """Draw distinct subsets of nnz features, one a row, sorted."""
     if comb(n_features, nnz) <= n_patterns:
@@ -178,15 +169,3 @@ def _patterns(rng: np.random.RandomState, n_patterns: int, n_features: int, nnz:
     while len(chosen) < n_patterns:
         chosen[tuple(sorted(rng.choice(n_features, nnz, replace=False).tolist()))] = None
     return np.array(list(chosen), np.int32)
-
-
-def _value(nnz: int) -> np.float32:
-    """Each value of a row of unit length."""
-    return np.float32(1 / np.sqrt(nnz))
-
-
-def _rows_of(patterns: NDArray[np.int32], n_features: int) -> sparse.csr_array:
-    n_rows, nnz = patterns.shape
-    values = np.full(n_rows * nnz, _value(nnz))
-    indptr = np.arange(n_rows + 1, dtype=np.int64) * nnz
-    return csr_from_core(values, patterns.ravel(), indptr, (n_rows, n_features))

@@ -23,9 +23,13 @@ Decay = float | Literal["auto"]
 
 DECAYS = (0.0, 0.5, 1.0, 1.5, 2.0)  # that "auto" tries, by the last items of sequences
 DEFAULT_DECAY = 1.0  # where too few sequences could tell
-FEWEST_TOLD, MOST_TOLD = 50, 2000  # sequences whose last items tell it
-MOST_COUNTED = 200_000  # items that the trial counts: twice as many take twice the seconds, and choose the same
-SHRINKAGE = 30.0  # of the counts, in rows
+DECAY_TRIAL: dict[str, Any] = {
+    "decays": np.array(DECAYS),
+    "fewest_told": 50,  # sequences whose last items tell it
+    "most_told": 2000,
+    "most_counted": 200_000,  # items: twice as many take twice the seconds, and choose the same
+    "shrinkage": 30.0,  # of the counts, in rows
+}
 
 
 class NextItems(NamedTuple):
@@ -138,9 +142,7 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
             self.decay_ = float(self.decay)
             return self
         known = _core.known_items(self._columns(items), starts)
-        sizes = {"n_last": self.n_last, "n_items": len(self.items_), "most_counted": MOST_COUNTED}
-        few_and_many = {"fewest_told": FEWEST_TOLD, "most_told": MOST_TOLD}
-        best = _core.best_decay(*known, decays=np.array(DECAYS), shrinkage=SHRINKAGE, **sizes, **few_and_many)
+        best = _core.best_decay(*known, n_last=self.n_last, n_items=len(self.items_), **DECAY_TRIAL)
         self.decay_ = DECAYS[best] if best >= 0 else DEFAULT_DECAY
         return self
 
@@ -370,7 +372,7 @@ def _flat(sequences: Iterable[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         raise TypeError(f"the sequences are a {type(sequences).__name__}; they must be lists of items")
     rows = list(sequences)
     # Lists of integers, or of text alone, need no look at each list.
-    items = [item for row in rows for item in row] if set(map(type, rows)) == {list} else []
+    items: Any = [item for row in rows for item in row] if set(map(type, rows)) == {list} else []
     if set(map(type, items)) not in ({int}, {str}):
         for number, row in enumerate(rows):
             if isinstance(row, str | bytes) or np.ndim(row) != 1:

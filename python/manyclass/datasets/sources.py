@@ -16,11 +16,9 @@ import importlib.resources
 import io
 import lzma
 import re
-import socket
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -31,7 +29,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.datasets.csr import indicator
+from manyclass.datasets.csr import indicator, ones_at
 
 MNIST_ID = 554  # OpenML's number of mnist_784
 N_MNIST = 60_000, 10_000  # rows to train on, which are the first ones, and to test on
@@ -40,10 +38,11 @@ N_EURLEX = 51_000, 6_000
 EURLEX_WORDS = 5_000
 TRAIN_DRAWERS = 16  # of the 20 who drew each character of Omniglot
 SIDE = 28
+PARTS = ("x_train", "y_train", "x_test", "y_test")  # of a file of images
 
 Labelled = tuple[sp.csr_array, sp.csr_array]
 Images = dict[str, NDArray[Any]]
-Make = Callable[[Path, Path, Path, float], str]
+Make = Callable[[Path, Path, Path], str]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Source:
         What it is and where from, in a sentence or two.
     make : callable
         Writes the data set's files into a folder, from the folder of what was downloaded; returns a digest of what it
-        has made. Further arguments: the data home of scikit-learn, and a time-out in seconds.
+        has made. A further argument: the data home of scikit-learn.
     files : tuple of RemoteFile
         What is downloaded. None: `make` leaves that to scikit-learn.
     digest : str or None
@@ -125,8 +124,7 @@ def _write(folder: Path, train: Labelled, test: Labelled) -> str:
 
 def _write_images(folder: Path, name: str, images: Images) -> str:
     np.savez_compressed(folder / name, allow_pickle=False, **images)
-    of = {key: images[key] for key in ("x_train", "y_train", "x_test", "y_test")}
-    return content_digest(*(array if key.startswith("x") else array.astype(np.int64) for key, array in of.items()))
+    return content_digest(*(images[key] if key.startswith("x") else images[key].astype(np.int64) for key in PARTS))
 
 
 def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
@@ -139,42 +137,38 @@ def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
     return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
 
 
-def _bibtex(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _bibtex(raw: Path, folder: Path, home: Path) -> str:
     train, test = (read_mulan(raw / f"bibtex-{part}.arff", 1836, 159) for part in ("train", "test"))
     return _write(folder, train, test)
 
 
-def _delicious(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _delicious(raw: Path, folder: Path, home: Path) -> str:
     X, Y = read_mulan(raw / "delicious.arff", 500, 983)
     return _write(folder, (X[:N_DELICIOUS], Y[:N_DELICIOUS]), (X[N_DELICIOUS:], Y[N_DELICIOUS:]))
 
 
-def _mnist(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _mnist(raw: Path, folder: Path, home: Path) -> str:
     from sklearn.datasets import fetch_openml
 
     # Not parser="pandas": pandas 3 reads the classes as integers, on which scikit-learn 1.9 fails.
-    with _timeout(timeout):
-        data_set = fetch_openml(data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff")
+    data_set = fetch_openml(data_id=MNIST_ID, data_home=str(home), as_frame=False, parser="liac-arff")
     X, y = np.asarray(data_set.data).astype(np.uint8), np.asarray(data_set.target).astype(np.uint8)
     n_train, n_test = N_MNIST
     _check_rows("mnist", X.shape, (n_train + n_test, SIDE * SIDE))
-    images = {"x_train": X[:n_train], "y_train": y[:n_train], "x_test": X[n_train:], "y_test": y[n_train:]}
-    return _write_images(folder, "mnist.npz", images)
+    parts = zip(PARTS, (X[:n_train], y[:n_train], X[n_train:], y[n_train:]), strict=True)
+    return _write_images(folder, "mnist.npz", dict(parts))
 
 
-def _newsgroups(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _newsgroups(raw: Path, folder: Path, home: Path) -> str:
     from sklearn.datasets import fetch_20newsgroups_vectorized
 
-    parts = []
-    with _timeout(timeout):
-        for subset in ("train", "test"):
-            options = {"data_home": str(home), "normalize": False, "return_X_y": True}
-            X, y = fetch_20newsgroups_vectorized(subset=subset, **options)
-            parts.append((sp.csr_array(X), indicator([[int(label)] for label in y], 20)))
-    return _write(folder, *parts)
+    options = {"data_home": str(home), "normalize": False, "return_X_y": True}
+    parts = (fetch_20newsgroups_vectorized(subset=subset, **options) for subset in ("train", "test"))
+    train, test = ((sp.csr_array(X), ones_at(y, np.ones(len(y)), 20)) for X, y in parts)
+    return _write(folder, train, test)
 
 
-def _omniglot(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _omniglot(raw: Path, folder: Path, home: Path) -> str:
     if not find_spec("PIL"):
         raise ImportError("omniglot is a set of PNG files, which need Pillow to be read: pip install pillow")
     drawn: dict[str, list[tuple[int, NDArray[np.uint8]]]] = {}
@@ -183,7 +177,7 @@ def _omniglot(raw: Path, folder: Path, home: Path, timeout: float) -> str:
             for name in sorted(archive.namelist()):
                 if (match := re.fullmatch(rf"{part}/(.+/.+)/\d+_(\d+)\.png", name)) is not None:
                     drawn.setdefault(f"{part}/{match[1]}", []).append((int(match[2]), _ink(archive.read(name))))
-    parts: dict[str, list[Any]] = {key: [] for key in ("x_train", "y_train", "x_test", "y_test")}
+    parts: dict[str, list[Any]] = {key: [] for key in PARTS}
     for label, character in enumerate(sorted(drawn)):
         for drawer, image in drawn[character]:
             part = "train" if drawer <= TRAIN_DRAWERS else "test"
@@ -202,11 +196,11 @@ def _ink(png: bytes) -> NDArray[np.uint8]:
     return np.subtract(255, np.asarray(small, dtype=np.uint8)).ravel()
 
 
-def _eurlex(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _eurlex(raw: Path, folder: Path, home: Path) -> str:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    parts = {part: list(_texts(raw / f"eurlex57k_raw_texts_{part}.txt.bz2")) for part in ("train", "val", "test")}
-    split = [parts["train"] + parts["val"], parts["test"]]
+    train, val, test = (list(_texts(raw / f"eurlex57k_raw_texts_{part}.txt.bz2")) for part in ("train", "val", "test"))
+    split = [train + val, test]
     codes = sorted({code for rows in split for labels, _ in rows for code in labels}, key=lambda c: (len(c), c))
     number = {code: i for i, code in enumerate(codes)}
     vectorizer = TfidfVectorizer(max_features=EURLEX_WORDS, dtype=np.float32)
@@ -227,7 +221,7 @@ def _texts(path: Path) -> Iterator[tuple[list[str], str]]:
             yield labels.split(), text
 
 
-def _gowalla(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _gowalla(raw: Path, folder: Path, home: Path) -> str:
     """A person's places to those that are held out; to train on, half of the former to the others, drawn here."""
     visited, held_out = (_places(raw / f"{part}.txt") for part in ("train", "test"))
     people = sorted(visited)
@@ -245,7 +239,7 @@ def _places(path: Path) -> dict[int, list[int]]:
     return {numbers[0]: numbers[1:] for numbers in lines if numbers}
 
 
-def _yso_titles(raw: Path, folder: Path, home: Path, timeout: float) -> str:
+def _yso_titles(raw: Path, folder: Path, home: Path) -> str:
     digest = hashlib.sha256()
     with (
         gzip.open(raw / "yso-finna-en-02.tsv.gz", "rt", encoding="utf-8", newline="") as titles,
@@ -263,17 +257,6 @@ def _yso_titles(raw: Path, folder: Path, home: Path, timeout: float) -> str:
 def _check_rows(name: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> None:
     if shape != wanted:
         raise ValueError(f"what came as {name} has the shape {shape}; it must have {wanted}")
-
-
-@contextmanager
-def _timeout(seconds: float) -> Iterator[None]:
-    """Give sockets a time-out where scikit-learn gives none: a server that stalls would hold it for ever."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(before or seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 _MAKERS = {
@@ -294,7 +277,5 @@ def _source(make: Make, folder: str = "", files: Sequence[Mapping[str, Any]] = (
     return Source(make=make, files=remote, **facts)
 
 
-_TOLD = tomllib.loads(
-    importlib.resources.files("manyclass.datasets").joinpath("sources.toml").read_text(encoding="utf-8")
-)
-SOURCES = {name: _source(make, **_TOLD[name]) for name, make in _MAKERS.items()}
+_FACTS = importlib.resources.files("manyclass.datasets").joinpath("sources.toml").read_text(encoding="utf-8")
+SOURCES = {name: _source(_MAKERS[name], **facts) for name, facts in tomllib.loads(_FACTS).items()}

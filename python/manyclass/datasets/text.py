@@ -387,7 +387,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         """Take terms and their weights as what is fitted."""
         self.vocabulary_, self.idf_ = np.asarray(list(terms), dtype=object), np.asarray(idf, dtype=np.float32)
         self.n_columns_ = self.idf_.size
-        vars(self).pop("_fitted_counter", None)
+        self.__dict__.pop("_fitted_counter", None)  # of another fit
 
     @lazy_property
     def _fitted_counter(self) -> Any:
