@@ -16,7 +16,7 @@ from manyclass.choice.columns import check_cells, read_flags, read_numbers, stac
 from manyclass.choice.sets import MOST_TOGETHER, ChoiceLists, ChoiceSets, PairFunction, join_ranges, positions_among
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels, check_targets, group_ids, sorted_classes
-from manyclass.weights.arrays import Doubles, Ids
+from manyclass.weights.arrays import Doubles
 
 Unavailable = Literal["raise", "drop", "keep"]
 
@@ -119,8 +119,6 @@ def choice_sets(
     if np.shape(offset) == (k,) and not has_listed:
         fixed, offset = read_numbers("offset", offset, (k,)), None
     lists = _make_lists(features, available, unavailable, offset, n, k)
-    if function is not None:
-        lists = replace(lists, features=np.zeros((len(lists.alternatives), len(pair_names))))
     x = read_numbers("X", np.zeros((n, 0)) if X is None else X, (n, None))
     z = None if Z is None else read_numbers("Z", Z, (k, None))
     names_of_choosers = _names("chooser_names", chooser_names, X, x.shape[1], "x")
@@ -128,7 +126,11 @@ def choice_sets(
     names = (*names_of_choosers, *names_of_alternatives, *pair_names)
     if len(set(names)) < len(names):
         raise ValueError(f"features have names that occur twice: {', '.join(names)}")
-    places, weights = _chosen_positions(chosen, labels), _row_weights(sample_weight, n)
+    check_targets(chosen, several=False, name="chosen")
+    places = None if chosen is None else positions_among(chosen, labels, "chosen").astype(np.int32)
+    weights = None if sample_weight is None else read_numbers("sample_weight", sample_weight, (n,))
+    if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
+        raise ValueError("sample_weight has numbers below 0, or only zeros")
     people = None if persons is None else group_ids(persons, n, "persons")
     by_kind = (names_of_choosers, names_of_alternatives, pair_names)
     sets = ChoiceSets(labels, x, z, lists, function, fixed, places, people, weights, *by_kind)
@@ -148,13 +150,6 @@ def _check_arguments(chosen: Any, counts: Any, pairs: Any, pair_names: Any, avai
     for name, values in {"chosen": chosen, **arrays}.items():
         if values is not None and not np.ndim(values):
             raise ValueError(f"{name} is {values!r:.80}; it must be an array")
-
-
-def _chosen_positions(chosen: ArrayLike | None, labels: NDArray[Any]) -> Ids | None:
-    if chosen is None:
-        return None
-    check_targets(chosen, several=False, name="chosen")
-    return positions_among(chosen, labels, "chosen").astype(np.int32)
 
 
 def _with_counts(sets: ChoiceSets, counts: Any) -> ChoiceSets:
@@ -238,13 +233,6 @@ def distinct_labels(alternatives: Any) -> NDArray[Any]:
     if labels.ndim != 1 or not len(labels) or len(sorted_classes(labels, name="alternatives")[0]) < len(labels):
         raise ValueError("alternatives must be distinct, and there must be some")
     return labels
-
-
-def _row_weights(sample_weight: ArrayLike | None, n: int) -> Doubles | None:
-    weights = None if sample_weight is None else read_numbers("sample_weight", sample_weight, (n,))
-    if weights is not None and (weights.min(initial=0) < 0 or not weights.any()):
-        raise ValueError("sample_weight has numbers below 0, or only zeros")
-    return weights
 
 
 def _one_size(unit: str, candidates: Sequence[int]) -> int:

@@ -80,15 +80,12 @@ def read_flags(name: str, values: Any) -> Any:
     """
     cells = _cells(values)
     stored = cells.data if is_sparse(cells) else cells
-    if stored.dtype.kind in "biuf":
-        flags = stored == 1
-        is_right = flags | (stored == 0)
-    else:
-        words = [FLAGS.get(str(cell).strip().lower()) for cell in stored.ravel().tolist()]
-        flags = np.array([word is True for word in words], dtype=bool).reshape(stored.shape)
-        is_right = np.array([word is not None for word in words], dtype=bool).reshape(stored.shape)
-    check_cells(name, cells, is_right, ", which is none of 0 and 1, false and true, no and yes")
-    return sp.csr_array((flags, cells.indices, cells.indptr), shape=cells.shape) if is_sparse(cells) else flags
+    if stored.dtype.kind not in "biuf":
+        words = [FLAGS.get(str(cell).strip().lower(), np.nan) for cell in stored.ravel().tolist()]
+        stored = np.array(words, dtype=np.float64).reshape(stored.shape)
+    flags = stored == 1
+    check_cells(name, cells, flags | (stored == 0), ", which is none of 0 and 1, false and true, no and yes")
+    return _with_cells(cells, flags)
 
 
 def read_numbers(
@@ -133,7 +130,12 @@ def read_numbers(
         if not np.isfinite(wrong):
             rule = ", which is no number" if np.isnan(wrong) and stored.dtype.kind != "f" else ", which is not finite"
         check_cells(name, cells, is_right, rule)
-    return sp.csr_array((parsed, cells.indices, cells.indptr), shape=cells.shape) if is_sparse(cells) else parsed
+    return _with_cells(cells, parsed)
+
+
+def _with_cells(cells: Any, values: NDArray[Any]) -> Any:
+    """What stands in cells, as they have it: an array, or the numbers of a csr_array."""
+    return sp.csr_array((values, cells.indices, cells.indptr), shape=cells.shape) if is_sparse(cells) else values
 
 
 def _parse_cells(cells: NDArray[Any]) -> Doubles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -368,34 +369,24 @@ class ChoiceSets:
         `pandas.DataFrame(sets.to_long())` is the table; `from_long` reads it. Columns are "chooser", "alternative",
         "offset" where there is one, "chosen", "person" and "weight" where they are known, and the features by name.
         """
-        tables: list[dict[str, NDArray[Any]]] = []
-        first = 0
-        for part in self.parts():
-            tables.append(part._long(first))
-            first += part.n_rows
-        table = {name: np.concatenate([part_columns[name] for part_columns in tables]) for name in tables[0]}
-        if not table["offset"].any():
-            del table["offset"]
-        return table
-
-    def _long(self, first: int) -> dict[str, NDArray[Any]]:
-        """The table of data without a function of pairs, whose choosers are numbered from `first` on."""
-        lists = self.lists.filled(self.n_alternatives)
+        part = next(self.parts(sys.maxsize))
+        lists = part.lists.filled(self.n_alternatives)
         offset = lists.offsets + self.offsets[lists.alternatives]
         available = np.isfinite(offset)
-        rows, columns = lists.rows[available], lists.alternatives[available]
-        table: dict[str, NDArray[Any]] = {"chooser": first + rows, "alternative": self.alternatives[columns]}
-        if self.chosen is not None:
-            table["chosen"] = self.chosen[rows] == columns
-        if self.persons is not None:
-            table["person"] = self.persons[rows]
-        if self.sample_weight is not None:
-            table["weight"] = self.sample_weight[rows]
-        table["offset"] = offset[available]
+        rows, ids, offset = lists.rows[available], lists.alternatives[available], offset[available]
         Z: Any = self.Z.toarray() if is_sparse(self.Z) else self.Z
-        table |= {name: self.X[rows, j] for j, name in enumerate(self.chooser_names)}
-        table |= {name: Z[columns, j] for j, name in enumerate(self.alternative_names)}
-        return table | {name: lists.features[available, j] for j, name in enumerate(self.pair_names)}
+        table = {
+            "chooser": rows,
+            "alternative": self.alternatives[ids],
+            "chosen": None if self.chosen is None else self.chosen[rows] == ids,
+            "person": None if self.persons is None else self.persons[rows],
+            "weight": None if self.sample_weight is None else self.sample_weight[rows],
+            "offset": offset if offset.any() else None,
+            **{name: self.X[rows, j] for j, name in enumerate(self.chooser_names)},
+            **{name: Z[ids, j] for j, name in enumerate(self.alternative_names)},
+            **{name: lists.features[available, j] for j, name in enumerate(self.pair_names)},
+        }
+        return {name: column for name, column in table.items() if column is not None}
 
 
 def _with_column(table: Any, j: int, new: Any) -> Any:

@@ -117,7 +117,7 @@ def from_long(
     pairs = pairs[np.argsort(choosers.rows[pairs], kind="stable")]
     numbers = {name: _numbers_in(feature_columns, name, mask)[pairs] for name in feature_columns}
     how["offset"] = None if offset is None else _numbers_in(columns, offset, mask)[pairs]
-    how |= _features_of_pairs(numbers, features, choosers.rows[pairs], ids[pairs], shape)
+    how |= _features_of_pairs(numbers, features, (choosers.rows[pairs], ids[pairs]), shape)
     sets = choice_sets(alternatives=labels, unavailable_choices="keep", **how)
     if spec is not None:
         keys: dict[str, Any] = {"chooser": chooser, "alternative": alternative, "alternatives": labels}
@@ -233,17 +233,13 @@ def _named_columns(columns: Mapping[str, Any], features: Any) -> dict[str, Any]:
 
 
 def _features_of_pairs(
-    columns: Mapping[str, Doubles],
-    features: Any,
-    rows: NDArray[np.int64],
-    ids: NDArray[np.int64],
-    shape: tuple[int, int],
+    numbers: Mapping[str, Doubles], features: Any, pairs: Any, shape: tuple[int, ...]
 ) -> dict[str, Any]:
     """Arguments of `choice_sets`: what is available, and features of choosers, of alternatives and of pairs."""
-    owners = {"choosers": (rows, shape[0]), "alternatives": (ids, shape[1])}
-    owners["pairs"] = np.arange(len(ids)), len(ids)
+    rows, ids = pairs
+    owners = {"choosers": (rows, shape[0]), "alternatives": (ids, shape[1]), "pairs": (np.arange(len(ids)), len(ids))}
     values_by_kind: dict[str, dict[str, Doubles]] = {kind: {} for kind in owners}
-    for name, column in columns.items():
+    for name, column in numbers.items():
         for kind, (positions, size) in owners.items():
             values = np.zeros(size)
             values[positions] = column
@@ -436,5 +432,4 @@ def _features_of_wide(
         name: read_numbers(name, column.reshape(mask.shape), where=mask)[mask]
         for name, column in columns_of_formula.items()
     }
-    rows, ids = np.nonzero(mask)
-    return _features_of_pairs(numbers, features, rows, ids, (len(mask), len(labels))), spec
+    return _features_of_pairs(numbers, features, np.nonzero(mask), mask.shape), spec

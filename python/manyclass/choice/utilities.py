@@ -94,8 +94,12 @@ class UtilityFormula:
         match node:
             case ast.Constant(value=bool() | int() | float() as number):
                 return float(number)
-            case ast.Name():
-                return self._column(node.id)
+            case ast.Name(id=name):
+                try:
+                    return np.asarray(self.table[name]).astype(np.float64)
+                except (TypeError, ValueError) as error:
+                    reason = f"the column {name!r} has no numbers ({error}); compare it with a text"
+                    raise self._error(reason) from error
             case ast.BinOp() if type(node.op) in OPERATORS:
                 operands = [self._operand(part, node) for part in (node.left, node.right)]
                 return OPERATORS[type(node.op)](*operands) * 1.0
@@ -121,20 +125,11 @@ class UtilityFormula:
             return np.asarray(self.table[node.id])
         return self._operand(node, within)
 
-    def _column(self, name: str) -> Doubles:
-        column = np.asarray(self.table[name])
-        try:
-            return column.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise self._error(f"the column {name!r} has no numbers ({error}); compare it with a text") from error
-
     def _without_coefficients(self, terms: Terms, node: ast.expr) -> Any:
         names = [name for name in terms if name != NO_COEFFICIENT]
         if names:
-            raise self._error(
-                f"{ast.unparse(node)!r} is not linear in coefficients, which are the names that are no columns: "
-                f"{', '.join(names)}"
-            )
+            reason = "is not linear in coefficients, which are the names that are no columns"
+            raise self._error(f"{ast.unparse(node)!r} {reason}: {', '.join(names)}")
         return terms[NO_COEFFICIENT]
 
     def _error(self, reason: str) -> ValueError:
