@@ -15,7 +15,7 @@ from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifi
 from manyclass.blending.calibration import Calibration, calibrated, label_log_losses, n_held_out, rows_to_hold_out
 from manyclass.classifiers.predictions import uncalibrated_confidence
 from manyclass.cli.parser import main
-from manyclass.training.plan import Labels
+from manyclass.training.plan import Labels, ScoredRows
 from manyclass.weights.weights import Weights
 
 K, D = 12, 5
@@ -46,7 +46,7 @@ def test_the_temperature_has_the_least_log_loss(seed):
         return np.average(-log_softmax(z / np.exp(log_t), axis=1)[np.arange(len(y)), y], weights=r)
 
     best = minimize_scalar(loss, bracket=(-1, 1), tol=1e-10)
-    found = calibrated(weights, x, labels, r, 1, several=False)
+    found = calibrated(weights, ScoredRows(x, labels, 1, r), several=False)
     assert np.log(found.temperature) == pytest.approx(best.x, abs=2e-3)  # what the search stops at, twice
     assert found.log_loss == pytest.approx(best.fun, rel=1e-6)  # scores in float32
     assert found.uncalibrated_log_loss == pytest.approx(loss(0), rel=1e-6)
@@ -55,7 +55,7 @@ def test_the_temperature_has_the_least_log_loss(seed):
 @pytest.mark.parametrize("noise", ["normal", "logistic"])
 def test_the_temperature_of_utilities_has_the_least_log_loss(noise, seed):
     weights, x, labels, _, r = scores_and_labels(seed, n=60)
-    found = calibrated(weights, x, labels, r, 1, several=False, noise=noise)
+    found = calibrated(weights, ScoredRows(x, labels, 1, r), several=False, noise=noise)
     for factor in (0.9, 1.1):
         scaled = Weights.linear(
             weights.matrix * np.float32(factor / found.temperature), weights.intercept, by_feature=False
@@ -73,7 +73,7 @@ def test_both_numbers_of_several_labels_have_the_least_log_loss(seed):
         return r @ -np.where(dense > 0, log_expit(t), log_expit(-t)).sum(axis=1) / r.sum()
 
     best = minimize(loss, [1, 0], method="BFGS")
-    found = calibrated(weights, x, labels, r, 1, several=True)
+    found = calibrated(weights, ScoredRows(x, labels, 1, r), several=True)
     # A histogram moves v by at most half a bin, 0.004.
     assert [1 / found.temperature, found.offset] == pytest.approx(best.x, rel=5e-3, abs=5e-3)
     assert found.log_loss == pytest.approx(best.fun, rel=1e-3)
@@ -84,7 +84,7 @@ def test_both_numbers_of_several_labels_have_the_least_log_loss(seed):
 def test_labels_of_scores_at_the_end_of_single_precision_are_calibrated(seed):
     weights, x, labels, _, r = scores_and_labels(seed, several=True)
     weights.matrix[:] *= np.float32(2.0**122)
-    found = calibrated(weights, x, labels, r, 1, several=True)
+    found = calibrated(weights, ScoredRows(x, labels, 1, r), several=True)
     assert np.isfinite([found.temperature, found.offset, found.log_loss, found.uncalibrated_log_loss]).all()
 
 
@@ -237,7 +237,7 @@ def test_a_temperature_is_of_the_rows_held_out_and_leaves_the_order_of_labels_as
     held = rows_to_hold_out(Labels.single(y.astype(np.int32)), 100, np.random.RandomState(0))
     expected = plain.fit(X[~held], y[~held])
     T = model.calibration_.temperature
-    of_held = calibrated(expected._weights, X[held], Labels.single(y[held].astype(np.int32)), None, 1, several=False)
+    of_held = calibrated(expected._weights, ScoredRows(X[held], Labels.single(y[held].astype(np.int32))), several=False)
     assert model.calibration_ == of_held
     assert T != 1
     assert model.coef_ * T == pytest.approx(expected.coef_, rel=1e-5)

@@ -84,11 +84,8 @@ def test_the_most_frequent_label_comes_about_once_a_batch():
 )
 def test_minibatches_have_a_point_for_sixteen_classes_up_to_32(n_classes, batch_size, n, expected):
     x = np.ones((n, 2), dtype=np.float32)
-    weights = Weights.start_over_phi(
-        n_classes, 2, embedding_dim=None, intercept=True, relu=False, rng=np.random.default_rng(0)
-    )
     plan = replace(BATCHES, dim=None, batch_size=batch_size)
-    assert BatchesTraining(plan, points_of_arrays(x, labels_of(n, 6), n_classes), weights).batch == expected
+    assert BatchesTraining(plan, points_of_arrays(x, labels_of(n, 6), n_classes)).batch == expected
 
 
 # The order of the classes
@@ -120,7 +117,7 @@ def test_other_samplers_see_the_classes_in_a_random_order(sampler, seed):
 def memory(seconds=1e9, n_classes=5, **changes):
     weights = Weights.zeros(n_classes, 3, by_feature=False)
     plan = replace(POINTS, max_iter=8, **{"alpha": 0.0, **changes})
-    return Memory.of(plan, weights, batch=1, pass_seconds=seconds), weights
+    return Memory(plan, weights, batch=1, pass_seconds=seconds), weights
 
 
 @pytest.mark.parametrize(
@@ -157,7 +154,7 @@ def test_memory_is_taken_for_what_is_switched_on_and_for_nothing_else(changes, f
     ],
 )
 def test_iterates_after_these_passes_are_averaged(averaging, max_iter, averaged):
-    made = Memory.of(
+    made = Memory(
         replace(POINTS, averaging=averaging, max_iter=max_iter),
         Weights.zeros(4, 3, by_feature=True),
         batch=1,
@@ -172,7 +169,7 @@ def test_wide_weights_are_averaged_as_rarely_as_a_tenth_of_the_time_allows():
     plan = replace(POINTS, averaging="polyak", max_iter=10)
     for passes_between in (1, 2, 3, 10, 100):
         # Summed once in so many passes, it takes just a tenth of their time.
-        made = Memory.of(plan, weights, batch=1, pass_seconds=sum_seconds / (0.1 * passes_between) * (1 + 1e-9))
+        made = Memory(plan, weights, batch=1, pass_seconds=sum_seconds / (0.1 * passes_between) * (1 + 1e-9))
         assert list(made.averaged) == list(range(10, 0, -passes_between))
 
 

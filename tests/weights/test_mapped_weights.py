@@ -12,6 +12,7 @@ from manyclass import DecomposedIndex, MarginClassifier, SoftmaxClassifier, Sphe
 from manyclass.training.data import Points
 from manyclass.training.minibatches import BatchesTraining
 from manyclass.training.plan import Labels
+from manyclass.training.squares import EarlierModel
 from manyclass.weights.weights import Weights
 
 N, D, K, DIM = 23, 6, 9, 5
@@ -92,7 +93,8 @@ def test_embeddings_start_with_an_expected_length_of_1_and_classes_at_0(seed):
 def training(seed_of_data, **changes):
     weights, X, labels = some_weights(seed_of_data, None, False, True)
     plan = replace(PLAN, dim=None, n_negatives=3, budget=4, **changes)
-    return BatchesTraining(plan, Points.numbered(X, Labels.single(labels), weights.n_classes), weights)
+    points = Points.numbered(X, Labels.single(labels), weights.n_classes)
+    return BatchesTraining(plan, points, EarlierModel(weights, np.ones(weights.n_classes), 0))
 
 
 @pytest.mark.parametrize("source", ["mips", "decomposed", "messages"])

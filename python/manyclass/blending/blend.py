@@ -40,10 +40,8 @@ def rows_held_out(
 
 def rows_that_tell(n_rows: int, seed: int, most: int, groups: GroupIds | None = None) -> NDArray[np.bool_]:
     """Draw which rows of the first call of a stream tell its scales before they are trained on."""
-    n_telling = min(
-        most,
-        max(int(FIGURES.SHARE_HELD_OUT * n_rows), min(FIGURES.FIRST_HELD_OUT, int(FIGURES.MOST_OF_FIRST * n_rows))),
-    )
+    least = min(FIGURES.FIRST_HELD_OUT, int(FIGURES.MOST_OF_FIRST * n_rows))
+    n_telling = min(most, max(int(FIGURES.SHARE_HELD_OUT * n_rows), least))
     return draw_rows_out(n_telling, n_rows, np.random.default_rng(seed), groups)
 
 
@@ -64,12 +62,8 @@ def with_their_sequences(x: Matrix, next_features: Ids | None, is_out: NDArray[n
         return is_out
     indptr, features, _ = csr_parts(as_csr(x))
     rows = np.flatnonzero(is_out).astype(np.int32)
-    sequences: dict[str, Any] = {
-        "indptr": indptr,
-        "features": features,
-        "next": next_features,
-        "most": FIGURES.MOST_NEXT,
-    }
+    sequences: dict[str, Any] = {"indptr": indptr, "features": features, "next": next_features}
+    sequences["most"] = FIGURES.MOST_NEXT
     rows_a_sequence, following, together = _core.sequence_rows(rows=rows, **sequences)
     if rows_a_sequence >= FIGURES.ROWS_OF_LONG or following < FIGURES.LEAST_FOLLOWING:
         return is_out
@@ -153,9 +147,8 @@ def best_shares(terms: list[Floats], rows: ScoredRows) -> Doubles:
 
 def best_scales(first: Weights, second: Weights, held_out: ScoredRows) -> tuple[float, float]:
     """Return the factors of the scores of two models whose sum has the least decoupled log-loss."""
-    rows = fewer_rows(held_out, first.n_classes, 3)
-    terms = [model.scores(rows.x, rows.n_threads) for model in (first, second)]
-    (a, b), _ = _core.best_scales(**_as_core(terms, rows), loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
+    rows = _scaled_rows((first, second), held_out)
+    (a, b), _ = _core.best_scales(**rows, loss=DECOUPLED, start=[0.5, 0.5], low=[0.0, 0.0])
     return float(a), float(b)
 
 
@@ -221,7 +214,7 @@ def held_out_loss(plan: PairsPlan | BatchesPlan, model: Weights, held_out: Score
     That is `mean_log_loss`, of scores that are yet to be scaled by their best factor; or, where nothing makes
     probabilities of the scores, the loss of the plan.
     """
-    is_scaled = is_scaled or (plan.finds_scale if isinstance(plan, BatchesPlan) else plan.loss == MARGIN)
+    is_scaled = is_scaled or plan.finds_scale
     rows = _scaled_rows((model,), held_out)
     if plan.loss in NO_PROBABILITIES and not is_scaled:
         (scores,) = rows["terms"]

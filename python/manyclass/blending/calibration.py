@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_number, csr_parts
 from manyclass.figures import FIGURES
-from manyclass.training.plan import GroupIds, Labels, draw_rows_out
+from manyclass.training.plan import GroupIds, Labels, ScoredRows, draw_rows_out
 from manyclass.weights.arrays import NO_DOUBLES, Doubles, Matrix
 from manyclass.weights.weights import Weights
 
@@ -113,14 +113,8 @@ class Calibration:
 
 def n_held_out(n_samples: int, n_classes: int, fraction: float) -> int:
     """Rows to hold out: a share of all, but no more than pay."""
-    return max(
-        1,
-        min(
-            round(fraction * n_samples),
-            FIGURES.CALIBRATION_ROWS,
-            max(FIGURES.LEAST_CALIBRATION_ROWS, ROWS_CELLS // n_classes),
-        ),
-    )
+    most = min(FIGURES.CALIBRATION_ROWS, max(FIGURES.LEAST_CALIBRATION_ROWS, ROWS_CELLS // n_classes))
+    return max(1, min(round(fraction * n_samples), most))
 
 
 def rows_to_hold_out(
@@ -141,35 +135,23 @@ def rows_to_hold_out(
     return is_out
 
 
-def calibrated(
-    weights: Weights,
-    x: Matrix,
-    labels: Labels,
-    sample_weight: Doubles | None,
-    n_threads: int,
-    *,
-    several: bool,
-    noise: str = "gumbel",
-) -> Calibration:
+def calibrated(weights: Weights, rows: ScoredRows, *, several: bool, noise: str = "gumbel") -> Calibration:
     """Find T, and of several labels c, on rows that the weights were not fitted on.
 
     Parameters
     ----------
     weights : Weights
-    x : csr_array or ndarray
+    rows : ScoredRows
         Held-out rows.
-    labels : Labels
-        Their labels.
-    sample_weight : ndarray of shape (n_rows,) or None
-    n_threads : int
     several : bool
         Whether a row may have several labels.
     noise : str
         The noise of the utilities.
     """
-    r = NO_DOUBLES if sample_weight is None else sample_weight
+    x, labels, n_threads, r = rows
+    weights_of_rows = NO_DOUBLES if r is None else r
     temperature, offset, before, after = weights.calibration(
-        x, labels.indptr, labels.ids, r, n_threads, None if several else noise
+        x, labels.indptr, labels.ids, weights_of_rows, n_threads, None if several else noise
     )
     return Calibration(temperature, offset, x.shape[0], before, after)
 

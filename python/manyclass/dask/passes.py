@@ -343,7 +343,7 @@ class BatchPasses(ShardPasses):
         earlier = replace(earlier, squares=Squares(classes=beside))
         if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
             earlier = replace(earlier, weights=earlier.weights.over_features())
-        return _Training(u, self.plan, shard.points(self.whole.n_classes), earlier.weights, earlier)
+        return _Training(u, self.plan, shard.points(self.whole.n_classes), earlier)
 
     def ended(self, training: Any, weights: Weights) -> Ended:
         """See `ShardPasses`."""

@@ -142,7 +142,7 @@ class Planner(ABC):
             return None
         start, shape = asked_start if self.has_grid else Start.of, (points.n_classes, points.x.shape[1])
         fit_intercept = self.parameters["fit_intercept"]
-        return start(options.coef_init, options.intercept_init, *shape, fit_intercept=fit_intercept)
+        return start(options.coef_init, options.intercept_init, shape, fit_intercept=fit_intercept)
 
     @abstractmethod
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
@@ -428,8 +428,7 @@ def _rows_out(parameters: Parameters, points: Points, most: int | None = None) -
 def _calibration(parameters: Parameters, state: State, rows_out: Points) -> Calibration:
     """Return the calibration of a state by points that it was not trained on."""
     noise, n_threads = parameters.get("noise", "gumbel"), n_threads_from(parameters["n_jobs"])
-    data = (rows_out.x, rows_out.labels, rows_out.weights)
-    return calibrated(state.weights, *data, n_threads, several=rows_out.several, noise=noise)
+    return calibrated(state.weights, rows_out.scored(n_threads), several=rows_out.several, noise=noise)
 
 
 def _calibrated(state: State, points: Points, calibration: Calibration) -> State:

@@ -34,7 +34,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from manyclass.checks import check_flag, check_number, outer_level
@@ -78,14 +77,12 @@ def _alike(was: Any, now: Any) -> bool:
 class Stage:
     """The file of one training of a fit."""
 
-    def __init__(self, path: Path, fit: dict[str, Any], every: float, *, by_passes: bool, resumes: bool) -> None:
-        self._path, self._fit = path, fit
-        self._every, self._by_passes, self._resumes = every, by_passes, resumes
-        self._last = time.monotonic()
+    def __init__(self, path: Path, fit: dict[str, Any], checkpoints: Checkpoints) -> None:
+        self._path, self._fit, self._checkpoints, self._last = path, fit, checkpoints, time.monotonic()
 
     def begin(self, training: Resumable) -> Position:
         """Give a training what the file has, if there is one; raises ValueError for that of another fit."""
-        if not (self._resumes and self._path.exists()):
+        if not (self._checkpoints.resumes and self._path.exists()):
             return Position()
         saved = self._read()
         with reading(saved.file):
@@ -98,9 +95,10 @@ class Stage:
 
     def is_due(self, n_passes: int | None = None) -> bool:
         """Whether to write now, after this number of whole passes; None: within one."""
-        if self._by_passes:
-            return n_passes is not None and n_passes % int(self._every) == 0
-        return time.monotonic() - self._last >= self._every
+        every = self._checkpoints.every
+        if self._checkpoints.by_passes:
+            return n_passes is not None and n_passes % int(every) == 0
+        return time.monotonic() - self._last >= every
 
     def write_or_warn(self, training: Resumable, position: Position) -> bool:
         """Put the file in the place of the one before; where that fails, warn, and return False."""
@@ -242,13 +240,7 @@ class Checkpoints:
 
     def stage(self, plan: Any) -> Stage:
         """Return the file of the next training of the fit, which is made as the plan says."""
-        stage = Stage(
-            self._path(self._n_stages),
-            {**self._fit, "plan": _told(plan)},
-            self.every,
-            by_passes=self.by_passes,
-            resumes=self.resumes,
-        )
+        stage = Stage(self._path(self._n_stages), {**self._fit, "plan": _told(plan)}, self)
         self._n_stages += 1
         return stage
 
@@ -280,19 +272,12 @@ def _interval(every: str | int) -> tuple[float, bool]:
 
 def digest(value: Any) -> str:
     """Name data by their bytes: arrays, sparse matrices, anything with a short repr."""
-    if isinstance(value, sp.csr_array):
-        parts = [value.indptr, value.indices, value.data]
-        return f"{value.shape} {_hash(parts)}"
-    if isinstance(value, np.ndarray):
-        return f"{value.shape} {_hash([value])}"
-    return repr(value)
-
-
-def _hash(arrays: list[NDArray[Any]]) -> str:
+    if not isinstance(value, sp.csr_array | np.ndarray):
+        return repr(value)
     digest_of_bytes = hashlib.blake2b(digest_size=16)
-    for array in arrays:
+    for array in [value] if isinstance(value, np.ndarray) else [value.indptr, value.indices, value.data]:
         if array.dtype == object:
             digest_of_bytes.update(repr(array.tolist()).encode())
-        else:
-            digest_of_bytes.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
-    return digest_of_bytes.hexdigest()
+        elif array.size:
+            digest_of_bytes.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return f"{value.shape} {digest_of_bytes.hexdigest()}"

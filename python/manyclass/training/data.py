@@ -234,11 +234,6 @@ def one_a_label(x: Matrix, labels: Labels, weights: Doubles | None) -> tuple[Mat
     return x[rows], labels.ids, normalized(repeated), total / len(labels)
 
 
-def some_of(weights: Doubles | None, rows: NDArray[np.int64]) -> Doubles | None:
-    """Return the weights of some points, with mean 1 among themselves."""
-    return normalized(taken(weights, rows))
-
-
 def shares_of_classes(labels: Labels, n_classes: int, weights: Doubles | None) -> Doubles:
     """Return the share that each class has of rows that have these labels and weights, above 0 and below 1."""
     label_weights = NO_DOUBLES if weights is None else np.repeat(weights, np.diff(labels.indptr))
@@ -354,7 +349,7 @@ class Points:
             self,
             x=self.x[rows],
             labels=self.labels.of(rows),
-            weights=some_of(self.weights, rows),
+            weights=normalized(taken(self.weights, rows)),
             rows=rows if self.rows is None else self.rows[rows],
             n_texts=int(np.sum(rows >= len(self.labels) - self.n_texts)) if self.n_texts else 0,
             groups=taken(self.groups, rows),

@@ -43,11 +43,6 @@ from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Matrix
 from manyclass.weights.weights import Weights
 
 
-def left_of_old_rows(n_new: int, half_life: float | None) -> float:
-    """What rows before a call with `n_new` rows count after it."""
-    return 1.0 if half_life is None else 2.0 ** (-n_new / half_life)
-
-
 def mean_curvatures(weights: Weights, x: Matrix, n_threads: int) -> Doubles:
     """The means of p_k (1 - p_k) over some rows, (n_classes,), p being the probabilities of the softmax."""
     rows = np.unique(np.linspace(0, x.shape[0] - 1, min(x.shape[0], FIGURES.CURVATURE_ROWS)).astype(np.int64))
@@ -193,11 +188,11 @@ class Before:
             none = np.zeros(len(classes))
             weights = state.weights.with_faded_counts(0)
             return cls(weights, position, none, state.history, state.squares, goes_on=goes_on)
-        share_left = left_of_old_rows(n_points, call.half_life)
+        share_left = 1.0 if call.half_life is None else 2.0 ** (-n_points / call.half_life)
         counts = np.zeros(len(classes))
         counts[position] = share_left * state.counts
         squares = state.squares if call.half_life is None or state.squares is None else state.squares.times(share_left)
-        history = state.history.faded(share_left)
+        history = replace(state.history, n_counting=state.history.n_counting * share_left)
         n_visits = call.n_visits if call.counted else history.n_points
         weights = state.weights.with_faded_counts(share_left)
         return cls(weights, position, counts, history, squares, n_visits, call.counted, goes_on)

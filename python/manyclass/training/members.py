@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.blending import blend
-from manyclass.blending.blend import MARGIN
 from manyclass.checks import as_csr, csr_parts, row_norms_sq
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
 from manyclass.training.data import Points, normalized, shares_of_classes, taken
 from manyclass.training.minibatches import fit_batches
-from manyclass.training.mixtures import beside, counted, features_of_classes, mixed
+from manyclass.training.mixtures import beside, counted, features_of_classes, mixed, most_held_out
 from manyclass.training.pairs import fit_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan, ScoredRows
@@ -115,7 +114,7 @@ class Split:
     @classmethod
     def of(cls, plan: PairsPlan | BatchesPlan | HybridPlan, points: Points) -> Split:
         """Draw the rows that are held out; texts of classes are always trained on."""
-        labels, most = points.labels, _most_held_out(plan)
+        labels, most = points.labels, most_held_out(plan)
         n_rows = len(labels) - points.n_texts
         drawn = blend.rows_held_out(n_rows, plan.seed, most, points.groups) if most else np.zeros(n_rows, dtype=bool)
         drawn = np.append(drawn, np.zeros(points.n_texts, dtype=bool))
@@ -132,14 +131,6 @@ class Split:
     def shares(self) -> Doubles:
         """Return the shares of the classes among rows that are trained on."""
         return shares_of_classes(self.points.labels, self.points.n_classes, normalized(self.points.weights))
-
-
-def _most_held_out(plan: PairsPlan | BatchesPlan | HybridPlan) -> int:
-    """Return how many rows are held out at most: for several numbers, for one, or for none."""
-    if isinstance(plan, HybridPlan):
-        return FIGURES.MOST_HELD_OUT if plan.pairs is not None else FIGURES.MOST_HELD_OUT_FOR_ONE
-    finds_scale = plan.finds_scale if isinstance(plan, BatchesPlan) else plan.loss == MARGIN
-    return FIGURES.MOST_HELD_OUT_FOR_ONE if finds_scale else 0
 
 
 def _of_known_classes(out: NDArray[np.intp], labels: Labels, rows: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -178,11 +169,12 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
             first.weights.multiply_scores(members[0].factor)
             _warn_if_no_better_than_shares(first.weights, split)
         return first
-    if not len(split.held_out) or not complete:
-        return _plain_sum(members)._replace(curve=first.curve or training.first.trained.curve)
-    joined = _joined(plan, points, split, members)
-    _warn_if_no_better_than_shares(joined.weights, split)
-    return joined._replace(curve=first.curve or training.first.trained.curve)
+    if len(split.held_out) and complete:
+        total = _Sum(plan, points, split, members).trained()
+        _warn_if_no_better_than_shares(total.weights, split)
+    else:
+        total = _plain_sum(members)
+    return total._replace(curve=first.curve or training.first_curve)
 
 
 @dataclass
@@ -243,9 +235,9 @@ class _Training:
         self._scored = blend.fewer_rows(split.scored, split.points.n_classes, n_terms)
 
     @property
-    def first(self) -> Member:
-        """The member that was trained first."""
-        return self._members[0]
+    def first_curve(self) -> list[float]:
+        """The curve of the member that was trained first."""
+        return self._members[0].trained.curve
 
     def members(self) -> tuple[list[Member], bool]:
         """Train; return the members, weights on pairs first, and whether the first training has come to its end."""
@@ -365,28 +357,8 @@ def _plain_sum(members: list[Member]) -> Trained:
     return Trained(weights, first.curve, first.rate, squares)
 
 
-def _joined(plan: HybridPlan, points: Points, split: Split, members: list[Member]) -> Trained:
-    """Steps 3 to 6 of `fit_members`."""
-    # Where most classes have more rows, rows held out may gain by the shares and others lose.
-    are_rare = plan.pairs is not None and plan.pairs.fit_intercept and 2 * len(split.known) < len(split.held_out)
-    by_counts = plan.pairs is not None and plan.counts and isinstance(points.x, sp.csr_array)
-    sum_of_members = _Sum(plan, points, split, members, are_rare=are_rare)
-    if by_counts:
-        sum_of_members.add_closed_forms()  # 3
-    sum_of_members.find_shares()  # 4
-    weights, squares = sum_of_members.weights()
-    if points.several:
-        sum_of_members.make_probable(weights)
-    if plan.pairs is not None:
-        weights = _with_mixture(plan, weights, points, split)  # 5, 6
-    if by_counts:
-        sum_of_members.count_rows_held_out(weights)
-    first = members[0].trained
-    return Trained(weights, first.curve, first.rate, squares, sum_of_members.lines())
-
-
 class _Sum:
-    """A sum of members whose shares are to be found.
+    """A sum of members whose shares are found: steps 3 to 6 of `fit_members`.
 
     Parameters
     ----------
@@ -395,55 +367,62 @@ class _Sum:
     split : Split
     members : list of Member
         Weights on pairs, if any, are the first one.
-    are_rare : bool
-        Whether most classes have one row.
     """
 
-    def __init__(
-        self, plan: HybridPlan, points: Points, split: Split, members: list[Member], *, are_rare: bool
-    ) -> None:
+    def __init__(self, plan: HybridPlan, points: Points, split: Split, members: list[Member]) -> None:
         self._plan, self._points, self._split, self._members = plan, points, split, members
-        self._are_rare = are_rare
+        # Where most classes have more rows, rows held out may gain by the shares and others lose.
+        self._are_rare = (
+            plan.pairs is not None and plan.pairs.fit_intercept and 2 * len(split.known) < len(split.held_out)
+        )
         self._rows = blend.fewer_rows(split.scored, points.n_classes, len(plan.members) + 4)
         self._pairs, self._squares = members[0].weights, members[0].trained.squares
-        if are_rare and plan.counts and plan.pairs is not None and plan.pairs.prune == 0:
+        if self._are_rare and plan.counts and plan.pairs is not None and plan.pairs.prune == 0:
             self._pairs = _with_all_pairs(self._pairs, points)
             self._squares = self._squares.of_more_pairs(members[0].weights, self._pairs)
-        self._forms, self._form_scores = NO_FORMS, list[Floats]()
-        self._shares = np.ones(len(members))
-        self._form_shares, self._share_of_frequencies = np.zeros(0), 0.0
+        self._log_frequencies = np.log(split.shares()).astype(np.float32)
+        self._forms = NO_FORMS
+        if plan.pairs is not None and plan.counts and isinstance(points.x, sp.csr_array):
+            self._forms = _closed_forms(self._pairs, split.points, self._are_rare)  # 3
+        self._find_shares()  # 4
 
-    def add_closed_forms(self) -> None:
-        """Make closed forms of counts members, too."""
-        split = self._split
-        self._forms = _closed_forms(self._pairs, split.points, self._are_rare)
+    def _find_shares(self) -> None:
+        """Find the shares of all, of members in units of their best factors."""
+        terms, n_members = [member.scores for member in self._members], len(self._members)
         for form in self._forms:
             alone = replace(self._pairs, values=form, bias=np.zeros_like(self._pairs.bias))
-            self._form_scores.append(alone.scores(self._rows.x, self._rows.n_threads))
-
-    def find_shares(self) -> None:
-        """Find the shares of all, of members in units of their best factors."""
-        terms = [member.scores for member in self._members] + self._form_scores
-        n_members, n_forms = len(self._members), len(self._form_scores)
+            terms.append(alone.scores(self._rows.x, self._rows.n_threads))
         if self._are_rare:  # either way (Menon et al., ICLR 2021, Long-tail learning via logit adjustment)
-            frequencies = np.tile(self._log_frequencies(), (len(self._rows.labels), 1))
+            frequencies = np.tile(self._log_frequencies, (len(self._rows.labels), 1))
             terms += [frequencies, -frequencies]
         shares = blend.best_shares(terms, self._rows)
         shares[:n_members] *= shares[:n_members] >= FIGURES.LEAST_SHARE * shares[:n_members].max()
-        self._shares, self._form_shares = shares[:n_members], shares[n_members : n_members + n_forms]
+        self._shares, self._form_shares = np.split(shares[: n_members + len(self._forms)], [n_members])
         self._share_of_frequencies = float(shares[-2] - shares[-1]) if self._are_rare else 0.0
 
-    def _log_frequencies(self) -> Floats:
-        frequencies: Floats = np.log(self._split.shares()).astype(np.float32)
-        return frequencies
+    def trained(self) -> Trained:
+        """Return the sum, with counts and repeats."""
+        plan, points, first = self._plan, self._points, self._members[0].trained
+        weights, squares = self._weights()
+        if points.several:  # their softmax is to be as probable as a temperature makes it
+            temperature = blend.best_factor(weights, self._split.scored)
+            weights.multiply_scores(temperature)
+            self._form_shares = self._form_shares * temperature
+        if plan.pairs is not None:
+            weights = _with_mixture(plan, weights, points, self._split)  # 5, 6
+        if self._form_shares.any():  # what the rows held out add to closed forms
+            more = _closed_forms(weights, points, self._are_rare)
+            more -= _closed_forms(weights, self._split.points, self._are_rare)
+            weights.values[:] += self._form_shares.astype(np.float32) @ more
+        return Trained(weights, first.curve, first.rate, squares, self._lines())
 
-    def lines(self) -> list[dict[str, Any]]:
+    def _lines(self) -> list[dict[str, Any]]:
         """Return a line of each member, for the report."""
         n_rows = len(self._split.trained)
         shares = zip(self._members, self._shares, strict=True)
         return [member.line(n_rows, float(share)) for member, share in shares if member.passes]
 
-    def weights(self) -> tuple[Weights, Squares]:
+    def _weights(self) -> tuple[Weights, Squares]:
         """Return the sum, and the squares of the first member of each kind."""
         factors = [float(share) * member.factor for share, member in zip(self._shares, self._members, strict=True)]
         terms = list(zip(self._members, factors, strict=True))
@@ -469,7 +448,7 @@ class _Sum:
         if self._form_shares.any():
             values += self._form_shares.astype(np.float32) @ self._forms
         if self._are_rare:
-            bias += np.float32(self._share_of_frequencies) * self._log_frequencies()
+            bias += np.float32(self._share_of_frequencies) * self._log_frequencies
         pairs = replace(pairs, values=values, bias=bias)
         linear = [(member, factor) for member, factor in linear if factor > 0]
         for member, factor in linear:
@@ -477,12 +456,6 @@ class _Sum:
             pairs.bias[:] += np.float32(factor) * member.weights.intercept
         pairs.scales[0] = self._scale_of_alone(pairs) if linear or self._form_shares.any() else factor_of_pairs
         return pairs, self._squares.of_more_pairs(self._pairs, pairs)
-
-    def make_probable(self, weights: Weights) -> None:
-        """Give the scores of several labels, in place, the temperature that makes their softmax the most probable."""
-        temperature = blend.best_factor(weights, self._split.scored)
-        weights.multiply_scores(temperature)
-        self._form_shares = self._form_shares * temperature
 
     def _scale_of_alone(self, part: Weights) -> float:
         """Return by how much the scores of a part are smaller in the sum than they are best alone; 0: they are 0.
@@ -493,14 +466,6 @@ class _Sum:
         if not scores.any():
             return 0.0
         return 1 / blend.best_factor_of(scores, self._rows, blend.DECOUPLED)[0]
-
-    def count_rows_held_out(self, weights: Weights) -> None:
-        """Add, in place, what the rows held out add to closed forms."""
-        if not self._form_shares.any():
-            return
-        points, split = self._points, self._split
-        more = _closed_forms(weights, points, self._are_rare) - _closed_forms(weights, split.points, self._are_rare)
-        weights.values[:] += self._form_shares.astype(np.float32) @ more
 
 
 def _with_mixture(plan: HybridPlan, weights: Weights, points: Points, split: Split) -> Weights:

@@ -39,10 +39,6 @@ def fit_batches(plan: BatchesPlan, points: Points, watch: Watch, earlier: Earlie
 
     The weights of the points, of mean 1, multiply their losses. Of a training that diverges see `trained`.
     """
-
-    def begin(by: BatchesPlan) -> BatchesTraining:
-        return BatchesTraining(by, points, start_at_rows(by, points) if earlier is None else earlier.weights, earlier)
-
     loss = plan.loss if plan.double_sum is None else plan.double_sum.reduction
     # Other losses have no logarithm of a sampled sum, the double sum shows a divergence itself, and scores that are yet
     # to be scaled have a loss that says nothing.
@@ -52,7 +48,7 @@ def fit_batches(plan: BatchesPlan, points: Points, watch: Watch, earlier: Earlie
         n_drawn=(points.n_classes if plan.source == "exact" else plan.n_negatives) if hides else None,
         bounded=plan.source != "messages",  # message passing reports a bound that starts far above the loss
     )
-    training, rate = trained(begin, plan, watch, signs)  # 1 to 3
+    training, rate = trained(lambda by: BatchesTraining(by, points, earlier), plan, watch, signs)  # 1 to 3
     return Trained(training.weights, training.curve, rate, training.squares, complete=training.complete)
 
 
@@ -141,9 +137,8 @@ def _batch_points(plan: BatchesPlan, n_classes: int) -> int:
 class BatchesTraining(LabelTraining):
     """The core's trainer of the present pass, and the index that follows it."""
 
-    def __init__(
-        self, plan: BatchesPlan, points: Points, weights: Weights, earlier: EarlierModel | None = None
-    ) -> None:
+    def __init__(self, plan: BatchesPlan, points: Points, earlier: EarlierModel | None = None) -> None:
+        weights = start_at_rows(plan, points) if earlier is None else earlier.weights
         points, length = replace(points, x=_stored_for(weights, points.x)), length_of_rows(plan, weights)
         x, labels = points.x, points.labels
         schedule = replace(plan.schedule, u_learning_rate=plan.schedule.u_learning_rate / length)

@@ -11,10 +11,17 @@ from manyclass.checks import as_csr
 from manyclass.figures import FIGURES
 from manyclass.labels import columns_of_classes
 from manyclass.training.data import Points, normalized
-from manyclass.training.plan import AnyPlan, HybridPlan, ScoredRows
+from manyclass.training.plan import AnyPlan, BatchesPlan, HybridPlan, PairsPlan, ScoredRows
 from manyclass.training.squares import Squares
 from manyclass.weights.arrays import Ids, Mixture
 from manyclass.weights.weights import Weights
+
+
+def most_held_out(plan: PairsPlan | BatchesPlan | HybridPlan) -> int:
+    """Return how many rows tell the scales at most: for several numbers, for one, or for none."""
+    if isinstance(plan, HybridPlan) and plan.pairs is not None:
+        return FIGURES.MOST_HELD_OUT
+    return FIGURES.MOST_HELD_OUT_FOR_ONE if isinstance(plan, HybridPlan) or plan.finds_scale else 0
 
 
 def beside(terms: list[tuple[Weights, Squares]]) -> tuple[Weights, Squares]:

@@ -34,15 +34,12 @@ def fit_pairs(plan: PairsPlan, points: Points, watch: Watch, earlier: EarlierMod
     diverges see `trained`.
     """
     points = replace(points, x=as_csr(points.x))
-
-    def begin(by: PairsPlan) -> _PairsTraining:
-        return _PairsTraining(by, points, earlier or begin_on_pairs(by, points), goes_on=earlier is not None)  # 1
-
-    training, rate = trained(begin, plan, watch, Signs(loss_at_zero(plan.loss, points)))  # 2
+    signs = Signs(loss_at_zero(plan.loss, points))
+    training, rate = trained(lambda by: _PairsTraining(by, points, earlier), plan, watch, signs)  # 1, 2
     weights, sums = training.weights, training.squares
     if plan.prune > 0 and earlier is None:  # 3
         is_left = weights.without_smallest(plan.prune)
-        weights, sums = weights.some_pairs(is_left), sums.some_pairs(is_left)
+        weights, sums = weights.some_pairs(is_left), replace(sums, values=sums.values[is_left])
     return Trained(weights, training.curve, rate, sums, complete=training.complete)
 
 
@@ -80,9 +77,10 @@ def grow_pairs(
 class _PairsTraining(LabelTraining):
     """The core's trainer."""
 
-    def __init__(self, plan: PairsPlan, points: Points, model: EarlierModel, *, goes_on: bool) -> None:
-        weights, labels = model.weights, points.labels
-        super().__init__(plan, points, weights, goes_on=goes_on)
+    def __init__(self, plan: PairsPlan, points: Points, earlier: EarlierModel | None) -> None:
+        model, labels = earlier or begin_on_pairs(plan, points), points.labels
+        weights = model.weights
+        super().__init__(plan, points, weights, goes_on=earlier is not None)
         by_classes = max(1, min(FIGURES.PAIRS_BATCH_POINTS, weights.n_classes // FIGURES.PAIRS_CLASSES_A_POINT))
         self.batch = min(plan.batch_size or by_classes, len(labels))
         assert model.squares is not None

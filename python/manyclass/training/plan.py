@@ -586,6 +586,11 @@ class PairsPlan(Plan):
     alpha: float = field(default=0.0, repr=False)
     hogwild: bool = False
 
+    @property
+    def finds_scale(self) -> bool:
+        """As in `BatchesPlan`."""
+        return self.loss == "margin"
+
 
 @dataclass(frozen=True)
 class HybridPlan:

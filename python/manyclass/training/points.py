@@ -34,7 +34,6 @@ MOST_SCORED_FIRST = FIGURES.MOST_SCORED_FIRST
 SMALLEST_SCALE = 2.0**-40  # as in the core's model/linear.hpp
 
 
-@dataclass
 class Memory:
     """What training keeps beside the weights; empty arrays for what is switched off.
 
@@ -62,41 +61,26 @@ class Memory:
         Iterates in the sums.
     """
 
-    scale: Floats
-    norm_sq: Doubles
-    total: Floats
-    intercept_total: Floats
-    averaged: range
-    squares: Floats
-    intercept_squares: Floats
-    gradients: Floats
-    intercept_gradients: Floats
-    n_averaged: int = 0
-
-    @classmethod
-    def of(cls, plan: PointsPlan, weights: Weights, *, batch: int, pass_seconds: float) -> Memory:
-        """Make what the plan asks for."""
-        n_classes = weights.n_classes
-        projects = plan.max_norm is not None
-        averages = plan.averaging != "none"
-        adaptive = plan.schedule.name == "adaptive"
-        size, suffix = weights.matrix.size, plan.averaging == "suffix"
-        passes = _core.averaged_passes(plan.max_iter, averages, suffix, size, pass_seconds)
-        n_intercepts = n_classes if plan.fit_intercept else 0
+    def __init__(self, plan: PointsPlan, weights: Weights, *, batch: int, pass_seconds: float) -> None:
+        n_classes, size = weights.n_classes, weights.matrix.size
+        averages, adaptive = plan.averaging != "none", plan.schedule.name == "adaptive"
+        adds_up, projects = adaptive and batch > 1, plan.max_norm is not None
 
         def like_weights(wanted: bool) -> Floats:
             return aligned_zeros(*weights.matrix.shape) if wanted else NO_FLOATS.reshape(0, 0)
 
-        return cls(
-            scale=np.ones(n_classes, dtype=np.float32) if projects or plan.alpha > 0 else NO_FLOATS,
-            norm_sq=np.zeros(n_classes if projects else 0),
-            total=like_weights(averages),
-            intercept_total=np.zeros(n_classes if averages else 0, dtype=np.float32),
-            averaged=range(*passes),
-            squares=like_weights(adaptive),
-            intercept_squares=np.zeros(n_intercepts if adaptive else 0, dtype=np.float32),
-            gradients=like_weights(adaptive and batch > 1),
-            intercept_gradients=np.zeros(n_intercepts if adaptive and batch > 1 else 0, dtype=np.float32),
+        def like_intercepts(wanted: bool) -> Floats:
+            return np.zeros(n_classes if wanted else 0, dtype=np.float32)
+
+        self.scale: Floats = np.ones(n_classes if projects or plan.alpha > 0 else 0, dtype=np.float32)
+        self.norm_sq: Doubles = np.zeros(n_classes if projects else 0)
+        self.total, self.intercept_total = like_weights(averages), like_intercepts(averages)
+        passes = _core.averaged_passes(plan.max_iter, averages, plan.averaging == "suffix", size, pass_seconds)
+        self.averaged, self.n_averaged = range(*passes), 0
+        self.squares, self.intercept_squares = like_weights(adaptive), like_intercepts(adaptive and plan.fit_intercept)
+        self.gradients, self.intercept_gradients = (
+            like_weights(adds_up),
+            like_intercepts(adds_up and plan.fit_intercept),
         )
 
     def after_pass(self, weights: Weights, n_iter: int, n_threads: int) -> None:
@@ -181,10 +165,8 @@ class PointsTraining(CoreTraining):
         earlier: EarlierModel | None = None,
     ) -> None:
         x, labels, n_classes = points.x, points.labels.ids, points.n_classes
-        if earlier is None:
-            weights = Weights.zeros(n_classes, x.shape[1], by_feature=isinstance(x, sp.csr_array))
-        else:
-            weights = earlier.weights
+        is_sparse = isinstance(x, sp.csr_array)
+        weights = Weights.zeros(n_classes, x.shape[1], by_feature=is_sparse) if earlier is None else earlier.weights
         super().__init__(plan, points, weights, goes_on=earlier is not None)
         self.earlier, self.batch = earlier, batch_size_of(plan, labels, n_classes)
         plan.check_sharing(self.batch, len(labels), n_classes)
@@ -195,7 +177,10 @@ class PointsTraining(CoreTraining):
         self.position[order] = np.arange(n_classes, dtype=np.int32)
         if earlier is not None:
             weights.reorder(order, plan.n_threads)
-        self.memory = Memory.of(plan, weights, batch=self.batch, pass_seconds=_pass_seconds(plan, x, n_classes))
+        # What a pass is taken to cost, in units that only matter beside those of an average.
+        drawn = n_classes if plan.sampler == "all" else min(plan.n_negatives, n_classes)
+        self.pass_seconds = _core.pass_seconds(x.shape[0], _n_stored(x), drawn + 1)
+        self.memory = Memory(plan, weights, batch=self.batch, pass_seconds=self.pass_seconds)
         self.scale = self.memory.scale
         self.x_sq = row_norms_sq(x)
         self.heads, self.search = self._heads(x, self.position[labels], candidates)
@@ -231,14 +216,8 @@ class PointsTraining(CoreTraining):
         u_max = np.inf
         if plan.max_norm is not None and not plan.fit_intercept:
             u_max = largest_log_normalizer(plan.max_norm, float(np.sqrt(self.x_sq.max(initial=0))), n_classes)
-        planned = core_plan(
-            plan,
-            n_classes,
-            batch=self.batch,
-            u_max=u_max,
-            first_point=first_point,
-            exact_first_u=n_classes <= MOST_SCORED_FIRST,
-        )
+        more = {"u_max": u_max, "first_point": first_point, "exact_first_u": n_classes <= MOST_SCORED_FIRST}
+        planned = core_plan(plan, n_classes, batch=self.batch, **more)
         return _core.Trainer.points(planned, core_data(x), x.shape[1], state)
 
     def _begin(self, start: Start, x: Matrix, labels: Ids) -> dict[str, Doubles]:
@@ -248,9 +227,8 @@ class PointsTraining(CoreTraining):
             self.memory.norm_sq[:] = start.norms_sq(self.position)
         if not self._begins_at_weights():
             return {}
-        n_classes, n_stored = self.weights.n_classes, x.nnz if isinstance(x, sp.csr_array) else x.size
-        passes = self.plan.max_iter * _pass_seconds(self.plan, x, n_classes)
-        if FIGURES.SECONDS_PER_SCORED * n_stored * n_classes > FIGURES.MOST_FOR_FIRST_U * passes:
+        seconds = FIGURES.SECONDS_PER_SCORED * _n_stored(x) * self.weights.n_classes
+        if seconds > FIGURES.MOST_FOR_FIRST_U * (self.plan.max_iter * self.pass_seconds):
             return {"u": np.full(len(labels), np.nan)}  # a point's first visit begins it at its own draw
         return {"u": carried_at(self.weights, x, labels, carry=self.plan.carry, n_threads=self.plan.n_threads)}
 
@@ -344,11 +322,8 @@ class PointsTraining(CoreTraining):
         return self.weights
 
 
-def _pass_seconds(plan: PointsPlan, x: Matrix, n_classes: int) -> float:
-    """Return what a pass is taken to cost, in units that only matter beside those of an average."""
-    n_stored = x.nnz if isinstance(x, sp.csr_array) else x.size
-    drawn = n_classes if plan.sampler == "all" else min(plan.n_negatives, n_classes)
-    return _core.pass_seconds(x.shape[0], n_stored, drawn + 1)
+def _n_stored(x: Matrix) -> int:
+    return int(x.nnz if isinstance(x, sp.csr_array) else x.size)
 
 
 def fit_points(
@@ -370,10 +345,6 @@ def fit_points(
 
     The weights of the points, of mean 1, multiply their losses. Of a training that diverges see `trained`.
     """
-
-    def begin(by: PointsPlan) -> PointsTraining:
-        return PointsTraining(by, points, candidates, start, earlier)
-
     n_classes = points.n_classes
     n_drawn: int | None = n_classes if plan.solver == "exact" or plan.sampler == "all" else plan.n_negatives
     # Points held out watch by themselves; and scores of negative sampling are no logarithms of probabilities.
@@ -388,7 +359,9 @@ def fit_points(
         ridge=plan.alpha,
         begins_elsewhere=start is not None,
     )
-    training, rate = trained(begin, plan, watch, signs)  # 1 to 4
+    training, rate = trained(
+        lambda by: PointsTraining(by, points, candidates, start, earlier), plan, watch, signs
+    )  # 1 to 4
     if earlier is not None and earlier.squares is not None:
         earlier.squares.curvatures[training.order] = training.curvatures
     if earlier is not None and earlier.local_state is not None:
@@ -396,10 +369,11 @@ def fit_points(
     return Trained(training.finished(), training.curve, rate, complete=training.complete)  # 5
 
 
+@dataclass
 class HeadSearch:
     """Fills `heads` with the positions of the best wrong classes of each point.
 
-    Parameters
+    Attributes
     ----------
     x : csr_array or ndarray of shape (n_samples, n_features)
     labels : ndarray of shape (n_samples,), int32
@@ -411,14 +385,13 @@ class HeadSearch:
     n_threads : int
     """
 
-    def __init__(self, x: Matrix, labels: Ids, heads: Ids, has_intercept: bool, seed: int, n_threads: int) -> None:
-        self._x = x
-        self._labels = labels
-        self._heads = heads
-        self._has_intercept = has_intercept
-        self._n_threads = n_threads
-        self._seed = seed % 2**32
-        self._index: SphericalClusterIndex | None = None
+    x: Matrix
+    labels: Ids
+    heads: Ids
+    has_intercept: bool
+    seed: int
+    n_threads: int
+    _index: SphericalClusterIndex | None = None
 
     def refresh(self, weights: Weights, scale: Floats) -> None:
         """Search in the present weights, whose rows are to be multiplied by `scale` where it has an element for each.
@@ -426,20 +399,20 @@ class HeadSearch:
         Sparse points score all classes: an index reads rows of n_features floats for each class that it scans, a point
         the few of its own features for all of them.
         """
-        if isinstance(self._x, sp.csr_array):
-            weights.top_wrong(self._x, self._labels, self._heads, self._n_threads, scale)
+        if isinstance(self.x, sp.csr_array):
+            weights.top_wrong(self.x, self.labels, self.heads, self.n_threads, scale)
             return
-        rows = class_rows(weights.coef, weights.intercept if self._has_intercept else None, scale)
+        rows = class_rows(weights.coef, weights.intercept if self.has_intercept else None, scale)
         if self._index is None:
-            self._index = SphericalClusterIndex(n_jobs=self._n_threads, random_state=self._seed).fit(rows)
+            self._index = SphericalClusterIndex(n_jobs=self.n_threads, random_state=self.seed % 2**32).fit(rows)
         else:
             self._index.update(np.arange(len(rows)), rows)
         index = self._index
         if index.n_clusters_ > 1:
-            sample = np.random.default_rng(self._seed).permutation(len(self._labels))[: FIGURES.SEARCH_QUERIES]
+            sample = np.random.default_rng(self.seed % 2**32).permutation(len(self.labels))[: FIGURES.SEARCH_QUERIES]
             sampled_labels = sp.csr_array(
-                (np.ones(len(sample)), self._labels[sample], np.arange(len(sample) + 1)), shape=(len(sample), len(rows))
+                (np.ones(len(sample)), self.labels[sample], np.arange(len(sample) + 1)), shape=(len(sample), len(rows))
             )
-            Q = queries(self._x[sample], index.n_features_in_)
-            index.tune(Q, k=self._heads.shape[1], recall=FIGURES.HEAD_RECALL, exclude=sampled_labels)
-        index.fill_heads(self._x, self._labels, self._heads)
+            Q = queries(self.x[sample], index.n_features_in_)
+            index.tune(Q, k=self.heads.shape[1], recall=FIGURES.HEAD_RECALL, exclude=sampled_labels)
+        index.fill_heads(self.x, self.labels, self.heads)

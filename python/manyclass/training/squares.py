@@ -6,7 +6,7 @@ train/curvature.hpp of the core: sums of squared features and sums of p (1 - p),
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from manyclass.weights.weights import Weights
 
 # What is kept in double precision.
 DOUBLES = frozenset({"offset", "features", "curvatures", "shrinking", "scales", "precisions"})
+ADAGRAD = ("embeddings", "classes", "values", "intercept")  # its sums
+SUMS = (*ADAGRAD, "features", "curvatures", "shrinking", "precisions")
 FACTORS = np.geomspace(0.1, 1.0, 21)[:-1]  # by which the weights of a linear model may be multiplied: see `shrink`
 
 
@@ -109,19 +111,13 @@ class Squares:
             self, embeddings=embeddings, features=np.concatenate([self.features[:-1], zeros, self.features[-1:]])
         )
 
-    def some_pairs(self, is_left: NDArray[np.bool_]) -> Squares:
-        """Return those of some pairs."""
-        return replace(self, values=self.values[is_left])
-
-    def times(self, factor: float) -> Squares:
-        """Return a copy times a factor."""
-        names = ("embeddings", "classes", "values", "intercept", "features", "curvatures", "shrinking", "precisions")
+    def times(self, factor: float, names: Iterable[str] = SUMS) -> Squares:
+        """Return a copy with these sums, by default all, times a factor."""
         return replace(self, **{name: getattr(self, name) * float(factor) for name in names})
 
     def of_one_pass(self, n_passes: int) -> Squares:
         """Return a copy with Adagrad's sums as each of some passes has added to them."""
-        names = ("embeddings", "classes", "values", "intercept")
-        return replace(self, **{name: getattr(self, name) * np.float32(1 / n_passes) for name in names})
+        return self.times(1 / n_passes, ADAGRAD)
 
     def saved(self) -> dict[str, NDArray[Any]]:
         """Return what a file holds, so that a model that is read learns on as the one that was written."""

@@ -50,13 +50,7 @@ class Start:
 
     @classmethod
     def of(
-        cls,
-        coef: ArrayLike | None,
-        intercept: ArrayLike | None,
-        n_classes: int,
-        n_features: int,
-        *,
-        fit_intercept: bool,
+        cls, coef: ArrayLike | None, intercept: ArrayLike | None, shape: tuple[int, int], *, fit_intercept: bool
     ) -> Start:
         """Check what `fit` was given, of which one may be None, which is 0.
 
@@ -67,9 +61,7 @@ class Start:
         """
         if intercept is not None and not fit_intercept:
             raise ValueError("intercept_init is given, which has no effect with fit_intercept=False; leave it None")
-        return cls(
-            _checked("coef_init", coef, (n_classes, n_features)), _checked("intercept_init", intercept, (n_classes,))
-        )
+        return cls(_checked("coef_init", coef, shape), _checked("intercept_init", intercept, shape[:1]))
 
     @classmethod
     def from_model(cls, weights: Weights, place: Ids) -> Start:
@@ -118,11 +110,11 @@ class Start:
 
 
 def asked_start(
-    coef: ArrayLike | None, intercept: ArrayLike | None, n_classes: int, n_features: int, *, fit_intercept: bool
+    coef: ArrayLike | None, intercept: ArrayLike | None, shape: tuple[int, int], *, fit_intercept: bool
 ) -> Start | ClosedForm:
     """As `Start.of`, but for a `coef` that asks for a closed form, whose intercepts go with it."""
     if not (isinstance(coef, str) and coef == CLOSED_FORM):
-        return Start.of(coef, intercept, n_classes, n_features, fit_intercept=fit_intercept)
+        return Start.of(coef, intercept, shape, fit_intercept=fit_intercept)
     if intercept is not None:
         raise ValueError(f"coef_init is {coef!r} and intercept_init is given; leave it None, or give arrays of both")
     if not fit_intercept:

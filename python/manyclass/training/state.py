@@ -67,16 +67,12 @@ class History:
     @classmethod
     def decoded(cls, described: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], n_features: int) -> History:
         """Return what `encoded` was; of a file without it, which is an older one, that nothing was seen."""
-        numbers = {name: described.get(name, 0) for name in ("n_points", "n_fit")}
+        n_points = described.get("n_points", 0)
+        numbers = {"n_points": n_points, "n_fit": 0, "n_counting": n_points, "n_labels": 0.0}
+        numbers |= {name: described[name] for name in numbers if name in described}
         for name, value in numbers.items():
-            check_number(name, value, low=0, integer=True)
-        reals = {
-            "n_counting": described.get("n_counting", numbers["n_points"]),
-            "n_labels": described.get("n_labels", 0.0),
-        }
-        for name, value in reals.items():
-            check_number(name, value, low=0)
-            reals[name] = float(value)
+            check_number(name, value, low=0, integer=name in ("n_points", "n_fit"))
+        numbers |= {name: float(numbers[name]) for name in ("n_counting", "n_labels")}
         scaling = None
         if "scale" in described:
             check_number("scale", described["scale"], low=0, open_low=True)
@@ -84,16 +80,12 @@ class History:
             scaling = FeatureScaling(*shared)
         elif "scaling.scale" in arrays:
             scaling = FeatureScaling(arrays["scaling.shift"], arrays["scaling.scale"])
-        return cls(**numbers, **reals, scaling=scaling)
+        return cls(**numbers, scaling=scaling)
 
     @classmethod
     def of_fit(cls, n_points: int, scaling: FeatureScaling | None = None, n_labels: float = 0.0) -> History:
         """Return the history of a model after a fit to this number of rows."""
         return cls(n_points, n_points, float(n_points), scaling, n_labels)
-
-    def faded(self, factor: float) -> History:
-        """Return it with rows seen so far counting so much of what they did."""
-        return replace(self, n_counting=self.n_counting * factor)
 
     def gone_on(self, n_points: int, scaling: FeatureScaling | None, n_labels: float) -> History:
         """Return the history after a call with more rows; the number of labels is kept from the first training."""

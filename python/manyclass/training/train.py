@@ -118,23 +118,13 @@ def _go_on(
         report = replace(report, params={**report.params, "learning_rate": trained.rate})
     curve = np.array(trained.curve) if state is None or call.whole else np.concatenate([state.curve, trained.curve])
     report = replace(report, best_iter=len(curve))
+    after = State.of_fit(points, trained.weights, trained.curve, squares=trained.squares, fit_report=report)
     if call.whole:
-        return State.of_fit(points, trained.weights, trained.curve, squares=trained.squares, fit_report=report)
-    return State(
-        classes=points.classes,
-        counts=before.counts_after(points),
-        features=points.features,
-        weights=trained.weights,
-        history=before.history.gone_on(0 if before.counted else len(points.labels), scaling, points.labels.mean),
-        curve=curve,
-        squares=trained.squares,
-        hashing=points.hashing,
-        several=points.several,
-        sparse_labels=points.sparse_labels,
-        n_labels=1 if state is None else state.n_labels,
-        threshold=None if state is None else state.threshold,
-        fit_report=report,
-    )
+        return after
+    n_rows = 0 if before.counted else len(points.labels)
+    history = before.history.gone_on(n_rows, scaling, points.labels.mean)
+    after = replace(after, counts=before.counts_after(points), history=history, curve=curve)
+    return after if state is None else replace(after, n_labels=state.n_labels, threshold=state.threshold)
 
 
 # Trainings that begin
