@@ -46,12 +46,10 @@ def check_cells(name: str, values: Any, is_right: NDArray[np.bool_], rule: str) 
     """Raise CellError for the first cell of an array, or stored number of a csr_array, that is not right."""
     if is_right.all():
         return
+    place = int(np.argmin(is_right))
     if is_sparse(values):
-        place = int(np.argmin(is_right))
-        row = int(np.searchsorted(values.indptr, place, side="right")) - 1
-        raise CellError(name, values.data[place], (row, int(values.indices[place])), rule)
-    where = tuple(np.argwhere(~is_right)[0].tolist())
-    raise CellError(name, values[where], where, rule)
+        raise CellError(name, values.data[place], tuple(int(axis[place]) for axis in values.tocoo().coords), rule)
+    raise CellError(name, values.ravel()[place], tuple(map(int, np.unravel_index(place, values.shape))), rule)
 
 
 def _cells(values: Any) -> Any:

@@ -13,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
-from manyclass.choice.arrays import choice_sets
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
 from manyclass.choice.estimates import Covariance
 from manyclass.choice.files import FORMAT, ChoiceState, parameters_by_alternative, read_choice_model, write_choice_model
@@ -30,7 +29,7 @@ from manyclass.choice.identification import MOST_FREE, Design, Identification, f
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
-from manyclass.choice.sets import ChoiceSets, positions_among
+from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.choice.summary import ChoiceInference
 from manyclass.help_lines import hinting
 from manyclass.labels import as_labels, check_targets

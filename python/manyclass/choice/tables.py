@@ -15,9 +15,16 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass.checks import did_you_mean
-from manyclass.choice.arrays import Unavailable, choice_sets, distinct_labels, leave_out_unavailable
 from manyclass.choice.columns import CellError, columns_by_name, has_numbers, read_flags, read_numbers, stack_columns
-from manyclass.choice.sets import ChoiceSets, SourceTable, positions_among
+from manyclass.choice.sets import (
+    ChoiceSets,
+    SourceTable,
+    Unavailable,
+    choice_sets,
+    distinct_labels,
+    leave_out_unavailable,
+    positions_among,
+)
 from manyclass.choice.utilities import evaluate_utilities
 from manyclass.datasets.tables import library
 from manyclass.labels import as_labels, check_targets, sorted_classes

@@ -198,30 +198,26 @@ class ChoiceTable(ChoiceColumns):
         is_wide = bool(self.wide or self.utility)
         if self.long and is_wide:
             raise ValueError("--long and --wide are two forms of a table; give one")
-        for option in ("pair", "wide") if not is_wide else ():
-            if getattr(self, option) is not None:
-                raise ValueError(f"--{option} is for wide tables; give --wide")
+        if self.pair and not is_wide:
+            raise ValueError("--pair is for wide tables; give --wide")
         return self.long or is_wide
 
     def parameters(self, alternatives: NDArray[Any], reference: Any) -> dict[str, Any]:
         """Return the parameters of the model that these options name, and the reference as the label that it is."""
-        parameters: dict[str, Any] = {}
-        if reference is not None:
-            parameters["reference"] = _labels_by_name(alternatives, [str(reference)])[0]
-        if self.nest:
-            nests = {label: f"{label} alone" for label in alternatives.tolist()}
-            alone = {label: f"dissimilarity[{nest}]" for label, nest in nests.items()}
-            for name, text in map(_split_option, self.nest):
-                for label in _labels_by_name(alternatives, _names(text)):
-                    if label not in nests:
-                        raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
-                    nests[label] = name
-                    alone.pop(label, None)
-            parameters |= {"nests": [*nests.values()], "constraints": dict.fromkeys(alone.values(), 1.0)}
-        if self.constraint:
-            values = {name: _number_or_text(text) for name, text in map(_split_option, self.constraint)}
-            parameters["constraints"] = {**parameters.get("constraints", {}), **values}
-        return parameters
+        nests = {label: f"{label} alone" for label in alternatives.tolist()}
+        for name, text in map(_split_option, self.nest or ()):
+            for label in _labels_by_name(alternatives, _names(text)):
+                if label not in nests:
+                    raise ValueError(f"--nest {name} has {label!r}, which is none of the alternatives")
+                nests[label] = name
+        alone = [nest for label, nest in nests.items() if self.nest and nest == f"{label} alone"]
+        constraints: dict[str, Any] = {f"dissimilarity[{nest}]": 1.0 for nest in alone}
+        constraints |= {name: _number_or_text(text) for name, text in map(_split_option, self.constraint or ())}
+        return {
+            "nests": [*nests.values()] if self.nest else None,
+            "constraints": constraints or None,
+            "reference": None if reference is None else _labels_by_name(alternatives, [str(reference)])[0],
+        }
 
 
 def _names(text: str) -> list[str]:
@@ -241,7 +237,7 @@ def _number_or_text(text: str) -> Any:
     return text
 
 
-def _labels_by_name(labels: NDArray[Any], names: list[str]) -> list[Any]:
+def _labels_by_name(labels: NDArray[Any], names: Sequence[str]) -> list[Any]:
     """The labels that are written so; a name that is none stays as it is."""
     label_of = {str(label): label for label in labels.tolist()}
     return [label_of.get(name, name) for name in names]
@@ -249,11 +245,10 @@ def _labels_by_name(labels: NDArray[Any], names: list[str]) -> list[Any]:
 
 def _columns_of(text: str, labels: NDArray[Any]) -> dict[Any, str]:
     """The columns of alternatives by these."""
-    parts = [part.rpartition(":") for part in _names(text)]
-    if not all(name and column for name, _, column in parts):
+    names, _, columns = zip(*(part.rpartition(":") for part in _names(text)), strict=True)
+    if not all((*names, *columns)):
         raise ValueError(f"{text!r} must be like ALT:COLUMN,ALT:COLUMN")
-    keys = _labels_by_name(labels, [name for name, _, _ in parts])
-    return dict(zip(keys, (column for _, _, column in parts), strict=True))
+    return dict(zip(_labels_by_name(labels, names), columns, strict=True))
 
 
 @contextlib.contextmanager

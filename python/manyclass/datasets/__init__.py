@@ -21,8 +21,7 @@ from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import load_xmc
 
 if TYPE_CHECKING:
-    from manyclass.choice.arrays import choice_sets
-    from manyclass.choice.sets import ChoiceSets
+    from manyclass.choice.sets import ChoiceSets, choice_sets
     from manyclass.choice.tables import from_long, from_wide
 
 __all__ = [
@@ -55,5 +54,5 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        home = {"ChoiceSets": "sets", "choice_sets": "arrays"}.get(name, "tables")
+        home = "tables" if name in ("from_long", "from_wide") else "sets"
         return getattr(importlib.import_module(f"manyclass.choice.{home}"), name)
