@@ -150,7 +150,7 @@ def put(place, value):
 
 ARRAYS = {
     "no scales": (lambda t: {k: v for k, v in t.items() if k != "coded.rows.scales"}, "no array 'coded.rows.scales'"),
-    "scales": (replaced("coded.rows.scales", put(3, np.nan)), "a scale of 'rows' is not finite"),
+    "scales": (replaced("coded.rows.scales", put(3, np.nan)), "'coded.rows.scales' has numbers that are not finite"),
     "short": (replaced("coded.values", lambda a: a[:-1].copy()), r"'coded.values' is int8 of shape"),
     "offsets": (replaced("coded.indptr", put(3, -1)), "'coded.indptr' do not start at 0 or decrease"),
     "class": (replaced("coded.classes", put(-1, K)), "supported classes of row .* are not distinct, sorted"),

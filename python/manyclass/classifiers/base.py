@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.metadata_routing import UNUSED
 
 from manyclass.classifiers.compress import compress
-from manyclass.classifiers.predictions import Answers, caller_of
+from manyclass.classifiers.predictions import Answers, caller_of, of_state
 from manyclass.datasets.stream import Stream
 from manyclass.fitting.fit import (
     FOR_ARRAYS,
@@ -133,23 +133,11 @@ class LabelClassifier(LinearClassifier):
     __metadata_request__predict: ClassVar = {"k": UNUSED, "threshold": UNUSED}  # the same for all rows
     early_stopping: bool
 
-    @property
-    def multilabel_(self) -> bool:
-        """Whether y was an indicator matrix."""
-        return self._fitted.several
-
-    @property
-    def n_labels_(self) -> int:
-        """The mean number of labels a row, rounded."""
-        return self._fitted.n_labels
-
-    @property
-    def threshold_(self) -> float | None:
-        """The probability, or score, that maximised micro-F1 on held-out rows as a threshold.
-
-        None: `n_labels_` labels are predicted.
-        """
-        return self._fitted.threshold
+    multilabel_: bool = of_state("several", "Whether y was an indicator matrix.")
+    n_labels_: int = of_state("n_labels", "The mean number of labels a row, rounded.")
+    threshold_: float | None = of_state("threshold", "The limit with the best micro-F1 on held-out rows, or None.")
+    validation_curve_: Doubles = of_state("fit_report.validation_curve", "The loss of held-out rows after each pass.")
+    best_iter_: int = of_state("fit_report.best_iter", "The number of the pass, from 1, whose weights were kept.")
 
     @property
     def resolved_params_(self) -> dict[str, Any]:
@@ -180,16 +168,6 @@ class LabelClassifier(LinearClassifier):
                     "predict_top_k(X, k) gives the k best ones"
                 )
         return self._best_labels(state, x)
-
-    @property
-    def validation_curve_(self) -> Doubles:
-        """The loss of held-out rows after each pass with early_stopping: log-loss in nats, or the margin loss."""
-        return self._fitted.fit_report.validation_curve
-
-    @property
-    def best_iter_(self) -> int:
-        """The number of the pass, from 1, whose weights were kept."""
-        return self._fitted.fit_report.best_iter
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

@@ -20,7 +20,7 @@ from manyclass.training.data import Features
 from manyclass.training.squares import read_squares, shapes_of_squares
 from manyclass.training.state import FitReport, History, SetRule, State
 from manyclass.weights.arrays import is_finite
-from manyclass.weights.files import described, layout, read_weights, weight_tensors
+from manyclass.weights.files import described, read_weights, weight_tensors
 from manyclass.weights.hashing import FeatureHash
 from manyclass.weights.saved_labels import decode_labels, encode_labels
 from manyclass.weights.tensor_file import (
@@ -105,8 +105,8 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
     if not all(map(is_finite, tensors.values())):
         raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
     beside, arrays = _beside_weights(state)
-    for name in sorted(arrays.keys() & {*shapes_of_squares(weights), "class_count", "scaling.shift", "scaling.scale"}):
-        if wrong := _wrong_in(name, arrays[name]):
+    for name, array in arrays.items():
+        if wrong := _wrong_in(name, array):
             reason = "training diverged, or weights of rows are too large"
             raise ValueError(f"{name!r} has numbers {wrong}, because {reason}; such a model cannot be saved")
     tensors |= arrays
@@ -117,7 +117,6 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
     description: dict[str, Any] = {
         "class": model.kind,
         "parameters": encode_parameters(model.parameters),
-        "layout": layout(weights),
         "classes": label_info,
         "n_features_in": features.n,
         "n_iter": len(state.curve),

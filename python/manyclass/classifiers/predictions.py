@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
@@ -45,6 +46,12 @@ from manyclass.training.state import State
 from manyclass.weights.arrays import Best, Data, Doubles, Floats, Ids, Matrix
 from manyclass.weights.tensor_file import PathLike
 from manyclass.weights.weights import Weights
+
+
+def of_state(path: str, text: str) -> Any:
+    """Return a property of an estimator that is one of its state, by its attributes, with the text for `help`."""
+    value_of = attrgetter(path)
+    return property(lambda self: value_of(self._fitted), doc=text)
 
 
 @brief
@@ -88,20 +95,13 @@ class Answers(ClassifierMixin, BaseEstimator):
     def _weights(self) -> Weights:
         return self._fitted.weights
 
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """Distinct labels, sorted, (n_classes,)."""
-        return self._fitted.classes
-
-    @property
-    def class_count_(self) -> Doubles:
-        """Rows of each class so far, (n_classes,), float64."""
-        return self._fitted.counts
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features."""
-        return self._fitted.features.n
+    classes_: NDArray[Any] = of_state("classes", "Distinct labels, sorted, (n_classes,).")
+    class_count_: Doubles = of_state("counts", "Rows of each class so far, (n_classes,), float64.")
+    n_features_in_: int = of_state("features.n", "Number of features.")
+    loss_curve_: Doubles = of_state("curve", "The loss of each pass, (n_iter,), float64.")
+    calibration_: Calibration | None = of_state("calibration", "How probabilities were calibrated, or None.")
+    coef_: Any = of_state("weights.coef", "Weights, (n_classes, n_features), float32; of pairs a csc_array.")
+    intercept_: Floats = of_state("weights.intercept", "Intercepts, (n_classes,), float32.")
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
@@ -112,19 +112,9 @@ class Answers(ClassifierMixin, BaseEstimator):
         return names
 
     @property
-    def loss_curve_(self) -> Doubles:
-        """The loss of each pass, (n_iter,), float64."""
-        return self._fitted.curve
-
-    @property
     def n_iter_(self) -> int:
         """How many passes training made."""
         return len(self._fitted.curve)
-
-    @property
-    def calibration_(self) -> Calibration | None:
-        """How probabilities were calibrated, or None."""
-        return self._fitted.calibration
 
     @property
     def vectorizer_(self) -> Any:
@@ -138,18 +128,6 @@ class Answers(ClassifierMixin, BaseEstimator):
     def vectorizer_(self, encoder: Any) -> None:
         """Let the model take texts or histories, of which the encoder makes the rows that it was fitted on."""
         self._taken(replace(self._fitted, encoder=encoder))
-
-    # Predictions
-
-    @property
-    def coef_(self) -> Any:
-        """Weights, (n_classes, n_features), float32; a view, of a model of pairs a `scipy.sparse.csc_array`."""
-        return self._weights.coef
-
-    @property
-    def intercept_(self) -> Floats:
-        """Intercepts, (n_classes,), float32."""
-        return self._weights.intercept
 
     # Every question reads the state once, at its beginning, so that a training at the same time does not change it.
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.checks import check_flag, check_number
+from manyclass.checks import check_choice, check_flag, check_number
 from manyclass.weights.arrays import DTYPES, NO_FLOATS, Floats, Kind, Mixture, aligned_zeros, padded
 from manyclass.weights.compression import id_type
 from manyclass.weights.tensor_file import TensorFile, checked, count, finite, non_negative, read_offsets
@@ -40,62 +40,38 @@ def weight_tensors(weights: Weights) -> dict[str, NDArray[Any]]:
     Compressed ones stand there by the length of their numbers, so that each starts where a mapped array of its type may
     start; nothing stands between two of them.
     """
+    names, scales = (PLAIN, {}) if weights.codes is None else (CODED, weights.codes)
     arrays: dict[str, NDArray[Any]] = {}
-    if weights.codes is not None:
-        arrays = {"intercept": weights.bias}
-        for name, scales in weights.codes.items():
-            arrays[CODED[name]] = getattr(weights, name)
-            if len(scales):
-                arrays[f"{CODED[name]}.scales"] = scales
-        if len(weights.centre):
-            arrays["centre"] = weights.centre
-        if weights.features is not None:
-            arrays[CODED["features"]] = weights.features
-        if weights.has_pairs:
-            arrays |= {CODED[name]: getattr(weights, name) for name in ("indptr", "classes")} | _counts(weights)
-        return dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
-    if weights.matrix.size:
-        # The intercepts of rows over phi are a column of them, and those of a sum the ones of its pairs.
-        intercept = np.ascontiguousarray(weights.intercept) if weights.intercept_column else weights.bias
-        arrays |= {PLAIN["matrix"]: weights.matrix, "intercept": intercept}
-    if weights.embeddings.size:
-        arrays[PLAIN["embeddings"]] = weights.embeddings
-    if len(weights.centre):
-        arrays["centre"] = weights.centre
-    if weights.has_pairs:
-        arrays |= {PLAIN[name]: getattr(weights, name) for name in OF_PAIRS}
-        arrays |= {"intercept": weights.bias, **_counts(weights)}
-    return arrays
-
-
-def _counts(weights: Weights) -> dict[str, NDArray[Any]]:
-    arrays = {"counts.pairs": weights.counts, "counts.features": weights.totals} if len(weights.counts) else {}
-    return arrays | ({"counts.own": weights.own} if len(weights.own) else {})
-
-
-def layout(weights: Weights) -> str:
-    """Return what the description of a model calls its weights."""
-    return WORDS[weights.kind] if weights.codes is None else "coded"
+    for field, name in names.items():
+        array = getattr(weights, field)
+        if array is not None and (array.size or (weights.has_pairs and field in OF_PAIRS)):
+            arrays[name] = array
+        if len(scales.get(field, NO_FLOATS)):
+            arrays[f"{name}.scales"] = scales[field]
+    # The intercepts of rows over phi are a column of them, and those of a sum the ones of its pairs.
+    arrays["intercept"] = np.ascontiguousarray(weights.intercept) if weights.kind == "phi" else weights.bias
+    more = {"centre": weights.centre, "counts.pairs": weights.counts, "counts.own": weights.own}
+    if len(weights.counts):
+        more["counts.features"] = weights.totals
+    arrays |= {name: array for name, array in more.items() if len(array)}
+    return arrays if weights.codes is None else dict(sorted(arrays.items(), key=lambda item: -item[1].itemsize))
 
 
 def described(weights: Weights) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what the description of a model says of its weights, and what it says of them beside its labels."""
+    word = WORDS[weights.kind]
     beside: dict[str, Any] = {} if np.all(weights.scales == 1) else {"scales": weights.scales.tolist()}
-    mixture: dict[str, Any] = {}
-    if len(weights.counts) or len(weights.own):
-        mixture = {"counts": vars(weights.mixture)}
+    mixture = {"counts": vars(weights.mixture)} if len(weights.counts) or len(weights.own) else {}
     if weights.codes is not None:
-        coded: dict[str, Any] = {"kind": WORDS[weights.kind], "dtype": weights.dtype}
-        if weights.has_phi:
-            coded |= {"n_hidden": weights.n_hidden, "relu": weights.relu}
-        return {"coded": coded | mixture}, beside
+        phi = {"n_hidden": weights.n_hidden, "relu": weights.relu} if weights.has_phi else {}
+        return {"layout": "coded", "coded": {"kind": word, "dtype": weights.dtype, **phi, **mixture}}, beside
     beside |= mixture
     if weights.by_minibatches:
         beside["minibatches"] = {"scale": float(weights.scales[1])}
     if weights.has_phi:
         beside["map"] = {name: int(getattr(weights, name)) for name in ("n_hidden", "intercept_column", "relu")}
         beside["scale"] = float(weights.scales[1])  # which version 0.2.0 reads where there are no pairs
-    return {}, beside
+    return {"layout": word}, beside
 
 
 def read_weights(file: TensorFile, info: Mapping[str, Any], n_classes: int, n_features: int, mmap: bool) -> Weights:
@@ -152,11 +128,8 @@ class _Reader:
         self.names = CODED if self.is_coded else PLAIN
         word = self.described["kind"] if self.is_coded else info["layout"]
         self.dtype = self.described["dtype"] if self.is_coded else "float32"
-        if word not in KINDS:
-            name = "the kind of its weights" if self.is_coded else "layout"
-            raise ValueError(f"{file.path} is damaged: {name} is {word!r}")
-        if self.dtype not in DTYPES:
-            raise ValueError(f"{file.path} is damaged: the dtype of its weights is {self.dtype!r}")
+        check_choice("the kind of its weights" if self.is_coded else "layout", word, [*KINDS])
+        check_choice("the dtype of its weights", self.dtype, DTYPES)
         self.kind = KINDS[word]
         self.fields: dict[str, Any] = {}
         self.scales: dict[str, Floats] = {}
@@ -171,11 +144,8 @@ class _Reader:
             self.fields[field] = finite(self.file, name, self.file.read(name, out=aligned))
         self.scales[field] = NO_FLOATS
         if self.dtype == "int8":
-            scales = self.file.read(checked(self.file, f"{name}.scales", np.float32, (n_rows,)))
-            if not np.isfinite(scales).all():
-                array = name.removeprefix("coded.")
-                raise ValueError(f"{self.file.path} is damaged: a scale of {array!r} is not finite")
-            self.scales[field] = scales
+            scales = checked(self.file, f"{name}.scales", np.float32, (n_rows,))
+            self.scales[field] = finite(self.file, scales, self.file.read(scales))
 
     def read_phi(self) -> None:
         """Read rows of classes over phi, and embeddings, if it has any."""
@@ -225,10 +195,9 @@ def _with_counts(weights: Weights, file: TensorFile, info: Mapping[str, Any], mm
     numbers = {"rate": 0.0, "kept": 0} | info["counts"]  # which earlier versions do not write
     mixture = Mixture(**{number.name: numbers[number.name] for number in fields(Mixture)})
     check_flag("counts_own", mixture.counts_own)
-    for name in ("share", "repeats", "rate"):
-        check_number(name, getattr(mixture, name), low=0, high=1)
-    for name in ("shrinkage", "power"):
-        check_number(name, getattr(mixture, name), low=0, high=LARGEST)
+    for name in ("share", "repeats", "rate", "shrinkage", "power"):
+        high = LARGEST if name in ("shrinkage", "power") else 1
+        check_number(name, getattr(mixture, name), low=0, high=high)
     check_number("kept", mixture.kept, low=0, high=weights.n_classes, integer=True)
     more: dict[str, Any] = {"mixture": mixture}
     if "counts.pairs" in file.entries:
