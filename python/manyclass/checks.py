@@ -7,6 +7,7 @@ import inspect
 import math
 import numbers
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -92,6 +93,32 @@ def check_number(
         if np.isfinite(high):
             ends += f" and at most {high:g}"
         raise ValueError(f"{name} is {shown(value)}; it must be finite, {ends}")
+
+
+UNITS = {"": 1, "B": 1} | {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}
+UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
+
+
+def bytes_of(name: str, size: Any) -> int:
+    """Return a number of bytes, or a text such as "10MB" or "1.5 GiB", as an integer.
+
+    Raises
+    ------
+    ValueError
+        If it is below a byte, or a text of another form.
+    TypeError
+        If it is neither an integer nor a text.
+    """
+    if not isinstance(size, str):
+        check_number(name, size, low=1, integer=True)
+        return int(size)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", size)
+    n_bytes = float(match[1]) * UNITS.get(match[2].upper(), 0) if match else 0.0
+    if not 1 <= n_bytes < math.inf:
+        raise ValueError(
+            f"{name} is {size!r:.80}; it must be a number of bytes, at least 1, such as '2GiB' or '500 MB'"
+        )
+    return int(n_bytes)
 
 
 def is_number(value: Any) -> bool:

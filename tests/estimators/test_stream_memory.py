@@ -14,12 +14,13 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.utils import murmurhash3_32
 
 from manyclass import AugmentReduceClassifier, MarginClassifier, SoftmaxClassifier, _core, load
+from manyclass.checks import bytes_of
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets import Stream
 from manyclass.figures import FIGURES
 from manyclass.fitting import streams
-from manyclass.fitting.streams import bytes_from, fitted_in
+from manyclass.fitting.streams import fitted_in
 from manyclass.weights.hashing import FeatureHash
 
 N, D, K = 600, 3000, 40
@@ -50,16 +51,16 @@ def few_features(model, X, y, **options):
     [(1000, 1000), ("1000", 1000), ("2GiB", 2 << 30), ("1.5 kB", 1500), ("500 MB", 500e6), (".5 tib", 1 << 39)],
 )
 def test_bytes_are_read(text, n_bytes):
-    assert bytes_from(text) == n_bytes
+    assert bytes_of("max_memory", text) == n_bytes
 
 
 def test_what_are_no_bytes_is_refused():
     for text in ("", "2 gigabytes", "-1GiB", "GiB", "1e9", 0, -5):
         with pytest.raises(ValueError, match="max_memory is"):
-            bytes_from(text)
+            bytes_of("max_memory", text)
     for value in (None, 1.5, True, [1]):
-        with pytest.raises(TypeError, match="it must be a number of bytes, or text such as '2GiB'"):
-            bytes_from(value)
+        with pytest.raises(TypeError, match="it must be an integer"):
+            bytes_of("max_memory", value)
 
 
 def footprint(*values):
@@ -78,7 +79,7 @@ def test_what_is_chosen_fits_and_hardly_more_would(seed):
         if n_bytes < found.least():
             with pytest.raises(ValueError, match="max_memory is '9B'; ") as error:
                 fitted_in(found, n_bytes, FIGURES.MOST_ROWS_OF_PART, "9B", may_hash=True)
-            n_bytes = bytes_from(str(error.value).partition("at least ")[2].partition(" ")[0])
+            n_bytes = bytes_of("max_memory", str(error.value).partition("at least ")[2].partition(" ")[0])
             assert n_bytes < found.least() + (1 << 20)
         n_rows, features = fitted_in(found, n_bytes, FIGURES.MOST_ROWS_OF_PART, "9B", may_hash=True)
         used = found if features is None else found.with_features(features)
@@ -249,7 +250,7 @@ import json, resource, sys
 import numpy as np
 from manyclass import SoftmaxClassifier
 from manyclass.datasets import Stream
-from manyclass.fitting.streams import bytes_from
+from manyclass.checks import bytes_of
 path, max_memory, hashed = sys.argv[1:]
 warm = SoftmaxClassifier(solver="implicit", random_state=0, max_iter=1)  # what is loaded late is loaded now
 warm.fit(np.eye(20, dtype=np.float32), np.arange(20) % 4)
@@ -259,7 +260,7 @@ model = SoftmaxClassifier(solver="implicit", learning_rate=0.3, random_state=0, 
 model.fit(stream, max_memory=max_memory)
 added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
 n_rows = None if model._fitted.hashing is None else model._fitted.hashing.n_rows
-print(json.dumps([added, bytes_from(max_memory), n_rows, len(model.classes_)]))
+print(json.dumps([added, bytes_of("max_memory", max_memory), n_rows, len(model.classes_)]))
 """
 
 

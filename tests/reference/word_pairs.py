@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.words.passes import follow_table
+from manyclass.words.training import follow_table
 
 
 def pair_shares(contexts, centres):

@@ -14,9 +14,9 @@ from test_saved_models import rewrite
 
 import manyclass
 from manyclass import AugmentReduceClassifier, SoftmaxClassifier, _core, solvers
-from manyclass.checks import csr_parts
+from manyclass.checks import bytes_of, csr_parts
 from manyclass.weights.arrays import aligned_zeros
-from manyclass.weights.compression import bytes_of, coded
+from manyclass.weights.compression import coded
 from manyclass.weights.weights import Weights
 
 
@@ -32,7 +32,7 @@ def kind(request):
     ("size", "found"), [(7, 7), ("10MB", 10**7), (" 1.5 GiB", 3 << 29), ("300", 300), ("2kB", 2000)]
 )
 def test_sizes_are_numbers_or_texts(size, found):
-    assert bytes_of(size) == found
+    assert bytes_of("max_bytes", size) == found
 
 
 @pytest.mark.parametrize(

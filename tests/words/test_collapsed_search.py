@@ -15,8 +15,7 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.passes import time_limit
 from manyclass.words import objectives
-from manyclass.words.passes import WordTables
-from manyclass.words.training import index_for
+from manyclass.words.training import WordTables, index_for
 
 DIM = 8
 

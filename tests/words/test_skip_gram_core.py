@@ -13,7 +13,7 @@ from testing_core import pieces
 
 from manyclass import _core
 from manyclass.weights.arrays import aligned_zeros
-from manyclass.words.passes import WordTables
+from manyclass.words.training import WordTables
 
 V, DIM = 23, 18
 

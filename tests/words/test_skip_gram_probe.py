@@ -9,7 +9,7 @@ from testing_core import pieces
 
 from manyclass import _core
 from manyclass.words.objectives import OBJECTIVES, SampledSoftmax
-from manyclass.words.passes import WordTables, divergence
+from manyclass.words.training import WordTables, divergence
 
 
 def text(lengths, window, n_words=9, tokens=None):

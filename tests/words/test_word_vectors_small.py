@@ -10,7 +10,7 @@ from test_command import run, table, the_error
 from test_saved_models import rewrite
 
 from manyclass import SkipGram, WordVectors
-from manyclass.words.queries import CodedTable
+from manyclass.words.vectors import CodedTable
 
 N, DIM = 300, 33
 DTYPES = ("float32", "float16", "int8")

@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from json import dumps
 from typing import Any, Literal
 
+from manyclass.checks import bytes_of
 from manyclass.classifiers.saving import Classifier, load_notes, save_model
 from manyclass.cli.data import labelled_rows
 from manyclass.cli.messages import check_writable, print_table, waiting
@@ -19,7 +20,6 @@ from manyclass.cli.models import OnModel, as_text, evaluated, expected_by
 from manyclass.cli.vectors import is_word2vec, word_vectors
 from manyclass.datasets.inputs import is_safetensors
 from manyclass.weights.arrays import Dtype
-from manyclass.weights.compression import bytes_of
 from manyclass.words.vectors import WordVectors
 
 
@@ -53,7 +53,7 @@ class CompressArguments(OnModel):
 
 def run(args: CompressArguments) -> int:
     """Compress the model, save it, and print both sizes and evaluations."""
-    most = None if args.max_bytes is None else bytes_of(args.max_bytes)
+    most = None if args.max_bytes is None else bytes_of("max_bytes", args.max_bytes)
     check_writable(args.output)
     is_words = not is_safetensors(args.model) and is_word2vec(args.model)
     model = word_vectors(args.model) if is_words else args.load(mmap=True)

@@ -88,7 +88,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number, outer_level, seed_from
+from manyclass.checks import bytes_of, check_number, outer_level, seed_from
 from manyclass.choosing import costs
 from manyclass.choosing.costs import Facts
 from manyclass.datasets.stream import Stream
@@ -116,7 +116,6 @@ from manyclass.fitting.streams import (
     Bounded,
     PartByPart,
     Rows,
-    bytes_from,
     encoded_stream,
     is_part,
     rows_of_stream,
@@ -170,7 +169,7 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
         )
         return _fit_to_stream(planner, X, options)
     refuse(FOR_STREAMS, classes=options.classes)
-    most_bytes = np.inf if options.max_memory is None else bytes_from(options.max_memory)
+    most_bytes = np.inf if options.max_memory is None else bytes_of("max_memory", options.max_memory)
     checkpoints = Checkpoints.of(options.checkpoint, options.every, options.resume)
     watch = Watch.of(options.callback, options.max_seconds, checkpoints, most_bytes)
     points, encoder = _points_of_fit(planner, state, data, options)

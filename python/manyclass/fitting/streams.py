@@ -84,7 +84,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -96,7 +95,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from manyclass import _core
-from manyclass.checks import check_number, is_texts
+from manyclass.checks import bytes_of, is_texts
 from manyclass.datasets.csr import is_sparse
 from manyclass.datasets.stream import Stream
 from manyclass.datasets.text import TextVectorizer
@@ -308,7 +307,7 @@ def within_memory(
     """
     if max_memory is None:
         return Bounded(X)
-    n_bytes = bytes_from(max_memory)
+    n_bytes = bytes_of("max_memory", max_memory)
     if not isinstance(X, Stream):
         raise ValueError(
             f"max_memory is {max_memory!r} and X a {type(X).__name__}, whose parts are as large as they are; make X a "
@@ -387,36 +386,6 @@ def is_part(item: Any) -> bool:
         return False
     X = item[0]
     return is_sparse(X) or np.ndim(X) == 2 or (is_texts(X) and not isinstance(X, str))
-
-
-UNITS = {"": 1, "B": 1}
-UNITS |= {f"{letter}B": 1000**n for n, letter in enumerate("KMGT", 1)}
-UNITS |= {f"{letter}IB": 1024**n for n, letter in enumerate("KMGT", 1)}
-
-
-def bytes_from(max_memory: int | str) -> int:
-    """Return a number of bytes, of text such as "2GiB" or "500 MB".
-
-    Raises
-    ------
-    ValueError
-        If it is no positive number of bytes.
-    TypeError
-        If it is neither a whole number nor text.
-    """
-    if isinstance(max_memory, int | np.integer) and not isinstance(max_memory, bool):
-        check_number("max_memory", max_memory)
-        n_bytes = float(max_memory)
-    elif isinstance(max_memory, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", max_memory)
-        if not match or match[2].upper() not in UNITS:
-            raise ValueError(f"max_memory is {max_memory!r}; it must be bytes, such as 2147483648, '2GiB' or '500 MB'")
-        n_bytes = float(match[1]) * UNITS[match[2].upper()]
-    else:
-        raise TypeError(f"max_memory is {max_memory!r}; it must be a number of bytes, or text such as '2GiB'")
-    if not 1 <= n_bytes < math.inf:
-        raise ValueError(f"max_memory is {max_memory!r:.80}; it must be at least a byte, and some number")
-    return int(n_bytes)
 
 
 def measured(X: Any, y: Any) -> tuple[float, float]:

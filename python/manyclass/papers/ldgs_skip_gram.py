@@ -32,9 +32,8 @@ from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPla
 from manyclass.papers.report import PaperFigure, Plot, Table
 from manyclass.papers.summary import RAN, trained_with, what_ran
 from manyclass.words.objectives import objective_named
-from manyclass.words.passes import SkipGramState
 from manyclass.words.skip_gram import SkipGram
-from manyclass.words.training import N_BLOCKS, default_budget, index_for
+from manyclass.words.training import N_BLOCKS, SkipGramState, default_budget, index_for
 
 NAME = "ldgs-skip-gram"
 SUMMARY = "Yen et al. 2018: skip-gram's exact objective by descent with and without search (Figure 3)"

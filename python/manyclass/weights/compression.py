@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number
+from manyclass.checks import bytes_of, check_choice, check_number
 from manyclass.weights.arrays import DTYPES, Codes, Dtype, padded
 from manyclass.weights.weights import Weights
 
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart
-UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def check_compression(dtype: str, prune: float, max_bytes: int | str | None) -> int | None:
@@ -23,7 +21,7 @@ def check_compression(dtype: str, prune: float, max_bytes: int | str | None) -> 
     check_number("prune", prune, low=0)
     if prune >= 1:
         raise ValueError(f"prune is {prune!r}; it must be below 1, as something has to stay")
-    return None if max_bytes is None else bytes_of(max_bytes)
+    return None if max_bytes is None else bytes_of("max_bytes", max_bytes)
 
 
 def n_droppable(weights: Weights) -> int:
@@ -131,23 +129,3 @@ def _largest_pairs(weights: Weights, n_kept: int) -> Weights:
 def id_type(n_classes: int) -> np.dtype[np.uint16] | np.dtype[np.int32]:
     """Return the type of the classes of pairs."""
     return np.dtype(np.uint16) if n_classes <= MOST_SHORT_IDS else np.dtype(np.int32)
-
-
-def bytes_of(size: Any) -> int:
-    """Return a number of bytes, or a text such as "10MB" or "1.5GiB", as an integer.
-
-    Raises
-    ------
-    ValueError
-        If it is not one of them, or not above 0.
-    """
-    if not isinstance(size, str):
-        check_number("max_bytes", size, low=1, integer=True)
-        return int(size)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
-    if match is None or match[2] not in UNITS or float(match[1]) * UNITS[match[2]] < 1:
-        named = ", ".join(repr(unit) for unit in UNITS if unit)
-        raise ValueError(
-            f"max_bytes is {size!r}; it must be a number of bytes of at least 1, or one with a unit: {named}"
-        )
-    return int(float(match[1]) * UNITS[match[2]])

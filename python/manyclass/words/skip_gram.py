@@ -49,10 +49,8 @@ from manyclass.weights.arrays import aligned_zeros, padded
 from manyclass.weights.tensor_file import PathLike
 from manyclass.words.corpus import Corpus, Documents, read_corpus
 from manyclass.words.objectives import Objective
-from manyclass.words.passes import Callback, SkipGramState, TextModel, WordTables
-from manyclass.words.queries import WordVectorQueries
-from manyclass.words.training import SkipGramPlan, rates_of_call, train
-from manyclass.words.vectors import WordVectors
+from manyclass.words.training import Callback, SkipGramPlan, SkipGramState, TextModel, WordTables, rates_of_call, train
+from manyclass.words.vectors import WordVectorQueries, WordVectors
 
 
 @brief

@@ -1,21 +1,29 @@
-"""Training of a skip-gram model: its plan, a warm-up by negative sampling, then passes of the objective."""
+"""What `SkipGram` trains, a text and two tables of vectors: its plan, and passes over the text or of descent.
+
+The exact loss of some pairs of a text shows a divergence that the running loss hides: that one is of the drawn words,
+and the logarithm of a sampled sum lies below that of the whole (Jensen).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from manyclass.checks import check_choice, check_flag, check_number, checked_random, n_threads_from
+from manyclass import _core
+from manyclass.checks import check_choice, check_flag, check_number, checked_random, lazy_property, n_threads_from
 from manyclass.parts import resolve_part
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.passes import drive
+from manyclass.weights.arrays import Floats
+from manyclass.weights.tensor_file import Arrays, Saved
+from manyclass.words.corpus import NO_PAIRS, Corpus
 from manyclass.words.objectives import OBJECTIVES, Descent, Index, NegativeSampling, Objective
-from manyclass.words.passes import Callback, DescentPasses, SkipGramState, TextPasses
 
 N_NEGATIVES = 5
 LAST_SHARE = 0.004  # of the learning rate at the end: word2vec's 1e-4 of 0.025
@@ -23,6 +31,339 @@ SAMPLE_RULES = ("word2vec", "sqrt")
 WARM_UP_RATE = 0.025
 SHARE = 20  # a search finds one in twenty words (Yen et al. 2018, section 5.3)
 N_BLOCKS = 4
+COUNTING_BYTES = 1 << 28  # of memory for counting pairs
+GROUP = 64  # centres that share a search: a dense product is fast with as many, and their best words are much the same
+# The pairs whose exact losses tell of a divergence, and the scores that these may take: a fraction of a second of work.
+MOST_PAIRS, MOST_SCORES = 256, 1 << 24
+# In units of log V, the loss of equal probabilities, beyond twice the standard error: no noise of steps that learn.
+TOO_HIGH = 1.1
+
+
+class WordTables(NamedTuple):
+    """h_x and v_y, rows padded with zeros to whole cache lines."""
+
+    input: Floats
+    output: Floats
+
+
+@dataclass
+class TextModel:
+    """A text as the core sees it, and the vectors of its words.
+
+    Attributes
+    ----------
+    corpus : Corpus
+        Word numbers, vocabulary and counts.
+    text : SkipGramText
+        The same for the core, with windows and sub-sampling.
+    tables : WordTables
+        h_x, and v_y or the vectors of the tree's nodes.
+    dim : int
+        Columns of the tables before padding.
+    has_tree : bool
+        Whether the objective is that of a Huffman tree.
+    seed : int
+    n_threads : int
+    """
+
+    corpus: Corpus
+    text: _core.SkipGramText
+    tables: WordTables
+    dim: int
+    has_tree: bool
+    seed: int
+    n_threads: int
+
+    @lazy_property
+    def collapsed(self) -> _core.PairShares:
+        """The shares of pairs in the text, counted at their first use."""
+        with tempfile.TemporaryDirectory() as folder:
+            pairs = _core.PairShares.count(
+                text=self.text, seed=self.seed, n_threads=self.n_threads, memory=COUNTING_BYTES, folder=folder
+            )
+        if pairs.n_pairs == 0:
+            raise ValueError(NO_PAIRS)
+        return pairs
+
+    def objective_value(self, sample: int | None = None) -> float:
+        """Evaluate the objective, see `SkipGram.objective_value`."""
+        if sample is not None:
+            check_number("sample", sample, low=1, integer=True)
+        return self.collapsed.objective(
+            *self.tables,
+            n_draws=sample or 0,
+            seed=self.seed,
+            n_threads=self.n_threads,
+            tree_counts=self.corpus.counts if self.has_tree else None,
+        )
+
+
+# A pass whose steps can move a vector so far is begun by a copy, to which it goes back where vectors overflow: the step
+# size times the words of a step, four times what the defaults have. Smaller ones are not known to make vectors
+# overflow, and a copy takes the memory of the model once more.
+CAREFUL = 0.6
+ADVICE = "Lower learning_rate or n_negatives, or train Softmax(solver='implicit'), which bears larger steps"
+
+
+@dataclass
+class SkipGramState:
+    """What a callback of `SkipGram.fit` sees after each pass, the passes of the warm-up among them.
+
+    Attributes
+    ----------
+    objective : str
+        What the pass trained, by name: "negative_sampling" during the warm-up.
+    n_iter : int
+        Passes made, those of the warm-up among them.
+    seconds : float
+        Time spent in training so far; reading, counting and callbacks excluded.
+    n_words : int
+        Words of the corpus passed over so far, before sub-sampling.
+    n_pairs : int
+        Pairs of centre and context trained on so far.
+    loss : float
+        Mean over the pass of the objective as trained on, by samples, in nats a pair; with "descent", its exact value,
+        or an estimate if a search samples.
+    ends : list of float
+        The seconds after each pass.
+    """
+
+    model: TextModel = field(repr=False)
+    objective: str = ""
+    n_iter: int = 0
+    seconds: float = 0.0
+    n_words: int = 0
+    n_pairs: int = 0
+    loss: float = np.nan
+    ends: list[float] = field(default_factory=list)
+
+    def objective_value(self, sample: int | None = None) -> float:
+        """As `SkipGram.objective_value`, of the vectors as they are now.
+
+        Parameters
+        ----------
+        sample : int, optional
+            Centre words to draw; None for the exact value.
+
+        Returns
+        -------
+        float
+            Nats per co-occurrence.
+        """
+        return self.model.objective_value(sample)
+
+
+Callback = Callable[[SkipGramState], bool | None]
+
+
+class _Passes:
+    """What passes over a text and passes over both tables share: the state that they keep, and its checkpoints.
+
+    Attributes
+    ----------
+    core_numbers : tuple of str
+        The numbers, attributes of the `core`, that go on from a checkpoint beside those of the state.
+    core : WordPasses or WordDescent
+        What they drive.
+    """
+
+    unit: str
+    advice = ADVICE
+    fault: str | None = None
+    core_numbers: tuple[str, ...]
+    core: Any
+    state_numbers = ("n_words", "n_pairs", "ends")
+
+    def __init__(self, state: SkipGramState, n_passes: int) -> None:
+        self.state, self.n_passes = state, n_passes
+
+    def arrays(self) -> Arrays:
+        """Both tables."""
+        return {"input": self.state.model.tables.input, "output": self.state.model.tables.output}
+
+    def numbers(self) -> dict[str, Any]:
+        """Numbers of the passes and sums of the state."""
+        numbers = {name: getattr(self.core, name) for name in self.core_numbers}
+        return numbers | {name: getattr(self.state, name) for name in self.state_numbers}
+
+    def restore(self, saved: Saved) -> None:
+        """Take over arrays and numbers."""
+        saved.fill(self.arrays())
+        for owner, names in ((self.core, self.core_numbers), (self.state, self.state_numbers)):
+            for name in names:
+                setattr(owner, name, saved.numbers[name])
+
+
+class TextPasses(_Passes):
+    """Passes of one trainer of the core over a text, in slices of sentences.
+
+    Parameters
+    ----------
+    state : SkipGramState
+    objective : Objective
+    n_passes : int
+    n_negatives : int
+    rates : (float, float)
+        Step sizes at the beginning and the end; they fall linearly over all passes.
+    """
+
+    unit = "words"
+    core_numbers = ("loss", "loss_pairs", "refused")  # a step that is too large is refused, and training goes on
+
+    def __init__(
+        self, state: SkipGramState, objective: Objective, n_passes: int, n_negatives: int, rates: tuple[float, float]
+    ) -> None:
+        super().__init__(state, n_passes)
+        model, n_words = state.model, len(state.model.corpus.counts)
+        self._carried = np.zeros(n_words)
+        if objective.carries_normalizers:
+            self._carried = _core.word_log_normalizers(*model.tables, model.n_threads)
+        trainer = _core.skip_gram_trainer(
+            text=model.text,
+            input=model.tables.input,
+            output=model.tables.output,
+            carried=self._carried,
+            counts=model.corpus.counts,
+            n_negatives=n_negatives,
+            seed=model.seed,
+            n_threads=model.n_threads,
+            isa="auto",
+            **objective.core,
+        )
+        self.n_visits, self.length = len(model.corpus.sentences) - 1, len(model.corpus.tokens)
+        self.core = _core.WordPasses(
+            trainer,
+            *model.tables,
+            self._carried,
+            first_rate=rates[0],
+            last_rate=rates[1],
+            eta_u=objective.step_of_normalizers,
+            n_passes=n_passes,
+            first_pass=state.n_iter,  # random draws are named by passes from the first of the warm-up on
+            n_visits=self.n_visits,
+            careful=rates[0] * (1 + n_negatives) > CAREFUL,
+        )
+        self._is_softmax = objective.is_softmax
+        # Equal probabilities cost log V, and negative sampling with all scores 0 log 2 for y and for each draw.
+        self._worst_loss = 2 * (np.log(n_words) + n_negatives + 1)
+
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
+        """Train on the sentences from `first` on."""
+        progress = self.core.run(n_pass, first, seconds)
+        self.state.n_words += progress.tokens
+        self.state.n_pairs += progress.pairs
+        return progress.visits, progress.tokens
+
+    def describe(self, last: int) -> str:
+        """Return the objective and its mean so far."""
+        return f"{self.state.objective}, loss {self.core.loss / max(self.core.loss_pairs, 1):.4f}"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a pass; a corpus without pairs is an error, and so are vectors that overflowed where no copy was made.
+
+        Else vectors beyond all use become those before the pass.
+        """
+        if self.state.n_pairs == 0:
+            raise ValueError(NO_PAIRS)
+        self.state.ends.append(self.state.seconds)
+        done = self.core.has_overflowed()
+        if done:
+            self.fault = f"vectors overflowed in pass {n_pass + 1}; they are those before it"
+            if not self.core.go_back():  # an estimator then stays as it was
+                raise ValueError(f"vectors overflowed in pass {n_pass + 1}. {self.advice}")
+        n_pairs = self.core.loss_pairs
+        return (self.core.loss / n_pairs if n_pairs else np.nan), done
+
+    def verdict(self, last_loss: float) -> str | None:
+        """Say if steps were refused, or if the model is worse than none."""
+        if self.core.refused:
+            return f"{self.core.refused} steps were too large to take"
+        if not last_loss <= self._worst_loss:
+            return f"the loss of the last pass is {last_loss:.4g} nats"
+        model = self.state.model
+        return divergence(model.text, model.tables, model.seed) if self._is_softmax else None
+
+    def arrays(self) -> Arrays:
+        """Both tables, and the normalisers that words carry."""
+        return {**super().arrays(), "carried": self._carried}
+
+
+class DescentPasses(_Passes):
+    """Passes of descent over both tables, each one visit; descent finds its own step sizes.
+
+    An index, where there is one, follows the output table from pass to pass.
+    """
+
+    n_visits = length = 1
+    unit = "passes"
+    core_numbers = ("output_rate",)  # an index follows from the tables
+
+    def __init__(
+        self, state: SkipGramState, n_passes: int, learning_rate: float, index: Index | None, *, rule: str, budget: int
+    ) -> None:
+        super().__init__(state, n_passes)
+        model = state.model
+        self._index, self._value = index, np.nan
+        self._input_rates = np.full(len(model.tables.input), learning_rate)
+        self.core = _core.WordDescent(
+            model.collapsed,
+            input=model.tables.input,
+            output=model.tables.output,
+            input_rates=self._input_rates,
+            output_rate=learning_rate,
+            found=rule,
+            budget=budget,
+            dim=model.dim,
+            group=GROUP,
+            seed=model.seed,
+            n_threads=model.n_threads,
+        )
+
+    def run(self, n_pass: int, first: int, seconds: float) -> tuple[int, int]:
+        """Make a step, or none at all if Ctrl-C comes meanwhile."""
+        model = self.state.model
+        if self._index is not None:
+            self.core.search_in(*follow_table(self._index, model.tables.output[:, : model.dim]))
+        self._value = self.core.step()
+        return 1, 1
+
+    def describe(self, last: int) -> str:
+        """Return the objective and its value."""
+        return f"{self.state.objective}, loss {self._value:.4f}"
+
+    def finish(self, n_pass: int) -> tuple[float, bool]:
+        """End a pass."""
+        self.state.ends.append(self.state.seconds)
+        return self._value, False
+
+    def verdict(self, last_loss: float) -> str | None:
+        """Descent does not diverge."""
+        return None
+
+    def arrays(self) -> Arrays:
+        """Both tables, and the step size of each row of the first."""
+        return {**super().arrays(), "input_rates": self._input_rates}
+
+
+def follow_table(index: Index, table: Floats) -> tuple[Any, int]:
+    """Fit an index to a table, or take over the rows as they are now; return its core and what a search probes."""
+    rows = np.ascontiguousarray(table)
+    if hasattr(index, "n_rows_"):
+        index.update(np.arange(len(rows)), rows)
+    else:
+        index.fit(rows)
+    return index.core, index.n_probe_
+
+
+def divergence(text: _core.SkipGramText, tables: WordTables, seed: int) -> str | None:
+    """Say if the exact loss of some pairs is above that of equal probabilities; None if it is not."""
+    n_words = len(tables.input)
+    n = min(MOST_PAIRS, max(1, MOST_SCORES // n_words))
+    n_pairs, mean, error = _core.mean_loss_of_pairs(text, *tables, n, seed)
+    equal_loss = np.log(n_words)
+    if n_pairs == 0 or mean - 2 * error <= TOO_HIGH * equal_loss:
+        return None
+    return f"the exact loss of {n_pairs} pairs, {mean:.4g}, is above that of equal probabilities, {equal_loss:.4g}"
 
 
 @dataclass(frozen=True)
