@@ -291,11 +291,10 @@ def test_objects_of_a_damaged_file_are_told_so(tmp_path, kind, text):
     fitted(labels=OBJECTS[kind])[0].save(tmp_path / "m")
 
     def changed(tensors):
-        words = tensor_file.encode_text([text, *map(str, range(36))])
-        return {**tensors, **{f"classes.{part}": array for part, array in words.items()}}
+        return {**tensors, **tensor_file.encode_text("classes", [text, *map(str, range(36))])}
 
     rewrite(tmp_path / "m", tensors=changed)
-    with pytest.raises(ValueError, match=r"m is damaged: its labels are not"):
+    with pytest.raises(ValueError, match="m is damaged: "):
         manyclass.load(tmp_path / "m")
 
 

@@ -118,8 +118,7 @@ def _tensors(state: ChoiceState) -> dict[str, NDArray[Any]]:
     tensors["covariance"] = np.ascontiguousarray(state.covariance.matrix)
     tensors["covariance_error"] = state.covariance.error
     tensors |= {"groups": state.form.groups, "nests": state.form.nests}
-    labels, _ = encode_labels(state.alternatives)
-    tensors |= {f"alternatives.{part}": array for part, array in labels.items()}
+    tensors |= encode_labels("alternatives", state.alternatives)[0]
     if is_sparse(state.Z):
         Z = sp.csr_array(state.Z)
         tensors |= {"Z.data": Z.data, "Z.indices": Z.indices.astype(np.int64), "Z.indptr": Z.indptr.astype(np.int64)}
@@ -160,7 +159,7 @@ def _description(state: ChoiceState, parameters: Mapping[str, Any]) -> dict[str,
             "state": state.mixture.description(),
         },
         **{name: getattr(state.form, name) for name in (*NAMES, "noise", "rank", "has_features", "n_alternatives")},
-        "alternatives": encode_labels(state.alternatives)[1],
+        "alternatives": encode_labels("alternatives", state.alternatives)[1],
         "Z": "sparse" if is_sparse(state.Z) else "none" if state.Z is None else "dense",
         "covariance_rows": state.covariance.n_rows,
         "covariance_kind": state.covariance.kind,

@@ -11,14 +11,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import as_csr, csr_parts
-from manyclass.weights.arrays import NO_DOUBLES, Doubles, Floats, Ids, Matrix
+from manyclass.weights.arrays import NO_DOUBLES, Doubles, Ids, Matrix
 from manyclass.weights.weights import Weights
-
-Csr = tuple[NDArray[np.int64], Ids, Floats]
 
 
 def duality_gap(
@@ -67,14 +64,11 @@ def duality_gap(
         numbers["squares"] = float(np.einsum("p,p->", model.values, model.values, dtype=np.float64))
         primal, dual = _core.duality_gap_on_pairs(x=csr_parts(as_csr(x)), **pairs, **numbers)
     else:
-        data, matrix = _matched(model, x)
+        data: Any
+        if isinstance(x, sp.csr_array):  # W is in the storage for the data, a copy where the model has the other one
+            data, matrix = csr_parts(x), model.matrix if model.sparse else np.ascontiguousarray(model.coef.T)
+        else:
+            data, matrix = np.ascontiguousarray(x), np.ascontiguousarray(model.coef)
         numbers["squares"] = float(np.einsum("kj,kj->", model.coef, model.coef, dtype=np.float64))
         primal, dual = _core.duality_gap(x=data, matrix=matrix, n_classes=model.n_classes, **numbers)
     return {"primal": primal, "dual": dual, "gap": primal - dual}
-
-
-def _matched(model: Weights, x: Matrix) -> tuple[Csr | Floats, Floats]:
-    """Return the data as the core takes it and W in the storage for it, a copy where the model has the other one."""
-    if isinstance(x, sp.csr_array):
-        return csr_parts(x), model.matrix if model.sparse else np.ascontiguousarray(model.coef.T)
-    return np.ascontiguousarray(x), np.ascontiguousarray(model.coef)

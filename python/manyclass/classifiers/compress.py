@@ -31,6 +31,7 @@ How much is lost, and how fast it is, stands in bench/figures/small_models.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
@@ -39,7 +40,7 @@ from sklearn.base import clone
 
 from manyclass.classifiers.files import file_bytes
 from manyclass.training.state import State
-from manyclass.weights.arrays import DTYPES, Dtype
+from manyclass.weights.arrays import Dtype
 from manyclass.weights.compression import check_compression, coded, coded_bytes, most_kept, n_droppable
 from manyclass.weights.files import weight_tensors
 from manyclass.weights.weights import Weights
@@ -66,15 +67,15 @@ def compress(
             "posterior is 'gaussian', whose variances take as much as the weights and cannot be compressed; fit with "
             "posterior='point'"
         )
-    n_kept = _kept_share(weights, "float16" if dtype == "auto" else dtype, float(prune))
+    dtypes: tuple[Dtype, ...] = ("float16", "int8") if dtype == "auto" else (dtype,)
+    n_kept = _kept_share(weights, dtypes[0], float(prune))
     # Without what only training needs.
     state = replace(state, squares=None, history=state.history.without_scaling(), sets=(), calls=())
-    if most is None:
-        small = coded(weights, *_smaller("float16" if dtype == "auto" else dtype, weights, n_kept))
-    else:
+    beside = 0
+    if most < np.inf:
         beside = file_bytes(estimator._model(state)) + HEADER_BYTES
         beside -= sum(array.nbytes for array in weight_tensors(weights).values())
-        small = coded(weights, *_fitting(weights, dtype, n_kept, most, beside))
+    small = coded(weights, *_fitting(weights, dtypes, n_kept, most, beside))
     copied: Any = clone(estimator)
     copied.__dict__.update(
         {name: value for name, value in estimator.__getstate__().items() if name not in estimator.get_params()}
@@ -116,21 +117,19 @@ def _smaller(dtype: Dtype, weights: Weights, n_kept: int | None) -> tuple[Dtype,
     return dtype, n_kept
 
 
-def _fitting(weights: Weights, dtype: str, n_kept: int | None, most: int, beside: int) -> tuple[Dtype, int | None]:
+def _fitting(
+    weights: Weights, dtypes: Sequence[Dtype], n_kept: int | None, most: float, beside: int
+) -> tuple[Dtype, int | None]:
     """The least compression whose file takes `most` bytes, `beside` of them for what is not weights."""
-    tried: list[Dtype] = (
-        ["float16", "int8"] if dtype == "auto" else [candidate for candidate in DTYPES if candidate == dtype]
-    )
-    for candidate in tried:
-        chosen = _smaller(candidate, weights, n_kept)
-        if coded_bytes(weights, *chosen) + beside <= most:
+    for dtype in dtypes:
+        chosen = _smaller(dtype, weights, n_kept)
+        n_bytes = coded_bytes(weights, *chosen) + beside
+        if n_bytes <= most:
             return chosen
-    last = tried[-1]
-    whole = coded_bytes(weights, *_smaller(last, weights, n_kept)) + beside
     try:
-        return last, most_kept(weights, last, most - beside)
+        return dtype, most_kept(weights, dtype, int(most) - beside)
     except ValueError as error:
         raise ValueError(
-            f"max_bytes is {most}; nothing fits: as {last} the file takes {whole} bytes, {beside} of them for labels "
-            f"and all that is not weights, and {str(error).removeprefix('prune: ')}"
+            f"max_bytes is {most}; nothing fits: as {dtype} the file takes {n_bytes} bytes, {beside} of them for "
+            f"labels and all that is not weights, and {str(error).removeprefix('prune: ')}"
         ) from error

@@ -100,7 +100,7 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
     """The arrays and the metadata of a model's file."""
     state = model.state
     weights, features = state.weights, state.features
-    labels, label_info = encode_labels(state.classes)
+    labels, label_info = encode_labels("classes", state.classes)
     tensors = weight_tensors(weights)
     if not all(map(is_finite, tensors.values())):
         raise ValueError("the weights are not finite, because training diverged; such a model cannot be saved")
@@ -109,11 +109,10 @@ def _contents(model: SavedModel, notes: Mapping[str, Any] | None) -> tuple[dict[
         if wrong := _wrong_in(name, array):
             reason = "training diverged, or weights of rows are too large"
             raise ValueError(f"{name!r} has numbers {wrong}, because {reason}; such a model cannot be saved")
-    tensors |= arrays
-    tensors |= {f"classes.{part}": array for part, array in labels.items()}
+    tensors |= arrays | labels
     tensors["loss_curve"] = np.asarray(state.curve, dtype=np.float64)
     if features.names is not None:
-        tensors |= {f"feature_names.{part}": array for part, array in encode_text(features.names).items()}
+        tensors |= encode_text("feature_names", features.names)
     description: dict[str, Any] = {
         "class": model.kind,
         "parameters": encode_parameters(model.parameters),
@@ -309,10 +308,9 @@ def _encode_vectorizer(vectorizer: Any, n_features: int) -> tuple[dict[str, Any]
     if n_columns != n_features:
         raise ValueError(f"vectorizer_ has {n_columns} columns; the model has {n_features} features")
     if isinstance(vectorizer, SequenceEncoder):
-        arrays, info = encode_labels(vectorizer.items_)
-        description = {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}
-        return {"sequences": description}, {f"{ITEMS}.{part}": array for part, array in arrays.items()}
-    terms = {f"vectorizer.terms.{part}": array for part, array in encode_text(vectorizer.vocabulary_).items()}
+        arrays, info = encode_labels(ITEMS, vectorizer.items_)
+        return {"sequences": {"parameters": parameters, "decay_": vectorizer.decay_, "items": info}}, arrays
+    terms = encode_text("vectorizer.terms", vectorizer.vocabulary_)
     return parameters, {**terms, "vectorizer.idf": vectorizer.idf_}
 
 

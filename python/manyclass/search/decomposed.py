@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, ClusteredRows, default_budget, fewest_probes
+from manyclass.search.clustered import AUTO_RECALL, ApproximateLosses, ClusteredRows, default_budget, fewest_probes
 from manyclass.search.inputs import Labels, Rows
-from manyclass.search.report import ApproximateLosses
 
 K_MEANS_ITERATIONS = 10
 SAMPLE_PER_CLUSTER = 256

@@ -29,9 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, ClusteredRows, fewest_probes
+from manyclass.search.clustered import AUTO_RECALL, ApproximateLosses, ClusteredRows, fewest_probes
 from manyclass.search.inputs import Exclude, Labels, Rows
-from manyclass.search.report import ApproximateLosses
 
 # Clusters are made anew once the expected cost of a probe, C sum n_c^2 / K^2, has doubled, or the recall of the rows
 # themselves at n_probe_ has fallen by a tenth. Recall is measured again each time half as many rows as there are have

@@ -15,13 +15,13 @@ from manyclass.weights.weights import Weights
 MOST_SHORT_IDS = 1 << 16  # classes that two bytes tell apart
 
 
-def check_compression(dtype: str, prune: float, max_bytes: int | str | None) -> int | None:
-    """Check what is asked of `compress`, and return the most bytes of a file, or None; ValueError or TypeError."""
+def check_compression(dtype: str, prune: float, max_bytes: int | str | None) -> float:
+    """Check what is asked of `compress`, and return the most bytes of a file, or infinity; ValueError or TypeError."""
     check_choice("dtype", dtype, ("auto", *DTYPES))
     check_number("prune", prune, low=0)
     if prune >= 1:
         raise ValueError(f"prune is {prune!r}; it must be below 1, as something has to stay")
-    return None if max_bytes is None else bytes_of("max_bytes", max_bytes)
+    return np.inf if max_bytes is None else bytes_of("max_bytes", max_bytes)
 
 
 def n_droppable(weights: Weights) -> int:

@@ -34,21 +34,21 @@ def _type_as_text(labels: NDArray[Any]) -> str | None:
 
 def check_labels_can_be_saved(labels: NDArray[Any]) -> None:
     """Raise TypeError, as `save` does, for labels that no file can hold."""
-    encode_labels(labels)
+    encode_labels("y", labels)
 
 
-def encode_labels(labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
-    """Return labels as arrays of the file, and what `decode_labels` has to know."""
+def encode_labels(array: str, labels: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], dict[str, str | int]]:
+    """Return labels as arrays of a file whose names begin with `array`, and what `decode_labels` has to know."""
     dtype = labels.dtype
     info: dict[str, str | int] = {"dtype": dtype.str, "n": len(labels)}
     if dtype.kind == "U" or (dtype.kind == "O" and all(isinstance(label, str) for label in labels)):
-        return encode_text(labels), info
+        return encode_text(array, labels), info
     if dtype.kind in "mM":
-        return {"values": labels.astype(dtype.newbyteorder("=")).view(np.int64)}, info
+        return {f"{array}.values": labels.astype(dtype.newbyteorder("=")).view(np.int64)}, info
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
-        return {"values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
+        return {f"{array}.values": np.ascontiguousarray(labels, dtype=dtype.newbyteorder("="))}, info
     if dtype.kind == "O" and (name := _type_as_text(labels)) is not None:
-        return encode_text(map(AS_TEXT[name][1], labels.tolist())), {**info, "dtype": name}
+        return encode_text(array, map(AS_TEXT[name][1], labels.tolist())), {**info, "dtype": name}
     what, remedy = str(dtype), "y = [str(label) for label in y] makes them strings"
     if dtype.kind == "O":
         other = next(label for label in labels if not isinstance(label, str))

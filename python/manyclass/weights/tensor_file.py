@@ -389,13 +389,13 @@ class Resumable(Protocol):
         ...
 
 
-def encode_text(strings: Iterable[Any]) -> dict[str, NDArray[Any]]:
-    """Return strings as bytes one after the other, and where each begins."""
+def encode_text(name: str, strings: Iterable[Any]) -> dict[str, NDArray[Any]]:
+    """Return strings as arrays of a file: bytes one after the other, and where each begins."""
     # Python's strings may hold lone surrogates, which strict UTF-8 refuses.
     encoded = [str(string).encode("utf-8", "surrogatepass") for string in strings]
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(string) for string in encoded], out=offsets[1:])
-    return {"text": np.frombuffer(b"".join(encoded), dtype=np.uint8), "offsets": offsets}
+    return {f"{name}.text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}.offsets": offsets}
 
 
 def read_offsets(file: TensorFile, name: str, n: int) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ import importlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress, islice
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -140,20 +140,17 @@ class WordVectorQueries:
     @property
     def key_to_index(self) -> dict[str, int]:
         """Row of each word."""
-        self._require_vectors()
-        return self.vocabulary_
+        return self._fitted().vocabulary_
 
     @property
     def index_to_key(self) -> list[str]:
         """Word of each row."""
-        self._require_vectors()
-        return self._words
+        return self._fitted()._words
 
     @property
     def vectors(self) -> Floats:
         """The vectors, a row for each word."""
-        self._require_vectors()
-        return self.vectors_
+        return self._fitted().vectors_
 
     @property
     def vector_size(self) -> int:
@@ -232,9 +229,10 @@ class WordVectorQueries:
         vector = self.vectors[self.get_index(key)].astype(np.float64)
         return _unit(vector) if unit else vector
 
-    def _require_vectors(self) -> None:
+    def _fitted(self) -> Self:
         if "vectors_" not in vars(self):
             raise NotFittedError(f"this {type(self).__name__} has no vectors yet; call fit first")
+        return self
 
     def most_similar(
         self,
@@ -544,7 +542,7 @@ class WordVectors(WordVectorQueries):
         most = check_compression(dtype, prune, max_bytes)
         n = max(1, len(words) - int(prune * len(words)))
         stored_dtype: Dtype = "float16" if dtype == "auto" else dtype
-        if most is not None:
+        if most < np.inf:
             fit = _most_words(words, vectors, stored_dtype, most)
             if dtype == "auto" and fit < n:
                 stored_dtype, fit = "int8", _most_words(words, vectors, "int8", most)
@@ -576,7 +574,7 @@ class WordVectors(WordVectorQueries):
         tensors: dict[str, NDArray[Any]] = {"rows": codes.values}
         if len(codes.scales):
             tensors["rows.scales"] = codes.scales
-        tensors |= {f"words.{part}": array for part, array in encode_text(self.index_to_key).items()}
+        tensors |= encode_text("words", self.index_to_key)
         tensors = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))  # each is aligned
         write_tensors(path, tensors, {"format": FORMAT, "format_version": str(FORMAT_VERSION)})
 
@@ -624,7 +622,7 @@ class WordVectors(WordVectorQueries):
         return cls(list(keyed.index_to_key), keyed.vectors)
 
 
-def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: int) -> int:
+def _most_words(words: Sequence[str], vectors: Floats, dtype: Dtype, max_bytes: float) -> int:
     """How many of the first words a file of at most `max_bytes` can hold."""
     lengths = np.array([len(word.encode("utf-8", "surrogatepass")) for word in words], dtype=np.int64)
     row_bytes = vectors.shape[1] * np.dtype(dtype).itemsize + 4 * (dtype == "int8") + 8  # 8: where a word begins
