@@ -140,7 +140,7 @@ CASES = {
         described("model", lambda d: d["classes"].update(dtype=[[]])),
         "TypeError|entry not a 2- or 3- tuple",
     ),
-    "a number of digits": ("model_dates", {"metadata": lambda m: m | {"model": "9" * 5000}}, "is not JSON"),
+    "a number of digits": ("model_dates", {"metadata": lambda m: m | {"model": "9" * 5000}}, "Exceeds the limit"),
     "vectors": ("words_float32", array("rows", first(np.nan)), "'rows' has numbers that are not finite"),
     "scales of words": ("words_int8", array("rows.scales", first(np.inf)), "'rows.scales' has numbers that are not"),
     "rows": ("index_spherical", array("rows", first(np.nan)), "row 0 has a value that is not finite"),
