@@ -61,23 +61,17 @@ def check_targets(y: Any, *, several: bool = True, name: str = "y") -> None:
     if array.dtype == object:
         _check_items(array.tolist(), several, name)
     elif array.ndim == 1:
-        missing = np.flatnonzero(_is_missing(array))
-        if len(missing):
-            raise ValueError(_missing(int(missing[0]), array[missing[0]], name))
+        is_missing = np.ma.getmaskarray(array)
+        if array.dtype.kind in "fcmM":  # NaN and NaT
+            is_missing = is_missing | np.asarray(array != array)
+        for row in np.flatnonzero(is_missing)[:1].tolist():
+            raise ValueError(_missing(row, array[row], name))
 
 
 def checked_labels(y: Any, name: str = "y") -> NDArray[Any]:
     """Return labels, one a row, in their own type, as `as_labels` does, after `check_targets`."""
     check_targets(y, several=False, name=name)
     return as_labels(y)
-
-
-def _is_missing(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which labels of an array that holds no objects are masked, NaN or NaT."""
-    missing: NDArray[np.bool_] = np.ma.getmaskarray(array)
-    if array.dtype.kind in "fcmM":
-        missing = missing | np.asarray(array != array)
-    return missing
 
 
 def _check_items(items: Sequence[Any], several: bool, name: str) -> None:
@@ -90,11 +84,10 @@ def _check_items(items: Sequence[Any], several: bool, name: str) -> None:
         for row, label in enumerate(items):
             if type(label).__name__ in _MISSING or bool(label != label):
                 raise ValueError(_missing(row, label, name))
-    groups: dict[str, int] = {}
-    for kind in kinds:
-        groups.setdefault(_group(kind), next(row for row, label in enumerate(items) if type(label) is kind))
+    first_rows = {kind: next(row for row, label in enumerate(items) if type(label) is kind) for kind in kinds}
+    groups = {_kind_of(items[row]): row for row in first_rows.values()}
     if len(groups) > 1:
-        pair = " and ".join(f"{name}[{row}] is {items[row]!r}, {group}" for group, row in sorted(groups.items())[:2])
+        pair = " and ".join(f"{name}[{row}] is {items[row]!r}, of {group}" for group, row in sorted(groups.items())[:2])
         raise ValueError(
             f"{pair}; labels must be of one kind, as they are sorted: {name} = [str(label) for label in {name}] makes "
             "them text"
@@ -122,16 +115,6 @@ def _check_lists(items: Sequence[Any], several: bool, name: str) -> None:
 def _shortened(item: Any) -> str:
     text = repr(item)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _group(kind: type) -> str:
-    if issubclass(kind, str):
-        return "text"
-    if issubclass(kind, bytes):
-        return "bytes"
-    if issubclass(kind, numbers.Number | np.bool_) and not issubclass(kind, np.timedelta64):
-        return "a number"
-    return f"a {kind.__name__}"
 
 
 def _missing(row: int, label: Any, name: str) -> str:
@@ -286,20 +269,13 @@ def _distinct(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np
 
 def _together(known: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
     """Two arrays of labels one after the other, in a type that holds both."""
-    if known.dtype == new.dtype:
-        return np.concatenate([known, new])
-    if known.dtype.kind in "iu" and new.dtype.kind == "f" and np.all(np.isfinite(new) & (new == np.floor(new))):
-        new = _integers([int(label) for label in new])
-    kinds = known.dtype.kind + new.dtype.kind
-    if set(kinds) <= set("biu"):
-        common = np.promote_types(known.dtype, new.dtype)
-        if common.kind in "biu":
-            return np.concatenate([known, new]).astype(common, copy=False)
-    if kinds in ("ff", "UU", "MM", "mm"):
+    if known.dtype.kind == new.dtype.kind != "O":
         joint = np.concatenate([known, new])
-        halves = zip((joint[: len(known)], joint[len(known) :]), (known, new), strict=True)
+        halves = zip(np.split(joint, [len(known)]), (known, new), strict=True)
         if all(np.array_equal(half.astype(part.dtype), part) for half, part in halves):
             return joint
+    if known.dtype.kind in "iu" and new.dtype.kind == "f" and np.all(np.isfinite(new) & (new == np.floor(new))):
+        new = _integers([int(label) for label in new])
     joint = _convert_objects(_objects([*_items(known), *_items(new)]))
     return joint if known.dtype == object else _narrow(joint)
 
@@ -314,12 +290,18 @@ _KINDS = {"b": "numbers", "i": "numbers", "u": "numbers", "f": "numbers", "U": "
 _KINDS |= {"M": "dates", "m": "time spans"}
 
 
+def _kind_of(label: Any) -> str:
+    """What kind a label is of; labels of one kind can be sorted."""
+    if isinstance(label, numbers.Number | np.bool_) and not isinstance(label, np.timedelta64):
+        return "numbers"
+    return _KINDS.get(np.asarray(label).dtype.kind, type(label).__name__)
+
+
 def _kind(labels: NDArray[Any]) -> str:
-    """What kind of labels an array holds; by its first one where they are objects, nothing where that is unknown."""
-    if labels.dtype == object:
-        first = next((item for item in labels.ravel() if type(item).__name__ not in _MISSING), None)
-        return "numbers" if isinstance(first, numbers.Number) else _KINDS.get(np.asarray(first).dtype.kind, "")
-    return _KINDS.get(labels.dtype.kind, "")
+    """What kind of labels an array holds; by the first one there is where they are objects, nothing without one."""
+    if labels.dtype != object:
+        return _KINDS.get(labels.dtype.kind, "")
+    return next((_kind_of(label) for label in labels.ravel() if type(label).__name__ not in _MISSING), "")
 
 
 def check_kind(labels: NDArray[Any], classes: NDArray[Any], name: str) -> None:
@@ -358,35 +340,16 @@ def find_positions(labels: NDArray[Any], classes: NDArray[Any], name: str) -> Id
     if wanted.size == 0 or not len(classes):
         return np.full(wanted.shape, -1, dtype=np.int32)
     check_kind(wanted, classes, name)
-    exact = _as_type_of(wanted, classes)
-    if exact is None:
+    dtype, kinds = wanted.dtype, {wanted.dtype.kind, classes.dtype.kind}
+    if kinds == {"O"} or (len(kinds) > 1 and not kinds <= set("biu")):
         return _by_hash(wanted, classes)
-    cast, fits = exact
+    with np.errstate(over="ignore"):  # of floats, which then are not what they were
+        cast = wanted.astype(classes.dtype, copy=False)
+    is_exact = cast.astype(dtype, copy=False) == wanted  # longer text, say, is cut
+    if len(kinds) > 1:
+        is_exact &= (cast < 0) == (wanted < 0)
     positions = np.minimum(np.searchsorted(classes, cast), len(classes) - 1)
-    return np.where((classes[positions] == cast) & fits, positions, -1).astype(np.int32)
-
-
-def _as_type_of(labels: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], Any] | None:
-    """Labels in the type of the classes, and which of them that type holds; None where there is no such type."""
-    dtype, class_dtype = labels.dtype, classes.dtype
-    if dtype == class_dtype and dtype.kind != "O":
-        return labels, True
-    if dtype.kind in "biu" and class_dtype.kind in "biu":
-        (low, high), (least, most) = _range(dtype), _range(class_dtype)
-        inside = (labels >= dtype.type(max(low, least))) & (labels <= dtype.type(min(high, most)))
-        return labels.astype(class_dtype), inside
-    if dtype.kind + class_dtype.kind == "ff":
-        return labels, True
-    if dtype.kind + class_dtype.kind == "UU":  # in the width of the classes, which longer text is not among
-        return labels.astype(class_dtype), np.strings.str_len(labels) <= class_dtype.itemsize // 4
-    if dtype.kind == class_dtype.kind and dtype.kind in "mM":
-        cast = labels.astype(class_dtype)
-        return cast, cast.astype(dtype) == labels
-    return None
-
-
-def _range(dtype: np.dtype[Any]) -> tuple[int, int]:
-    return (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    return np.where((classes[positions] == cast) & is_exact, positions, -1).astype(np.int32)
 
 
 def _by_hash(labels: NDArray[Any], classes: NDArray[Any]) -> Ids:
