@@ -70,7 +70,7 @@ def test_a_perfect_model_of_many_rows_has_a_small_error(seed):
         (([0], [[0]], [0.5]), ValueError, r"confidences has shape \(1,\); it must be \(1, 1\)"),
         (([0], [0, 1], [0.5, 0.5]), ValueError, "predicted has 2 rows, there are labels of 1"),
         (([0], [0], [0.5], 0), ValueError, "n_bins is 0"),
-        ((np.zeros(0, int), np.zeros(0, int), []), ValueError, r"y_true has shape \(0,\)"),
+        ((np.zeros(0, int), np.zeros(0, int), []), ValueError, r"y_true has no row"),
         (([0], [0], ["a"]), TypeError, "confidences has dtype"),
         ((["a"], [0], [0.5]), TypeError, "y_true has dtype"),
     ],

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.metrics.inputs import best_predictions, label_rows, single_labels
+from manyclass.metrics.inputs import best_predictions, checked_shares, label_rows, single_labels
 
 
 def expected_calibration_error(
@@ -82,11 +82,11 @@ def expected_calibration_error(
     truth = label_rows("y_true", y_true) if lists or hasattr(y_true, "tocsr") else single_labels("y_true", y_true, None)
     best = best_predictions(columns.reshape(shape), truth, shape[1])
     right = _core.label_hits(truth.indptr, truth.ids, best)
-    p = _checked("confidences", confidences, columns.shape, high=1).reshape(shape)
+    p = checked_shares("confidences", confidences, columns.shape).reshape(shape)
     surplus = surpluses(right, p, n_bins)
     if rest is None:
         return float(np.abs(surplus).sum() / right.size)
-    unpredicted = _checked("rest", rest, (truth.n_rows,), high=np.inf)
+    unpredicted = checked_shares("rest", rest, (truth.n_rows,), high=np.inf)
     surplus[0] += len(truth.ids) - np.count_nonzero(right) - unpredicted.sum()
     return float(np.abs(surplus).sum() / truth.n_rows)
 
@@ -96,18 +96,3 @@ def surpluses(right: NDArray[np.bool_], p: NDArray[np.float64], n_bins: int) -> 
     # The smallest m with p <= m / M, which rounding in p M could miss by one at the ends of bins.
     bins = np.searchsorted(np.arange(1, n_bins) / n_bins, p.ravel(), side="left")
     return np.asarray(np.bincount(bins, weights=(right - p).ravel(), minlength=n_bins), dtype=np.float64)
-
-
-def _checked(name: str, numbers: ArrayLike, shape: tuple[int, ...], high: float) -> NDArray[np.float64]:
-    array = np.asarray(numbers)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} has dtype {array.dtype}; it must be of real numbers")
-    if array.shape != shape:
-        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
-    p: NDArray[np.float64] = array.astype(np.float64)
-    bad = ~((p >= 0) & (p <= high) & np.isfinite(p))
-    if bad.any():
-        position = tuple(int(i) for i in np.argwhere(bad)[0])
-        rule = "in [0, 1]" if high == 1 else "at least 0 and finite"
-        raise ValueError(f"{name}[{', '.join(map(str, position))}] is {p[position]}; it must be {rule}")
-    return p

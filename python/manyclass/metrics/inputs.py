@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import check_number, checked_ids
 from manyclass.labels import as_labels, find_positions, join_labels, sorted_classes
 
 MOST_LABELS = 2**31 - 1  # positions are int32
@@ -60,8 +60,10 @@ def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
         return truth, predicted
     single = all(np.ndim(row) == 0 for row in truth)
     lists = [[label] for label in truth] if single else [list(row) for row in truth]
-    missing = np.isnat(names) if names.dtype.kind in "mM" else (names == "") | (names == None)  # noqa: E711
     right = as_labels(list(chain.from_iterable(lists)))
+    missing = np.isnat(names) if names.dtype.kind in "mM" else names == None  # noqa: E711
+    if "" not in right.tolist():  # where a class is called so, it is one
+        missing |= names == ""
     labels = sorted_classes(join_labels([right, as_labels(names[~missing])]), name="predicted")[0]
     numbers = np.full(names.shape, -1, dtype=np.int64)
     numbers[~missing] = find_positions(names[~missing], labels, "predicted")
@@ -115,14 +117,8 @@ def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
             isinstance(row, np.ndarray) and row.ndim != 1
         ):
             raise TypeError(f"{name}[{i}] is {row!r}; it must be a list of labels")
-    indptr = np.concatenate([[0], np.cumsum([len(row) for row in Y], dtype=np.int64)])
-    flat = list(chain.from_iterable(Y))
-    for label in flat:
-        if not isinstance(label, int | np.integer) or isinstance(label, bool):
-            raise TypeError(f"{name} has the label {label!r}; it must be an integer")
-        if not 0 <= label < MOST_LABELS:
-            raise ValueError(f"{name} has the label {label}; it must be in [0, {MOST_LABELS})")
-    ids = np.array(flat, dtype=np.int32)
+    indptr = np.cumsum([0, *map(len, Y)], dtype=np.int64)
+    ids = checked_ids(name, list(chain.from_iterable(Y)), MOST_LABELS)
     twice, row = _core.sort_rows(indptr, ids)
     if twice >= 0:
         raise ValueError(f"{name}[{row}] has the label {twice} twice")
@@ -131,14 +127,11 @@ def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
 
 def single_labels(name: str, y: Any, predicted: Any) -> LabelRows:
     """Return rows of one label each; scores say how many labels there are."""
-    labels = np.asarray(y)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"{name} has dtype {labels.dtype}; it must be of integers")
-    if labels.ndim != 1 or len(labels) == 0:
-        raise ValueError(f"{name} has shape {labels.shape}; it must have one axis and a row")
     n_labels = predicted.shape[1] if isinstance(predicted, sp.csr_array | sp.csr_matrix) else None
-    _require_between(name, labels, 0, MOST_LABELS if n_labels is None else n_labels)
-    return LabelRows(np.arange(len(labels) + 1, dtype=np.int64), labels.astype(np.int32), n_labels)
+    ids = checked_ids(name, y, MOST_LABELS if n_labels is None else n_labels)
+    if not len(ids):
+        raise ValueError(f"{name} has no row; it must have one")
+    return LabelRows(np.arange(len(ids) + 1, dtype=np.int64), ids, n_labels)
 
 
 def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | None = None) -> NDArray[np.int32]:
@@ -147,19 +140,10 @@ def best_predictions(predicted: Any, truth: LabelRows, k: int, n_labels: int | N
     n_labels is the number of labels where `truth` does not say it.
     """
     n_labels = truth.n_labels if truth.n_labels is not None else n_labels
-    if isinstance(predicted, sp.csr_array | sp.csr_matrix):
-        _require_rows(predicted.shape, truth)
-        return _best_of_csr(predicted, k, n_labels)
-    if sp.issparse(predicted):
-        raise TypeError(f"predicted is a {type(predicted).__name__}; scores must be a SciPy CSR matrix or array")
-    labels = np.asarray(predicted)
-    if labels.dtype.kind not in "iu":
-        raise TypeError(f"predicted has dtype {labels.dtype}; it must be of label positions, or CSR of scores")
-    if labels.ndim != 2 or labels.shape[1] < k:
-        raise ValueError(f"predicted has shape {labels.shape}; it must have two axes, and {k} columns for k = {k}")
-    _require_rows(labels.shape, truth)
-    _require_between("predicted", labels, -1, MOST_LABELS if n_labels is None else n_labels)
-    first = np.ascontiguousarray(labels[:, :k], dtype=np.int32)
+    is_csr = isinstance(predicted, sp.csr_array | sp.csr_matrix)
+    first = _best_of_csr(predicted, k, n_labels) if is_csr else ranked_labels(predicted, k, n_labels)
+    if len(first) != truth.n_rows:
+        raise ValueError(f"predicted has {len(first)} rows, there are labels of {truth.n_rows}")
     label, row = _core.twice_predicted(first)
     if label >= 0:
         raise ValueError(f"predicted has the label {label} twice in row {row}; each counts once")
@@ -178,14 +162,33 @@ def _best_of_csr(scores: Any, k: int, n_labels: int | None) -> NDArray[np.int32]
     return best
 
 
-def _require_rows(shape: tuple[int, ...], truth: LabelRows) -> None:
-    if shape[0] != truth.n_rows:
-        raise ValueError(f"predicted has {shape[0]} rows, there are labels of {truth.n_rows}")
+def ranked_labels(predicted: Any, k: int, n_labels: int | None) -> NDArray[np.int32]:
+    """Return the first k labels of rows of positions, -1 being none."""
+    if sp.issparse(predicted):
+        raise TypeError(f"predicted is a {type(predicted).__name__}; scores must be a SciPy CSR matrix or array")
+    labels, high = np.asarray(predicted), MOST_LABELS if n_labels is None else n_labels
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"predicted has dtype {labels.dtype}; it must be of label positions, or CSR of scores")
+    if labels.ndim != 2 or labels.shape[1] < k:
+        raise ValueError(f"predicted has shape {labels.shape}; it must have two axes, and {k} columns for k = {k}")
+    for row, column in np.argwhere((labels < -1) | (labels >= high))[:1].tolist():
+        where = f"predicted is {labels[row, column]} at {row, column}"
+        raise ValueError(f"{where}; it must be in [-1, {high}) (-1: none)")
+    return np.ascontiguousarray(labels[:, :k], dtype=np.int32)
 
 
-def _require_between(name: str, labels: NDArray[Any], low: int, high: int) -> None:
-    outside = (labels < low) | (labels >= high)
-    if outside.any():
-        position = tuple(int(i) for i in np.argwhere(outside)[0])
-        none = " (-1: none)" if low < 0 else ""
-        raise ValueError(f"{name} is {labels[position]} at {position}; it must be in [{low}, {high}){none}")
+def checked_shares(
+    name: str, numbers: ArrayLike, shape: tuple[int, ...], *, high: float = 1, open_low: bool = False
+) -> NDArray[np.float64]:
+    """Return numbers that must be in [0, high], or above 0, as float64."""
+    array = np.asarray(numbers)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} has dtype {array.dtype}; it must be of real numbers")
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
+    p: NDArray[np.float64] = array.astype(np.float64)
+    is_bad = ~((p > 0 if open_low else p >= 0) & (p <= high) & np.isfinite(p))
+    for position in np.argwhere(is_bad)[:1].tolist():
+        rule = "at least 0 and finite" if high > 1 else "in ]0, 1]" if open_low else "in [0, 1]"
+        raise ValueError(f"{name}[{', '.join(map(str, position))}] is {p[tuple(position)]}; it must be {rule}")
+    return p

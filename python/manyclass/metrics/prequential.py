@@ -91,7 +91,7 @@ def prequential(
 
 def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
     """What a part scores before it is learnt."""
-    n_rows, known = y.shape[0], _known(model)
+    n_rows, known = y.shape[0], np.asarray(getattr(model, "classes_", ()))  # of a fitted one
     scores = {"log_loss": np.nan, "accuracy": np.nan, "n_rows": n_rows, "n_unseen": 0, "n_classes": len(known)}
     if y.ndim > 1:
         return {**scores, **_evaluated(model, X, y)} if len(known) else scores
@@ -110,13 +110,6 @@ def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
             total = scores[name] * (n_rows - n_unseen) if n_unseen < n_rows else 0.0
             scores[name] = (total + charge * n_unseen) / n_rows
     return scores
-
-
-def _known(model: Classifier) -> NDArray[Any]:
-    try:
-        return np.asarray(model.classes_)
-    except AttributeError:  # it is not fitted yet
-        return np.zeros(0)
 
 
 def _evaluated(model: Classifier, X: Any, y: Any) -> dict[str, float]:

@@ -10,7 +10,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.metrics.inputs import LabelRows, best_predictions, label_rows, numbered, places, single_labels
+from manyclass.metrics.inputs import (
+    LabelRows,
+    best_predictions,
+    checked_shares,
+    label_rows,
+    numbered,
+    places,
+    ranked_labels,
+    single_labels,
+)
 
 Places = int | Sequence[int]
 Measured = float | NDArray[np.float64]
@@ -340,15 +349,8 @@ def coverage_at_k(predicted: ArrayLike, n_labels: int, k: Places = (1, 3, 5)) ->
     """
     ks = places(k)
     check_number("n_labels", n_labels, low=1, integer=True)
-    rows = np.asarray(numbered([], predicted)[1])
-    if rows.dtype.kind not in "iu":
-        raise TypeError(f"predicted has dtype {rows.dtype}; it must be of integers")
-    if rows.ndim != 2 or rows.shape[1] < ks.max():
-        raise ValueError(f"predicted has shape {rows.shape}; it must have rows of at least {ks.max()} labels")
-    if rows.size and not (rows.min() >= -1 and rows.max() < n_labels):
-        wrong = rows[(rows < -1) | (rows >= n_labels)][0]
-        raise ValueError(f"predicted holds {wrong}; labels must be in [0, {n_labels}), or -1 for none")
-    n_found = _core.labels_covered(np.ascontiguousarray(rows, dtype=np.int32), ks, n_labels)
+    rows = ranked_labels(numbered([], predicted)[1], int(ks.max()), n_labels)
+    n_found = _core.labels_covered(rows, ks, n_labels)
     return _shaped_as(k, np.array(n_found) / n_labels)
 
 
@@ -367,16 +369,7 @@ def _shaped_as(k: Places, values: NDArray[np.float64]) -> Measured:
 
 
 def _checked_propensities(propensities: ArrayLike, truth: LabelRows) -> NDArray[np.float64]:
-    array = np.asarray(propensities)
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"propensities has dtype {array.dtype}; it must be of real numbers")
-    if array.ndim != 1:
-        raise ValueError(f"propensities has shape {array.shape}; it must have one axis")
-    p = array.astype(np.float64)
-    bad = ~((p > 0) & (p <= 1))
-    if bad.any():
-        position = int(np.argmax(bad))
-        raise ValueError(f"propensities[{position}] is {p[position]}; it must be in ]0, 1]")
+    p = checked_shares("propensities", propensities, (np.size(propensities),), open_low=True)
     if truth.n_labels is not None and truth.n_labels != len(p):
         raise ValueError(f"propensities has length {len(p)}, Y_true has {truth.n_labels} columns")
     largest = int(truth.ids.max(initial=-1))
