@@ -376,12 +376,10 @@ def unconverted_rows(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float
 
 
 def is_texts(X: Any) -> bool:
-    """Whether X is a list, an array or a column of str, by its first item, or a str, which `transform` refuses."""
-    if isinstance(X, list | tuple | str):
-        return len(X) > 0 and isinstance(X[0], str)
-    if getattr(X, "ndim", 0) != 1 or sp.issparse(X) or len(X) == 0:
+    """Whether X is a list, an array or a column of str, by its first item that is not None, or a str."""
+    if not isinstance(X, list | tuple | str) and (getattr(X, "ndim", 0) != 1 or sp.issparse(X)):
         return False
-    return isinstance(next(iter(X)), str)
+    return isinstance(next((text for text in X if text is not None), None), str)
 
 
 def canonical_csr(X: sp.csr_matrix | sp.csr_array) -> sp.csr_array:

@@ -317,3 +317,16 @@ def test_labels_of_parquet_keep_their_type_or_become_text_that_files_hold(labels
     importlib.import_module("pyarrow.parquet").write_table(table, tmp_path / "t.parquet")
     ((_, y),) = Stream(tmp_path / "t.parquet", shuffle=False)
     np.testing.assert_array_equal(y, expected, strict=True)
+
+
+@pytest.mark.parametrize(
+    "labels", [[["a"], ["b", "c"]], [b"a", b"b"], [{"a": 1}, {"a": 2}]], ids=["list", "bytes", "struct"]
+)
+def test_labels_of_parquet_that_are_none_are_refused(labels, tmp_path):
+    """They would become text such as "['a']" and "b'a'"."""
+    arrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "t.parquet"
+    importlib.import_module("pyarrow.parquet").write_table(arrow.table({"f0": [1.0, 2.0], "label": labels}), path)
+    for read in (lambda: list(Stream(path)), lambda: read_records("parquet", Input.of(str(path)), Layout())):
+        with pytest.raises(ValueError, match=r"t\.parquet: label is of the type .*; labels are text, numbers or dates"):
+            read()

@@ -266,3 +266,9 @@ def test_texts_that_are_none_are_refused():
     with pytest.raises(ValueError, match=r"no term is left of 2 texts; terms are words .* in at least 1"):
         TextVectorizer().fit(["", "."])
     assert TextVectorizer().fit(TEXTS).transform([]).shape == (0, N_TERMS)
+
+
+@pytest.mark.parametrize("texts", [[None, "an ant", "a bee"], np.array([None, "an ant", "a bee"], dtype=object)])
+def test_a_missing_text_is_told_though_it_is_the_first_one(texts):
+    with pytest.raises(TypeError, match=r"documents\[0\] is None; it must be a str"):
+        SoftmaxClassifier().fit(texts, [0, 1, 1])

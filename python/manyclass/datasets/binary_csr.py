@@ -14,7 +14,7 @@ from scipy import sparse
 
 from manyclass.checks import check_number
 from manyclass.datasets.csr import csr_from_core, require_csr
-from manyclass.datasets.inputs import Input, Layout, RowSource
+from manyclass.datasets.inputs import Input, Layout, RowSource, check_columns
 from manyclass.weights.tensor_file import TensorFile, check_regular, open_tensors, write_tensors
 
 _FORMAT = "manyclass csr 1"
@@ -195,8 +195,7 @@ def open_csr(inputs: Sequence[Input], layout: Layout) -> RowSource:
     """
     shapes = [_opened_with_labels(source.path)[1] for source in inputs]
     d, k = (shapes[0][key][1] if n is None else n for key, n in (("X", layout.n_features), ("Y", layout.n_labels)))
-    for name, n_columns in (("n_features", d), ("n_labels", k)):
-        check_number(f"{inputs[0].name}: {name}", n_columns, low=0, high=2**31 - 1, integer=True)
+    check_columns(**{f"{inputs[0].name}: n_features": d, f"{inputs[0].name}: n_labels": k})
 
     def blocks(size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
         for source in inputs:

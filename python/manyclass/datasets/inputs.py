@@ -15,6 +15,7 @@ from typing import IO, Any, Literal
 
 from numpy.typing import NDArray
 
+from manyclass.checks import check_number
 from manyclass.compressed import (
     LABEL,
     STDIN,
@@ -36,6 +37,7 @@ BY_SUFFIX = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet", ".safetensors": "csr"},
     **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
 }
+MOST_COLUMNS = 2**31 - 1  # what an index of 32 bits can tell apart
 HEAD = 1 << 16  # bytes by which the form is guessed
 _XMC = re.compile(r"\s*(\d+(,\d+)*)?(\s+\d+:\S*)*\s*")
 _XMC_HEADER = re.compile(r"\s*\d+\s+\d+\s+\d+\s*")
@@ -197,6 +199,13 @@ class RowSource:
     n_rows: int | None = None
     zero_based: bool = True
     label_names: NDArray[Any] | None = None
+
+
+def check_columns(**sizes: int | None) -> None:
+    """Check numbers of columns, of which some may be unknown; raises as `check_number` does."""
+    for name, size in sizes.items():
+        if size is not None:
+            check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
 
 
 class _Bounded:

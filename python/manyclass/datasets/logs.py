@@ -28,9 +28,6 @@ class Histories(list[NDArray[Any]]):
         Items of each before those that are told apart; None where none are.
     """
 
-    users: NDArray[Any]
-    n_before: NDArray[np.int64] | None
-
     def __init__(
         self, items: Iterable[NDArray[Any]], users: NDArray[Any], n_before: NDArray[np.int64] | None = None
     ) -> None:

@@ -29,6 +29,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
+from manyclass.checks import csr_parts
 from manyclass.datasets.csr import indicator, ones_at
 
 MNIST_ID = 554  # OpenML's number of mnist_784
@@ -99,16 +100,10 @@ def content_digest(*arrays: NDArray[Any] | sp.csr_array) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(repr(array.shape).encode())
-        parts = [array] if isinstance(array, np.ndarray) else _csr_parts(array)
+        parts = [array] if isinstance(array, np.ndarray) else csr_parts(array.sorted_indices())
         for part in parts:
             digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
-
-
-def _csr_parts(X: sp.csr_array) -> list[NDArray[Any]]:
-    X = X.copy()
-    X.sort_indices()
-    return [X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data.astype(np.float32)]
 
 
 def _write(folder: Path, train: Labelled, test: Labelled) -> str:
@@ -132,8 +127,7 @@ def read_mulan(path: Path, n_features: int, n_labels: int) -> Labelled:
     n_attributes, indptr, columns = _core.read_sparse_arff(path.read_bytes(), str(path))
     if n_attributes != n_features + n_labels:
         raise ValueError(f"{path} has {n_attributes} attributes; it must have {n_features} + {n_labels}")
-    ones, shape = np.ones(len(columns), np.float32), (len(indptr) - 1, n_attributes)
-    table = sp.csr_array((ones, columns.astype(np.int64), indptr), shape=shape)
+    table = ones_at(columns, np.diff(indptr), n_attributes)
     return sp.csr_array(table[:, :n_features]), sp.csr_array(table[:, n_features:])
 
 

@@ -244,7 +244,7 @@ class TableFile:
             except (ValueError, TypeError, OverflowError) as error:
                 raise ValueError(f"{self.source.name}, from row {n} on: {error}") from error
             n += len(X)
-            yield X, [[]] * len(X) if label is None else _present(batch.column(label))
+            yield X, [[]] * len(X) if label is None else _present(batch.column(label), f"{self.source.name}: {label}")
 
 
 def _present_in_cells(cells: Sequence[str]) -> Present:
@@ -253,8 +253,10 @@ def _present_in_cells(cells: Sequence[str]) -> Present:
     return Present(np.array([*map(bool, words)], dtype=bool), [*filter(None, words)])
 
 
-def _present(column: Any) -> Present:
+def _present(column: Any, name: str) -> Present:
     """Return the labels of a column of Arrow; a null, NaN or a blank text is none."""
+    if re.search("binary|list|struct|map|union", kind := str(column.type)):
+        raise ValueError(f"{name} is of the type {kind}; labels are text, numbers or dates, one a row")
     is_labelled = column.is_valid().to_numpy(zero_copy_only=False).copy()
     values = column.drop_null().to_pandas()  # nulls would make other numbers of integers
     there = np.array([not isinstance(label, str) or label_in(label) != "" for label in values], dtype=bool)

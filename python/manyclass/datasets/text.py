@@ -418,18 +418,22 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         self.min_length_ = 1 if self.min_length == "auto" else self.min_length
         if self.analyzer != "word":
             return
-        sample = texts[:: max(1, len(texts) // N_LOOKED_AT)]
-        _warn_of_scripts("".join(sample))
+        sample, hints = texts[:: max(1, len(texts) // N_LOOKED_AT)], []
+        if 2 * len(_WITHOUT_BLANKS.findall("".join(sample))) > len("".join(sample)):
+            hints.append(
+                "the texts have no blanks between words, so that a term is a whole sentence; "
+                "TextVectorizer(analyzer='char_wb', max_n=2) makes terms of characters"
+            )
         if self.min_length == "auto":
             n_with_codes = sum(map(_has_codes, sample))
             self.min_length_ = 1 if 2 * n_with_codes > len(sample) else 2
             if self.min_length_ == 1:
-                warnings.warn(
+                hints.append(
                     f"{n_with_codes} of {len(sample)} texts looked at have letters or digits by themselves, which "
-                    "become terms; TextVectorizer(min_length=2) leaves them out",
-                    UserWarning,
-                    stacklevel=outer_level(),
+                    "become terms; TextVectorizer(min_length=2) leaves them out"
                 )
+        for hint in hints:
+            warnings.warn(hint, UserWarning, stacklevel=outer_level())
 
     def _kind_of_terms(self) -> str:
         """What a term is, for messages."""
@@ -502,17 +506,6 @@ def _has_codes(text: str) -> bool:
     """Whether more than a tenth of the words are a digit or a letter that is no vowel; "don't" is one word here."""
     words = word_finder(1, "unicode")(re.sub("['\u2019]", "", _composed(text)))
     return sum(len(word) == 1 and word not in VOWELS for word in words) > PART_OF_CODES * len(words)
-
-
-def _warn_of_scripts(sample: str) -> None:
-    """Warn where most characters are of a script in which words cannot be told by blanks."""
-    if 2 * len(_WITHOUT_BLANKS.findall(sample)) > len(sample):
-        warnings.warn(
-            "the texts have no blanks between words, so that a term is a whole sentence; "
-            "TextVectorizer(analyzer='char_wb', max_n=2) makes terms of characters",
-            UserWarning,
-            stacklevel=outer_level(),
-        )
 
 
 def checked_documents(documents: Iterable[str]) -> list[str]:

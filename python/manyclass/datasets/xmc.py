@@ -15,18 +15,17 @@ import numpy as np
 from scipy import sparse
 
 from manyclass import _core
-from manyclass.checks import check_number, n_threads_from
+from manyclass.checks import n_threads_from
 from manyclass.compressed import LONGEST_LINE, is_compressed
 from manyclass.datasets.binary_csr import read_matrices, write_matrices
 from manyclass.datasets.csr import csr_from_core, joined_rows
-from manyclass.datasets.inputs import Header, Input, Layout, RowSource
+from manyclass.datasets.inputs import MOST_COLUMNS, Header, Input, Layout, RowSource, check_columns
 from manyclass.datasets.label_words import Words
 
 Matrices = tuple[sparse.csr_array, sparse.csr_array]
 WordRows = tuple[sparse.csr_array, Words]
 
 CACHE_SUFFIX = ".csr.safetensors"
-MOST_COLUMNS = 2**31 - 1  # what an index of 32 bits can tell apart
 BLOCK = 1 << 23  # bytes of text that are parsed at once: 8 MB, some hundredths of a second
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -108,9 +107,7 @@ def load_xmc(
     """
     if header not in (True, False, "auto"):
         raise ValueError(f"header is {header!r}; it must be one of True, False, 'auto'")
-    for name, columns in (("n_features", n_features), ("n_labels", n_labels)):
-        if columns is not None and not 0 <= columns <= MOST_COLUMNS:
-            raise ValueError(f"{name} is {columns}; it must be in [0, {MOST_COLUMNS}]")
+    check_columns(n_features=n_features, n_labels=n_labels)
     layout = Layout(header, zero_based, n_features, n_labels, n_threads_from(n_jobs))
     source = Input(os.fspath(path))
     if cache is None or cache is False:
@@ -209,9 +206,7 @@ def open_xmc(inputs: Sequence[Input], layout: Layout, *, any_labels: bool = Fals
     _, d, k = headers[0] or (0, None, None)
     d = d if layout.n_features is None else layout.n_features
     k = k if layout.n_labels is None else layout.n_labels
-    for name, size in (("n_features", d), ("n_labels", k)):
-        if size is not None:
-            check_number(name, size, low=0, high=MOST_COLUMNS, integer=True)
+    check_columns(n_features=d, n_labels=k)
     layout = replace(layout, n_features=d, n_labels=k)
     if d is None or (k is None and not any_labels):
         d, n_labels = _count_columns(inputs, layout)
