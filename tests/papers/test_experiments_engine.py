@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 import manyclass
 from manyclass import SoftmaxClassifier
 from manyclass.papers import Experiment, Options, run_experiment, write_report
-from manyclass.papers.engine import RECORDS, MethodPlan, MissingDataError, Run, finite
+from manyclass.papers.engine import RECORDS, MethodPlan, Run, finite
 from manyclass.papers.report import NO_PLOTS, Plot, Table
 from manyclass.papers.summary import mean, ratio, spread
 from manyclass.plot.style import Panel, Series
@@ -41,7 +41,7 @@ class Counting:
     def load(self, name, options):
         self.loaded.append(name)
         if name == "absent":
-            raise MissingDataError("no folder has it")
+            raise FileNotFoundError("no folder has it")
         return name
 
     def perform(self, run, context):

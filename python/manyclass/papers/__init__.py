@@ -10,7 +10,7 @@ from manyclass.papers.engine import Experiment, Options, Outcome, run_experiment
 from manyclass.papers.report import write_report
 
 EXPERIMENTS: dict[str, Experiment] = {
-    module.NAME: module.EXPERIMENT
+    module.EXPERIMENT.name: module.EXPERIMENT
     for module in (fagan_iyengar, titsias, augment_reduce, loss_decomposition, race, ldgs_skip_gram)
 }
 

@@ -36,7 +36,6 @@ from manyclass.papers.summary import RAN, Quantity, trained_with, what_ran
 from manyclass.special import sampled_utility_log_probabilities
 from manyclass.training.core_training import TrainingState
 
-NAME = "augment-reduce"
 SUMMARY = "Ruiz et al. 2018: softmax, probit and logistic A&R (Tables 1-3, Figure 2, section 4.1)"
 NOISE = {"softmax A&R": "gumbel", "probit A&R": "normal", "logistic A&R": "logistic"}
 OURS = ("exact", "OVE", "Botev (css)", *NOISE)
@@ -291,4 +290,4 @@ def _tables(records: Records) -> Items:
 
 
 DATA = ("synthetic", *published.RUIZ["shapes"])
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, plans, load, perform, report, settings=DATA[1:])
+EXPERIMENT = Experiment("augment-reduce", SUMMARY, DATA, METHODS, plans, load, perform, report, settings=DATA[1:])

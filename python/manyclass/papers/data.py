@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from manyclass.datasets import fetch, load_multiclass
 from manyclass.datasets.fetch import TEXTS, fetched_root
 from manyclass.datasets.sources import SOURCES
-from manyclass.papers.engine import MissingDataError, Note
+from manyclass.papers.engine import Note
 from manyclass.weights.arrays import Matrix
 
 IMAGES = {"mnist": "mnist.npz", "omniglot": "omniglot28.npz"}  # x_train, y_train, x_test, y_test; values 0 to 255
@@ -47,11 +47,11 @@ class Problem:
 def find_data(name: str, path: str | None = None) -> Path:
     """Return the folder of a data set, or the file at `path`, where MANYCLASS_DATA names its root or it was fetched.
 
-    A name with a separator is the folder or the file itself. Raises MissingDataError if it is in neither place.
+    A name with a separator is the folder or the file itself. Raises FileNotFoundError if it is in neither place.
     """
     if os.sep in name:
         if not Path(name).exists():
-            raise MissingDataError(f"{name} does not exist")
+            raise FileNotFoundError(f"{name} does not exist")
         return Path(name)
     root = os.environ.get("MANYCLASS_DATA")
     tried = [Path(place) / (path or name) for place in (root, fetched_root()) if place]
@@ -60,7 +60,7 @@ def find_data(name: str, path: str | None = None) -> Path:
             return path_tried
     unset = "" if root else "the environment variable MANYCLASS_DATA is not set, and "
     hint = "; --fetch downloads it" if name in SOURCES else "; it cannot be fetched"
-    raise MissingDataError(f"{unset}{' and '.join(map(str, tried))} {'do' if root else 'does'} not exist{hint}")
+    raise FileNotFoundError(f"{unset}{' and '.join(map(str, tried))} {'do' if root else 'does'} not exist{hint}")
 
 
 def fetch_missing(names: Sequence[str], *, note: Note, progress: bool) -> None:
@@ -70,7 +70,7 @@ def fetch_missing(names: Sequence[str], *, note: Note, progress: bool) -> None:
             continue
         try:
             find_data(name, f"{TEXTS}/{name}.txt.xz" if SOURCES[name].text else None)
-        except MissingDataError:
+        except FileNotFoundError:
             note(f"fetching {name}: {SOURCES[name].about}")
             try:
                 fetch(name, progress=progress)
@@ -84,17 +84,12 @@ def load_problem(
 ) -> Problem:
     """Return the data set of a name or in a folder; images are divided by 255, and by their norm with scale "l2".
 
-    Raises MissingDataError if it is not there.
+    Raises FileNotFoundError if it is not there.
     """
     folder = find_data(name)
     if folder.name in IMAGES:
-        if not (folder / IMAGES[folder.name]).is_file():
-            raise MissingDataError(f"{folder / IMAGES[folder.name]} does not exist")
         return _images(folder / IMAGES[folder.name], scale, max_rows)
-    try:
-        data = load_multiclass(folder, scale=scale, n_features=n_features, n_train=max_rows, n_jobs=n_jobs)
-    except FileNotFoundError as error:
-        raise MissingDataError(str(error)) from None
+    data = load_multiclass(folder, scale=scale, n_features=n_features, n_train=max_rows, n_jobs=n_jobs)
     return Problem(data.X_train, data.y_train, data.X_test[:max_rows], data.y_test[:max_rows])
 
 

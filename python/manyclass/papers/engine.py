@@ -46,10 +46,6 @@ Note = Callable[[str], None]
 Items = Iterator[Table | Plot | PaperFigure | str]  # of a report; a str is a sentence that a reader of tables needs
 
 
-class MissingDataError(Exception):
-    """A data set that is not on this machine; its text says which and why."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What a user chooses of an experiment.
@@ -267,7 +263,7 @@ class Experiment:
     plans : callable
         What all methods are run with on one data set; options.data holds the names of all that were chosen.
     load : callable
-        The data of that name, or MissingDataError.
+        The data of that name, or FileNotFoundError, whose text says which files are missing and why.
     perform : callable
         The results of a run, for JSON.
     report : callable
@@ -356,7 +352,7 @@ def run_experiment(
             missing = [run for key, run in planned.items() if key not in results]
             try:
                 context = Context(experiment.load(name, options) if missing else None, results=results)
-            except MissingDataError as error:
+            except FileNotFoundError as error:
                 note(f"skipped {name}: {error}")
                 skipped.append(name)
                 bar.total -= len(missing)

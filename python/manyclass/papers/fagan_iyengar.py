@@ -29,7 +29,6 @@ from manyclass.parts import Part
 from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
 
-NAME = "fagan-iyengar"
 SUMMARY = "Fagan & Iyengar 2018: U-max and Implicit SGD against the biased methods (Tables 1-3, Figures 1-3)"
 PASSES, CHECKPOINTS = 50, 10
 FEATURES, ROWS = 10_000, 100_000
@@ -230,5 +229,5 @@ def _curves(name: str, caption: str, records: Records, panel: str, line: str) ->
     return Plot(name, caption, "pass", "training log-loss [nats]", panels, log_y=line == "rate")
 
 
-DATA = tuple(published.FAGAN_IYENGAR["shapes"])
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, (*METHODS, *VARIANTS), plans, load, perform, report, settings=DATA)
+DATA, ALL = tuple(published.FAGAN_IYENGAR["shapes"]), (*METHODS, *VARIANTS)
+EXPERIMENT = Experiment("fagan-iyengar", SUMMARY, DATA, ALL, plans, load, perform, report, settings=DATA)

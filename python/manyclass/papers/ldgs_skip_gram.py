@@ -35,7 +35,6 @@ from manyclass.words.objectives import objective_named
 from manyclass.words.skip_gram import SkipGram
 from manyclass.words.training import N_BLOCKS, SkipGramState, default_budget, index_for
 
-NAME = "ldgs-skip-gram"
 SUMMARY = "Yen et al. 2018: skip-gram's exact objective by descent with and without search (Figure 3)"
 GD = "GD"
 # The objective of each method by name, with parameters of its own.
@@ -179,4 +178,4 @@ def _numbers(records: Records) -> list[float | None]:
     )
 
 
-EXPERIMENT = Experiment(NAME, SUMMARY, tuple(LINES), tuple(METHODS), plans, load, perform, report)
+EXPERIMENT = Experiment("ldgs-skip-gram", SUMMARY, tuple(LINES), tuple(METHODS), plans, load, perform, report)

@@ -34,18 +34,7 @@ from manyclass.figures import FIGURES
 from manyclass.metrics import precision_at_k
 from manyclass.papers import published, summary
 from manyclass.papers.data import find_data, load_problem
-from manyclass.papers.engine import (
-    Context,
-    Curve,
-    Experiment,
-    Items,
-    MethodPlan,
-    MissingDataError,
-    Options,
-    Records,
-    Results,
-    Run,
-)
+from manyclass.papers.engine import Context, Curve, Experiment, Items, MethodPlan, Options, Records, Results, Run
 from manyclass.papers.report import PaperFigure, Plot
 from manyclass.papers.summary import RAN, trained_with
 from manyclass.parts import Part
@@ -55,7 +44,6 @@ from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import TrainingState
 
-NAME = "loss-decomposition"
 SUMMARY = "Yen et al. 2018: exact, sampled, searched and decomposed gradients, accuracy against time and passes"
 FACES = "faces"
 DATA = ("omniglot", FACES, "eurlex57k", "yso-en", "gowalla")
@@ -140,10 +128,7 @@ def load(name: str, options: Options) -> LabelledProblem:
     folder = find_data(options.places[name])
     parts: list[Any] = []
     for part in ("train", "test"):
-        try:
-            X, Y = load_xmc(split_file(folder, part))
-        except FileNotFoundError as error:
-            raise MissingDataError(str(error)) from None
+        X, Y = load_xmc(split_file(folder, part))
         labelled = np.flatnonzero(np.diff(Y.indptr))[: options.max_rows]
         parts += [l2_normalize(X[labelled]), sp.csr_array(Y[labelled])]
     return LabelledProblem(*parts)
@@ -250,7 +235,7 @@ def report(records: Records) -> Items:
         shape = group[0]["results"]["shape"]
         caption = f"{name} (K = {shape[0]}, D = {shape[1]}, N = {shape[2]}): P@1 after the last pass"
         columns = ("method", "train", "test", "over seeds", "best test", "seconds a pass", "passes")
-        yield summary.table(f"{NAME}-{name}", caption, columns, group, _row, "method")
+        yield summary.table(f"loss-decomposition-{name}", caption, columns, group, _row, "method")
         if name in published.YEN["tables"]:
             yield from summary.shape_figures(published.YEN["tables"][name][0], group, ("classes", "features", "rows"))
         for method, records_of_method in summary.by_key(group, "method").items():
@@ -263,7 +248,7 @@ def report(records: Records) -> Items:
             for name, group in first.items()
             for part in ("test", "train")
         ]
-        yield Plot(f"{NAME}-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True)
+        yield Plot(f"loss-decomposition-{axis}", f"P@1 against {axis_label}", axis_label, "P@1", panels, log_x=True)
 
 
 def _series(method: str, results: Results, axis: str, part: str) -> Series:
@@ -284,4 +269,4 @@ def _row(method: str, records: Records) -> list[Any]:
     return [method, train, test, summary.spread(summary.values(trained, "test")), best, *speeds]
 
 
-EXPERIMENT = Experiment(NAME, SUMMARY, DATA, METHODS, plans, load, perform, report, open_data=True)
+EXPERIMENT = Experiment("loss-decomposition", SUMMARY, DATA, METHODS, plans, load, perform, report, open_data=True)

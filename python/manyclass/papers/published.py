@@ -9,9 +9,8 @@ from __future__ import annotations
 import shlex
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 _PAPERS: dict[str, Any] = tomllib.loads(
     files("manyclass.papers").joinpath("published.toml").read_text(encoding="utf-8")
@@ -28,8 +27,7 @@ COLUMNS = ("row", "published", "ours", "processor s", "what differs", "command")
 SHAPE = ("features", "classes", "training points", "test points")
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of a table, or of what a figure shows, of a paper.
 
     Attributes
@@ -52,7 +50,7 @@ class Row:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """What a recorded figure of it has, too."""
-        return self.experiment, self.item, self.data, self.method
+        return self[:4]
 
 
 def rows(paper: str) -> list[Row]:
@@ -80,23 +78,22 @@ def _words(methods: Iterable[str], words: str) -> dict[str, dict[str, str]]:
     return {method: {"": words} for method in methods}
 
 
-def _shapes(name: str, shapes: Mapping[str, Sequence[int]], quantities: Sequence[str]) -> Iterator[Row]:
-    yield from _scores(name, "Table 1", {data: {"all": shape} for data, shape in shapes.items()}, quantities)
+def _of_all(by_data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {data: {"all": values} for data, values in by_data.items()}
 
 
 def _fagan_iyengar() -> Iterator[Row]:
     name, numbers = "fagan-iyengar", FAGAN_IYENGAR
-    yield from _shapes(name, numbers["shapes"], ("classes", "features", "rows"))
-    yield from _scores(name, "Table 2", {data: {"all": rates} for data, rates in numbers["rates"].items()})
+    yield from _scores(name, "Table 1", _of_all(numbers["shapes"]), ("classes", "features", "rows"))
+    yield from _scores(name, "Table 2", _of_all(numbers["rates"]))
     for data, methods in numbers["relative"].items():
         for method, (iclr, arxiv) in methods.items():
             recorded = numbers["recorded"].get(data, {}).get(method, {})
             relative = {"over Implicit's": arxiv, "over Implicit's, ICLR": iclr}
             known = {"log-loss": recorded.get("log_loss"), **relative, "error": recorded.get("error")}
-            yield Row(name, "Table 3", data, method, _there(known))
-    for data, (implicit, sampled) in numbers["seconds"].items():
-        values = {"Implicit, s": implicit, "five classes, s": sampled, "ratio": sampled / implicit}
-        yield Row(name, "Table 4", data, "all", values)
+            yield Row(name, "Table 3", data, method, {key: value for key, value in known.items() if value is not None})
+    seconds = {data: (one, five, five / one) for data, (one, five) in numbers["seconds"].items()}
+    yield from _scores(name, "Table 4", _of_all(seconds), ("Implicit, s", "five classes, s", "ratio"))
     for data in numbers["shapes"]:
         values = {"log-loss after 25 passes": numbers["halfway"][data]} if data in numbers["halfway"] else {"": CURVE}
         yield Row(name, "Figure 1", data, "implicit", values)
@@ -112,7 +109,7 @@ def _titsias() -> Iterator[Row]:
     yield from _scores(name, "Figure 1b-c", {"plane": _words(("SOFT", "OVE", "BOUCHARD", "OVE-SGD"), order)})
     yield Row(name, "Figure 2", "toy", "OVE", {"": "the optimum"})
     yield from _scores(name, "Figure 2", {"toy": numbers["figure_2"]}, ("at the start", "at the end"))
-    yield from _shapes(name, numbers["shapes"], SHAPE)
+    yield from _scores(name, "Table 1", _of_all(numbers["shapes"]), SHAPE)
     yield from _scores(name, "Table 2", numbers["table_2"])
     curves = {data: _words(methods, CURVE) for data, methods in numbers["table_2"].items()}
     yield from _scores(name, "Figure 3", curves)
@@ -121,7 +118,7 @@ def _titsias() -> Iterator[Row]:
 
 def _ruiz() -> Iterator[Row]:
     name, numbers = "augment-reduce", RUIZ
-    yield from _shapes(name, numbers["shapes"], SHAPE)
+    yield from _scores(name, "Table 1", _of_all(numbers["shapes"]), SHAPE)
     claims = {"OVE": {"": "below softmax A&R, but on EURLex-4K"}, "softmax A&R": {"": "above OVE"}}
     seconds = {
         data: {method: [value] for method, value in methods.items()} for data, methods in numbers["seconds"].items()
@@ -132,7 +129,7 @@ def _ruiz() -> Iterator[Row]:
         *_scores(name, "section 4.1", {"synthetic": numbers["synthetic"]}, ("bound", "mean error")),
         *_scores(name, "Figure 2", dict.fromkeys(numbers["shapes"], claims)),
     ):
-        yield from (row, replace(row, method=f"{row.method}, ours"))
+        yield from (row, Row(*row[:3], f"{row.method}, ours", row.published))
 
 
 def _yen() -> Iterator[Row]:
@@ -145,10 +142,6 @@ def _yen() -> Iterator[Row]:
         speed = YEN["speed"].get(method)
         values = {"": CURVE} if speed is None else {"times GD's speed": speed}
         yield Row("ldgs-skip-gram", "Figure 3", "novels100", method, values)
-
-
-def _there(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 # Beside ours
@@ -183,9 +176,8 @@ def row_by_row(paper: str, records: Iterable[Mapping[str, Any]]) -> list[list[st
 
 
 def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
-    key = {"experiment": row.experiment, "item": row.item, "data": row.data, "method": row.method}
     label = f"{row.item}, {row.data}" + ("" if row.method == "all" else f", {row.method}")
-    differs = "; ".join(_differences(key)) or ("nothing known" if record is not None else "not known")
+    differs = "; ".join(_differences(row)) or ("nothing known" if record is not None else "not known")
     command = in_shell(command_of(row, {} if record is None else record.get("options", {})))
     if record is None:
         if row.data not in FILES:
@@ -193,7 +185,9 @@ def _cells(row: Row, record: Mapping[str, Any] | None) -> list[str]:
             raise ValueError(
                 f"{' / '.join(row.key)}: no figure of it is recorded, and it is not of data that users bring ({known})"
             )
-        return [label, _in_words(row.published), _needed(row.data), "not run", differs, f"`{command}`"]
+        form = "in the form of the extreme classification repository, in a folder PATH; --fetch cannot get them"
+        needed = f"not run: needs train.txt and test.txt of {FILES[row.data]} {form}"
+        return [label, _in_words(row.published), needed, "not run", differs, f"`{command}`"]
     return [label, _in_words(row.published), _in_words(record["values"]), _spent(record), differs, f"`{command}`"]
 
 
@@ -205,18 +199,12 @@ def _spent(record: Mapping[str, Any]) -> str:
     return "not recorded"
 
 
-def _needed(data: str) -> str:
-    """Which files of which form a row needs that only a folder of the user can have."""
-    form = "in the form of the extreme classification repository"
-    return f"not run: needs train.txt and test.txt of {FILES[data]} {form}, in a folder PATH; --fetch cannot get them"
-
-
-def _differences(row: Mapping[str, str]) -> list[str]:
+def _differences(row: Row) -> list[str]:
     """The sentences whose every key has the row's value."""
     return [
         difference["text"]
         for difference in _PAPERS["differs"]
-        if all(row[key] in values for key, values in difference.items() if key != "text")
+        if all(getattr(row, key) in values for key, values in difference.items() if key != "text")
     ]
 
 

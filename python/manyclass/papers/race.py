@@ -33,7 +33,6 @@ from manyclass.registry import parts
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import TrainingState
 
-NAME = "race"
 SUMMARY = "All solvers for the same time: excess training objective over the certified optimum, against seconds"
 DATA = ("bibtex", "delicious", "eurlex57k", "yso-en")
 UNBIASED = tuple(facts.name for facts in parts("solver").values() if not facts.biased)
@@ -285,6 +284,5 @@ def _panel(name: str, records: Records, optimum: float) -> Panel:
     return Panel(name, sorted(series, key=lambda line: next((y for y in reversed(line.y) if y is not None), math.inf)))
 
 
-EXPERIMENT = Experiment(
-    NAME, SUMMARY, DATA, (OPTIMUM, *UNBIASED, *BIASED), plans, load, perform, report, open_data=True
-)
+METHODS = (OPTIMUM, *UNBIASED, *BIASED)
+EXPERIMENT = Experiment("race", SUMMARY, DATA, METHODS, plans, load, perform, report, open_data=True)

@@ -35,18 +35,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from manyclass import solvers
-from manyclass.bounds import (
-    Bound,
-    VariationalBound,
-    bouchard,
-    one_vs_each,
-    one_vs_each_proposal,
-    predictive_scores,
-    sampled_one_vs_each,
-    sampled_one_vs_each_variance,
-    weight_distance,
-)
+from manyclass import bounds, solvers
 from manyclass.bounds.closed_forms import maximum_likelihood_scores
 from manyclass.classifiers.softmax import SoftmaxClassifier
 from manyclass.papers import published, summary
@@ -58,7 +47,6 @@ from manyclass.plot.style import Panel, Series
 from manyclass.training.core_training import TrainingState
 from manyclass.weights.arrays import Matrix
 
-NAME = "titsias"
 SUMMARY = "Titsias 2016: one-vs-each against the exact softmax and Bouchard's bound (Figures 1-3, Table 2)"
 FULL_BATCH = {"SOFT": "softmax", "OVE": "ove", "BOUCHARD": "bouchard"}  # the paper's names, and the estimator's losses
 PROPOSALS = {"uniform draws": 1.0, "draws by scores": 0.1}  # the uniform share of each
@@ -89,7 +77,8 @@ LARGE_RATE = 1e-8
 # .44 and .71 (bench/figures/papers.md).
 SGD_RATES = (50.0, 150.0, 500.0)
 
-BOUNDS: dict[str, Callable[..., Bound | VariationalBound]] = {"OVE": one_vs_each, "BOUCHARD": bouchard}
+BoundOf = Callable[..., bounds.Bound | bounds.VariationalBound]
+BOUNDS: dict[str, BoundOf] = {"OVE": bounds.one_vs_each, "BOUCHARD": bounds.bouchard}
 SCORES = ("norm", "error", "nlpd")  # of Table 2
 GTOL = 1e-7  # of BFGS on the mean bound of a point
 
@@ -138,12 +127,12 @@ def _values(run: Run, context: Context) -> Results:
 CLOSED_FORM = {"closed form": maximum_likelihood_scores.__name__}
 
 
-def _maximised(bound: Callable[..., Bound | VariationalBound], counts: Floats) -> Floats:
+def _maximised(bound: BoundOf, counts: Floats) -> Floats:
     """Return the scores that maximise a bound of points with these class counts, at the best `a` where it has one."""
 
     def objective(f: Floats) -> tuple[float, Floats]:
-        bounds = bound(np.tile(f, (len(counts), 1)), np.arange(len(counts)))
-        return -float(counts @ bounds.value) / counts.sum(), -(counts @ bounds.gradient) / counts.sum()
+        of_classes = bound(np.tile(f, (len(counts), 1)), np.arange(len(counts)))
+        return -float(counts @ of_classes.value) / counts.sum(), -(counts @ of_classes.gradient) / counts.sum()
 
     scores: Floats = minimize(objective, np.zeros(len(counts)), jac=True, method="BFGS", options={"gtol": GTOL}).x
     return scores
@@ -212,7 +201,7 @@ def _classification(run: Run, context: Context) -> Results:
     elif "soft" not in context.memo:
         context.memo["soft"] = _fit_soft(run, data.X_train, data.y_train, alpha=alpha)
     labels = np.searchsorted(model.classes_, data.y_test)
-    error, nlpd = predictive_scores(model.predict_log_proba(data.X_test), labels)
+    error, nlpd = bounds.predictive_scores(model.predict_log_proba(data.X_test), labels)
     norm = None if run.method == "SOFT" else _distance(model, context.memo["soft"])
     return {
         "norm": norm,
@@ -250,8 +239,8 @@ def _end(curve: Results, n_steps: int) -> float:
     return bound if np.isfinite(bound) else -np.inf
 
 
-def _by_pass(bounds: Floats) -> Results:
-    return {"steps": list(range(1, len(bounds) + 1)), "curve": bounds.tolist()}
+def _by_pass(curve: Floats) -> Results:
+    return {"steps": list(range(1, len(curve) + 1)), "curve": curve.tolist()}
 
 
 def _fit(run: Run, X: Any, y: NDArray[np.int64], **parameters: Any) -> tuple[SoftmaxClassifier, Results]:
@@ -266,7 +255,7 @@ def _fit(run: Run, X: Any, y: NDArray[np.int64], **parameters: Any) -> tuple[Sof
         total = -n * parameters["alpha"] / 2 * state.squared_norm()
         for first in range(0, n, 4096):
             rows = slice(first, first + 4096)
-            total += float(one_vs_each(state.scores(X[rows]), labels[rows]).value.sum())
+            total += float(bounds.one_vs_each(state.scores(X[rows]), labels[rows]).value.sum())
         return {"steps": state.n_iter, "curve": total}
 
     curve = Curve(("steps", "curve"), bound_of, summary.evenly_spaced(int(model.max_iter), CURVE_POINTS))
@@ -281,7 +270,7 @@ def _fit_soft(run: Run, X: Any, y: NDArray[np.int64], *, alpha: float) -> Softma
 def _distance(model: SoftmaxClassifier, soft: SoftmaxClassifier) -> float:
     """Eq. (17), intercepts included."""
     ours, theirs = (np.column_stack([m.coef_, m.intercept_]) for m in (model, soft))
-    return weight_distance(theirs, ours)
+    return bounds.weight_distance(theirs, ours)
 
 
 def _by_proposal(run: Run, context: Context) -> Results:
@@ -318,21 +307,21 @@ def _trained_by_proposal(run: Run, x: Matrix, y: NDArray[np.intp], rate: float) 
         rows = rng.choice(n, min(SGD_BATCH, n), replace=False)
         batch, labels = x[rows], y[rows]
         f = np.asarray(batch @ W.T + b)
-        p = one_vs_each_proposal(f, labels, uniform=run.model["uniform"])
+        p = bounds.one_vs_each_proposal(f, labels, uniform=run.model["uniform"])
         # A class of each row by inversion, in ]0, the sum], so that a first class with p = 0 is passed over.
         ends = np.cumsum(p, axis=1)
         drawn = np.argmax(ends >= ((1 - rng.random(len(p))) * ends[:, -1])[:, np.newaxis], axis=1)
-        gradient = sampled_one_vs_each(f, labels, drawn[:, np.newaxis], p).gradient
+        gradient = bounds.sampled_one_vs_each(f, labels, drawn[:, np.newaxis], p).gradient
         eta = rate * LAST_STEP ** ((step - 1) / max(1, n_steps - 1))
         W *= 1 - eta * alpha
         W += eta / len(rows) * np.asarray(batch.T @ gradient).T
         b += eta / len(rows) * gradient.sum(axis=0)
         if step in steps:
-            bound = one_vs_each(np.asarray(x @ W.T + b), y).value.sum()
+            bound = bounds.one_vs_each(np.asarray(x @ W.T + b), y).value.sum()
             results["curve"].append(float(bound - n * alpha / 2 * np.square(W).sum()))
             for name, share in PROPOSALS.items():
-                by_share = one_vs_each_proposal(f, labels, uniform=share)
-                variance = sampled_one_vs_each_variance(f, labels, by_share).gradient
+                by_share = bounds.one_vs_each_proposal(f, labels, uniform=share)
+                variance = bounds.sampled_one_vs_each_variance(f, labels, by_share).gradient
                 results[f"variance, {name}"].append(float(variance.mean()))
     return results
 
@@ -466,5 +455,5 @@ def report(records: Records) -> Items:
 
 
 EXPERIMENT = Experiment(
-    NAME, SUMMARY, (*DRAWN, *published.TITSIAS["table_2"], LARGE), METHODS, plans, load, perform, report
+    "titsias", SUMMARY, (*DRAWN, *published.TITSIAS["table_2"], LARGE), METHODS, plans, load, perform, report
 )
