@@ -24,7 +24,6 @@ from manyclass.dask.stored_blocks import (
     buffer_at_zero,
     bytes_of,
     cuts_of,
-    empty_buffer,
     give_piece,
     n_pieces,
     take_piece,
@@ -250,7 +249,7 @@ def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
     whole = Whole(np.ones(50), 3, 7, 50, sparse)
     assert n_pieces(whole) > 1
     rng = np.random.default_rng(seed)
-    buffers = [empty_buffer(whole) for _ in range(3)]
+    buffers = [buffer_at_zero(whole, number) for number in range(3)]
     for number, buffer in enumerate(buffers):
         buffer[: bytes_of(whole, number) // 4] = rng.normal(size=bytes_of(whole, number) // 4)
     were = [buffer[: bytes_of(whole, at) // 4].copy() for at, buffer in enumerate(buffers)]

@@ -101,12 +101,12 @@ def turn(
     sums = log_sums_at_zero(whole, shard) if log_sums is None else log_sums.copy()
     if np.isnan(sums).any():
         sums[:, number] = _looked_at(plan, whole, shard, block, number, stretch)
-        moved = bytes_of(whole, number)
-        return Turned(sums, PassReport(0, 0, 0.0, False, bytes_in=moved, bytes_out=moved))
-    steps = _exact_steps if plan.solver == "exact" else _sampled_steps
-    n_visits, updates, loss, diverged = steps(plan, whole, shard, block, number, sums, stretch)
+        work = (0, 0, 0.0, False)
+    else:
+        steps = _exact_steps if plan.solver == "exact" else _sampled_steps
+        work = steps(plan, whole, shard, block, number, sums, stretch)
     moved = 0 if whole.n_shards == 1 else bytes_of(whole, number)
-    return Turned(sums, PassReport(n_visits, updates, loss, diverged, bytes_in=moved, bytes_out=moved))
+    return Turned(sums, PassReport(*work, bytes_in=moved, bytes_out=moved))
 
 
 # Sampled steps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -19,13 +19,12 @@ from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.predictions import BlocksModel
-from manyclass.dask.rounds import Training, completed, draft_of
+from manyclass.dask.rounds import Draft, Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Stretch
-from manyclass.dask.workers import LostWorkerError, Workers, same
+from manyclass.dask.workers import LostWorkerError, same
 from manyclass.parts import Part
 from manyclass.solvers import Exact, Implicit
 from manyclass.training.plan import PointsPlan
-from manyclass.training.state import State
 from manyclass.weights.weights import FeatureScaling, Weights
 
 
@@ -61,8 +60,9 @@ class BlocksState:
 class BlocksTraining(Training):
     """Rounds of a training by rows and classes: in each, each block visits each worker once."""
 
-    def __init__(self, workers: Workers, loaded: Loaded, plan: PointsPlan, n_merges: int) -> None:
-        self.workers, self.loaded, self.plan, self.n_merges = workers, loaded, replace(plan, verbose=0), n_merges
+    def __init__(self, loaded: Loaded, plan: PointsPlan, n_merges: int) -> None:
+        super().__init__(loaded, plan, n_merges)
+        workers = loaded.workers
         [self.n_pieces] = workers.gather([workers.submit(0, stored_blocks.n_pieces, loaded.whole[0])])
         self.state = self._at_zero()
 
@@ -180,7 +180,7 @@ def release(futures: Sequence[Any]) -> None:
 
 
 def model_without_weights(
-    owner: LabelClassifier, draft: State, common: Common, scaling: FeatureScaling | None
+    owner: LabelClassifier, draft: Draft, common: Common, scaling: FeatureScaling | None
 ) -> LabelClassifier:
     """Return the fitted estimator without W, which has taken up the scaling of features."""
     none = Weights.zeros(0, 0, by_feature=common.whole.sparse)

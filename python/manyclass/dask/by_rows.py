@@ -18,9 +18,9 @@ from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.merging import Curvature, couplings, size_of
 from manyclass.dask.passes import BatchPasses, Passed, ShardPasses, added
 from manyclass.dask.predictions import WholeModel
-from manyclass.dask.rounds import Training, completed, draft_of
+from manyclass.dask.rounds import Draft, Training, completed, draft_of
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
-from manyclass.dask.workers import LostWorkerError, Workers, same
+from manyclass.dask.workers import LostWorkerError, same
 from manyclass.training.data import Points
 from manyclass.training.hybrid import rows_of_call
 from manyclass.training.incremental import Before, Call
@@ -59,7 +59,7 @@ def change_of(passed: Passed, part: int) -> tuple[Ids, WeightPart]:
 
 def model_of(
     owner: LabelClassifier,
-    draft: State,
+    draft: Draft,
     common: Common,
     scaling: FeatureScaling | None,
     before: State | None,
@@ -117,8 +117,8 @@ class RowsState:
 class RowsTraining(Training):
     """Rounds of a training by rows."""
 
-    def __init__(self, workers: Workers, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
-        self.workers, self.loaded, self.plan, self.n_merges = workers, loaded, replace(plan, verbose=0), n_merges
+    def __init__(self, loaded: Loaded, plan: PointsPlan | BatchesPlan, n_merges: int) -> None:
+        super().__init__(loaded, plan, n_merges)
         # Of early stopping: losses of rows held out, the pass of the least, from 1 (0: none), and where training stood.
         self.validation_curve: list[float] = []
         self.best_iter, self.least = 0, np.inf
@@ -128,7 +128,7 @@ class RowsTraining(Training):
         self.curvatures: list[Any] = [None] * n
         self.curvatures_of_parts: list[Any] = [None] * n
         if not self.alone:
-            sizes = workers.gather(workers.each(size_of, loaded.shards))
+            sizes = self.workers.gather(self.workers.each(size_of, loaded.shards))
             self.coupling = couplings(sizes, fit_intercept=plan.fit_intercept)
             self._measure(range(n))
         parts = self._first_parts(loaded.origin.model)

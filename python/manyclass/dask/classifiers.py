@@ -25,7 +25,7 @@ from manyclass.dask.collections import aligned, homes, parts_of
 from manyclass.dask.loading import Loaded, Origin
 from manyclass.dask.predictions import BlocksModel, WholeModel, means_of
 from manyclass.dask.rounds import MOST_LOSSES, Round
-from manyclass.dask.workers import LostWorkerError, Workers, least_memory
+from manyclass.dask.workers import LostWorkerError, Workers
 from manyclass.fitting.fit import check_can_go_on, checked_call, known_classes
 from manyclass.fitting.planner import Planner
 from manyclass.training.core_training import Watch
@@ -45,8 +45,7 @@ def with_client(local: type) -> Callable[..., None]:
     def construct(self: Any, **parameters_given: Any) -> None:
         bound = signature.bind(**parameters_given)
         bound.apply_defaults()
-        for name, value in bound.arguments.items():
-            setattr(self, name, value)
+        vars(self).update(bound.arguments)
 
     self_parameter = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     constructor: Any = construct  # what scikit-learn reads names of parameters from
@@ -201,11 +200,11 @@ class DaskClassifier(ClassifierMixin, BaseEstimator):
         raise RuntimeError(f"training lost workers again and again, the last time {lost}; {advice}")
 
     def _fit(self, loaded: Loaded, callback: Any, max_seconds: float) -> None:
-        workers, by_blocks = loaded.workers, divides_classes(self.division, loaded.planner, loaded)
+        by_blocks = divides_classes(self.division, loaded.planner, loaded)
         planned = loaded.plan(solver_on_blocks(loaded) if by_blocks else None)
         plan: Any = planned.plan
         check_planned(plan)
-        training = (BlocksTraining if by_blocks else RowsTraining)(workers, loaded, plan, self.n_merges)
+        training = (BlocksTraining if by_blocks else RowsTraining)(loaded, plan, self.n_merges)
         curve, progress = training.fit(callback, max_seconds)
         model, state = training.model(self._owner(), planned, curve)
         self._state, self._model, self.division_ = state, model, "rows and classes" if by_blocks else "rows"
@@ -352,36 +351,49 @@ class DaskMarginClassifier(DaskClassifier):
 # What a fit refuses
 
 
-NOT_THERE = {"model": ("embedding", "pairs", "hybrid"), "sampler": ("head_tail", "search"), "solver": ("lbfgs",)}
+NOT_THERE = {
+    "model": ("embedding", "pairs", "hybrid"),
+    "sampler": ("head_tail", "search"),
+    "solver": ("lbfgs",),
+    "reduction": ("margin",),
+    "schedule": ("adaptive",),
+}
 NEEDED: dict[str, tuple[Any, ...]] = {"calibration": (None,), "n_models": (1, "auto"), "warm_start": (False,)}
+
+
+def check_allowed(name: str, value: Any, allowed: tuple[Any, ...], where: str = "on a cluster") -> None:
+    """Raise ValueError for a value that is not allowed, naming those that are."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; {where} it must be {' or '.join(map(repr, allowed))}")
+
+
+def check_there(name: str, value: Any) -> None:
+    """Raise ValueError for what needs searches, rows held out or step sizes that workers cannot share."""
+    if value in NOT_THERE[name]:
+        raise ValueError(
+            f"{name} is {value!r}, which is not there on a cluster; linear models are, by all steps on single points "
+            "(solver='implicit', 'exact', 'umax' and others) or 'adagrad', with schedules that are fixed, losses that "
+            "need no rows held out, and draws that need no search"
+        )
 
 
 def check_supported(planner: Planner) -> None:
     """Raise ValueError for parameters that need all rows in one place, or models that are not linear ones."""
     parameters, chosen = planner.parameters, planner.check()
-    for name, values in NEEDED.items():
-        if parameters[name] not in values:
-            raise ValueError(f"{name} is {parameters[name]!r}; on a cluster it must be {values[0]!r}")
-    for name, refused in NOT_THERE.items():
-        part = getattr(chosen, name)
-        if part is not None and part.name in refused:
-            raise ValueError(
-                f"{name} is {part.name!r}, which is not there on a cluster; linear models are, by all steps on single "
-                "points (solver='implicit', 'exact', 'umax' and others), with draws that need no search"
-            )
-    if getattr(chosen.solver, "reduction", "auto") == "margin":
-        raise ValueError(
-            "reduction is 'margin', whose scale needs rows held out, which is not there on a cluster; leave it 'auto', "
-            "or take DaskMarginClassifier"
-        )
+    for name, allowed in NEEDED.items():
+        check_allowed(name, parameters[name], allowed)
+    for name in ("model", "sampler", "solver"):
+        check_there(name, getattr(getattr(chosen, name), "name", None))
+    check_there("reduction", getattr(chosen.solver, "reduction", "auto"))
 
 
 DIVISIONS = ("auto", "rows", "rows and classes")
-# Of a solver by rows and classes.
+# Solvers by rows and classes: they draw classes of a block, or see them all; and what their parameters may be.
+SEPARABLE = ("auto", "implicit", "exact")
 BLOCK_PARAMETERS = {"averaging": ("auto", "none"), "formulation": ("auto", "raman"), "u_init": ("log_n_classes",)}
 # W whole takes up to four times its size on a worker: as merged, as trained, its change, and the merge of a part; half
 # of the memory is left to the rows.
-COPIES_OF_W, SHARE_OF_MEMORY = 4, 0.5
+COPIES_OF_W, SHARE = 4, 0.5
 FEWEST_COPIES_OF_W = 2  # as merged, and as trained: without these there is no pass
 
 
@@ -398,16 +410,15 @@ def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
         If W cannot be on a worker as it was merged and as it is trained: before the worker is killed.
     """
     solver = planner.parameters["solver"]
-    separable = getattr(solver, "name", solver) in ("auto", "exact", "implicit")
+    name, goes_on = getattr(solver, "name", solver), loaded.origin.call is not None
     if division == "rows and classes":
-        _check_on_blocks(solver, loaded, separable=separable)
+        _check_on_blocks(solver, name, loaded)
         return True
     workers, w = loaded.workers, 4.0 * loaded.n_classes * loaded.facts[0].n_features
-    memory, goes_on = least_memory(workers.client, workers.places), loaded.origin.call is not None
-    only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held_out) or goes_on or not separable
-    if not only_rows and len(workers.places) > 1 and w * COPIES_OF_W > SHARE_OF_MEMORY * memory:
+    only_rows = division == "rows" or loaded.by_batches or any(loaded.n_held_out) or goes_on
+    if not only_rows and name in SEPARABLE and len(workers.places) > 1 and w * COPIES_OF_W > SHARE * workers.memory:
         return True
-    if FEWEST_COPIES_OF_W * w > memory:
+    if FEWEST_COPIES_OF_W * w > workers.memory:
         raise RuntimeError(
             f"W takes {w / 1e6:,.0f} MB, and a worker needs {FEWEST_COPIES_OF_W} times that by rows; "
             f"{workers.short_memory()}"
@@ -415,38 +426,25 @@ def divides_classes(division: str, planner: Planner, loaded: Loaded) -> bool:
     return False
 
 
-def _check_on_blocks(solver: Any, loaded: Loaded, *, separable: bool) -> None:
-    if not separable:
-        raise ValueError(
-            f"solver is {solver!r}; with division='rows and classes' it must be 'auto', 'implicit', which draws "
-            "classes of a block, or 'exact', which sees them all"
-        )
-    if loaded.by_batches:
+def _check_on_blocks(solver: Any, name: str, loaded: Loaded) -> None:
+    where = "with division='rows and classes'"
+    check_allowed("solver", name, SEPARABLE, where)
+    if loaded.by_batches or any(loaded.n_held_out) or loaded.origin.call is not None:
         raise ValueError(
             "division is 'rows and classes', which is for one label a row and the log-loss, point by point; several "
-            "labels, margins and 'adagrad' need division='rows'"
+            "labels, margins, 'adagrad', early_stopping and partial_fit need division='rows'"
         )
-    if any(loaded.n_held_out) or loaded.origin.call is not None:
-        raise ValueError("division is 'rows and classes'; early_stopping and partial_fit need division='rows'")
     parameters = {} if isinstance(solver, str) else solver.get_params()
-    for name, allowed in BLOCK_PARAMETERS.items():
-        if parameters.get(name, allowed[0]) not in allowed:
-            chosen = parameters[name]
-            raise ValueError(f"{name} is {chosen!r}; with division='rows and classes' it must be {allowed[-1]!r}")
+    for parameter, allowed in BLOCK_PARAMETERS.items():
+        check_allowed(parameter, parameters.get(parameter, allowed[0]), allowed, where)
 
 
 def check_planned(plan: Any) -> None:
     """Raise ValueError for what goes from visit to visit of a worker, and is not merged."""
-    if plan.schedule.name == "inverse" and plan.schedule.decay_every is not None:
-        raise ValueError(
-            f"decay_every is {plan.schedule.decay_every}, which counts batches that several workers do not share; "
-            "leave it None"
-        )
+    schedule = plan.schedule
+    check_allowed("decay_every", schedule.decay_every if schedule.name == "inverse" else None, (None,))
     if isinstance(plan, BatchesPlan):
-        if plan.alpha:
-            raise ValueError(f"alpha is {plan.alpha}, which several workers would each pay; leave it 'auto'")
+        check_allowed("alpha", plan.alpha, (0.0,))  # which each worker would pay
         return
-    if plan.schedule.name == "adaptive":
-        raise ValueError("schedule is 'adaptive', whose step sizes several workers cannot share; choose another")
-    if plan.max_norm is not None:
-        raise ValueError(f"max_norm is {plan.max_norm!r}, which several workers cannot keep to; leave it None")
+    check_there("schedule", schedule.name)
+    check_allowed("max_norm", plan.max_norm, (None,))

@@ -74,19 +74,13 @@ class Curvature:
         return cls(pairs, counts, sum(curvature.n_rows for curvature in curvatures), curvatures[0].coupling)
 
 
-def weigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
-    """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it."""
-    _multiply_points(matrix, intercept, curvature, eta, alpha, inverse=False)
-
-
-def unweigh(matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float) -> None:
-    """Multiply a sum of weighted changes by (1 - e^-A) / A, in place, the curvatures being those of all rows."""
-    _multiply_points(matrix, intercept, curvature, eta, alpha, inverse=True)
-
-
-def _multiply_points(
-    matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, inverse: bool
+def multiply_points(
+    matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, inverse: bool = False
 ) -> None:
+    """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it.
+
+    The inverse is for a sum of weighted changes, the curvatures being those of all rows.
+    """
     ridge = max(SMALLEST, eta * alpha * curvature.n_rows)
     multiply_by_ways(matrix, curvature, np.full(len(matrix), eta), least=ridge, inverse=inverse)
     if len(intercept):

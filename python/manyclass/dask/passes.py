@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.dask.merging import Curvature, multiply_by_ways, unweigh, weigh
+from manyclass.dask.merging import Curvature, multiply_by_ways, multiply_points
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
 from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
@@ -162,7 +162,7 @@ class ShardPasses:
         for number, part in enumerate(parts):
             weights.matrix[self.whole.rows_of(number)] -= part.matrix
         weights.bias[...] -= parts[0].intercept
-        weigh(weights.matrix, weights.bias, curvature, eta, self.plan.alpha)
+        multiply_points(weights.matrix, weights.bias, curvature, eta, self.plan.alpha)
         changes = []
         for part in self.split(weights, beside):
             rows = np.flatnonzero(part.matrix.any(axis=1)).astype(np.int32)
@@ -175,7 +175,7 @@ class ShardPasses:
         for rows, change in changes:
             total[rows] += change.matrix
             intercept += change.intercept
-        unweigh(total, intercept, curvature, eta, self.plan.alpha)
+        multiply_points(total, intercept, curvature, eta, self.plan.alpha, inverse=True)
         total += part.matrix
         intercept += part.intercept
         return WeightPart(total, intercept)

@@ -178,7 +178,7 @@ def answer_of_blocks(model: LabelClassifier, question: str, empty: Any, scores: 
 def scores_of(model: LabelClassifier, block: Block, part: Any) -> Any:
     """Return the scores of a block's classes, None for a part without rows."""
     x, *_ = pack(part)
-    return block.scores(rows_of(caller_of(model), state_of(model), x)) if n_rows(x) else None
+    return block.weights.scores(rows_of(caller_of(model), state_of(model), x), 1) if n_rows(x) else None
 
 
 def probabilities(empty: Any, scores: Sequence[Any]) -> Any:

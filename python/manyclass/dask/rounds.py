@@ -16,16 +16,16 @@ from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import state_of
 from manyclass.dask.loading import Common, Loaded
 from manyclass.dask.shards import PassReport, Stretch
-from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.dask.workers import LostWorkerError
 from manyclass.fitting.planner import report_of
 from manyclass.training.data import Features
 from manyclass.training.passes import place_in_words, warn_of_clock, warn_user
 from manyclass.training.state import FitReport, History, State
-from manyclass.weights.weights import FeatureScaling, Weights
+from manyclass.weights.weights import FeatureScaling
 
 Done = TypeVar("Done")
 
-NO_WEIGHTS = Weights.zeros(0, 0, by_feature=False)
+Draft = dict[str, Any]  # fields of a state
 MOST_LOSSES = 3  # of workers in one fit, as the scheduler lets a task kill three
 
 
@@ -63,18 +63,17 @@ class Round:
 class Training(ABC):
     """What trainings by either division share: the loop over rounds, and what happens where workers are lost.
 
-    Attributes
+    Parameters
     ----------
-    workers : Workers
+    loaded : Loaded
     plan : PointsPlan or BatchesPlan
     n_merges : int
         Rounds of a pass.
     """
 
-    workers: Workers
-    plan: Any
-    n_merges: int = 1
-    n_lost: int = 0
+    def __init__(self, loaded: Loaded, plan: Any, n_merges: int) -> None:
+        self.loaded, self.workers, self.n_merges = loaded, loaded.workers, n_merges
+        self.plan, self.n_lost = replace(plan, verbose=0), 0
 
     def fit(self, callback: Callable[[Round], bool | None] | None, max_seconds: float) -> tuple[list[float], Round]:
         """Make passes until the plan, the callback or the clock ends them; return the loss of each, and counters."""
@@ -118,21 +117,18 @@ class Training(ABC):
         return self._until_done(make_model)
 
     def _until_done(self, make: Callable[[], Done]) -> Done:
-        """Call a function; where workers are lost in it, call it again with others."""
+        """Call a function; where workers are lost in it, call it again without them, unless more were than may be."""
         while True:
             try:
                 return make()
             except LostWorkerError as fault:
-                self._lose(fault)
-
-    def _lose(self, fault: LostWorkerError) -> None:
-        """Go on without the lost workers; raise where more were lost than may be."""
-        self.n_lost += 1
-        if self.n_lost > MOST_LOSSES:
-            raise RuntimeError(
-                f"training lost workers {self.n_lost} times, the last time {fault}; {self.workers.short_memory()}"
-            ) from fault
-        self._recover(fault.places)
+                self.n_lost += 1
+                if self.n_lost > MOST_LOSSES:
+                    advice = self.workers.short_memory()
+                    raise RuntimeError(
+                        f"training lost workers {self.n_lost} times, the last time {fault}; {advice}"
+                    ) from fault
+                self._recover(fault.places)
 
     @abstractmethod
     def _round(self, stretch: Stretch) -> list[PassReport]:
@@ -161,7 +157,7 @@ def without_weights(model: LabelClassifier) -> State:
 # The state after a training
 
 
-def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> State:
+def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: Any) -> Draft:
     """Return what the client knows of the state after a training: all but what is as large as the classes."""
     origin, facts, n = loaded.origin, loaded.facts[0], sum(loaded.n_rows) + sum(loaded.n_held_out)
     history, before, how = History.of_fit(n), np.zeros(0), report_of(planned, FitReport(**stopping))
@@ -170,22 +166,19 @@ def draft_of(loaded: Loaded, planned: Planned, curve: list[float], **stopping: A
         if origin.state is not None:
             before, how = origin.state.curve, origin.state.fit_report
     whole_curve = np.concatenate([before, curve])
-    return State(
-        classes=before[:0],
-        counts=before[:0],
-        features=Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
-        weights=NO_WEIGHTS,
-        history=history,
-        curve=whole_curve,
-        several=loaded.several,
-        sparse_labels=loaded.sparse_labels,
-        fit_report=replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
-    )
+    return {
+        "features": Features(facts.n_features, None if facts.names is None else np.array(facts.names, dtype=object)),
+        "history": history,
+        "curve": whole_curve,
+        "several": loaded.several,
+        "sparse_labels": loaded.sparse_labels,
+        "fit_report": replace(how, best_iter=stopping.get("best_iter") or len(whole_curve)),
+    }
 
 
-def completed(draft: State, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
+def completed(draft: Draft, common: Common, scaling: FeatureScaling | None, weights: Any, **more: Any) -> State:
     """Return the state with what workers know."""
-    history, counts = draft.history, common.counts
-    n_labels = history.n_labels or float(counts.sum()) / history.n_points
-    history = replace(history, scaling=scaling, n_labels=n_labels)
-    return replace(draft, classes=common.classes, counts=counts, weights=weights, history=history, **more)
+    history = draft["history"]
+    n_labels = history.n_labels or float(common.counts.sum()) / history.n_points
+    fields = draft | more | {"history": replace(history, scaling=scaling, n_labels=n_labels)}
+    return State(classes=common.classes, counts=common.counts, weights=weights, **fields)

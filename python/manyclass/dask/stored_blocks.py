@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from manyclass.dask.shards import Whole
-from manyclass.weights.arrays import LINE, Floats, Matrix, aligned_zeros
+from manyclass.weights.arrays import Floats, aligned_zeros, padded
 from manyclass.weights.weights import Weights
 
 # A piece takes up to so many bytes or, where that would be more than MOST_PIECES pieces of a block, a share of it: each
@@ -50,10 +50,6 @@ class Block:
         """Return how many bytes it takes to move it, which the scheduler asks for."""
         return self.weights.nbytes + self.weights.intercept.nbytes + self.scale.nbytes
 
-    def scores(self, x: Matrix) -> Floats:
-        """Return the scores of rows, (n_rows, n_classes_of_block)."""
-        return self.weights.scores(x, 1)
-
 
 def cuts_of(whole: Whole) -> list[int]:
     """Return the first class of each block, of which there is one for each shard, and the number of classes."""
@@ -63,7 +59,7 @@ def cuts_of(whole: Whole) -> list[int]:
 def size_of(whole: Whole, number: int) -> int:
     """Return how many numbers a block has: weights, intercepts and factors."""
     first, last = cuts_of(whole)[number : number + 2]
-    width = -(-(last - first) // LINE) * LINE if whole.sparse else last - first
+    width = padded(last - first) if whole.sparse else last - first
     return whole.n_features * width + 2 * (last - first)
 
 
@@ -97,15 +93,9 @@ def bounds_of(whole: Whole, number: int, piece: int) -> slice:
 # Buffers
 
 
-def empty_buffer(whole: Whole) -> Floats:
-    """Return a buffer that any block fits into."""
-    buffer: Floats = aligned_zeros(1, room_of(whole))[0]
-    return buffer
-
-
 def buffer_at_zero(whole: Whole, number: int) -> Floats:
-    """Return a buffer that holds a block of W = 0."""
-    buffer = empty_buffer(whole)
+    """Return a buffer that any block fits into, and that holds one of W = 0."""
+    buffer: Floats = aligned_zeros(1, room_of(whole))[0]
     block_in(whole, buffer, number).scale[:] = 1
     return buffer
 

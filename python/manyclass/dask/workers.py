@@ -232,13 +232,6 @@ def a_holder(client: Any, futures: Sequence[Any]) -> Any:
     raise _model_is_gone()
 
 
-def least_memory(client: Any, places: Iterable[str] | None = None) -> float:
-    """Return the least memory limit of workers, in bytes; it is infinite where they have none."""
-    workers = workers_of(client)
-    addresses = workers if places is None else [place for place in places if place in workers]
-    return min((float(workers[place].get("memory_limit") or float("inf")) for place in addresses), default=float("inf"))
-
-
 def _gone(client: Any) -> RuntimeError:
     return RuntimeError(f"training ended: the client is {client.status}, or has lost its tasks or the scheduler")
 
