@@ -149,8 +149,8 @@ def test_a_merge_of_margins_is_by_who_moved_a_weight_and_by_the_sum_of_squares(r
     one, other = (np.zeros((1, 16), np.float32) for _ in range(2))
     one[0, :2], other[0, 0] = weigh * 1.0, weigh * 3.0
     changes = [
-        (np.array([0]), WeightPart(one, squares=np.array([5.0], np.float32))),
-        (np.array([0]), WeightPart(other, squares=np.array([12.0], np.float32))),
+        (np.array([0], np.int32), WeightPart(one, squares=np.array([5.0], np.float32))),
+        (np.array([0], np.int32), WeightPart(other, squares=np.array([12.0], np.float32))),
     ]
     made = passes_of(plan, Whole(np.ones(2), 1, 15, 2, False)).merge(part, none, changes, Stretch(0))
     np.testing.assert_array_equal(made.squares, [21, 4])

@@ -92,8 +92,8 @@ def test_training_goes_on_without_a_worker_that_is_killed(nanny):
 def test_blocks_of_classes_are_those_of_the_last_pass_where_a_worker_is_killed(solver, monkeypatch):
     recover, held = BlocksTraining._recover, []
 
-    def after_which_buffers_are_counted(self, lost):
-        recover(self, lost)
+    def after_which_buffers_are_counted(self, moved, lost):
+        recover(self, moved, lost)
         held.extend(len(self.workers.holders(buffer, frozenset())) for buffer in self.state.buffers)
 
     monkeypatch.setattr(BlocksTraining, "_recover", after_which_buffers_are_counted)

@@ -13,7 +13,7 @@ pytest.importorskip("distributed")
 from reference.dask_simulation import plan_of, simulate
 
 from manyclass import SoftmaxClassifier, _core, solvers
-from manyclass.dask.merging import FURTHEST, Curvature, multiply_points
+from manyclass.dask.merging import FURTHEST, Curvature, multiply_by_ways
 from manyclass.dask.shards import Shard, Whole
 from manyclass.datasets import load_multiclass
 
@@ -24,10 +24,10 @@ def merged(a, changes, sparse):
     kind = sp.csr_array if sparse else np.asarray
     for own, change in zip(a, changes, strict=True):
         one = np.full((1, 1), change, dtype=np.float32)
-        multiply_points(one, np.zeros(0, np.float32), Curvature(kind([[own]]), np.zeros(0), 1, (1.0, 1.0)), 1.0, 0.0)
+        multiply_by_ways(one, np.zeros(0, np.float32), Curvature(kind([[own]]), np.zeros(0), 1, (1.0, 1.0)), 1.0, 0.0)
         total += one
     of_all = Curvature(kind([[sum(a)]]), np.zeros(0), 1, (1.0, 1.0))
-    multiply_points(total, np.zeros(0, np.float32), of_all, 1.0, 0.0, inverse=True)
+    multiply_by_ways(total, np.zeros(0, np.float32), of_all, 1.0, 0.0, inverse=True)
     return float(total[0, 0])
 
 

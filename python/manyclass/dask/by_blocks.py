@@ -129,11 +129,9 @@ class BlocksTraining(Training):
             files[:] = [workers.submit(i + j, same, file, written[j]) for j, file in enumerate(files)]
         return stored
 
-    def _recover(self, lost: frozenset[str]) -> None:
-        """Give the shards of lost workers to others: W is that of the last round, and rows are read again."""
+    def _recover(self, moved: list[int], lost: frozenset[str]) -> None:
+        """See `Training`: W is that of the last round."""
         workers, was = self.workers, self.state
-        moved = workers.replace(lost)
-        self.loaded.restore(moved, lost)
         whole, log_sums = self.loaded.whole[0], list(was.log_sums)
         self.state = self._at_zero()
         if not was.stored:  # it was in the first round
@@ -149,12 +147,11 @@ class BlocksTraining(Training):
     def _restore(self, i: int, files: list[Any], lost: frozenset[str]) -> list[Any]:
         """Let the i-th worker read its block from one of two disks; return what comes after it is back."""
         workers, read = self.workers, stored_blocks.StoredBlock.read
-        j = next((j for j, file in enumerate(files) if workers.holders(file, lost)), None)
-        if j is None:
-            raise LostWorkerError(lost)
+        file = workers.survivors(files, lost)[0]
+        j = files.index(file)
         after: list[Any] = []
         for piece in range(self.n_pieces):
-            values = workers.submit(i + j, read, files[j], self.loaded.whole[0], i, piece, *after)
+            values = workers.submit(i + j, read, file, self.loaded.whole[0], i, piece, *after)
             after = [self._on_buffer(i, stored_blocks.take_piece, i, piece, values, *after)]
         self.state.buffers[i] = workers.submit(i, same, self.state.buffers[i], *after)
         return after

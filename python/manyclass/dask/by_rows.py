@@ -219,35 +219,31 @@ class RowsTraining(Training):
         copies = () if self.alone else (self.workers.submit(i + 1, same, model),)
         return WholeModel(self.workers.client, (model, *copies))
 
-    def _recover(self, lost: frozenset[str]) -> None:
-        """Give the shards of lost workers to others: W is that of the last merge, and rows are read again."""
-        workers, was = self.workers, self.state
-        moved = workers.replace(lost)
-        self.loaded.restore(moved, lost)
+    def _recover(self, moved: list[int], lost: frozenset[str]) -> None:
+        """See `Training`: W is that of the last merge."""
+        was = self.state
         self.passes = self._share_passes()
         parts = self._survivors(was.parts, was.copies, lost)
-        if parts is None:
-            raise LostWorkerError(lost)  # training begins again
         if self.best is not None:
             self._recover_best(self.best, lost)
         if not self.alone:
             self._measure(moved)
         carried = [None if i in moved else future for i, future in enumerate(was.carried)]
-        whole_total = was.total is not None and all(workers.holders(future, lost) for future in was.total)
+        whole_total = was.total is not None and all(self.workers.holders(future, lost) for future in was.total)
         total, n_averaged = (was.total, was.n_averaged) if whole_total else (None, 0)
         self.state = RowsState(parts, self.workers.copies(parts), carried, total, n_averaged)
 
     def _recover_best(self, best: RowsState, lost: frozenset[str]) -> None:
         """Keep the best W so far, from where it is left; where it is not, the next pass is the best."""
-        parts = self._survivors(best.model, best.copies if best.total is None else [], lost)
-        if parts is None:
+        try:
+            parts = self._survivors(best.model, best.copies if best.total is None else [], lost)
+        except LostWorkerError:
             self.best, self.least = None, np.inf
-            return
-        total = None if best.total is None else parts
-        self.best = replace(best, parts=parts, copies=self.workers.copies(parts), total=total)
+        else:
+            total = None if best.total is None else parts
+            self.best = replace(best, parts=parts, copies=self.workers.copies(parts), total=total)
 
-    def _survivors(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any] | None:
-        """Return the parts of W after a loss, each from one of the two workers that had it; None where one is lost."""
-        copies_of_each = [(piece, *copies[i : i + 1]) for i, piece in enumerate(pieces)]
-        survivors = [[future for future in futures if self.workers.holders(future, lost)] for futures in copies_of_each]
-        return self.workers.each(same, [futures[0] for futures in survivors]) if all(survivors) else None
+    def _survivors(self, pieces: list[Any], copies: list[Any], lost: frozenset[str]) -> list[Any]:
+        """Return the parts of W after a loss, each from one of the two workers that had it."""
+        workers, copies_of_each = self.workers, ((piece, *copies[i : i + 1]) for i, piece in enumerate(pieces))
+        return workers.each(same, [workers.survivors(futures, lost)[0] for futures in copies_of_each])

@@ -87,16 +87,16 @@ def aligned(X: Any, y: Any, sample_weight: Any, labels: str = "first", groups: A
         As `parts_of`.
     """
     check_choice("labels", labels, ("first", "all"))
-    if labels == "all" and not are_files(X):
+    files = are_files(X)
+    if labels == "all" and not files:
         raise ValueError("labels is 'all', which is for files; of several labels a row, give an indicator matrix as y")
-    if are_files(X):
-        if y is not None:
-            raise ValueError("y is given; a list of files as X has the labels with it: leave y None")
-    elif y is None:
+    if files and y is not None:
+        raise ValueError("y is given; a list of files as X has the labels with it: leave y None")
+    if not files and y is None:
         raise ValueError("y is None; it must be given, unless X is a list of files")
     columns = [parts_of(X, "X", labels)]
     beside = {"sample_weight": sample_weight, "groups": groups}
-    for name, other in (beside if are_files(X) else {"y": y, **beside}).items():
+    for name, other in (beside if files else {"y": y, **beside}).items():
         if other is None:
             columns.append([None] * len(columns[0]))
             continue
@@ -129,8 +129,5 @@ def homes(client: Client, X: Any, parts: Sequence[list[Any]], places: Sequence[s
     """
     there = client.who_has([part[0] for part in parts if isinstance(part[0], Future)] or futures_of(X))
     home = {str(key): sorted(set(holders) & set(places)) for key, holders in there.items()}
-    addresses = []
-    for number, part in enumerate(parts):
-        holders_of_part = home.get(str(part[0].key), [])
-        addresses.append(holders_of_part[0] if holders_of_part else places[number * len(places) // len(parts)])
-    return addresses
+    in_turn = (places[number * len(places) // len(parts)] for number in range(len(parts)))
+    return [next(iter(home.get(str(part[0].key), [])), place) for part, place in zip(parts, in_turn, strict=True)]

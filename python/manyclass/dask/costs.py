@@ -143,7 +143,8 @@ SPEEDS = (10.0, 100.0)  # Gbit/s
 def stops_at(job: Job, division: str, gigabits: float, n_threads: int) -> int:
     """Return the number of workers, of those tried, from which twice as many save less than a quarter of the time."""
     cost = DIVISIONS[division]
-    for n in WORKERS[:-1]:
-        if cost(job, 2 * n, gigabits, n_threads).seconds > 0.75 * cost(job, n, gigabits, n_threads).seconds:
+    seconds = [cost(job, n, gigabits, n_threads).seconds for n in WORKERS]
+    for n, now, then in zip(WORKERS, seconds, seconds[1:], strict=False):
+        if then > 0.75 * now:
             return n
     return WORKERS[-1]

@@ -18,7 +18,7 @@ from manyclass.choosing.plans import linear_model
 from manyclass.choosing.recipes import Choice, steps_by_batches
 from manyclass.dask.collections import Columns, n_rows, pack
 from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.workers import LostWorkerError, Workers
+from manyclass.dask.workers import Workers
 from manyclass.fitting.planner import Planner
 from manyclass.fitting.points import Known, as_stored, is_indicator, points_of
 from manyclass.fitting.trials import plan_points
@@ -120,10 +120,9 @@ ALIKE = (
 def check_alike(facts: Sequence[RowFacts | None]) -> None:
     """Raise ValueError where parts, or the rows of workers, are of several kinds."""
     for field, argument, fact in ALIKE:
-        for facts_of_part in facts:
-            first, other = getattr(facts[0], field), getattr(facts_of_part, field)
-            if other != first:
-                raise ValueError(f"parts of {argument} differ: {fact} is {first!r} in one and {other!r} in another")
+        kinds = list(dict.fromkeys(getattr(facts_of_part, field) for facts_of_part in facts))
+        if len(kinds) > 1:
+            raise ValueError(f"parts of {argument} differ: {fact} is {kinds[0]!r} in one and {kinds[1]!r} in another")
 
 
 def load(planner: Planner, known: NDArray[Any] | None, parts: Sequence[Columns]) -> Points | None:
@@ -261,9 +260,6 @@ class Common:
     whole: Whole
     factors: Doubles | None
     mean: float
-
-    def __len__(self) -> int:
-        return len(self.classes)
 
 
 Counted = tuple[NDArray[Any], Doubles, Doubles]
@@ -413,7 +409,10 @@ class Loaded:
     ) -> None:
         self.workers, self.planner, self.parts, self.numbers, self.origin = workers, planner, parts, numbers, origin
         rows = self._load()
-        self.by_batches = self._trains_by_batches()
+        names, self.stops_early = planner.check().names, bool(planner.parameters.get("early_stopping", False))
+        self.by_batches = not planner.trains_log_odds or steps_by_batches(names, self.several)
+        if self.by_batches and self.stops_early:
+            raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
         if origin.state is not None:
             self._check_fits(origin.state)
         self.largest = int(np.argmax([facts.n_rows for facts in self.facts]))
@@ -424,11 +423,7 @@ class Loaded:
         self.scaling: list[Any] = []
         self.shards: list[Any] = [None] * len(self.facts)
         self.held_out: list[Any] = [None] * len(self.facts)
-        [self.n_classes] = workers.gather([workers.submit(0, len, self.common[0])])
-
-    @property
-    def _stops_early(self) -> bool:
-        return bool(self.planner.parameters.get("early_stopping", False))
+        [self.n_classes] = workers.gather([workers.submit(0, attrgetter("n_classes"), self.whole[0])])
 
     def _load(self) -> list[Any]:
         """Let workers load their rows; return those of workers that have some, the others being left out."""
@@ -444,18 +439,11 @@ class Loaded:
         self.several, self.sparse_labels = self.facts[0].n_columns > 0, self.facts[0].sparse_labels
         return [rows[number] for number in filled]
 
-    def _trains_by_batches(self) -> bool:
-        chosen = self.planner.check()
-        by_batches = not self.planner.trains_log_odds or steps_by_batches(chosen.names, self.several)
-        if by_batches and self._stops_early:
-            raise ValueError("early_stopping is True, which is for one label a row, point by point; set it to False")
-        return by_batches
-
     def _hold_out(self, rows: Sequence[Any]) -> None:
         """Divide the rows of each worker in those to train on and those held out."""
         parameters = self.planner.parameters
         seed = parameters["random_state"]
-        self.fraction = parameters.get("validation_fraction") if self._stops_early else None
+        self.fraction = parameters.get("validation_fraction") if self.stops_early else None
         self.random = np.random.RandomState() if seed is None else fork(seed)
         self._groups_out: NDArray[np.int64] | None = None
         if self.fraction is not None:
@@ -464,7 +452,7 @@ class Loaded:
             self._groups_out = groups_out if len(rows) > 1 else None
         self._divided = [self._divide(number, points) for number, points in enumerate(rows)]
         self.n_held_out = self.workers.gather(self.workers.each(n_held_out, self._divided))
-        if self._stops_early and not any(self.n_held_out):
+        if self.stops_early and not any(self.n_held_out):
             raise ValueError("early_stopping needs a class with at least two points, one of which can be held out")
 
     def _rows(self, number: int) -> Any:
@@ -518,10 +506,7 @@ class Loaded:
     def restore(self, moved: list[int], lost: frozenset[str]) -> None:
         """Make the shards of lost workers again; raises LostWorkerError where what all know is lost with them."""
         for name in ("common", "whole", "scaling"):
-            survivors = [future for future in getattr(self, name) if self.workers.holders(future, lost)]
-            if not survivors:
-                raise LostWorkerError(lost)
-            setattr(self, name, survivors)
+            setattr(self, name, self.workers.survivors(getattr(self, name), lost))
         for number in moved:
             self._divided[number] = self._divide(number, self._rows(number))
         self._make_shards(moved)

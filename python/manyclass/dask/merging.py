@@ -74,31 +74,23 @@ class Curvature:
         return cls(pairs, counts, sum(curvature.n_rows for curvature in curvatures), curvatures[0].coupling)
 
 
-def multiply_points(
-    matrix: Floats, intercept: Floats, curvature: Curvature, eta: float, alpha: float, *, inverse: bool = False
+def multiply_by_ways(
+    matrix: Floats,
+    intercept: Floats,
+    curvature: Curvature,
+    eta: float,
+    alpha: float,
+    *,
+    inverse: bool = False,
+    rates: Doubles | None = None,
+    moved_least: float = 0.0,
+    n_moved: Floats = NO_FLOATS,
 ) -> None:
     """Multiply a change by a / (1 - e^-a), in place, the curvatures being those of the shard that made it.
 
-    The inverse is for a sum of weighted changes, the curvatures being those of all rows.
+    The inverse is for a sum of such changes, the curvatures being those of all rows; `rates` are the step sizes of rows
+    where they differ, and moved weights count at least so much: see the core's weights/shard_merges.hpp.
     """
-    ridge = max(SMALLEST, eta * alpha * curvature.n_rows)
-    multiply_by_ways(matrix, curvature, np.full(len(matrix), eta), least=ridge, inverse=inverse)
-    if len(intercept):
-        class_curvature = Curvature(curvature.counts, curvature.counts, curvature.n_rows, (curvature.coupling[1], 1.0))
-        multiply_by_ways(intercept, class_curvature, np.full(len(intercept), eta), inverse=inverse)
-
-
-def multiply_by_ways(
-    matrix: Floats,
-    curvature: Curvature,
-    rates: Doubles,
-    *,
-    inverse: bool,
-    least: float = SMALLEST,
-    moved_least: float = 0.0,
-    n_moved: Floats | None = None,
-) -> None:
-    """Multiply each weight of a change, or of a sum of them, by what its way counts (the core's shard_merges.hpp)."""
     pairs, indptr, indices = curvature.pairs, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
     if isinstance(pairs, sp.csr_array):
         indptr, indices, pairs = pairs.indptr.astype(np.int64), pairs.indices.astype(np.int32), pairs.data
@@ -107,13 +99,16 @@ def multiply_by_ways(
         indptr=indptr,
         indices=indices,
         curvatures=np.ascontiguousarray(pairs, dtype=np.float64),
-        rates=rates,
+        rates=np.full(len(matrix), eta) if rates is None else rates,
         coupling=curvature.coupling[0],
-        least=least,
+        least=max(SMALLEST, eta * alpha * curvature.n_rows),
         moved_least=moved_least,
-        n_moved=NO_FLOATS if n_moved is None else n_moved,
+        n_moved=n_moved,
         inverse=inverse,
     )
+    if len(intercept):
+        of_classes = Curvature(curvature.counts, NO_DOUBLES, curvature.n_rows, (curvature.coupling[1], 1.0))
+        multiply_by_ways(intercept, NO_FLOATS, of_classes, eta, 0.0, inverse=inverse)
 
 
 def size_of(shard: Shard) -> tuple[int, int, float]:

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from manyclass import _core
-from manyclass.dask.merging import Curvature, multiply_by_ways, multiply_points
+from manyclass.dask.merging import Curvature, multiply_by_ways
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
 from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
@@ -116,10 +116,8 @@ class ShardPasses:
         matrices = [weights.matrix[self.whole.rows_of(part)] for part in range(self.whole.n_shards)]
         return [WeightPart(matrices[0], weights.bias, beside), *map(WeightPart, matrices[1:])]
 
-    def training(self, shard: Shard, earlier: EarlierModel, beside: Floats, u: Doubles | None) -> Any:
-        """Return the trainer of a pass; `u` is what points carry, None: what the trainer begins with."""
-        if u is not None:
-            earlier = replace(earlier, local_state=LocalState(u, NO_DOUBLES))
+    def training(self, shard: Shard, earlier: EarlierModel, beside: Floats) -> Any:
+        """Return the trainer of a pass."""
         training = PointsTraining(self.plan, shard.points(self.whole.n_classes), earlier=earlier)
         if len(beside):
             training.memory.scale[training.position] = beside
@@ -154,31 +152,46 @@ class ShardPasses:
         counts = np.bincount(shard.labels, y.data, minlength=self.whole.n_classes).astype(np.float64)
         return Curvature(pairs, counts, len(shard), coupling)
 
+    @property
+    def floor(self) -> float:
+        """How far a pass counts to have moved a weight at least, if it did."""
+        return FLOOR.get(self.plan.loss, 0.0) if isinstance(self.plan, BatchesPlan) else 0.0
+
     def changes(self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float) -> Changes:
         """Return what a pass has changed, weighted for the merge; rows that it left alone are not among it.
 
         W is made its own change.
         """
-        for number, part in enumerate(parts):
-            weights.matrix[self.whole.rows_of(number)] -= part.matrix
-        weights.bias[...] -= parts[0].intercept
-        multiply_points(weights.matrix, weights.bias, curvature, eta, self.plan.alpha)
         changes = []
-        for part in self.split(weights, beside):
-            rows = np.flatnonzero(part.matrix.any(axis=1)).astype(np.int32)
-            changes.append((rows, part if len(rows) == len(part.matrix) else replace(part, matrix=part.matrix[rows])))
+        for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
+            change, intercept, more = after.matrix, after.intercept - part.intercept, after.squares - part.squares
+            change -= part.matrix
+            rates = _rates(eta, after.squares, len(change))
+            steps: dict[str, Any] = {"rates": rates, "moved_least": self.floor}
+            multiply_by_ways(change, intercept, curvature.part(self.whole, number), eta, self.plan.alpha, **steps)
+            rows = np.flatnonzero(change.any(axis=1)).astype(np.int32)
+            moved = change if len(rows) == len(change) else change[rows]
+            changes.append((rows, WeightPart(moved, intercept, squares=more[rows] if len(more) else more)))
         return changes
 
     def merged(self, part: WeightPart, curvature: Curvature, changes: Changes, eta: float) -> WeightPart:
         """Return a part of W after the changes of several shards, in their order; `curvature` are those of all rows."""
-        total, intercept = np.zeros_like(part.matrix), np.zeros_like(part.intercept)
+        squares, intercept = part.squares.copy(), np.zeros_like(part.intercept)
         for rows, change in changes:
-            total[rows] += change.matrix
             intercept += change.intercept
-        multiply_points(total, intercept, curvature, eta, self.plan.alpha, inverse=True)
+            if len(squares):
+                squares[rows] += change.squares
+        rates = _rates(eta, squares, len(part.matrix))
+        total, n_moved = np.zeros_like(part.matrix), np.zeros_like(part.matrix if self.floor else part.matrix[:0])
+        for rows, change in changes:
+            shard_squares = part.squares[rows] + change.squares if len(squares) else squares
+            shares = (rates[rows] / _rates(eta, shard_squares, len(rows))).astype(np.float32)
+            _core.add_changes(rows, change.matrix, shares, total, n_moved)
+        steps: dict[str, Any] = {"rates": rates, "moved_least": self.floor, "n_moved": n_moved}
+        multiply_by_ways(total, intercept, curvature, eta, self.plan.alpha, inverse=True, **steps)
         total += part.matrix
         intercept += part.intercept
-        return WeightPart(total, intercept)
+        return WeightPart(total, intercept, squares=squares)
 
     def finished(self, parts: Parts, n_averaged: int = 0) -> Weights:
         """Return the weights of the model: W or, of so many iterates whose sum is `parts`, their mean."""
@@ -215,10 +228,10 @@ class ShardPasses:
         """
         whole, n = self.whole, len(shard)
         weights, beside = self.joined(parts)
-        u = None if carried is None else self.follow(carried, shard, weights)
+        local_state = None if carried is None else LocalState(self.follow(carried, shard, weights), NO_DOUBLES)
         begins = stretch.n_pass == stretch.number == 0 and not whole.goes_on
-        earlier = EarlierModel(weights, whole.counts, shard.first, goes_on=not begins)
-        training = self.training(shard, earlier, beside, u)
+        earlier = EarlierModel(weights, whole.counts, shard.first, goes_on=not begins, local_state=local_state)
+        training = self.training(shard, earlier, beside)
         first, last = stretch.visits(n, training.batch)
         eta, eta_u = self.plan.schedule.at(stretch.n_pass)
         progress = training.visit(epoch=stretch.n_pass, eta=eta, eta_u=eta_u, first=first, last=last, loss=0.0)
@@ -295,17 +308,6 @@ def added(total: WeightPart | None, part: WeightPart, sparse: bool) -> WeightPar
 # Minibatches
 
 
-class _Training(BatchesTraining):
-    """A trainer whose points carry `u`; None: what they begin with."""
-
-    def __init__(self, u: Doubles | None, *arguments: Any) -> None:
-        self._u = u
-        super().__init__(*arguments)
-
-    def _begin_local(self, *, goes_on: bool) -> Doubles:
-        return super()._begin_local(goes_on=goes_on) if self._u is None else self._u
-
-
 class BatchPasses(ShardPasses):
     r"""ShardPasses of a plan of minibatches, and merges of what they change.
 
@@ -338,12 +340,12 @@ class BatchPasses(ShardPasses):
         cuts = [self.whole.rows_of(part) for part in range(self.whole.n_shards)]
         return [WeightPart(weights.matrix[rows], squares=beside[rows]) for rows in cuts]
 
-    def training(self, shard: Shard, earlier: EarlierModel, beside: Floats, u: Doubles | None) -> Any:
+    def training(self, shard: Shard, earlier: EarlierModel, beside: Floats) -> Any:
         """See `ShardPasses`."""
         earlier = replace(earlier, squares=Squares(classes=beside))
         if by_features(self.plan, sparse=isinstance(shard.x, sp.csr_array)):
             earlier = replace(earlier, weights=earlier.weights.over_features())
-        return _Training(u, self.plan, shard.points(self.whole.n_classes), earlier)
+        return BatchesTraining(self.plan, shard.points(self.whole.n_classes), earlier)
 
     def ended(self, training: Any, weights: Weights) -> Ended:
         """See `ShardPasses`."""
@@ -381,46 +383,14 @@ class BatchPasses(ShardPasses):
         pairs = sp.csr_array(shard.classes(self.whole.n_classes).T @ sp.hstack(columns, format="csr"))
         return Curvature(pairs, NO_DOUBLES, n, coupling)
 
-    def changes(self, curvature: Curvature, parts: Parts, weights: Weights, beside: Floats, eta: float) -> Changes:
-        """See `ShardPasses`."""
-        changes, floor = [], FLOOR.get(self.plan.loss, 0.0)
-        for number, (part, after) in enumerate(zip(parts, self.split(weights, beside), strict=True)):
-            change, part_curvature = after.matrix - part.matrix, curvature.part(self.whole, number)
-            rates = _rates(self.plan, eta, after.squares, len(change))
-            multiply_by_ways(change, part_curvature, rates, inverse=False, moved_least=floor)
-            rows = np.flatnonzero(change.any(axis=1)).astype(np.int32)
-            more = after.squares - part.squares
-            changes.append((rows, WeightPart(change[rows], squares=more[rows] if len(more) else more)))
-        return changes
-
-    def merged(self, part: WeightPart, curvature: Curvature, changes: Changes, eta: float) -> WeightPart:
-        """See `ShardPasses`."""
-        plan, floor = self.plan, FLOOR.get(self.plan.loss, 0.0)
-        squares = part.squares.copy()
-        for rows, change in changes:
-            if len(squares):
-                squares[rows] += change.squares
-        rates = _rates(plan, eta, squares, len(part.matrix))
-        total, n_moved = np.zeros_like(part.matrix), np.zeros_like(part.matrix if floor else part.matrix[:0])
-        for rows, change in changes:
-            shard_squares = part.squares[rows] + change.squares if len(squares) else squares
-            shares = (rates[rows] / _rates(plan, eta, shard_squares, len(rows))).astype(np.float32)
-            _core.add_changes(rows.astype(np.int32), change.matrix, shares, total, n_moved)
-        multiply_by_ways(total, curvature, rates, inverse=True, moved_least=floor, n_moved=n_moved)
-        total += part.matrix
-        return WeightPart(total, squares=squares)
-
     def finished(self, parts: Parts, n_averaged: int = 0) -> Weights:
         """See `ShardPasses`; minibatches do not average."""
         return self.joined(parts)[0]
 
 
-# How changes of minibatches add up
-
-
-def _rates(plan: BatchesPlan, eta: float, squares: Floats, n_rows: int) -> Doubles:
-    """The step size of each row of W."""
-    if not plan.adagrad:
+def _rates(eta: float, squares: Floats, n_rows: int) -> Doubles:
+    """The step size of each row of W, by Adagrad's sums where there are some."""
+    if not len(squares):
         return np.full(n_rows, eta)
     rates: Doubles = eta / np.sqrt(np.maximum(squares.astype(np.float64), np.finfo(np.float32).tiny))
     return rates

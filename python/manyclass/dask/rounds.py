@@ -128,7 +128,9 @@ class Training(ABC):
                     raise RuntimeError(
                         f"training lost workers {self.n_lost} times, the last time {fault}; {advice}"
                     ) from fault
-                self._recover(fault.places)
+                moved = self.workers.replace(fault.places)
+                self.loaded.restore(moved, fault.places)
+                self._recover(moved, fault.places)
 
     @abstractmethod
     def _round(self, stretch: Stretch) -> list[PassReport]:
@@ -142,8 +144,8 @@ class Training(ABC):
         """Return the model that workers make, of `manyclass.dask.predictions`."""
 
     @abstractmethod
-    def _recover(self, lost: frozenset[str]) -> None:
-        """Give the shards of lost workers to others."""
+    def _recover(self, moved: list[int], lost: frozenset[str]) -> None:
+        """Go on where training stood, the shards of lost workers having moved to others, who have read their rows."""
 
 
 def without_weights(model: LabelClassifier) -> State:

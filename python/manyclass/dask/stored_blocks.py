@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 import weakref
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,17 +133,16 @@ class StoredBlock:
     """
 
     def __init__(self, folder: str | None) -> None:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix="manyclass-block-", delete=False) as file:
-            self.path = Path(file.name)
-        weakref.finalize(self, self.path.unlink, missing_ok=True)
+        self.file = tempfile.TemporaryFile(dir=folder, prefix="manyclass-block-")  # noqa: SIM115 - it stays open
+        weakref.finalize(self, self.file.close)
 
     def write(self, whole: Whole, number: int, piece: int, values: Floats, *_after: Any) -> None:
         """Write a piece of the block, after other tasks."""
-        with self.path.open("r+b") as file:
-            file.seek(4 * bounds_of(whole, number, piece).start)
-            values.tofile(file)
+        self.file.seek(4 * bounds_of(whole, number, piece).start)
+        self.file.write(values.tobytes())
 
     def read(self, whole: Whole, number: int, piece: int, *_after: Any) -> Floats:
         """Read a piece of the block, after other tasks."""
         bounds = bounds_of(whole, number, piece)
-        return np.fromfile(self.path, dtype=np.float32, count=bounds.stop - bounds.start, offset=4 * bounds.start)
+        self.file.seek(4 * bounds.start)
+        return np.frombuffer(self.file.read(4 * (bounds.stop - bounds.start)), dtype=np.float32)

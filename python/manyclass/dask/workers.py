@@ -41,8 +41,7 @@ class Workers:
 
     def __init__(self, client: Any, places: Sequence[str]) -> None:
         self.client, self.places = client, list(places)
-        self._signs: dict[str, tuple[float, float]] = {}
-        self._idle: dict[str, float] = {}
+        self._seen: dict[str, tuple[float, float, float]] = {}  # the last sign, when it came, when it took tasks
         self._answers: dict[str, Any] = {}
         self._futures: weakref.WeakSet[Any] = weakref.WeakSet()
         self.memory = np.inf  # bytes, the least limit of a worker that was ever seen
@@ -157,14 +156,12 @@ class Workers:
         with suppress(OSError):  # the scheduler is busy: its last answer counts
             self._answers = workers_of(self.client)
         for place, worker in self._answers.items():
-            sign = float(worker["last_seen"])
             self.memory = min(self.memory, float(worker.get("memory_limit") or np.inf))
-            if self._signs.get(place, (None,))[0] != sign:
-                self._signs[place] = (sign, now)
-            if worker.get("status") == "running":
-                self._idle.pop(place, None)
-            takes_none = now - self._idle.setdefault(place, now) if worker.get("status") != "running" else 0.0
-            if now - self._signs[place][1] < PATIENCE and takes_none < PATIENCE:
+            sign, came, ran = self._seen.get(place, (np.nan, now, now))
+            came = came if sign == worker["last_seen"] else now
+            ran = now if worker.get("status") == "running" else ran
+            self._seen[place] = (worker["last_seen"], came, ran)
+            if now - min(came, ran) < PATIENCE:
                 addresses.add(place)
         return addresses
 
@@ -194,6 +191,19 @@ class Workers:
             self.places[number] = min(sorted(live), key=self.places.count)
         self._without_shard -= lost
         return moved
+
+    def survivors(self, futures: Sequence[Any], lost: frozenset[str]) -> list[Any]:
+        """Return those futures of one object that other workers hold than the lost ones.
+
+        Raises
+        ------
+        LostWorkerError
+            If there is none: training begins again.
+        """
+        there = [future for future in futures if self.holders(future, lost)]
+        if not there:
+            raise LostWorkerError(lost)
+        return there
 
     def holders(self, future: Any, lost: frozenset[str]) -> set[str]:
         """Return the workers that hold the result of a future, without those that are lost."""
@@ -244,11 +254,9 @@ def _error_of(fault: BaseException, advice: str) -> Exception:
     """Return the error that a user sees for one on a worker."""
     if isinstance(fault, ValueError | TypeError):
         return fault
+    message = f"training failed on a worker: {type(fault).__name__}: {fault}"
     if isinstance(fault, distributed.KilledWorker):
-        error = RuntimeError(
-            f"the workers that trained were killed again and again, as for want of memory: {fault}; {advice}"
-        )
-    else:
-        error = RuntimeError(f"training failed on a worker: {type(fault).__name__}: {fault}")
+        message = f"the workers that trained were killed again and again, as for want of memory: {fault}; {advice}"
+    error = RuntimeError(message)
     error.__cause__ = fault
     return error

@@ -54,22 +54,22 @@ def learning_curve(model: Estimator) -> Picture:
     check_is_fitted(model)
     if not isinstance(model, Curved):
         raise ValueError(f"{type(model).__name__} has no loss_curve_; learning_curve draws that of a fitted estimator")
-    curve, unit = model.loss_curve_, _unit(model)
-    if len(curve) == 0:
+    curves, best = {"training": model.loss_curve_}, 0
+    if len(model.loss_curve_) == 0:
         raise ValueError("no pass was completed, so that there is no loss to draw")
-    held_out, best = np.zeros(0), 0
-    if isinstance(model, Validated):
-        held_out, best = model.validation_curve_, model.best_iter_
-    curves = {"training": curve, "held out": held_out}
-    series = [Series(name, range(1, len(y) + 1), list(y), "-o") for name, y in curves.items() if len(y)]
+    if isinstance(model, Validated) and len(model.validation_curve_):
+        curves["held out"], best = model.validation_curve_, model.best_iter_
+    series = [Series(name, range(1, len(y) + 1), list(y), "-o") for name, y in curves.items()]
+    # Losses of margins are no log-probabilities.
+    unit = "loss" if model.get_params().get("loss") in ("margin", "triplet") else "loss [nats]"
     picture = line_chart([Panel("Loss by pass", series)], "pass", unit)
     from matplotlib.ticker import MaxNLocator
 
     axes = picture.figure.axes[0]
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     alt = picture.alt
-    if len(held_out):
-        low = float(held_out[best - 1])
+    if "held out" in curves:
+        low = float(curves["held out"][best - 1])
         axes.plot(best, low, "o", markersize=10, markerfacecolor="none", color=COLOURS[1])
         axes.annotate(
             f"kept: pass {best}, {figures(low)}", (best, low), xytext=(0, 12), textcoords="offset points", ha="right"
@@ -111,11 +111,7 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
     several = isinstance(model, SeveralLabels) and model.multilabel_
     predicted, confidence = _most_probable(model, X, MOST_LABELS if several else 1)
     n_rows = len(predicted)
-    classes = np.asarray(model.classes_)
-    if several:
-        right = _right(model, y, predicted).ravel()
-    else:
-        right = find_positions(labels_by_row(y, n_rows), classes, "y") == find_positions(predicted[:, 0], classes, "y")
+    right = _right(model, y, predicted, several=several).ravel()
     confidence = confidence.ravel()
     check_number("n_bins", n_bins, low=1, high=len(right), integer=True)
     mean, share, low, high = _core.reliability_bins(confidence, right, n_bins)
@@ -192,11 +188,6 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
     return Picture(figure, f"Confusion of {len(shown)} classes, most often: label taken for {'; '.join(worst)}.")
 
 
-def _unit(model: Estimator) -> str:
-    """Losses of margins are no log-probabilities."""
-    return "loss" if model.get_params().get("loss") in ("margin", "triplet") else "loss [nats]"
-
-
 def _most_probable(model: Classifier, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The most probable labels of each row, and their probabilities."""
     if isinstance(model, Ranking):
@@ -208,18 +199,21 @@ def _most_probable(model: Classifier, X: Any, k: int) -> tuple[NDArray[Any], NDA
     return model.classes_[best], np.take_along_axis(probabilities, best, axis=1).astype(np.float64)
 
 
-def _right(model: Classifier, y: Any, predicted: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of several predictions of each row are among its labels."""
-    indicator: Any = sp.csr_array(y)
-    if indicator.shape != (len(predicted), len(model.classes_)):
-        raise ValueError(
-            f"y has shape {np.shape(y)}; with {len(predicted)} rows of X and {len(model.classes_)} classes it must be "
-            f"({len(predicted)}, {len(model.classes_)})"
-        )
-    rows = np.arange(len(predicted))[:, np.newaxis]
-    n_classes, true = np.int64(len(model.classes_)), sp.coo_array(indicator > 0)
+def _right(model: Classifier, y: Any, predicted: NDArray[Any], *, several: bool) -> NDArray[np.bool_]:
+    """Which predictions of each row are among its labels, or its label."""
+    n_rows, n_classes = len(predicted), len(model.classes_)
     positions = find_positions(predicted, np.asarray(model.classes_), "y")
-    is_right = np.isin(rows * n_classes + positions, true.row * n_classes + true.col)
+    if not several:
+        labels = find_positions(labels_by_row(y, n_rows), np.asarray(model.classes_), "y")
+        return np.asarray(positions == labels[:, np.newaxis], dtype=np.bool_)
+    indicator: Any = sp.csr_array(y)
+    if indicator.shape != (n_rows, n_classes):
+        raise ValueError(
+            f"y has shape {np.shape(y)}; with {n_rows} rows of X and {n_classes} classes it must be "
+            f"({n_rows}, {n_classes})"
+        )
+    rows, true = np.arange(n_rows)[:, np.newaxis], sp.coo_array(indicator > 0)
+    is_right = np.isin(rows * np.int64(n_classes) + positions, true.row * np.int64(n_classes) + true.col)
     return np.asarray(is_right, dtype=np.bool_)
 
 

@@ -131,9 +131,9 @@ def loss_over_time(losses: Mapping[str, Sequence[float]], *, period: str = "day"
 def _by_data(records: Iterable[Mapping[str, Any]], fields: tuple[str, ...]) -> dict[str, list[Mapping[str, Any]]]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for number, record in enumerate(records):
-        missing = [field for field in ("data", *fields) if field not in record]
-        if missing:
-            raise ValueError(f"record {number} has no {missing[0]!r}; it must have {', '.join(('data', *fields))}")
+        for field in ("data", *fields):
+            if field not in record:
+                raise ValueError(f"record {number} has no {field!r}; it must have {', '.join(('data', *fields))}")
         groups.setdefault(str(record["data"]), []).append(record)
     if not groups:
         raise ValueError("there are no records to draw")

@@ -152,7 +152,7 @@ class BatchesTraining(LabelTraining):
         self._searches_first = earlier is not None and earlier.n_points > 0
         known = None if earlier is None else earlier.squares
         self.squares = squares = Squares.of_rows(weights, plan.adagrad) if known is None else known
-        self._local = self._begin_local(goes_on=earlier is not None and earlier.goes_on)
+        self._local = self._begin_local(earlier)
         self._arrays = _core.LabelArrays(
             x=core_data(x),
             labels_indptr=labels.indptr,
@@ -174,9 +174,11 @@ class BatchesTraining(LabelTraining):
         )
         self.core, self._made_for = self._make(self._source(0)), self._source(0)
 
-    def _begin_local(self, *, goes_on: bool) -> Doubles:
+    def _begin_local(self, earlier: EarlierModel | None) -> Doubles:
         """Return what points carry at first in the double sum; NaN stands for what their own draw makes of it."""
-        double_sum = self.plan.double_sum
+        double_sum, goes_on = self.plan.double_sum, earlier is not None and earlier.goes_on
+        if earlier is not None and earlier.local_state is not None:
+            return earlier.local_state.u
         if double_sum is None:
             return NO_DOUBLES
         first = 0.0 if double_sum.u_init == "zero" else np.nan if goes_on else np.log(self.weights.n_classes)
