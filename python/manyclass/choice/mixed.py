@@ -27,7 +27,7 @@ from manyclass.choice.fitting import (
     make_problems,
     whiten,
 )
-from manyclass.choice.identification import MOST_FREE, Design, Identification, find_unidentified
+from manyclass.choice.identification import Identification, find_unidentified, hold_constant
 from manyclass.choice.inference import invert_information
 from manyclass.choice.mixture import ChoiceMixture, MixtureFit, MixtureProblem, MixtureSettings
 from manyclass.choice.sets import ChoiceSets
@@ -497,13 +497,10 @@ def _fit_multinomial(
 ) -> tuple[Doubles, Identification, FreeCoefficients]:
     """Means at the multinomial logit's estimate without spread, what data tell of all, and which are free."""
     objective = ChoiceObjective(form, sets, settings.ridge, settings.n_threads)
-    design: Design | None = None
-    held: dict[str, str] = {}
-    if free.n <= MOST_FREE:
-        design, free, held = Design(objective, free, settings.seed).hold_constant(free, settings.ridge)
+    free, held = hold_constant(objective, free, settings.seed)
     start = free.expand(np.clip(free.select(form.start(settings.seed)), *free.bounds.T))
     fit = fit_exactly(objective, free, start, tol=1e-5, max_iter=200, seed=settings.seed, watch=lambda _: None)
-    known = find_unidentified(design, objective, free, fit.theta, held)
+    known = find_unidentified(objective, free, fit.theta, held, settings.seed)
     extra = len(state.names) - form.n
     theta = np.append(fit.theta, np.zeros(extra))
     for place, distribution in zip(state.columns, state.distributions, strict=True):

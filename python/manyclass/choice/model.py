@@ -25,7 +25,7 @@ from manyclass.choice.fitting import (
     fit_exactly,
     list_features,
 )
-from manyclass.choice.identification import MOST_FREE, Design, Identification, find_scale_nests, find_unidentified
+from manyclass.choice.identification import Identification, find_scale_nests, find_unidentified, hold_constant
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
 from manyclass.choice.mixture import ChoiceMixture, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
@@ -320,10 +320,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         whole = list_features(sets) if solver == "lbfgs" else sets
         objective = ChoiceObjective(form, whole, ridge, threads)
         held = dict.fromkeys(scale_nests, "nest of all alternatives")
-        design = None
-        if free.n <= MOST_FREE:
-            design, free, constant = Design(objective, free, seed).hold_constant(free, ridge)
-            held |= constant
+        free, constant = hold_constant(objective, free, seed)
         start = free.expand(np.clip(free.select(form.start(seed)), *free.bounds.T))
         if solver == "lbfgs":
             most = 500 if self.max_iter == "auto" else int(self.max_iter)
@@ -337,7 +334,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             drawn = {"n_draws": self.n_negatives, "max_iter": most, "seed": seed}
             fitted = fit_drawn(objective, free, start, **drawn, watch=watch)
             likelihood, null = np.nan, np.nan
-        known = find_unidentified(design, objective, free, fitted.theta, held)
+        known = find_unidentified(objective, free, fitted.theta, held | constant, seed)
         covariance, known = self._covariance(objective, known, fitted.theta, seed)
         fitted = replace(fitted, converged=fitted.converged and known.has_maximum)
         counts = sets.n_rows, known.n
