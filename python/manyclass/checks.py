@@ -355,11 +355,9 @@ def unconverted_rows(X: Any, n_features: int) -> sp.csr_array | NDArray[np.float
         Columns that it must have.
     """
     if type(X) is np.ndarray:
-        plain = X.ndim == 2 and X.dtype == np.float32 and X.flags.c_contiguous and X.shape[1] == n_features
-        if not plain or not X.size:
-            return None
+        is_plain = X.ndim == 2 and X.dtype == np.float32 and X.flags.c_contiguous and X.shape[1] == n_features
         with np.errstate(over="ignore", invalid="ignore"):
-            return X if np.isfinite(X.sum()) else None
+            return X if is_plain and X.size and np.isfinite(X.sum()) else None
     if type(X) not in (sp.csr_array, sp.csr_matrix) or X.ndim != 2 or not X.shape[0] or X.shape[1] != n_features:
         return None
     if X.indices.dtype.kind != "i" or X.data.dtype not in (np.float32, np.float64):

@@ -467,14 +467,13 @@ def labels_to_fit(y: Any, n_rows: int) -> NDArray[Any]:
     if labels.dtype.kind == "c":
         raise ValueError("Unknown label type: complex; labels must be whole numbers, text or dates")
     if labels.dtype.kind == "f" or (kind == "numbers" and labels.dtype == object):
-        is_object = labels.dtype == object
-        values = np.array([label for label in labels if isinstance(label, float)]) if is_object else labels
-        if np.isinf(values).any():
+        is_float = labels.dtype.kind == "f"
+        floats = labels if is_float else np.array([label for label in labels if isinstance(label, float)])
+        if np.isinf(floats).any():
             raise ValueError("Input y contains infinity or a value too large for float64")
-        fractions = np.flatnonzero(values != np.floor(values))
-        if len(fractions):
+        for fraction in floats[floats != np.floor(floats)][:1]:
             raise ValueError(
-                f"Unknown label type: continuous. y holds {values[fractions[0]]}; maybe this is a regression target. "
+                f"Unknown label type: continuous. y holds {fraction}; maybe this is a regression target. "
                 "Labels that are numbers must be whole: y = [str(label) for label in y] makes any numbers labels"
             )
     return labels

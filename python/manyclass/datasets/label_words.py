@@ -43,12 +43,8 @@ def label_columns(words: Words) -> tuple[sp.csr_array, NDArray[Any], int]:
 
 def labels_of_words(cells: Sequence[str]) -> NDArray[Any]:
     """Return the label that the word of each cell is, without blanks around it: integers where all are."""
-    words = {cell: cell.strip(BLANKS) for cell in dict.fromkeys(cells)}
-    distinct = [*dict.fromkeys(words.values())]
-    Y, labels, _ = label_columns([distinct])
-    positions = dict(zip(distinct, Y.indices.tolist(), strict=True))
-    places = {cell: positions[word] for cell, word in words.items()}
-    return labels[[places[cell] for cell in cells]] if len(cells) else labels
+    words = [cell.strip(BLANKS) for cell in cells]
+    return Vocabulary([words]).find(words)
 
 
 class Vocabulary:
@@ -76,7 +72,11 @@ class Vocabulary:
         if several:
             places = [sorted({self._places[word] for word in row}) for row in labelled]
             return [*map(bool, words)], indicator(places, len(self.labels))
-        return [*map(bool, words)], self.labels[[self._places[row[0]] for row in labelled]]
+        return [*map(bool, words)], self.find(row[0] for row in labelled)
+
+    def find(self, words: Iterable[str]) -> NDArray[Any]:
+        """Return the label that each word is."""
+        return self.labels[np.array([self._places[word] for word in words], dtype=np.intp)]
 
 
 def open_texts(inputs: Sequence[Input], form: str, separator: str) -> RowSource:

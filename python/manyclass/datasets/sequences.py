@@ -15,6 +15,7 @@ from manyclass import _core
 from manyclass.checks import Setting, check_number
 from manyclass.datasets.csr import csr_from_core
 from manyclass.datasets.times import as_numbers, read_times
+from manyclass.help_lines import storing
 from manyclass.labels import as_labels, checked_labels, find_positions, join_labels, sorted_classes, written
 from manyclass.protocols import TrainingRows
 
@@ -99,10 +100,9 @@ class SequenceEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=Non
     items_: NDArray[Any]
     decay_: float
 
+    @storing
     def __init__(self, *, n_last: int = 20, decay: Decay = "auto", min_count: int = 1) -> None:
-        self.n_last = n_last
-        self.decay = decay
-        self.min_count = min_count
+        """Store the parameters."""
 
     def check_parameters(self) -> None:
         """Raise TypeError or ValueError for parameters that `fit` would refuse."""

@@ -33,14 +33,13 @@ from manyclass.datasets.inputs import (
 )
 from manyclass.datasets.label_words import Vocabulary, open_texts
 from manyclass.datasets.preprocessing import first_label
-from manyclass.datasets.tables import Present, open_tables
+from manyclass.datasets.tables import ROWS, Present, open_tables
 from manyclass.datasets.text import TextVectorizer
 from manyclass.datasets.xmc import open_svmlight, open_xmc
 from manyclass.labels import as_labels
 
 Part = tuple[Any, ...]  # X, y, and what else has as many rows
 
-ROWS = 65_536  # of a part
 THREAD = "manyclass stream"  # name of what reads ahead
 OPTIONS = {  # that a form has; others have none of them
     "xmc": ("n_features", "n_labels", "header", "zero_based", "n_jobs"),
@@ -285,7 +284,7 @@ class Stream:
         rng = None if self._seed is None else np.random.default_rng([self._seed, n_pass])
         size, first = self.rows * self.window, 0
         for window in _of_size(self._blocks(size), size):
-            last = first + _n_rows(window)
+            last = first + window[0].shape[0]
             numbers = np.arange(first, last)
             first = last
             yield (*window, numbers) if rng is None else _take((*window, numbers), rng.permutation(len(numbers)))
@@ -407,10 +406,6 @@ def _open_arrays(X: Any, y: Any) -> RowSource:
 # Windows and parts
 
 
-def _n_rows(part: Part) -> int:
-    return int(part[0].shape[0])
-
-
 def _take(part: Part, rows: slice | NDArray[Any]) -> Part:
     """Some rows of a matrix, a table or an array, with their labels."""
     return tuple(rows_of(column, rows) for column in part)
@@ -434,7 +429,7 @@ def _of_size(blocks: Iterator[Part], size: int) -> Iterator[Part]:
     pieces: list[Part] = []
     n_rows = 0
     for block in blocks:
-        first, n = 0, _n_rows(block)
+        first, n = 0, block[0].shape[0]
         while n_rows + n - first >= size:
             last = first + size - n_rows
             pieces.append(block if last - first == n else _take(block, slice(first, last)))
@@ -450,7 +445,7 @@ def _of_size(blocks: Iterator[Part], size: int) -> Iterator[Part]:
 def _parts(windows: Iterator[Part], rows: int) -> Iterator[Part]:
     with closing(cast(Any, windows)):
         for window in windows:
-            n = _n_rows(window)
+            n = window[0].shape[0]
             yield from (
                 (window,) if n <= rows else (_take(window, slice(first, first + rows)) for first in range(0, n, rows))
             )

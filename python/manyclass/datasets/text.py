@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manyclass.checks import check_choice, check_flag, check_number, is_texts, lazy_property, outer_level
+from manyclass.help_lines import storing
 from manyclass.protocols import TrainingRows
 
 # Letters of scripts that put no blanks between words: Thai to Myanmar, Khmer, and Japanese and Chinese.
@@ -29,9 +30,7 @@ _DOTTED_I = "i\u0307"  # what folding makes of a Turkish capital I with a dot
 VOWELS = "aeiouyAEIOUY"  # words of one letter in European languages
 PART_OF_CODES = 0.1  # of the words of a text, beyond which it has codes
 LAST_MARK = 0x1F000  # code points beyond are symbols, ideographs, and variants of these
-RULES = ("unicode", "python")
 BEFORE_0_3: dict[str, Any] = {"words": "python", "min_length_": 2}  # in files of these versions, which do not name them
-ANALYZERS = ("word", "char_wb")
 MOST_HASHES = 2**31 - 1  # columns are int32
 # Parameters that are counts, and what stands for none.
 COUNTS = {"min_n": "", "max_n": "", "min_df": "", "min_length": "auto", "max_features": None, "n_hash": None}
@@ -110,6 +109,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
     n_columns_: int
     min_length_: int
 
+    @storing
     def __init__(
         self,
         *,
@@ -125,17 +125,7 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         idf: bool = True,
         n_hash: int | None = None,
     ) -> None:
-        self.analyzer = analyzer
-        self.min_n = min_n
-        self.max_n = max_n
-        self.min_df = min_df
-        self.max_features = max_features
-        self.lowercase = lowercase
-        self.words = words
-        self.min_length = min_length
-        self.sublinear_tf = sublinear_tf
-        self.idf = idf
-        self.n_hash = n_hash
+        """Store the parameters."""
 
     def check_parameters(self) -> None:
         """Check all parameters.
@@ -145,8 +135,8 @@ class TextVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
         ValueError or TypeError
             For a parameter out of its range, or without effect.
         """
-        check_choice("analyzer", self.analyzer, ANALYZERS)
-        check_choice("words", self.words, RULES)
+        check_choice("analyzer", self.analyzer, ("word", "char_wb"))
+        check_choice("words", self.words, ("unicode", "python"))
         for name in ("lowercase", "sublinear_tf", "idf"):
             check_flag(name, getattr(self, name))
         for name, unset in COUNTS.items():
