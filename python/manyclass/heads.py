@@ -33,14 +33,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
 from manyclass.checks import check_flag, check_number, checked_ids, n_threads_from, seed_from
-from manyclass.parts import Part, resolve_part
+from manyclass.parts import Part, check_open, resolve_part
 from manyclass.registry import parts
 from manyclass.samplers import SAMPLERS
+from manyclass.weights.arrays import Doubles, Floats
 
 __all__ = ["HeadGradient", "SoftmaxHead"]
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
 N_NEGATIVES = 16
@@ -310,13 +309,11 @@ def _core_sampler(
     if counts != (labels is not None):
         rule = "which count labels of the training set: give them" if counts else "which count no labels: leave it None"
         raise ValueError(f"labels is {'None' if counts else 'given'} with sampler={part.name!r}, {rule}")
-    if isinstance(n_negatives, str):
-        if n_negatives != "auto":
-            raise ValueError(f"n_negatives is {n_negatives!r}; it must be an integer or 'auto'")
+    check_open("n_negatives", n_negatives, low=1, high=n_classes, integer=True)
+    if n_negatives == "auto":
         n_negatives = min(N_NEGATIVES, n_classes)
     elif part.name == "all":
         raise ValueError(f"n_negatives is {n_negatives!r}, which has no effect with sampler='all'; leave it 'auto'")
-    check_number("n_negatives", n_negatives, low=1, high=n_classes, integer=True)
     known = checked_ids("labels", [] if labels is None else np.ravel(labels), n_classes)
     if labels is not None and not len(known):
         raise ValueError("labels is empty; a sampler by frequency needs the labels of the training set")

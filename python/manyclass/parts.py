@@ -174,13 +174,28 @@ class Parameters(Mapping[str, Any]):
         return isinstance(value, str) and value == "auto"
 
     def check_open(self, name: str, *words: str, **rule: Any) -> None:
-        """Check a number that may be left open, or be one of some words; raises as `check_number` does."""
-        value = self[name]
-        if not isinstance(value, str):
-            check_number(name, value, **rule)
-        elif value not in (known := ("auto", *words)):
-            *most, last = ("a number", *map(repr, known))
-            raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{did_you_mean(value, known)}")
+        """Check a number that may be left open if it is so by default, or be one of some words; see `check_open`."""
+        if self._defaults[name] == "auto":
+            check_open(name, self[name], *words, **rule)
+        else:
+            check_number(name, self[name], **rule)
+
+    def part(self, name: str, choices: Mapping[str, type[Part]]) -> Part | None:
+        """Return the checked part that a parameter stands for; None for "auto" where that is its default."""
+        if self._defaults[name] == "auto":
+            if self.is_auto(name):
+                return None
+            choices = {"auto": Part, **choices}
+        return resolve_part(name, self[name], choices, f"manyclass.{name}s")
+
+
+def check_open(name: str, value: Any, *words: str, **rule: Any) -> None:
+    """Check a number that may be left open, or be one of some words; raises as `check_number` does."""
+    if not isinstance(value, str):
+        check_number(name, value, **rule)
+    elif value not in (known := ("auto", *words)):
+        *most, last = ("a number", *map(repr, known))
+        raise ValueError(f"{name} is {value!r}; it must be {', '.join(most)} or {last}{did_you_mean(value, known)}")
 
 
 class Given:
@@ -258,10 +273,3 @@ class Chosen:
     def names(self) -> list[str]:
         """The names of those that were set."""
         return [part.name for part in (self.solver, self.sampler, self.model) if part is not None]
-
-
-def part_of(parameter: str, value: str | Part, choices: Mapping[str, type[Part]], where: str) -> Part | None:
-    """Return the checked part that a parameter stands for; None for "auto"."""
-    if isinstance(value, str) and value == "auto":
-        return None
-    return resolve_part(parameter, value, {"auto": Part, **choices}, where)

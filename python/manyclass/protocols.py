@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self
 
-import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
@@ -38,78 +37,6 @@ class Classifier(Estimator, Protocol):
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probabilities of all classes; see `has_probabilities`."""
-        ...
-
-
-@runtime_checkable
-class Learning(Protocol):
-    """A model that trains on."""
-
-    def partial_fit(self, X: Any, y: Any, **given: Any) -> Self:
-        """Train on with new rows."""
-        ...
-
-
-@runtime_checkable
-class Evaluating(Protocol):
-    """A model that finds its mean losses itself."""
-
-    def evaluate(self, X: Any, y: Any) -> dict[str, float]:
-        """Return them by name."""
-        ...
-
-
-@runtime_checkable
-class Ranking(Protocol):
-    """A classifier that finds the best labels of a row."""
-
-    def predict_top_k(self, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return k labels a row and their log-probabilities."""
-        ...
-
-
-@runtime_checkable
-class Curved(Protocol):
-    """A model that knows the loss of each pass."""
-
-    @property
-    def loss_curve_(self) -> NDArray[np.float64]:
-        """These losses."""
-        ...
-
-
-@runtime_checkable
-class Validated(Protocol):
-    """A model whose fit may have held rows out."""
-
-    @property
-    def validation_curve_(self) -> NDArray[np.float64]:
-        """Their loss after each pass."""
-        ...
-
-    @property
-    def best_iter_(self) -> int:
-        """The pass, from 1, that was kept."""
-        ...
-
-
-@runtime_checkable
-class Resolved(Protocol):
-    """A model that tells what parameters left open became."""
-
-    @property
-    def resolved_params_(self) -> Mapping[str, Any]:
-        """Their values."""
-        ...
-
-
-@runtime_checkable
-class SeveralLabels(Protocol):
-    """A classifier that may have several labels a row."""
-
-    @property
-    def multilabel_(self) -> bool:
-        """Whether it has."""
         ...
 
 

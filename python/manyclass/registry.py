@@ -38,11 +38,11 @@ def _part_facts(facts: dict[str, Any]) -> PartFacts:
 @cache
 def settings(kind: str) -> tuple[Setting, ...]:
     """What may be set of the parts of a kind beside the numbers that each owns; `Setting.needs` tells of which."""
-    facts = [setting for setting in _core.settings() if setting.pop("of") == kind]
-    return tuple(
-        Setting(**entry | {"choices": _choices(entry["choices"]), "beside": tuple(entry["beside"].split())})
-        for entry in facts
-    )
+    entries = [setting for setting in _core.settings() if setting.pop("of") == kind]
+    for entry in entries:  # choices are words, or the names of the parts of the kind that one word is
+        entry["choices"] = tuple(names(entry["choices"]) or entry["choices"].split())
+        entry["beside"] = tuple(entry["beside"].split())
+    return tuple(Setting(**entry) for entry in entries)
 
 
 def settings_with(kind: str, flags: Collection[str]) -> tuple[Setting, ...]:
@@ -50,16 +50,6 @@ def settings_with(kind: str, flags: Collection[str]) -> tuple[Setting, ...]:
     return tuple(setting for setting in settings(kind) if setting.is_had_with(flags))
 
 
-def _choices(words: str) -> tuple[str, ...]:
-    """The words themselves, or the names of the parts of the kind that one word is."""
-    return tuple(names(words) or words.split())
-
-
 def names(kind: str, *flags: str, without: str = "") -> list[str]:
     """Names of the parts of a kind that have all `flags`, and not the flag `without`."""
     return [facts.name for facts in parts(kind).values() if set(flags) <= facts.flags and without not in facts.flags]
-
-
-def own_parameters(kind: str, name: str) -> list[str]:
-    """Names of the numbers that a part owns."""
-    return [number.name for number in parts(kind)[name].parameters]

@@ -12,7 +12,7 @@ from reference.selections import SELECTIONS, Choice
 from scipy.optimize import minimize, minimize_scalar
 from testing_core import pieces
 
-from manyclass.registry import names, own_parameters, parts
+from manyclass.registry import names, parts
 
 REDUCTIONS = names("reduction")
 EXPLICIT = [name for name in names("label_solver") if name != "implicit"]
@@ -97,7 +97,7 @@ def test_one_label_is_the_double_sum_bit_for_bit(form, rule, seed):
     for m, visits in ((1, 0), (6, 2), (50, 4)):
         point = random_point(rng, m, visits=visits, carry=CARRY[form])
         point.carried = 0.3 + point.label_score * point.carry  # below its bound, so that U-max has something to do
-        options = {name: getattr(point, name) for name in own_parameters("solver", rule)}
+        options = {name: getattr(point, name) for name in [n.name for n in parts("solver")[rule].parameters]}
         p, label, carried, _ = core_step(point, rule)
         for reduction in ("pick_all", "pick_all_normalized"):
             given = {"rule_options": options, "local": point.carried, "visits": visits}

@@ -10,7 +10,7 @@ from reference.selections import SELECTIONS
 from reference.steps import IMPLICIT, RAMAN, STEPS, WITH_LABEL
 
 from manyclass import _core
-from manyclass.registry import names, own_parameters, parts
+from manyclass.registry import names, parts
 
 KINDS = {
     *("solver", "selection", "schedule", "noise", "local_step", "local_family", "label_loss", "full_batch_loss"),
@@ -71,7 +71,8 @@ def test_names_are_distinct_within_a_kind_and_parameters_within_a_plan():
         assert len(set(names(kind))) == len(names(kind))
     for solver in names("solver"):
         for selection in names("selection"):
-            own = own_parameters("solver", solver) + own_parameters("selection", selection)
+            facts = parts("solver")[solver], parts("selection")[selection]
+            own = [number.name for part in facts for number in part.parameters]
             assert len(set(own)) == len(own)
 
 
@@ -102,7 +103,7 @@ def test_flags_of_a_solver_say_what_its_step_does(solver, seed):
     assert ("u_step" in flags) == (not np.array_equal(plain, answer(eta_u=2 * point.eta_u)))
     assert ("formulations" in flags) == (not np.array_equal(plain, answer(carry=1.0)))
     assert ("root" in flags) == (not np.array_equal(plain, answer(root="bisection")))
-    for name in own_parameters("solver", solver):
+    for name in (number.name for number in parts("solver")[solver].parameters):
         start = point.bound - 0.5  # below its bound, so that U-max has something to do
         assert not np.array_equal(answer(**{name: 0.1, "carried": start}), answer(**{name: 0.9, "carried": start}))
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from manyclass import models, samplers, solvers
 from manyclass.parts import Given, Part, Setting, class_name, document, part_class, resolve_part, same
-from manyclass.registry import names, own_parameters, parts
+from manyclass.registry import names, parts
 
 ALL = {**solvers.SOLVERS, **samplers.SAMPLERS, **models.MODELS, **solvers.LOCAL_STEPS, **solvers.POSTERIORS}
 
@@ -139,7 +139,7 @@ def test_docstrings_tell_the_cores_sentence_source_and_bias(name):
 def test_flags_of_a_solver_say_which_settings_it_has(name):
     flags = parts("solver")[name].flags
     found = [s.name for s in solvers.SOLVERS[name].settings]
-    own = own_parameters("solver", name)
+    own = [number.name for number in parts("solver")[name].parameters]
     assert found[: len(own)] == own
     for setting, has in {
         "u_learning_rate": "u_step" in flags,

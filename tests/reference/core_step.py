@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from testing_core import pieces
 
 from manyclass import _core
-from manyclass.registry import own_parameters
+from manyclass.registry import parts
 from reference.steps import Answer, Point
 
 
@@ -17,7 +17,7 @@ def core_step(point: Point, solver: str, *, root: str = "newton", isa: str = "au
         solver=solver,
         formulation=point.carry,
         root=root,
-        options={name: getattr(point, name) for name in own_parameters("solver", solver)},
+        options={n.name: getattr(point, n.name) for n in parts("solver")[solver].parameters},
         isa=isa,
     )
     p, label, carried, _, loss, _ = pieces.step(

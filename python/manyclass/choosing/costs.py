@@ -66,21 +66,15 @@ def visit_cost(facts: Facts, n_drawn: int | None) -> float:
     return fixed + LINE * class_cost + class_cost * LINE * math.ceil(min(n_drawn, facts.n_classes) / LINE)
 
 
-def embedded_cost(n_drawn: int, width: int) -> float:
+def embedded_cost(n_drawn: int, width: int, *, by_margins: bool = False) -> float:
     """Predict the microseconds of one thread that a visit takes with embeddings, of classes drawn for a whole batch.
 
-    Three products of each drawn row with each point, of the speed of a processor's vectors.
+    Three products of each drawn row with each point, of the speed of a processor's vectors. By a margin it is one
+    product, for few classes have gradients: fitted to eurlex57k with 256 and 384 columns and yso-en with 2,048 drawn
+    classes (54, 73 and 36 microseconds), to 25 %.
     """
-    return 1.0 + n_drawn * (FIGURES.EMBEDDED_CLASS[0] + FIGURES.EMBEDDED_CLASS[1] * width)
-
-
-def ranked_cost(n_seen: int, width: int) -> float:
-    """Predict the microseconds of one thread that a visit takes with embeddings by a margin.
-
-    One product of each row with each point, for few classes have gradients. Fitted to eurlex57k with 256 and 384
-    columns and yso-en with 2,048 drawn classes (54, 73 and 36 microseconds), to 25 %.
-    """
-    return 1.0 + n_seen * (FIGURES.RANKED_CLASS[0] + FIGURES.RANKED_CLASS[1] * width)
+    per_class, per_column = FIGURES.RANKED_CLASS if by_margins else FIGURES.EMBEDDED_CLASS
+    return 1.0 + n_drawn * (per_class + per_column * width)
 
 
 def pairs_cost(facts: Facts) -> float:
@@ -133,7 +127,7 @@ def fit_cost(facts: Facts, plan: AnyPlan) -> float:
         drawn = facts.n_classes if plan.source == "exact" else min(plan.n_negatives, facts.n_classes)
         # A stored value costs as much as two or three numbers of a row of embeddings (agent-brand, eurlex57k).
         width = plan.dim or round((FIGURES.VALUES_AS_COLUMNS if facts.sparse else 1.0) * facts.row)
-        visit = (ranked_cost if plan.loss == "margin" else embedded_cost)(drawn, width)
+        visit = embedded_cost(drawn, width, by_margins=plan.loss == "margin")
         if plan.relu and not facts.sparse:
             # Three products of each feature's row with each point; rows of W are read by a batch of points together.
             per_value, saved = FIGURES.HIDDEN_VALUE
@@ -293,12 +287,6 @@ def budget(seconds: float) -> float:
     return max(FIGURES.QUICK, FIGURES.MOST_OF_FIT * seconds)
 
 
-def rows_to_try(seconds: float, facts: Facts, plan: PointsPlan) -> int:
-    """Return on how many rows step sizes can be tried in the `left` predicted seconds."""
-    visit = 1e-6 * visit_cost(facts, n_drawn(plan))
-    return int(min(facts.n_samples, FIGURES.MOST_TO_TRY, seconds / (FIGURES.RATES * FIGURES.TRIAL_PASSES * visit)))
-
-
 MEASURED = ("parameter", "value", "log_loss", "rows", "classes", "passes", "predicted_seconds", "seconds", "chosen")
 COLUMNS = (*MEASURED, "share")
 
@@ -363,13 +351,13 @@ class Trials:
         """Run one trial, which returns its log-loss, and note it; `size` is its rows, classes and passes."""
         begin = time.process_time()
         loss = train()
-        self.note(parameter, value, loss, predicted=predicted, seconds=time.process_time() - begin, size=size)
-        return loss
+        return self.note(parameter, value, loss, predicted=predicted, seconds=time.process_time() - begin, size=size)
 
     def note(
         self, parameter: str, value: Any, loss: float, *, predicted: float, seconds: float, size: tuple[int, int, int]
-    ) -> None:
-        """Add a trial that was made to the report; see `make`."""
+    ) -> float:
+        """Add a trial that was made to the report, and return its log-loss, infinite where it is no number."""
+        loss = loss if math.isfinite(loss) else math.inf
         self.spent += predicted
         values = (parameter, value, loss, *size, predicted, seconds, False)
         self.report.append(dict(zip(MEASURED, values, strict=True)))
@@ -378,6 +366,7 @@ class Trials:
             line = f"trying {parameter}={_cell(value)}: log-loss {loss:.4f} on rows held out"
             of = f"{rows} rows of {classes} classes, {passes} passes"
             print(f"{line} ({of}; {seconds:.2f} s, predicted {predicted:.2f})", file=sys.stderr, flush=True)
+        return loss
 
     def choose(self, parameter: str, *values: Any, lines: slice = slice(None)) -> None:
         """Note which value of a parameter was chosen, of some lines of the report.

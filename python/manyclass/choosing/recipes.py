@@ -201,7 +201,7 @@ class Choice:
 
     def tries(self, name: str) -> bool:
         """Whether a trial may better a field, of steps only where the log-loss tells which are better."""
-        if not (self.is_open(name) and name in self.recipe.tried):
+        if self.timed or not (self.is_open(name) and name in self.recipe.tried):
             return False
         if name == "model":
             return self.has_dense_rows
@@ -598,7 +598,7 @@ def _by_batches() -> tuple[Recipe, ...]:
     alone = partial(alone, rate=f.ADAGRAD_RATE, passes=f.EMBEDDED_PASSES)
     alone = partial(alone, classes=(frequent_or_all, f.NEGATIVES_BATCHES))
     by_margins = partial(batches, model=embedding_of_open, reduction=MARGIN, dim=f.RANKING_ALONE_DIM, classes=ranked)
-    by_margins = partial(by_margins, passes=f.RANKING_ALONE_PASSES, beside=(alone("unbiased embeddings", embeds),))
+    by_margins = partial(by_margins, passes=f.RANKING_ALONE_PASSES)
     hidden = partial(batches, model="embedding", dim=f.HIDDEN_DIM, passes=f.HIDDEN_PASSES, alpha=prior_of_adagrad)
     return (
         by_margins("embeddings by margins", embeds_ranked),

@@ -375,7 +375,7 @@ def shard_of(
     rows = divided[which]
     assert rows is not None
     points = weighted(rows, common)
-    x = as_stored(like, points.x)
+    x = points.x if like is None else as_stored(points.x, sparse=like.sparse)
     indptr = points.labels.indptr if points.several else None
     return Shard(x if scaling is None else scaling.apply(x), points.labels.ids, points.weights, number, first, indptr)
 

@@ -122,7 +122,7 @@ from manyclass.fitting.streams import (
     within_memory,
 )
 from manyclass.labels import as_labels, check_targets, sorted_classes
-from manyclass.parts import Parameters, Part, part_name
+from manyclass.parts import Parameters, Part, check_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.checkpoint import Checkpoints
 from manyclass.training.core_training import Watch
@@ -154,7 +154,10 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
     ValueError
         For what `fit` of an estimator documents.
     """
-    planner.check_options(options)
+    if options.eval_set is not None and not planner.parameters["early_stopping"]:
+        raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
+    if options.eval_set is not None and options.checkpoint is not None:
+        raise ValueError("eval_set and checkpoint are given; at most one of them can be")
     planner.check()
     X, y, sample_weight = data
     beside = {name: getattr(options, name) for name in ("candidates", "coef_init", "intercept_init")}
@@ -167,7 +170,7 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
             callback=options.callback,
             checkpoint=options.checkpoint,
         )
-        return _fit_to_stream(planner, X, options)
+        return fit_stream(planner, X, options)
     refuse(FOR_STREAMS, classes=options.classes)
     most_bytes = np.inf if options.max_memory is None else bytes_of("max_memory", options.max_memory)
     checkpoints = Checkpoints.of(options.checkpoint, options.every, options.resume)
@@ -176,17 +179,6 @@ def fit(planner: Planner, state: State | None, data: Rows, options: FitOptions) 
     beginning = planner.beginning(state, points, encoder, options)
     seeded = replace(planner, parameters=parameters_of_fit(planner.parameters, watch, points, **beside))
     return replace(planner.labelled(*fit_runs(seeded, points, watch, beginning)), encoder=encoder)
-
-
-def _fit_to_stream(planner: Planner, X: Any, options: FitOptions) -> State:
-    """Return the state of a fit to a stream."""
-    refuse("for texts at once, and not for a stream", class_text=options.class_text)
-    check_can_go_on(planner.parameters)
-    X, encoder = encoded_stream(X, options.vectorizer)
-    if encoder is None:
-        return fit_stream(planner, X, options)
-    classes = X.label_names if options.classes is None else options.classes
-    return replace(fit_stream(planner, X, replace(options, classes=classes, vectorizer=None)), encoder=encoder)
 
 
 def _points_of_fit(
@@ -229,8 +221,13 @@ def fit_stream(planner: Planner, X: Any, options: FitOptions) -> State:
     X : Stream or other iterable of parts
     options : FitOptions
     """
+    refuse("for texts at once, and not for a stream", class_text=options.class_text)
     parameters = planner.parameters
     _check_has_passes(parameters)
+    X, encoder = encoded_stream(X, options.vectorizer)
+    if encoder is not None:
+        classes = X.label_names if options.classes is None else options.classes
+        options = replace(options, classes=classes, vectorizer=None)
     random_state = parameters["random_state"]
     if not isinstance(random_state, int | np.integer):  # which parts would draw anew
         parameters = parameters.changed(
@@ -245,11 +242,13 @@ def fit_stream(planner: Planner, X: Any, options: FitOptions) -> State:
     carried = None
     if bounded.keeps and not once:  # with Gumbel noise q is known but for one number, as u is
         carried = _core.CarriedRows(rows_of_stream(X), 1 + (parameters.get("noise", "gumbel") != "gumbel"))
-    return _StreamFit(replace(planner, parameters=parameters), bounded, carried, options).run(max_seconds)
+    state = _StreamFit(replace(planner, parameters=parameters), bounded, carried, options).run(max_seconds)
+    return state if encoder is None else replace(state, encoder=encoder)
 
 
 def _check_has_passes(parameters: Parameters) -> None:
-    """Refuse parameters that need all rows at once and that `partial_fit` bears."""
+    """Refuse parameters that need all rows at once."""
+    check_can_go_on(parameters)
     if parameters["warm_start"]:
         raise ValueError("warm_start is True; with a stream train on by partial_fit, or set it to False")
     if part_name(parameters["solver"]) == "lbfgs":
@@ -296,15 +295,20 @@ class _StreamFit:
         self._planner, self._bounded, self._carried, self._options = planner, bounded, carried, options
         self._state: State | None = None
         self._mean: Weights | None = None
-        self._n_averaged = 0
 
     def run(self, max_seconds: float) -> State:
         """Make the passes, and return the model."""
         n_rows, curve = rows_of_stream(self._bounded.stream), list[float]()
+        classes, vectorizer = self._options.classes, self._options.vectorizer
         with closing(progress_bar(n_rows, unit="row", shown=bool(self._planner.parameters["verbose"]))) as bar:
 
             def step(part: Rows, numbers: NDArray[np.int64] | None) -> State:
-                state = self._train(part, numbers, len(curve), training.n_visits)
+                # Trials are told; a bar for each part would be too much.
+                planner = self._planner if self._state is None else self._planner.changed(verbose=0)
+                kept_rows = None if self._carried is None or numbers is None else KeptRows(self._carried, numbers)
+                call = Call(fit_pass=len(curve), n_visits=training.n_visits, kept_rows=kept_rows)
+                state = go_on(planner, self._state, part, call, classes, "error", self._bounded.hashing, vectorizer)
+                self._state = state
                 training.heading = f"pass {len(curve) + 1} of {self._n_passes}, "
                 bar.total = n_rows * self._n_passes
                 return state
@@ -333,35 +337,18 @@ class _StreamFit:
         max_iter = self._used("max_iter")
         return 1 if max_iter == "auto" else int(max_iter)
 
-    def _train(self, part: Rows, numbers: NDArray[np.int64] | None, n_pass: int, n_visits: int) -> State:
-        # Trials are told; a bar for each part would be too much.
-        planner = self._planner if self._state is None else self._planner.changed(verbose=0)
-        kept_rows = None if self._carried is None or numbers is None else KeptRows(self._carried, numbers)
-        call = Call(fit_pass=n_pass, n_visits=n_visits, kept_rows=kept_rows)
-        options, hashing = self._options, self._bounded.hashing
-        vectorizer = options.vectorizer
-        self._state = go_on(planner, self._state, part, call, options.classes, "error", hashing, vectorizer)
-        return self._state
-
     def _after_pass(self, n_iter: int) -> None:
         assert self._state is not None
         if n_iter == 1:  # what follows predicts u, and goes by the counts of all rows
             self._state = _as_after_fit(self._state)
-        weights = self._state.weights
-        if n_iter <= self._averaged_after() or not weights.is_linear:
+        averaging, n_passes, weights = _averaging(self._used("solver")), self._n_passes, self._state.weights
+        n_before = n_iter - 1 - (n_passes // 2 if averaging == "suffix" else 0)
+        if averaging in ("none", "auto") or n_passes == 1 or n_before < 0 or not weights.is_linear:
             return
         if self._mean is None:
             self._mean = weights.copy()
         else:
-            self._mean.add_to_mean(weights, self._n_averaged)
-        self._n_averaged += 1
-
-    def _averaged_after(self) -> float:
-        """The pass after which weights are averaged."""
-        averaging = _averaging(self._used("solver"))
-        if averaging in ("none", "auto") or self._n_passes == 1:
-            return np.inf
-        return self._n_passes // 2 if averaging == "suffix" else 0
+            self._mean.add_to_mean(weights, n_before)
 
 
 def _as_after_fit(state: State) -> State:
@@ -547,23 +534,15 @@ def checked_call(
     n_kept: int | Literal["auto"] = "auto",
 ) -> Call:
     """Return what a call of `partial_fit` was given, checked."""
-    passes, most_rows = _number_or_auto("n_passes", n_passes, low=1), _number_or_auto("n_kept", n_kept, low=0)
+    check_open("n_passes", n_passes, low=1, integer=True)
+    check_open("n_kept", n_kept, low=0, integer=True)
     for name, value in (("learning_rate", learning_rate), ("half_life", half_life)):
         if value is not None:
             check_number(name, value, low=0, open_low=True)
     check_starts(new_classes)
-    n = 1 if passes is None else passes
-    return Call(n, learning_rate, half_life, new_classes, open_passes=passes is None, n_kept=most_rows)
-
-
-def _number_or_auto(name: str, value: Any, *, low: int) -> int | None:
-    """Return a whole number, checked; None for "auto"."""
-    if isinstance(value, str):
-        if value != "auto":
-            raise ValueError(f"{name} is {value!r}; it must be a number or 'auto'")
-        return None
-    check_number(name, value, low=low, integer=True)
-    return int(value)
+    is_open, most_rows = n_passes == "auto", None if n_kept == "auto" else int(n_kept)
+    n = 1 if n_passes == "auto" else int(n_passes)
+    return Call(n, learning_rate, half_life, new_classes, open_passes=is_open, n_kept=most_rows)
 
 
 def check_can_go_on(parameters: Parameters) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, signature
+from textwrap import indent
 from typing import Any, TypedDict, TypeVar
 
 from numpy.typing import ArrayLike
@@ -16,7 +17,31 @@ from manyclass.weights.tensor_file import PathLike
 
 
 class SharedOptions(TypedDict, total=False):
-    """The arguments of `fit` that all classifiers have; see `FitOptions`."""
+    """The arguments of `fit` that all classifiers have.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_samples,), default=None
+        The group of each row, such as its person or typeface, by any labels: wherever rows are held out, to find
+        scales, a temperature, a ridge or when to stop, whole groups are. None: histories of one user are a group.
+    vectorizer : Encoder, default=None
+        What makes rows of texts or of lists of items; the model keeps it.
+    classes : array-like, default=None
+        All labels, where X is a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
+    max_memory : int or str such as "2GiB", default=None
+        The most bytes of the model and its training, as predicted.
+    callback : callable, default=None
+        Called with a `TrainingState` after each pass; it returns True to stop.
+    max_seconds : float, default=None
+        Seconds after which training stops, even within a pass; those of callbacks do not count. A warning says
+        where it stopped and, after Ctrl-C, too, the model is the one reached so far.
+    checkpoint : path-like, default=None
+        The folder of checkpoints: `help(manyclass.training.checkpoint)`.
+    every : str such as "10min" or int, default="10min"
+        After how long, or how many passes, a checkpoint is written.
+    resume : bool, default=False
+        Go on from the checkpoint that is there.
+    """
 
     groups: ArrayLike | None
     vectorizer: Encoder | None
@@ -31,28 +56,10 @@ class SharedOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class FitOptions:
-    """The arguments of `fit` beside X, y and sample_weight, as they were given.
+    """The arguments of `fit` beside X, y and sample_weight, as they were given: those of `SharedOptions`, and others.
 
     Attributes
     ----------
-    groups : array-like of shape (n_samples,), or None
-        The group of each row.
-    vectorizer : Encoder or None
-        What makes rows of raw inputs.
-    classes : array-like or None
-        All labels of a stream.
-    max_memory : int, str or None
-        The most bytes of the model and its training.
-    callback : callable or None
-        Called after each pass.
-    max_seconds : float or None
-        After which training stops.
-    checkpoint : path-like or None
-        The folder of checkpoints.
-    every : str or int
-        How often they are written.
-    resume : bool
-        Whether training goes on from one.
     class_text : mapping, pair of labels and rows, or None
         Texts of classes.
     eval_set : pair of X and y, or None
@@ -81,27 +88,6 @@ class FitOptions:
     intercept_init: ArrayLike | None = None
 
 
-SHARED = """
-        groups : array-like of shape (n_samples,), default=None
-            The group of each row, such as its person or typeface, by any labels: wherever rows are held out, to find
-            scales, a temperature, a ridge or when to stop, whole groups are. None: histories of one user are a group.
-        vectorizer : Encoder, default=None
-            What makes rows of texts or of lists of items; the model keeps it.
-        classes : array-like, default=None
-            All labels, where X is a stream, whose rows max_memory counts: `help(manyclass.fitting.streams)`.
-        max_memory : int or str such as "2GiB", default=None
-            The most bytes of the model and its training, as predicted.
-        callback : callable, default=None
-            Called with a `TrainingState` after each pass; it returns True to stop.
-        max_seconds : float, default=None
-            Seconds after which training stops, even within a pass; those of callbacks do not count. A warning says
-            where it stopped and, after Ctrl-C, too, the model is the one reached so far.
-        checkpoint : path-like, default=None
-            The folder of checkpoints: `help(manyclass.training.checkpoint)`.
-        every : str such as "10min" or int, default="10min"
-            After how long, or how many passes, a checkpoint is written.
-        resume : bool, default=False
-            Go on from the checkpoint that is there."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -116,5 +102,6 @@ def with_shared_options(fit: Method) -> Method:
     ]
     fit.__signature__ = bare.replace(parameters=parameters)  # type: ignore[attr-defined]
     text, returns, rest = (fit.__doc__ or "").partition("\n\n        Returns\n")
-    fit.__doc__ = text + SHARED + returns + rest
+    shared = (getdoc(SharedOptions) or "").partition("----------\n")[2]
+    fit.__doc__ = f"{text}\n{indent(shared, 8 * ' ')}{returns}{rest}"
     return fit

@@ -23,7 +23,7 @@ from manyclass.figures import FIGURES
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.points import Caller, evaluated_rows
 from manyclass.labels import find_positions
-from manyclass.parts import Parameters, is_open, part_name
+from manyclass.parts import Chosen, Parameters, Part, is_open, part_name
 from manyclass.protocols import Encoder
 from manyclass.training.core_training import Watch
 from manyclass.training.data import Points, check_class_weight
@@ -34,6 +34,8 @@ from manyclass.training.start import ClosedForm, First, Start, asked_start
 from manyclass.training.state import FitReport, History, State
 from manyclass.weights.arrays import Doubles, Ids, Matrix
 from manyclass.weights.weights import FeatureScaling
+
+PartChoices = Mapping[str, Mapping[str, type[Part]]]
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Planner(ABC):
         Whether rows may have several labels.
     trains_log_odds : bool
         Whether e^z is a probability but for its normaliser.
+    parts : mapping of str to mapping of str to class
+        The parts that may be named, by parameter.
     has_grid : bool
         Whether a grid of step sizes may be tried, and training begin at a closed form.
     """
@@ -87,34 +91,31 @@ class Planner(ABC):
     parameters: Parameters
     caller: Caller
 
+    parts: ClassVar[PartChoices]
     several: ClassVar[bool] = False
     trains_log_odds: ClassVar[bool] = True
     has_grid: ClassVar[bool] = False
 
-    @abstractmethod
-    def check(self) -> Any:
+    def check(self) -> Chosen:
         """Return the parts, all parameters checked without data; raises ValueError or TypeError."""
-
-    def check_shared(self) -> None:
-        """Check the parameters that all classes have; raises ValueError or TypeError."""
         parameters = self.parameters
-        for name in ("warm_start", "fit_intercept"):
-            check_flag(name, parameters[name])
-        check_composed(parameters)
+        for name in ("warm_start", "fit_intercept", "early_stopping"):
+            if name in parameters:
+                check_flag(name, parameters[name])
+        if parameters["calibration"] is not None:
+            check_choice("calibration", parameters["calibration"], CALIBRATIONS)
+        parameters.check_open("n_models", low=1, integer=True)
+        if parameters["warm_start"] and is_composed(parameters):
+            raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
         check_class_weight(parameters["class_weight"])
-        if "early_stopping" in parameters:
-            check_flag("early_stopping", parameters["early_stopping"])
-            fraction = parameters.get("validation_fraction", FIGURES.VALIDATION)
-            check_number("validation_fraction", fraction, low=0, open_low=True, high=0.99)
-            check_number("n_iter_no_change", parameters["n_iter_no_change"], low=1, integer=True)
-        _check_loop_numbers(parameters, *(["grid"] if self.has_grid else []))
-
-    def check_options(self, options: FitOptions) -> None:
-        """Raise ValueError for arguments of `fit` that can have no effect."""
-        if options.eval_set is not None and not self.parameters["early_stopping"]:
-            raise ValueError("eval_set is given, whose rows say when to stop; set early_stopping=True")
-        if options.eval_set is not None and options.checkpoint is not None:
-            raise ValueError("eval_set and checkpoint are given; at most one of them can be")
+        for name, rule in RULES.items():
+            if name in parameters:
+                parameters.check_open(name, *(["grid"] if self.has_grid and name == "learning_rate" else []), **rule)
+        n_threads_from(parameters["n_jobs"])
+        checked_random(parameters["random_state"])
+        if not isinstance(parameters["verbose"], bool | np.bool_):
+            check_number("verbose", parameters["verbose"])
+        return Chosen(**{name: parameters.part(name, choices) for name, choices in self.parts.items()})
 
     def beginning(self, state: State | None, points: Points, encoder: Encoder | None, options: FitOptions) -> Beginning:
         """Return what a fit to points begins at.
@@ -128,21 +129,13 @@ class Planner(ABC):
             What has made rows of raw inputs.
         options : FitOptions
         """
-        rows = options.eval_set
-        return Beginning(
-            state,
-            self.first_weights(points, options),
-            options.candidates,
-            None if rows is None else evaluated_rows(self.caller, points, encoder, rows),
-        )
-
-    def first_weights(self, points: Points, options: FitOptions) -> Start | ClosedForm | None:
-        """Return the first weights that options have; a closed form is that of the softmax."""
-        if options.coef_init is None and options.intercept_init is None:
-            return None
-        start, shape = asked_start if self.has_grid else Start.of, (points.n_classes, points.x.shape[1])
-        fit_intercept = self.parameters["fit_intercept"]
-        return start(options.coef_init, options.intercept_init, shape, fit_intercept=fit_intercept)
+        rows, start = options.eval_set, None
+        if options.coef_init is not None or options.intercept_init is not None:  # a closed form is that of the softmax
+            as_start, shape = asked_start if self.has_grid else Start.of, (points.n_classes, points.x.shape[1])
+            fit_intercept = self.parameters["fit_intercept"]
+            start = as_start(options.coef_init, options.intercept_init, shape, fit_intercept=fit_intercept)
+        evaluated = None if rows is None else evaluated_rows(self.caller, points, encoder, rows)
+        return Beginning(state, start, options.candidates, evaluated)
 
     @abstractmethod
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
@@ -207,40 +200,19 @@ class Planner(ABC):
 # Parameters
 
 
-def _check_loop_numbers(parameters: Parameters, *rates: str) -> None:
-    """Check the numbers among the parameters of an estimator with a training loop, whose rate may be some words."""
-    for name in ("n_negatives", "max_iter"):
-        parameters.check_open(name, low=1, integer=True)
-    parameters.check_open("learning_rate", *rates, low=0, open_low=True)
-    if "alpha" in parameters:
-        parameters.check_open("alpha", low=0)
-    if "dim" in parameters:
-        parameters.check_open("dim", low=1, high=1 << 20, integer=True)
-    n_threads_from(parameters["n_jobs"])
-    checked_random(parameters["random_state"])
-    if not isinstance(parameters["verbose"], bool | np.bool_):
-        check_number("verbose", parameters["verbose"])
-
-
-def check_composed(parameters: Parameters) -> None:
-    """Raise ValueError or TypeError for values that `calibration` and `n_models` cannot have."""
-    if parameters["calibration"] is not None:
-        check_choice("calibration", parameters["calibration"], CALIBRATIONS)
-    if parameters["warm_start"] and is_composed(parameters):
-        raise ValueError("warm_start is True, which begins one run; with n_models or calibration leave it False")
-    if not leaves_runs_open(parameters):
-        check_number("n_models", parameters["n_models"], low=1, integer=True)
-
-
-def leaves_runs_open(parameters: Parameters) -> bool:
-    """Whether the number of runs is left to the first one, where a class has that choice."""
-    return parameters.is_auto("n_models") and parameters.default("n_models") == "auto"
+_WHOLE = {"low": 1, "integer": True}
+RULES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("n_negatives", "max_iter", "n_iter_no_change"), _WHOLE),
+    "learning_rate": {"low": 0, "open_low": True},
+    "validation_fraction": {"low": 0, "open_low": True, "high": 0.99},
+    "alpha": {"low": 0},
+    "dim": {**_WHOLE, "high": 1 << 20},
+}
 
 
 def is_composed(parameters: Parameters) -> bool:
     """Whether what is set asks for more than one run."""
-    several_runs = not (leaves_runs_open(parameters) or parameters["n_models"] == 1)
-    return bool(several_runs or parameters["calibration"] is not None)
+    return parameters["n_models"] not in (1, "auto") or parameters["calibration"] is not None
 
 
 def resolved(parameters: Parameters, state: State) -> Parameters:
@@ -334,11 +306,9 @@ def best_threshold(state: State, points: Points, n_threads: int, *, log_odds: bo
     limit = _core.best_threshold(labels.indptr, labels.ids, best, values, r, n_labels)
     if limit is None:
         return None
-    return _as_probability(limit, calibration) if probable else limit
-
-
-def _as_probability(limit: float, calibration: Calibration | None) -> float:
-    return float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
+    if probable:
+        limit = float(np.exp(limit if calibration is None else calibration.log_probabilities(limit)))
+    return limit
 
 
 Mask = NDArray[np.bool_]
@@ -524,7 +494,7 @@ class _Runs:
     def __init__(self, planner: Planner, watch: Watch, beginning: Beginning, n_rounds: int) -> None:
         self._planner, self._watch, self._beginning = planner, watch, beginning
         parameters = self._parameters = planner.parameters
-        self._n_models = 1 if leaves_runs_open(parameters) else parameters["n_models"]
+        self._n_models = 1 if parameters.is_auto("n_models") else parameters["n_models"]
         self._begin, self._n_left = time.perf_counter(), n_rounds * self._n_models
         self.n_threads, self.ended = n_threads_from(parameters["n_jobs"]), False
         most = np.iinfo(np.int32).max

@@ -37,6 +37,7 @@ from manyclass.datasets.preprocessing import first_label
 from manyclass.figures import FIGURES
 from manyclass.fitting.planner import (
     Beginning,
+    PartChoices,
     PlannedCall,
     Planner,
     check_features,
@@ -56,7 +57,7 @@ from manyclass.fitting.trials import (
 )
 from manyclass.labels import find_positions, positions_of, sorted_classes
 from manyclass.models import MODELS
-from manyclass.parts import Chosen, Parameters, Part, part_of, resolve_part
+from manyclass.parts import Chosen, Parameters, Part
 from manyclass.samplers import MOST_HEAD, SAMPLERS
 from manyclass.solvers import SOLVERS
 from manyclass.training.core_training import Watch, summarize
@@ -67,7 +68,6 @@ from manyclass.training.plan import (
     AnyPlan,
     GroupIds,
 )
-from manyclass.training.start import First
 from manyclass.training.state import State
 from manyclass.training.train import train
 from manyclass.weights.arrays import Doubles, Ids, Matrix
@@ -77,18 +77,9 @@ from manyclass.weights.weights import FeatureScaling
 class SoftmaxPlanner(Planner):
     """Of SoftmaxClassifier."""
 
+    parts: ClassVar[PartChoices] = {"solver": SOLVERS, "sampler": SAMPLERS, "model": MODELS}
     several: ClassVar[bool] = True
     has_grid: ClassVar[bool] = True
-
-    def check(self) -> Chosen:
-        """See `Planner`."""
-        parameters = self.parameters
-        self.check_shared()
-        return Chosen(
-            part_of("solver", parameters["solver"], SOLVERS, "manyclass.solvers"),
-            part_of("sampler", parameters["sampler"], SAMPLERS, "manyclass.samplers"),
-            part_of("model", parameters["model"], MODELS, "manyclass.models"),
-        )
 
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
         """See `Planner`: a run begins warm at a state that is there, where no start is given."""
@@ -104,7 +95,7 @@ class SoftmaxPlanner(Planner):
         return after.with_report(params={**was.params, **now.params}, rules={**was.rules, **now.rules})
 
     def _fit(self, points: Points, watch: Watch, beginning: Beginning) -> State:
-        """Make one run that begins at no model."""
+        """Make one run that begins at no model, and tell how its plan came to be."""
         choice = Choice(
             self.parameters,
             self.check(),
@@ -114,15 +105,36 @@ class SoftmaxPlanner(Planner):
             started=beginning.start is not None,
             most_bytes=watch.max_bytes,
         )
-        if choice.recipe.trains == "points":
-            return _fit_linear(self, choice, points, watch, beginning)
-        pairs = choice.recipe.trains == "pairs"
-        where = f"model={choice['model'].name!r}" if pairs else "several labels or embeddings"
-        if beginning.start is not None:
-            raise ValueError(f"coef_init or intercept_init is given, which has no effect with {where}; leave them None")
-        refuse_candidates(beginning.candidates)
-        first = first_of(self.parameters, points, beginning)
-        return _train(choice, plan_batches_or_pairs(choice, points), points, watch, first)
+        parameters, seen, scaling = self.parameters, points, None
+        first = first_of(parameters, points, beginning)
+        if choice.recipe.trains != "points":
+            of_pairs = choice.recipe.trains == "pairs"
+            where = f"model={choice['model'].name!r}" if of_pairs else "several labels or embeddings"
+            if beginning.start is not None:
+                name = "coef_init or intercept_init"
+                raise ValueError(f"{name} is given, which has no effect with {where}; leave them None")
+            refuse_candidates(beginning.candidates)
+            planned = plan_batches_or_pairs(choice, points)
+        else:  # a linear model of one label a row, or of several by full passes
+            heads = _heads(beginning.candidates, parameters["sampler"], choice.chosen.sampler, points)
+            if linear_model(choice.chosen).get_params()["scaling"] == "standard":
+                scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
+                seen = replace(points, x=scaling.apply(points.x))
+                choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(seen.x)))
+            planned = _plan_linear(self, choice, seen)
+            better = better_hidden_layer(planned, choice, points, scaling) if choice.tries("model") else None
+            if better is not None:
+                (choice, planned), seen, scaling = better, points, None
+            else:
+                first = replace(first, start=beginning.start, heads=heads)
+            if first.evaluated is not None and scaling is not None:
+                first = replace(first, evaluated=(scaling.apply(first.evaluated[0]), first.evaluated[1]))
+        costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
+        if parameters["verbose"] > 0:
+            facts = as_met(choice.facts, planned.plan, seen)
+            if costs.fit_cost(facts, planned.plan) >= FIGURES.TOLD_BEFORE:
+                print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
+        return with_report_of(planned, train(None, seen, planned.plan, watch, first=first, scaling=scaling))
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
@@ -196,44 +208,6 @@ def stepwise(chosen: Chosen) -> Chosen:
     return replace(chosen, solver=SOLVERS["implicit"]()) if full else chosen
 
 
-def _train(
-    choice: Choice,
-    planned: Planned,
-    points: Points,
-    watch: Watch,
-    first: First = First(),  # noqa: B008 - frozen
-    scaling: FeatureScaling | None = None,
-) -> State:
-    """Train as was planned, and tell how that came to be."""
-    costs.check_memory(choice.facts, planned.plan, choice.most_bytes)
-    if choice.parameters["verbose"] > 0:
-        facts = as_met(choice.facts, planned.plan, points)
-        if costs.fit_cost(facts, planned.plan) >= FIGURES.TOLD_BEFORE:
-            print(costs.in_words(facts, planned.plan), file=sys.stderr, flush=True)
-    state = train(None, points, planned.plan, watch, first=first, scaling=scaling)
-    return with_report_of(planned, state)
-
-
-def _fit_linear(planner: Planner, choice: Choice, points: Points, watch: Watch, beginning: Beginning) -> State:
-    """Fit a linear model of one label a row, or of several by full passes."""
-    parameters, chosen = choice.parameters, choice.chosen
-    heads = _heads(beginning.candidates, parameters["sampler"], chosen.sampler, points)
-    scaling = None
-    if linear_model(chosen).get_params()["scaling"] == "standard":
-        scaling = FeatureScaling.of(points.x, centre=bool(parameters["fit_intercept"]), weights=points.weights)
-    scaled = points if scaling is None else replace(points, x=scaling.apply(points.x))
-    if scaling is not None:
-        choice = replace(choice, facts=replace(choice.facts, measured=Lengths.of(scaled.x)))
-    planned, first = _plan_linear(planner, choice, scaled), first_of(parameters, points, beginning)
-    if choice.tries("model") and (better := better_hidden_layer(planned, choice, points, scaling)) is not None:
-        return _train(*better, points, watch, first)
-    first = replace(first, start=beginning.start, heads=heads)
-    if first.evaluated is not None and scaling is not None:
-        evaluated, its_labels = first.evaluated
-        first = replace(first, evaluated=(scaling.apply(evaluated), its_labels))
-    return _train(choice, planned, scaled, watch, first, scaling)
-
-
 def _plan_linear(planner: Planner, choice: Choice, scaled: Points) -> Planned:
     """Return the plan of a linear model: of full passes, of one label or several, or of steps."""
     if scaled.several:
@@ -291,21 +265,15 @@ MARGIN_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name !
 class MarginPlanner(Planner):
     """The plans of MarginClassifier."""
 
+    parts: ClassVar[PartChoices] = {"solver": MARGIN_SOLVERS, "sampler": MARGIN_SAMPLERS, "model": MARGIN_MODELS}
     several: ClassVar[bool] = True
     trains_log_odds: ClassVar[bool] = False
 
     def check(self) -> Chosen:
         """See `Planner`."""
-        parameters = self.parameters
-        check_choice("loss", parameters["loss"], LOSSES)
-        check_number("smoothing", parameters["smoothing"], low=0)
-        check_number("max_iter", parameters["max_iter"], low=1, integer=True)
-        self.check_shared()
-        return Chosen(
-            resolve_part("solver", parameters["solver"], MARGIN_SOLVERS, "manyclass.solvers"),
-            part_of("sampler", parameters["sampler"], MARGIN_SAMPLERS, "manyclass.samplers"),
-            part_of("model", parameters["model"], MARGIN_MODELS, "manyclass.models"),
-        )
+        check_choice("loss", self.parameters["loss"], LOSSES)
+        check_number("smoothing", self.parameters["smoothing"], low=0)
+        return super().check()
 
     def run(self, points: Points, watch: Watch, beginning: Beginning) -> State:
         """See `Planner`."""
@@ -349,26 +317,14 @@ class MarginPlanner(Planner):
 
 
 def go_on_warm(planner: Planner, state: State, points: Points, watch: Watch) -> State:
-    """Make a fit that begins at a model which is not linear of one label a row; raises as `check_warm` does."""
-    check_warm(state, points, planner.parameters)
-    if planner.parameters.get("early_stopping", False):
-        raise ValueError(
-            "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
-            "holds no rows out: set it or warm_start to False"
-        )
-    call = Call(whole=True)
-    planned = planner.plan_call(state, points, call)
-    return train(state, planned.points, planned.planned.plan, watch, call=call, scaling=planned.scaling)
-
-
-def check_warm(state: State, points: Points, parameters: Parameters) -> None:
-    """Check a fit that begins at a model which is not linear of one label a row.
+    """Make a fit that begins at a model which is not linear of one label a row.
 
     Raises
     ------
     ValueError
         If the data are not of the kind of the last fit, or lack one of its classes.
     """
+    parameters = planner.parameters
     check_features(state, points)
     if points.several != state.several:
         kinds = ("one label a row", "several labels a row")
@@ -382,10 +338,17 @@ def check_warm(state: State, points: Points, parameters: Parameters) -> None:
             f"warm_start is True and y lacks {lacking.tolist()[0]!r}, a class of the last fit; this model keeps its "
             "classes: use partial_fit, or set warm_start to False"
         )
-    model = parameters["model"]
-    prune = model.get_params().get("prune", 0) if isinstance(model, Part) else 0
+    prune = getattr(parameters["model"], "prune", 0)
     if prune > 0:
         raise ValueError(f"prune is {prune!r}; a fit that begins warm drops no weights: set warm_start to False")
+    if parameters.get("early_stopping", False):
+        raise ValueError(
+            "early_stopping is True; a fit that begins at a model which is not linear, or has several labels, "
+            "holds no rows out: set it or warm_start to False"
+        )
+    call = Call(whole=True)
+    planned = planner.plan_call(state, points, call)
+    return train(state, planned.points, planned.planned.plan, watch, call=call, scaling=planned.scaling)
 
 
 # A grid of step sizes

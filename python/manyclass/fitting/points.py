@@ -44,7 +44,7 @@ from manyclass.training.plan import Labels, can_hold_out_groups
 from manyclass.training.state import State
 from manyclass.weights.arrays import Data, Doubles, Matrix
 from manyclass.weights.hashing import FeatureHash
-from manyclass.weights.weights import FeatureScaling, Weights
+from manyclass.weights.weights import FeatureScaling
 
 
 class _Noted(BaseEstimator):
@@ -220,9 +220,10 @@ def encoded_again(data: TrainingRows, encoder: Encoder | None) -> tuple[Training
 # Rows to predict
 
 
-def as_matrix(X: Any) -> Matrix:
-    """Checked data in the types of the core."""
-    return canonical_csr(X) if isinstance(X, sp.csr_matrix | sp.csr_array) else np.asarray(X)
+def checked_rows(noted: Any, X: Any, *, reset: bool) -> Matrix:
+    """Return X as scikit-learn's check has it, in the types of the core."""
+    rows = validated_data(noted, X, accept_sparse="csr", dtype=np.float32, order="C", reset=reset)
+    return canonical_csr(rows) if isinstance(rows, sp.csr_matrix | sp.csr_array) else np.asarray(rows)
 
 
 def as_rows(X: Data) -> Any:
@@ -248,9 +249,7 @@ def rows_of(caller: Caller, state: State, X: Data) -> Matrix:
         if rows is not None:
             return rows
     noted = caller.noted(features if hashing is None else None)
-    x = as_matrix(
-        validated_data(noted, raw_rows, accept_sparse="csr", dtype=np.float32, order="C", reset=hashing is not None)
-    )
+    x = checked_rows(noted, raw_rows, reset=hashing is not None)
     if hashing is None:
         return x
     features.wider(Features.of(noted))  # which compares names
@@ -324,15 +323,14 @@ def points_of(
         y, names = by_name(y, None if known is None else known.classes)
     if y is None:
         raise ValueError(f"{caller.name} requires y to be passed, but the target y is None")
-    X, noted = _checked_rows(caller, X, known)
-    n_given: int = np.shape(X)[0]
+    x, features, hashing = _rows_to_train(caller, X, known)
+    n_given: int = x.shape[0]
     y = y if indicator else labels_to_fit(y, n_given)
     weights, there = raw_weights(sample_weight, n_given), None if known is None else known.classes
     labelled, is_part = _several_labels if indicator else _one_label, known is not None and known.has_others
     labels, classes, rows, weights = labelled(y, n_given, weights, class_weight, there, is_part)
     if has_names and there is None:
         classes = names
-    x, features, hashing = _hashed(as_matrix(X), Features.of(noted), known)
     return Points(
         x if rows is None else x[rows],
         labels,
@@ -388,13 +386,17 @@ def grouped(points: Points, groups: Any, n_rows: int, *, by_user: bool) -> Point
     )
 
 
-def _checked_rows(caller: Caller, X: Any, known: Known | None) -> tuple[Any, Any]:
-    """X as scikit-learn's check has it, and the estimator that has noted its features."""
+def _rows_to_train(caller: Caller, X: Any, known: Known | None) -> tuple[Matrix, Features, FeatureHash | None]:
+    """Check rows, and hash their features where those of the model, or of a stream that begins, are."""
     state = None if known is None else known.state
-    fitted = state is not None and state.hashing is None
-    noted = caller.noted(state.features) if fitted else caller.noted()  # type: ignore[union-attr]
-    rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": not fitted}
-    return validated_data(noted, X, **rules), noted
+    source = known if state is None else state
+    hashing = None if source is None else source.hashing
+    before = None if state is None or hashing is not None else state.features
+    noted = caller.noted(before)
+    x, features = checked_rows(noted, X, reset=before is None), Features.of(noted)
+    if hashing is None:
+        return x, features, None
+    return hashing.apply(x), features if state is None else state.features.wider(features), hashing
 
 
 # Labels of the rows that count, the classes, these rows, if they are not all, and their weights.
@@ -440,31 +442,21 @@ def _several_labels(
     return labels, labels_of_columns(lists.shape[1], known), rows, taken(weights, rows)
 
 
-def _hashed(x: Matrix, features: Features, known: Known | None) -> tuple[Matrix, Features, FeatureHash | None]:
-    """Return checked rows, what is known of their features, and what hashes those of a stream."""
-    hashing = None if known is None else known.hashing if known.state is None else known.state.hashing
-    if known is None or hashing is None:
-        return x, features, None
-    before = features if known.state is None else known.state.features
-    return hashing.apply(x), before.wider(features), hashing
-
-
 # Points as a training of linear models of one label a row sees them
 
 
-def as_stored(weights: Weights | None, x: Matrix) -> Matrix:
+def as_stored(x: Matrix, *, sparse: bool) -> Matrix:
     """The rows as the weights' storage needs them: sparse data train feature-major weights, dense data others."""
-    if weights is None or weights.sparse == isinstance(x, sp.csr_array):
-        return x
-    return sp.csr_array(x) if weights.sparse else np.ascontiguousarray(x.toarray())  # type: ignore[union-attr]
+    if isinstance(x, sp.csr_array):
+        return x if sparse else np.ascontiguousarray(x.toarray())
+    return sp.csr_array(x) if sparse else x
 
 
 def scaled_for_call(
     state: State | None, points: Points, *, scales: bool, centre: bool
 ) -> tuple[Points, FeatureScaling | None]:
     """Return the points as training sees them, scaled as those of the model or, of a first call, by its own rows."""
-    weights = None if state is None else state.weights
-    x: Matrix = as_stored(weights, points.x)
+    x = points.x if state is None else as_stored(points.x, sparse=state.weights.sparse)
     scaling = None if state is None else state.history.scaling
     if scaling is not None:
         scaling = scaling.widened(x, centre=centre, weights=points.weights)
@@ -488,10 +480,8 @@ def evaluated_rows(caller: Caller, points: Points, encoder: Any, eval_set: Any) 
         size = f" of {len(eval_set)}" if is_list else ""
         raise ValueError(f"eval_set is a {type(eval_set).__name__}{size}; it must be a pair (X, y), one set of rows")
     X, y = eval_set
-    rules = {"accept_sparse": "csr", "dtype": np.float32, "order": "C", "reset": False}
-    x = as_matrix(validated_data(caller.noted(points.features), as_rows(as_numbers(X, encoder)), **rules))
-    if isinstance(x, sp.csr_array) != isinstance(points.x, sp.csr_array):
-        x = np.ascontiguousarray(x.toarray()) if isinstance(x, sp.csr_array) else sp.csr_array(x)
+    x = checked_rows(caller.noted(points.features), as_rows(as_numbers(X, encoder)), reset=False)
+    x = as_stored(x, sparse=isinstance(points.x, sp.csr_array))
     if not points.several:
         return x, Labels.single(positions_of(labels_by_row(y, x.shape[0]), points.classes, "y of eval_set"))
     lists = indicator_lists(by_name(y, points.classes)[0] if hasattr(y, "columns") else y, x.shape[0])

@@ -85,7 +85,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -361,13 +361,8 @@ def _dim(parameters: Parameters, state: State | None, *, several: bool) -> int |
     if weights is not None and weights.kind == "phi":
         return weights.n_hidden if weights.embeddings.size else None
     if named == "embedding":
-        return default_dim(parameters)
+        return FIGURES.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
     return None
-
-
-def default_dim(parameters: Mapping[str, Any]) -> int:
-    """Length of embeddings where nothing is trained yet."""
-    return FIGURES.EMBEDDED_DIM if parameters["dim"] == "auto" else int(parameters["dim"])
 
 
 def _check_growth(allowed: NDArray[Any] | None, y: Any) -> None:

@@ -97,10 +97,9 @@ class Sample:
         return self.loss_of(model, plan.n_threads) if len(curve) == plan.max_iter else math.inf
 
     def loss_of(self, model: Weights, n_threads: int) -> float:
-        """Return the log-loss of a model on the rows held out, in nats; infinite where it is no number."""
+        """Return the log-loss of a model on the rows held out, in nats."""
         losses, _ = model.log_losses(self.out.x, self.out.labels.ids, n_threads)
-        loss = float(np.average(losses, weights=self.out.weights))
-        return loss if math.isfinite(loss) else math.inf
+        return float(np.average(losses, weights=self.out.weights))
 
     @lazy_property
     def discriminant(self) -> Start | None:
@@ -192,7 +191,9 @@ def best_rate(trials: Trials, plan: PointsPlan, points: Points, choice: Choice) 
     """
     facts = choice.facts
     # Where there are two starts to try, each has a half of the budget.
-    n_rows = costs.rows_to_try(trials.left / (1 + plan.discriminant), facts, plan)
+    seconds, visit = trials.left / (1 + plan.discriminant), 1e-6 * costs.visit_cost(facts, costs.n_drawn(plan))
+    affordable = seconds / (FIGURES.RATES * FIGURES.TRIAL_PASSES * visit)
+    n_rows = int(min(facts.n_samples, FIGURES.MOST_TO_TRY, affordable))
     untried = replace(plan, discriminant=False)
     if n_rows < FIGURES.FEWEST_TO_TRY:
         return untried
@@ -299,8 +300,7 @@ def _held_out_loss(plan: PairsPlan, trained: Points, out: Points) -> float:
     weights, curve, *_ = quietly(partial(fit_pairs, plan, trained.as_of_fit, Watch()))
     if len(curve) < plan.max_iter:
         return math.inf
-    loss = decoupled_loss(weights, out.scored(plan.n_threads))
-    return loss if math.isfinite(loss) else math.inf
+    return decoupled_loss(weights, out.scored(plan.n_threads))
 
 
 # The ridge of full passes
@@ -340,9 +340,8 @@ def cross_validated_ridge(
                 bar.update()
             losses[alpha] = np.concatenate(fold_losses)
             loss = float(np.average(losses[alpha], weights=r))
-            tried[alpha] = loss if math.isfinite(loss) else math.inf
             seconds = time.process_time() - begin
-            trials.note("alpha", alpha, tried[alpha], predicted=predicted, seconds=seconds, size=size)
+            tried[alpha] = trials.note("alpha", alpha, loss, predicted=predicted, seconds=seconds, size=size)
             if alpha <= prior and FIGURES.PAST_THE_VALLEY * min(tried.values()) < tried[alpha]:
                 break
     best = min(tried, key=lambda alpha: tried[alpha])
@@ -374,7 +373,7 @@ def plan_points(choice: Choice, points: Points, rates: LearningRates | None = No
     costs.check_memory(facts, plan, choice.most_bytes)
     if rates is not None:
         return replace(planned, params={**planned.params, "learning_rate": rates.best}, rates=rates.table)
-    if choice.timed or not choice.tries("learning_rate"):
+    if not choice.tries("learning_rate"):
         return planned
     trials = Trials(costs.budget(costs.fit_cost(facts, plan)), bool(plan.verbose))
     plan = best_rate(trials, plan, points, choice)
@@ -389,11 +388,13 @@ def plan_points(choice: Choice, points: Points, rates: LearningRates | None = No
     return replace(planned, plan=plan, params=params, trials=trials)
 
 
-def plan_pairs(choice: Choice, points: Points) -> Planned:
-    """The plan of weights on pairs, alone or in a blend."""
+def plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
+    """The plan of a model that is no linear one of one label a row: of minibatches, of pairs or of a blend."""
+    if choice.recipe.trains != "pairs":
+        return softmax_batches_plan(choice)
     planned = pairs_plan(choice)
     pairs = planned.plan
-    if not isinstance(pairs, PairsPlan) or choice.timed or not choice.tries("learning_rate"):
+    if not isinstance(pairs, PairsPlan) or not choice.tries("learning_rate"):
         return planned
     facts = as_met(choice.facts, pairs, points)
     trials = Trials(costs.budget(costs.fit_cost(facts, pairs)), bool(pairs.verbose))
@@ -415,17 +416,12 @@ def plan_full_passes(choice: Choice, points: Points) -> Planned:
     """The plan of L-BFGS on points, which are scaled where features are; the ridge by cross-validation."""
     planned = full_plan(choice)
     assert isinstance(planned.plan, FullBatchPlan)
-    if points.several or choice.timed or not choice.tries("alpha"):
+    if points.several or not choice.tries("alpha"):
         return planned
     trials = Trials(FIGURES.MOST_FULL, bool(planned.plan.verbose))
     alpha, path = cross_validated_ridge(trials, planned.plan, points, choice.parameters["random_state"])
     plan, params = replace(planned.plan, alpha=alpha), {**planned.params, "alpha": alpha}
     return replace(planned, plan=plan, params=params, alpha_path=path, trials=trials)
-
-
-def plan_batches_or_pairs(choice: Choice, points: Points) -> Planned:
-    """The plan of a model that is no linear one of one label a row."""
-    return plan_pairs(choice, points) if choice.recipe.trains == "pairs" else softmax_batches_plan(choice)
 
 
 # The model of dense rows
@@ -463,27 +459,25 @@ def better_hidden_layer(
     hidden, trials, n = softmax_batches_plan(choice), linear.trials, len(points.labels)
     assert isinstance(linear.plan, PointsPlan | FullBatchPlan)
     assert isinstance(hidden.plan, BatchesPlan)
-    plans = replace(linear.plan, verbose=0), replace(hidden.plan, verbose=0)
     n_out = min(FIGURES.MOST_HELD_OUT, int(FIGURES.SHARE_HELD_OUT * n))
     is_out = draw_rows_out(n_out, n, fork(choice.parameters["random_state"]), points.groups, points.labels)
     if not is_out.any() or costs.model_bytes(choice.facts, hidden.plan) > choice.most_bytes:
         return None
     trained, out = (points.some(np.flatnonzero(rows)) for rows in (~is_out, is_out))
-    ends = _Ends(out, plans[0].n_threads)
-
-    def loss_of_linear() -> float:
-        scaled = trained if scaling is None else replace(trained, x=scaling.apply(trained.x))
-        ends.linear = ends.losses_of(quietly(partial(train, None, scaled, plans[0], scaling=scaling)).weights)
-        return ends.mean(ends.linear)
-
-    def loss_of_hidden() -> float:
-        quietly(partial(train, None, trained, plans[1], Watch(ends)))
-        return ends.mean(ends.hidden)
-
-    models = zip(("linear", "embedding"), plans, (loss_of_linear, loss_of_hidden), strict=True)
-    for model, plan, find_loss in models:
+    ends = _Ends(out, linear.plan.n_threads)
+    scaled = trained if scaling is None else replace(trained, x=scaling.apply(trained.x))
+    models = {
+        "linear": (linear.plan, partial(train, None, scaled, replace(linear.plan, verbose=0), scaling=scaling)),
+        "embedding": (hidden.plan, partial(train, None, trained, replace(hidden.plan, verbose=0), Watch(ends))),
+    }
+    for model, (plan, train_model) in models.items():
+        begin = time.process_time()
+        state = quietly(train_model)
+        if model == "linear":
+            ends.linear = ends.losses_of(state.weights)
+        loss, seconds = ends.mean(ends.linear if model == "linear" else ends.hidden), time.process_time() - begin
         size = (len(trained.labels), out.n_classes, plan.max_iter)
-        trials.make("model", model, find_loss, predicted=costs.fit_cost(choice.facts, plan), size=size)
+        trials.note("model", model, loss, predicted=costs.fit_cost(choice.facts, plan), seconds=seconds, size=size)
     trials.choose("model", "embedding" if ends.is_ahead else "linear")
     return (choice, replace(hidden, trials=trials)) if ends.is_ahead else None
 
@@ -519,7 +513,8 @@ class _Ends:
     @property
     def is_ahead(self) -> bool:
         """Whether the hidden layer is ahead by more than the standard error."""
-        mean, error = _core.mean_and_error(self.linear - self.hidden, _or_none(self.out.weights))
+        weights = NO_DOUBLES if self.out.weights is None else self.out.weights
+        mean, error = _core.mean_and_error(self.linear - self.hidden, weights)
         return mean > error
 
     def __call__(self, state: TrainingState) -> bool:
@@ -527,7 +522,3 @@ class _Ends:
         self.hidden = self.losses_of(state.weights)
         is_far = not self.mean(self.hidden) <= FIGURES.FAR_BEHIND_LINEAR * self.mean(self.linear)
         return state.n_iter > 1 and (self.is_ahead or is_far)
-
-
-def _or_none(weights: Doubles | None) -> Doubles:
-    return NO_DOUBLES if weights is None else weights

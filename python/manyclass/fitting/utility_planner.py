@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
 from manyclass import _core
 from manyclass.checks import (
     check_choice,
-    check_number,
     n_threads_from,
 )
 from manyclass.choosing import costs
@@ -22,6 +22,7 @@ from manyclass.choosing.recipes import Choice
 from manyclass.fitting.options import FitOptions
 from manyclass.fitting.planner import (
     Beginning,
+    PartChoices,
     PlannedCall,
     Planner,
     is_composed,
@@ -31,7 +32,7 @@ from manyclass.fitting.points import scaled_for_call
 from manyclass.fitting.trials import (
     facts_of,
 )
-from manyclass.parts import Chosen, Given, Parameters, Part, part_of, resolve_part
+from manyclass.parts import Chosen, Given, Parameters, Part, resolve_part
 from manyclass.protocols import Encoder
 from manyclass.registry import names
 from manyclass.samplers import SAMPLERS
@@ -64,20 +65,30 @@ GAINS = ("gain", "gain_power", "floor")  # of local steps
 UTILITY_SAMPLERS = {name: sampler for name, sampler in SAMPLERS.items() if name != "search"}
 
 
-@dataclass(frozen=True)
-class ChosenUtility:
-    """The parts of an AugmentReduceClassifier; a sampler of None is left open, a posterior of None a point estimate."""
+def local_step_of(parameters: Parameters) -> Part:
+    """Return the checked local step."""
+    return resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
 
-    solver: Part
-    sampler: Part | None
-    local: Part
-    posterior: Part | None
+
+def posterior_of(parameters: Parameters) -> Part | None:
+    """Return the checked posterior; None for a point estimate."""
+    if isinstance(parameters["posterior"], str) and parameters["posterior"] == "point":
+        return None
+    return resolve_part("posterior", parameters["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
+
+
+def _refuse_numbers(local: Part, why: str, *with_effect: str) -> None:
+    """Refuse numbers of a local step that are set, but for those with an effect."""
+    given = Given(local, "local_step: ")
+    for name in with_effect:
+        given.take(name)
+    given.refuse_rest(why)
 
 
 def family_of(parameters: Parameters, n_classes: int) -> _core.LocalFamily:
     """Return the family of q; there is none to choose for Gumbel noise."""
     noise = parameters["noise"]
-    local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
+    local = local_step_of(parameters)
     numbers = local.get_params()
     auto = TIGHTEST.get(noise, noise) if local.name == "natural" else noise
     name = auto if numbers["family"] == "auto" else numbers["family"]
@@ -104,55 +115,33 @@ def _gains(local: Part, share_seen: float) -> tuple[float, float, float]:
 class UtilityPlanner(Planner):
     """The plans of AugmentReduceClassifier."""
 
-    def check(self) -> ChosenUtility:
+    parts: ClassVar[PartChoices] = {"solver": UTILITY_SOLVERS, "sampler": UTILITY_SAMPLERS}
+
+    def check(self) -> Chosen:
         """See `Planner`."""
         parameters = self.parameters
-        check_choice("noise", parameters["noise"], names("noise"))
-        check_number("max_iter", parameters["max_iter"], low=1, integer=True)
-        check_number("alpha", parameters["alpha"], low=0)
-        self.check_shared()
-        local = resolve_part("local_step", parameters["local_step"], LOCAL_STEPS, "manyclass.solvers")
-        if parameters["noise"] == "gumbel":
+        noise = parameters["noise"]
+        check_choice("noise", noise, names("noise"))
+        chosen, local, posterior = super().check(), local_step_of(parameters), posterior_of(parameters)
+        if noise == "gumbel":
             if local.name != "natural":
                 raise ValueError(f"local_step is {local.name!r}; with noise='gumbel' it must be 'natural'")
-            local_numbers = Given(local, "local_step: ")
-            for name in GAINS:
-                local_numbers.take(name)
-            local_numbers.refuse_rest("with noise='gumbel'")
-        point = isinstance(parameters["posterior"], str) and parameters["posterior"] == "point"
-        posterior = (
-            None
-            if point
-            else resolve_part("posterior", parameters["posterior"], POSTERIORS, "manyclass.solvers or 'point'")
-        )
-        if (
-            posterior is not None
-            and posterior.get_params()["bound"] == "one_vs_each"
-            and parameters["noise"] != "gumbel"
-        ):
-            raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {parameters['noise']!r}")
+            _refuse_numbers(local, "with noise='gumbel'", *GAINS)
+        elif posterior is not None and posterior.get_params()["bound"] == "one_vs_each":
+            raise ValueError(f"bound is 'one_vs_each', which needs noise='gumbel'; noise is {noise!r}")
         if posterior is not None and is_composed(parameters):
-            name, value = (
-                ("n_models", parameters["n_models"])
-                if parameters["n_models"] != 1
-                else ("calibration", parameters["calibration"])
-            )
+            name = "calibration" if parameters["n_models"] == 1 else "n_models"
             raise ValueError(
-                f"{name} is {value!r}; with posterior='gaussian', which averages over draws of W by itself, leave it "
-                f"{parameters.default(name)!r}"
+                f"{name} is {parameters[name]!r}; with posterior='gaussian', which averages over draws of W by itself, "
+                f"leave it {parameters.default(name)!r}"
             )
-        return ChosenUtility(
-            resolve_part("solver", parameters["solver"], UTILITY_SOLVERS, "manyclass.solvers"),
-            part_of("sampler", parameters["sampler"], UTILITY_SAMPLERS, "manyclass.samplers"),
-            local,
-            posterior,
-        )
+        return chosen
 
     def beginning(self, state: State | None, points: Points, encoder: Encoder | None, options: FitOptions) -> Beginning:
         """See `Planner`."""
         beginning = super().beginning(state, points, encoder, options)
         starts = beginning.start is not None or state is not None
-        if starts and self.check().posterior is not None:
+        if starts and posterior_of(self.parameters) is not None:
             raise ValueError("posterior='gaussian' begins at the prior: leave coef_init, intercept_init and warm_start")
         return beginning
 
@@ -176,38 +165,35 @@ class UtilityPlanner(Planner):
 
     def plan_call(self, state: State | None, points: Points, call: Call) -> PlannedCall:
         """See `Planner`."""
-        if self.check().posterior is not None:
+        if posterior_of(self.parameters) is not None:
             raise ValueError("posterior is 'gaussian'; partial_fit trains a model without: set it to 'point'")
         points, _ = scaled_for_call(state, points, scales=False, centre=False)
         return PlannedCall(Planned(self.plan(facts_of(points), goes_on=call.may_fall(self.parameters)), {}), points)
 
     def plan(self, facts: Facts, *, goes_on: bool = False) -> PointsPlan:
         """Return the plan of a training, which may be one that goes on."""
-        parameters, chosen = self.parameters, self.check()
+        parameters, local = self.parameters, local_step_of(self.parameters)
         family = None if parameters["noise"] == "gumbel" else family_of(parameters, facts.n_classes)
-        choice = Choice(parameters, Chosen(chosen.solver, chosen.sampler), facts, goes_on=goes_on)
-        if chosen.posterior is not None:
-            self._check_posterior(chosen, choice["sampler"])
-        plan, local = utility_plan(choice), chosen.local
+        choice, posterior = Choice(parameters, self.check(), facts, goes_on=goes_on), posterior_of(parameters)
+        if posterior is not None:
+            self._check_posterior(choice["solver"], local, choice["sampler"])
+        plan = utility_plan(choice)
         share_seen = 1.0 if plan.sampler == "all" else min(1.0, plan.n_negatives / (facts.n_classes - 1))
         gains, start = _gains(local, share_seen), local.get_params()["start"]
         plan = replace(plan, utility=Utility(parameters["noise"], local.name, family, *gains, start=start))
-        return plan if chosen.posterior is None else replace(plan, bound=chosen.posterior.get_params()["bound"])
+        return plan if posterior is None else replace(plan, bound=posterior.get_params()["bound"])
 
-    def _check_posterior(self, chosen: ChosenUtility, sampler: Part) -> None:
+    def _check_posterior(self, solver: Part, local: Part, sampler: Part) -> None:
         """Raise ValueError for what the posterior's training, which has only some of the options, does not have."""
-        parameters, params = self.parameters, chosen.solver.get_params()
-        if chosen.solver.name != "implicit" or not parameters["alpha"] > 0 or chosen.local.name != "natural":
+        alpha, params = self.parameters["alpha"], solver.get_params()
+        if solver.name != "implicit" or not alpha > 0 or local.name != "natural":
             raise ValueError(
                 "posterior='gaussian' needs solver='implicit', alpha > 0 and local_step='natural'; they are "
-                f"{chosen.solver.name!r}, {parameters['alpha']!r} and {chosen.local.name!r}"
+                f"{solver.name!r}, {alpha!r} and {local.name!r}"
             )
-        local_numbers = Given(chosen.local, "local_step: ")
-        for name in ("family", "n_nodes"):
-            local_numbers.take(name)
-        local_numbers.refuse_rest("with posterior='gaussian'")
+        _refuse_numbers(local, "with posterior='gaussian'", "family", "n_nodes")
         for name in ("averaging", "parallel", "share_classes", "shuffle"):
-            default = type(chosen.solver)().get_params()[name]
+            default = type(solver)().get_params()[name]
             if params[name] not in (default, "none"):
                 raise ValueError(f"{name} is {params[name]!r}, which has no effect with posterior='gaussian'")
         if params["schedule"] == "adaptive":

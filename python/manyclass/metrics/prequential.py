@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from manyclass.checks import check_choice
 from manyclass.datasets.csr import rows_of
 from manyclass.labels import as_labels, find_positions
-from manyclass.protocols import Classifier, Evaluating, Learning, has_probabilities
+from manyclass.protocols import Classifier, has_probabilities
 
 COLUMNS = ("log_loss", "accuracy", "n_rows", "n_unseen", "n_classes", "seconds")
 COUNTS = ("n_rows", "n_unseen", "n_classes")
@@ -72,7 +72,7 @@ def prequential(
     (True, True)
     """
     check_choice("unseen", unseen, ("drop", "log_k"))
-    if not isinstance(model, Learning):
+    if not hasattr(model, "partial_fit"):
         raise TypeError(f"model is a {type(model).__name__}, which has no partial_fit")
     rows: list[dict[str, float]] = []
     for X, labels in parts:
@@ -114,7 +114,7 @@ def _scores(model: Classifier, X: Any, y: Any, unseen: str) -> dict[str, float]:
 
 def _evaluated(model: Classifier, X: Any, y: Any) -> dict[str, float]:
     """Log-loss and accuracy of rows whose labels are all known."""
-    if isinstance(model, Evaluating):
+    if hasattr(model, "evaluate"):
         measures = model.evaluate(X, y)
         return {"log_loss": measures.get("log_loss", np.nan), "accuracy": 1 - measures["error"]}
     p = np.asarray(model.predict_proba(X))

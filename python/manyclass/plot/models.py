@@ -14,7 +14,7 @@ from manyclass.checks import check_number
 from manyclass.labels import find_positions, join_labels, labels_by_row, sorted_classes
 from manyclass.metrics import expected_calibration_error
 from manyclass.plot.style import COLOURS, GREY, Panel, Picture, Series, canvas, drawing, figures, line_chart
-from manyclass.protocols import Classifier, Curved, Estimator, Ranking, SeveralLabels, Validated
+from manyclass.protocols import Classifier, Estimator
 
 LONGEST_NAME = 18
 MOST_LABELS = 5  # of a row, as in ECE@5 of `manyclass evaluate`
@@ -52,13 +52,13 @@ def learning_curve(model: Estimator) -> Picture:
     >>> learning_curve(model).save("curve.svg")  # doctest: +SKIP
     """
     check_is_fitted(model)
-    if not isinstance(model, Curved):
+    if not hasattr(model, "loss_curve_"):
         raise ValueError(f"{type(model).__name__} has no loss_curve_; learning_curve draws that of a fitted estimator")
     curves, best = {"training": model.loss_curve_}, 0
     if len(model.loss_curve_) == 0:
         raise ValueError("no pass was completed, so that there is no loss to draw")
-    if isinstance(model, Validated) and len(model.validation_curve_):
-        curves["held out"], best = model.validation_curve_, model.best_iter_
+    if len(held_out := getattr(model, "validation_curve_", ())):
+        curves["held out"], best = held_out, getattr(model, "best_iter_", 0)
     series = [Series(name, range(1, len(y) + 1), list(y), "-o") for name, y in curves.items()]
     # Losses of margins are no log-probabilities.
     unit = "loss" if model.get_params().get("loss") in ("margin", "triplet") else "loss [nats]"
@@ -108,7 +108,7 @@ def reliability_diagram(model: Classifier, X: Any, y: ArrayLike, *, n_bins: int 
     ImportError
         Without matplotlib.
     """
-    several = isinstance(model, SeveralLabels) and model.multilabel_
+    several = getattr(model, "multilabel_", False)
     predicted, confidence = _most_probable(model, X, MOST_LABELS if several else 1)
     n_rows = len(predicted)
     right = _right(model, y, predicted, several=several).ravel()
@@ -190,7 +190,7 @@ def confusion(model: Classifier, X: Any, y: ArrayLike, *, n_classes: int = 10) -
 
 def _most_probable(model: Classifier, X: Any, k: int) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """The most probable labels of each row, and their probabilities."""
-    if isinstance(model, Ranking):
+    if hasattr(model, "predict_top_k"):
         labels, log_probabilities = model.predict_top_k(X, min(k, len(model.classes_)))
         # Rounding may leave the logarithm of a sure label a little above 0.
         return labels, np.exp(np.minimum(log_probabilities, 0), dtype=np.float64)
