@@ -112,8 +112,8 @@ def test_a_copied_estimator_goes_on_bit_for_bit(seed):
 @pytest.mark.parametrize(
     ("changes", "call", "message"),
     [
-        ({"objective": "hierarchical"}, {}, "objective is 'hierarchical', whose tree is another"),
-        ({"objective": "descent"}, {}, "objective is 'descent', which passes over all pairs"),
+        ({"objective": "hierarchical"}, {}, "objective is 'hierarchical', which needs the whole"),
+        ({"objective": "descent"}, {}, "objective is 'descent', which needs the whole text"),
         ({"dim": 7}, {}, "dim is 7; the model that partial_fit goes on with has 6"),
         ({}, {"n_passes": 0}, "n_passes is 0"),
         ({}, {"learning_rate": 0}, "learning_rate is 0"),

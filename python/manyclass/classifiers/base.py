@@ -59,14 +59,10 @@ class LinearClassifier(Answers):
     def _fit(self, data: tuple[Any, Any, ArrayLike | None], options: FitOptions) -> Self:
         """Fit to X, y and sample_weight."""
         with self._turn():
-            return self._taken(fit(self._plans(), self._warm_state(), data, options))
-
-    def _warm_state(self) -> State | None:
-        """What a fit with warm_start begins at, where there is a model."""
-        if not self.warm_start or not self.__sklearn_is_fitted__():
-            return None
-        self._weights.refuse_compressed("fit with warm_start=True")
-        return self._fitted
+            before = self._fitted if self.warm_start and self.__sklearn_is_fitted__() else None
+            if before is not None:
+                before.weights.refuse_compressed("fit with warm_start=True")
+            return self._taken(fit(self._plans(), before, data, options))
 
     def partial_fit(
         self,

@@ -176,7 +176,7 @@ class ClusteredRows(BaseEstimator):
     # What a file of the index is called, and what it holds beside arrays and parameters.
     FORMAT: ClassVar[tuple[str, str]]
     SEARCH: ClassVar[str]  # the name of the search by such an index, of `manyclass.samplers.SEARCHES`
-    _TAKES_SPARSE: ClassVar[bool] = True  # whether the core takes sparse queries
+    _BY_BLOCKS: ClassVar[bool] = False  # whether the core takes dense queries and a budget for each block of columns
     _KMEANS: ClassVar[dict[str, Any]] = {}  # what is kept of each iteration of k-means, and its type
     _RECALL_QUERIES: ClassVar[int]  # rows that are queries where the recall of rows is measured
     _STATE: ClassVar[dict[str, tuple[type, float, float]]]  # its type, and from where to where it goes
@@ -237,12 +237,10 @@ class ClusteredRows(BaseEstimator):
         if type(k) is not int or not 1 <= k <= self.n_rows_:  # the check takes a third of the time of a query
             check_number("k", k, low=1, high=self.n_rows_, integer=True)
         queries, _, single, options = self._request(Q, n_probe, exclude)
-        scores, ids = index.query(queries, k=int(k), **options, **self._options_for(int(k)))
+        if self._BY_BLOCKS:
+            options["budget"] = max(int(k), default_budget(self.n_rows_))
+        scores, ids = index.query(queries, k=int(k), **options)
         return (scores[0], ids[0]) if single else (scores, ids)
-
-    def _options_for(self, k: int) -> dict[str, int]:
-        """What the core wants to know of a query for k rows beside what it wants of all."""
-        return {}
 
     def _check_run(self, n_rows: int) -> None:
         """Raise ValueError or TypeError for one of the parameters that are shared."""
@@ -411,7 +409,7 @@ class ClusteredRows(BaseEstimator):
 
     def _request(self, Q: Rows, n_probe: int | None, exclude: Exclude) -> tuple[Any, int, bool, dict[str, Any]]:
         """Queries as the core takes them, how many, whether there is one as a vector, and what all queries have."""
-        queries, n, single = queries_of(Q, self.n_features_in_, dense=not self._TAKES_SPARSE)
+        queries, n, single = queries_of(Q, self.n_features_in_, dense=self._BY_BLOCKS)
         indptr, ids = exclusions(exclude, n, single, self.n_rows_)
         options = {"excluded_indptr": indptr, "excluded_ids": ids, "n_threads": self._n_threads()}
         return queries, n, single, {"n_probe": self._probes(n_probe), **options}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from manyclass import _core
 from manyclass.checks import check_number
 from manyclass.help_lines import storing
-from manyclass.search.clustered import AUTO_RECALL, ApproximateLosses, ClusteredRows, default_budget, fewest_probes
+from manyclass.search.clustered import AUTO_RECALL, ApproximateLosses, ClusteredRows, fewest_probes
 from manyclass.search.inputs import Labels, Rows
 
 K_MEANS_ITERATIONS = 10
@@ -57,7 +57,7 @@ class DecomposedIndex(ClusteredRows):
 
     FORMAT: ClassVar[tuple[str, str]] = ("manyclass decomposed index", "a decomposed index")
     SEARCH: ClassVar[str] = "decomposed"
-    _TAKES_SPARSE = False
+    _BY_BLOCKS = True
     _RECALL_QUERIES = 64
     _STATE: ClassVar[dict[str, tuple[type, float, float]]] = {"n_probe_": (int, 1, 2**31 - 1)}
 
@@ -98,9 +98,6 @@ class DecomposedIndex(ClusteredRows):
         self._check_run(n_rows)
         if self.n_probe != "auto":
             check_number("n_probe", self.n_probe, low=1, high=self._n_clusters(n_rows), integer=True)
-
-    def _options_for(self, k: int) -> dict[str, int]:
-        return {"budget": max(k, default_budget(self.n_rows_))}
 
     def follow_training(self, n_replaced: int) -> bool:
         """Make the clusters anew, which is cheap for few columns, where all rows may have moved since the last time.

@@ -95,7 +95,10 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
         If a weight is not finite or too large for the dtype.
     """
     if weights.by_feature and n_kept is not None:
-        return coded(_largest_pairs(weights, n_kept), dtype)
+        rows: dict[str, Any] = {"numbers": weights.matrix, "width": weights.n_classes}
+        rows["stride"] = weights.matrix.shape[1]
+        pairs = _core.reaching(**rows, bar=_core.magnitude_bar(**rows, n_kept=n_kept))  # those of largest magnitude
+        return coded(Weights.on_pairs(*pairs, weights.bias), dtype)
     codes: dict[str, Codes] = {}
     arrays: dict[str, Any] = {"bias": np.array(weights.intercept), "intercept_column": False, "scales": np.ones(2)}
     if weights.has_pairs:
@@ -117,13 +120,6 @@ def coded(weights: Weights, dtype: Dtype, n_kept: int | None = None) -> Weights:
         codes["matrix"] = Codes.of(weights.class_rows if weights.has_phi else weights.matrix, dtype)
     arrays |= {name: code.values for name, code in codes.items()}
     return replace(weights, codes={name: code.scales for name, code in codes.items()}, **arrays)
-
-
-def _largest_pairs(weights: Weights, n_kept: int) -> Weights:
-    """The weights of largest magnitude of a feature-major matrix."""
-    rows: dict[str, Any] = {"numbers": weights.matrix, "width": weights.n_classes, "stride": weights.matrix.shape[1]}
-    bar = _core.magnitude_bar(**rows, n_kept=n_kept)
-    return Weights.on_pairs(*_core.reaching(**rows, bar=bar), weights.bias)
 
 
 def id_type(n_classes: int) -> np.dtype[np.uint16] | np.dtype[np.int32]:

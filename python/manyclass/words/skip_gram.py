@@ -246,7 +246,15 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         if learning_rate is not None:
             check_number("learning_rate", learning_rate, low=0, open_low=True)
         plan = SkipGramPlan.of({**self.get_params(deep=False), "max_iter": n_passes})
-        known = self._known_words(plan)
+        objective, known = plan.objective, dict[str, int]()
+        if objective.has_tree or objective.name == "descent":
+            name = objective.name
+            raise ValueError(f"objective is {name!r}, which needs the whole text; with partial_fit choose another")
+        if hasattr(self, "vocabulary_"):
+            if self.vectors_.shape[1] != self.dim:
+                dim = self.vectors_.shape[1]
+                raise ValueError(f"dim is {self.dim!r}; the model that partial_fit goes on with has {dim}")
+            known = dict(zip(self.vocabulary_, self.counts_.tolist(), strict=True))
         corpus = read_corpus(X, self.min_count, known)
         if learning_rate is None:
             n_before, n_new = sum(known.values()), len(corpus.tokens)
@@ -266,26 +274,6 @@ class SkipGram(WordVectorQueries, TransformerMixin, BaseEstimator):
         before = (self.loss_curve_, self.pass_seconds_) if known else ([], [])
         self._keep(state, curve, seconds, before)
         return self
-
-    def _known_words(self, plan: SkipGramPlan) -> dict[str, int]:
-        """Return the words that training goes on with and their counts; none of a model that is not fitted.
-
-        A ValueError for objectives that need the whole text, and for vectors of another length.
-        """
-        objective = plan.objective
-        if objective.has_tree:
-            raise ValueError(
-                f"objective is {objective.name!r}, whose tree is another where counts are; with partial_fit choose "
-                "another"
-            )
-        if objective.name == "descent":
-            raise ValueError("objective is 'descent', which passes over all pairs; with partial_fit choose another")
-        if not hasattr(self, "vocabulary_"):
-            return {}
-        if self.vectors_.shape[1] != self.dim:
-            dim = self.vectors_.shape[1]
-            raise ValueError(f"dim is {self.dim!r}; the model that partial_fit goes on with has {dim}")
-        return dict(zip(self.vocabulary_, self.counts_.tolist(), strict=True))
 
     def _start(self, corpus: Corpus, plan: SkipGramPlan, random_state: Any) -> TextModel:
         """A text and first vectors as in word2vec: h uniform on [-0.5, 0.5) / dim and v = 0."""

@@ -480,7 +480,14 @@ def train(
             return curve, state.seconds
     state.objective, text_seconds = objective.name, state.seconds
     if isinstance(objective, Descent):
-        return curve + run(_descent(plan, objective, state))[0], text_seconds
+        n_words, search, seed = len(state.model.corpus.words), objective.search, state.model.seed
+        index = None if search == "exact" else index_for(search, seed=seed, n_jobs=state.model.n_threads)
+        rule = "all" if index is None else "mask" if objective.masks else "sample"
+        if objective.passes_messages:
+            rule = str(search)
+        budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
+        passes = DescentPasses(state, plan.max_iter, plan.learning_rate, index, rule=rule, budget=budget)
+        return curve + run(passes)[0], text_seconds
     rates = plan.learning_rate, plan.last_learning_rate
     return curve + run(TextPasses(state, objective, plan.max_iter, plan.n_negatives, rates))[0], state.seconds
 
@@ -500,14 +507,3 @@ def index_for(search: str | Index, *, seed: int, n_jobs: int | None) -> Index:
     run = {"random_state": seed % 2**32, "n_jobs": n_jobs}
     index.set_params(**{name: value for name, value in run.items() if getattr(index, name) is None})
     return index
-
-
-def _descent(plan: SkipGramPlan, objective: Descent, state: SkipGramState) -> DescentPasses:
-    model, search = state.model, objective.search
-    n_words, exact = len(model.corpus.words), search == "exact"
-    index = None if exact else index_for(search, seed=model.seed, n_jobs=model.n_threads)
-    rule = "all" if exact else "mask" if objective.masks else "sample"
-    if objective.passes_messages:
-        rule = str(search)
-    budget = min(default_budget(n_words) if objective.budget == "auto" else int(objective.budget), n_words)
-    return DescentPasses(state, plan.max_iter, plan.learning_rate, index, rule=rule, budget=budget)

@@ -69,22 +69,17 @@ class UnknownWordError(KeyError):
         self._vocabulary = vocabulary
 
     def __str__(self) -> str:
-        close = close_words(self.word, self._vocabulary)
+        folded, n = self.word.casefold(), len(self.word)
+        near = [word for word in islice(self._vocabulary, N_SEARCHED) if abs(len(word) - n) <= 2]
+        same = [word for word in near if word.casefold() == folded]  # those that differ in case only come first
+        alike = difflib.get_close_matches(folded, near, n=N_CLOSE, cutoff=0.75)
+        close = [*dict.fromkeys([*same, *alike])][:N_CLOSE]
         hint = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
         return f"{self.word!r} is not in the vocabulary of {len(self._vocabulary)} words{hint}"
 
     def __reduce__(self) -> tuple[type[KeyError], tuple[str]]:
         """A plain KeyError with the same text, because a vocabulary is too large to travel between processes."""
         return KeyError, (str(self),)
-
-
-def close_words(word: str, vocabulary: Iterable[str]) -> list[str]:
-    """Return up to three words that are nearly spelt alike, those that differ in case only first."""
-    folded = word.casefold()
-    near = [other for other in islice(vocabulary, N_SEARCHED) if abs(len(other) - len(word)) <= 2]
-    same = [other for other in near if other.casefold() == folded]
-    close = difflib.get_close_matches(folded, near, n=N_CLOSE, cutoff=0.75)
-    return list(dict.fromkeys([*same, *close]))[:N_CLOSE]
 
 
 class CodedTable(Codes):
