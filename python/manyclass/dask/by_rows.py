@@ -182,17 +182,13 @@ class RowsTraining(Training):
         copies = self.workers.copies(parts)
         workers.wait([*parts, *copies, *carried, *reports])
         gathered: list[PassReport] = workers.gather(reports)
-        self.state = replace(was, parts=parts, copies=copies, carried=carried)
+        total, n_averaged = was.total, was.n_averaged
+        if gathered[-1].averaged and not any(report.diverged for report in gathered):
+            sums, sparse = zip(total or [None] * len(parts), parts, strict=True), self.loaded.facts[0].sparse
+            total = [workers.submit(i, added, *terms, sparse) for i, terms in enumerate(sums)]
+            n_averaged += 1
+        self.state = RowsState(parts, copies, carried, total, n_averaged)
         return gathered
-
-    def _after_pass(self, reports: list[PassReport]) -> None:
-        """Add W to the average, where it is to be in it."""
-        if not reports[-1].averaged:
-            return
-        was, sparse = self.state, self.loaded.facts[0].sparse
-        sums = zip(was.total or [None] * len(was.parts), was.parts, strict=True)
-        total = [self.workers.submit(i, added, *terms, sparse) for i, terms in enumerate(sums)]
-        self.state = replace(was, total=total, n_averaged=was.n_averaged + 1)
 
     def _validate(self) -> bool:
         loaded, now = self.loaded, self.state

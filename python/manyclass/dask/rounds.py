@@ -90,7 +90,6 @@ class Training(ABC):
                 warn_user(f"training diverged in pass {n_pass + 1}: a step was too large. Lower learning_rate")
                 break
             curve.append(sum(report.loss for report in reports) / max(1, sum(report.n_visits for report in reports)))
-            self._after_pass(reports)
             ends = self._until_done(self._validate)
             progress.n_iter, progress.loss, progress.seconds = n_pass + 1, curve[-1], time.monotonic() - begin
             if ends or (callback is not None and callback(progress)):
@@ -135,9 +134,6 @@ class Training(ABC):
     @abstractmethod
     def _round(self, stretch: Stretch) -> list[PassReport]:
         """Make a round; where workers are lost in it, training still stands where it began."""
-
-    def _after_pass(self, reports: list[PassReport]) -> None:  # noqa: B027 - nothing, as a rule
-        """Do what is due after a pass."""
 
     @abstractmethod
     def _model(self, owner: LabelClassifier, planned: Planned, curve: list[float]) -> Any:
