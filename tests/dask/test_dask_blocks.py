@@ -21,11 +21,11 @@ from scipy.special import logsumexp
 
 from manyclass import SoftmaxClassifier, _core, solvers
 from manyclass.checks import csr_parts
-from manyclass.dask import DaskSoftmaxClassifier, stored_blocks
-from manyclass.dask.blocks import best_of, look
+from manyclass.dask import DaskSoftmaxClassifier
+from manyclass.dask import blocks as dask_blocks
+from manyclass.dask.blocks import Block, best_of, look
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.shards import Shard, Whole
-from manyclass.dask.stored_blocks import Block
 from manyclass.training.plan import Schedule
 from manyclass.weights.weights import Weights
 
@@ -104,7 +104,7 @@ def test_sampled_steps_of_three_workers_are_those_of_one_process(client, data, s
 
 
 def pieces_of(n_bytes):
-    stored_blocks.PIECE_BYTES = n_bytes
+    dask_blocks.PIECE_BYTES = n_bytes
 
 
 def test_solver_auto_takes_exact_steps_where_classes_are_few_and_samples_where_they_are_many(client, data):
@@ -265,7 +265,7 @@ def test_log_sums_are_estimated_from_some_classes_and_the_label(seed, sparse):
 ALIVE, MOST, LOCK = {}, {}, threading.Lock()  # bytes of arrays with weights, by worker
 # As one of some MB takes: tiny ones are made faster than the scheduler lets go of others, on a busy machine above all.
 PIECE_SECONDS = 0.01
-BUFFER_AT_ZERO, GIVE_PIECE = stored_blocks.buffer_at_zero, stored_blocks.give_piece
+BUFFER_AT_ZERO, GIVE_PIECE = dask_blocks.buffer_at_zero, dask_blocks.give_piece
 
 
 def counted(made):
@@ -292,9 +292,9 @@ def counted_piece(*given):
 
 def test_a_worker_never_holds_two_blocks(data, monkeypatch):
     """By a counter of the arrays that hold weights, not by what the process takes."""
-    monkeypatch.setattr(stored_blocks, "PIECE_BYTES", 1 << 12)
-    monkeypatch.setattr(stored_blocks, "buffer_at_zero", counted_buffer)
-    monkeypatch.setattr(stored_blocks, "give_piece", counted_piece)
+    monkeypatch.setattr(dask_blocks, "PIECE_BYTES", 1 << 12)
+    monkeypatch.setattr(dask_blocks, "buffer_at_zero", counted_buffer)
+    monkeypatch.setattr(dask_blocks, "give_piece", counted_piece)
     wide = da.from_array(data[0], chunks=(CHUNK, -1)).map_blocks(widened, meta=sp.csr_matrix((0, 0)))
     own = model(solver="implicit", n_negatives=9, max_iter=2)
     given = {"threads_per_worker": 1, "dashboard_address": ":0"}
@@ -308,8 +308,8 @@ def test_a_worker_never_holds_two_blocks(data, monkeypatch):
         assert len(MOST) == 3
         # Two pieces that move, and those that the scheduler has not let go of yet: one or two on a quiet machine, up to
         # ten were seen at a load of 8 on two cores, 39 once at 12. A second block would be all sixteen.
-        pieces = [(most / block - 1) * stored_blocks.MOST_PIECES for most in MOST.values()]
-        if max(pieces) < stored_blocks.MOST_PIECES - 0.1:
+        pieces = [(most / block - 1) * dask_blocks.MOST_PIECES for most in MOST.values()]
+        if max(pieces) < dask_blocks.MOST_PIECES - 0.1:
             break
     else:
         pytest.fail(f"pieces beside a block: {pieces}")

@@ -20,11 +20,10 @@ from reference.dask_simulation import plan_of, simulate, simulate_blocks
 
 from manyclass import SoftmaxClassifier, solvers
 from manyclass.dask import DaskSoftmaxClassifier
-from manyclass.dask.blocks import finished_block, joined_blocks, lost_log_sums, turn
+from manyclass.dask.blocks import buffer_at_zero, finished_block, joined_blocks, lost_log_sums, turn
 from manyclass.dask.by_blocks import BlocksTraining
 from manyclass.dask.by_rows import RowsTraining
 from manyclass.dask.shards import Shard, Stretch, Whole
-from manyclass.dask.stored_blocks import buffer_at_zero
 from manyclass.dask.workers import Workers
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

@@ -15,9 +15,7 @@ from reference import dask_simulation
 from reference.dask_simulation import simulate_blocks
 
 from manyclass import SoftmaxClassifier, samplers, solvers
-from manyclass.dask.blocks import log_sums_at_zero, lost_log_sums, place_in_block, plan_on_block, turn
-from manyclass.dask.shards import Shard, Stretch, Whole
-from manyclass.dask.stored_blocks import (
+from manyclass.dask.blocks import (
     StoredBlock,
     block_in,
     bounds_of,
@@ -25,9 +23,15 @@ from manyclass.dask.stored_blocks import (
     bytes_of,
     cuts_of,
     give_piece,
+    log_sums_at_zero,
+    lost_log_sums,
     n_pieces,
+    place_in_block,
+    plan_on_block,
     take_piece,
+    turn,
 )
+from manyclass.dask.shards import Shard, Stretch, Whole
 
 N_FEATURES, N_CLASSES = 6, 11
 
@@ -245,7 +249,7 @@ def test_a_part_is_never_more_than_v_and_rows_keep_those_of_other_blocks(seed):
 
 @pytest.mark.parametrize("sparse", [True, False])
 def test_blocks_change_seats_in_pieces(monkeypatch, seed, sparse):
-    monkeypatch.setattr("manyclass.dask.stored_blocks.PIECE_BYTES", 64)
+    monkeypatch.setattr("manyclass.dask.blocks.PIECE_BYTES", 64)
     whole = Whole(np.ones(50), 3, 7, 50, sparse)
     assert n_pieces(whole) > 1
     rng = np.random.default_rng(seed)

@@ -7,12 +7,11 @@ from planned import points_of_arrays
 
 from manyclass.choosing.costs import Facts
 from manyclass.choosing.recipes import Choice
-from manyclass.dask.blocks import finished_block, joined_blocks, turn
+from manyclass.dask.blocks import buffer_at_zero, finished_block, joined_blocks, turn
 from manyclass.dask.by_rows import passes_of
 from manyclass.dask.merging import couplings, size_of
 from manyclass.dask.passes import added
 from manyclass.dask.shards import Stretch
-from manyclass.dask.stored_blocks import buffer_at_zero
 from manyclass.fitting.trials import plan_points
 from manyclass.parts import Parameters
 

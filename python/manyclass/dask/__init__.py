@@ -60,7 +60,7 @@ Faults
 
 Where to look
     `collections` has the parts of what a user gives, and `loading` makes shards of them. `passes` (with `merging`) and
-    `blocks` (with `stored_blocks`) are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
+    `blocks` are what a shard does, and know nothing of Dask; `by_rows` and `by_blocks` let a
     cluster do it, in the `rounds` that both share. `workers` has the workers, `predictions` what a model is asked,
     `classifiers` what is refused, and `costs` what a pass is predicted to take.
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from manyclass.choosing.costs import Planned
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import with_state
-from manyclass.dask import stored_blocks
+from manyclass.dask import blocks
 from manyclass.dask.blocks import finished_block, lost_log_sums, turn
 from manyclass.dask.costs import takes_exact_steps
 from manyclass.dask.loading import Common, Loaded
@@ -63,12 +63,12 @@ class BlocksTraining(Training):
     def __init__(self, loaded: Loaded, plan: PointsPlan, n_merges: int) -> None:
         super().__init__(loaded, plan, n_merges)
         workers = loaded.workers
-        [self.n_pieces] = workers.gather([workers.submit(0, stored_blocks.n_pieces, loaded.whole[0])])
+        [self.n_pieces] = workers.gather([workers.submit(0, blocks.n_pieces, loaded.whole[0])])
         self.state = self._at_zero()
 
     def _at_zero(self) -> BlocksState:
         workers, whole, n = self.workers, self.loaded.whole[0], len(self.loaded.shards)
-        buffers = [workers.submit(i, stored_blocks.buffer_at_zero, whole, i) for i in range(n)]
+        buffers = [workers.submit(i, blocks.buffer_at_zero, whole, i) for i in range(n)]
         return BlocksState(buffers, [], [None] * n)
 
     def _round(self, stretch: Stretch) -> list[PassReport]:
@@ -97,7 +97,7 @@ class BlocksTraining(Training):
         A worker gives a copy of a piece, puts that of the other in its place, and gives the next when its own has
         arrived: so it has two pieces at most beside its block.
         """
-        n, give, take = len(before), stored_blocks.give_piece, stored_blocks.take_piece
+        n, give, take = len(before), blocks.give_piece, blocks.take_piece
         for piece in range(self.n_pieces):
             given_away = [self._on_buffer(i, give, (i + inner) % n, piece, *before[i]) for i in range(n)]
             swaps = [(given_away[(i + 1) % n], given_away[i]) for i in range(n)]
@@ -113,14 +113,14 @@ class BlocksTraining(Training):
 
     def _store(self, before: list[list[Any]]) -> list[list[Any]]:
         """Copy blocks to disks after a round; return the copies."""
-        workers, whole, write = self.workers, self.loaded.whole[0], stored_blocks.StoredBlock.write
+        workers, whole, write = self.workers, self.loaded.whole[0], blocks.StoredBlock.write
         if len(before) == 1:
             return []
         stored = [[workers.submit(i + j, create_file, *ready) for j in (0, 1)] for i, ready in enumerate(before)]
         for i, files in enumerate(stored):
             ready, written = before[i], files
             for piece in range(self.n_pieces):
-                values = self._on_buffer(i, stored_blocks.give_piece, i, piece, *ready)
+                values = self._on_buffer(i, blocks.give_piece, i, piece, *ready)
                 ready = written = [
                     workers.submit(i + j, write, file, whole, i, piece, values, written[j])
                     for j, file in enumerate(files)
@@ -146,13 +146,13 @@ class BlocksTraining(Training):
 
     def _restore(self, i: int, files: list[Any], lost: frozenset[str]) -> list[Any]:
         """Let the i-th worker read its block from one of two disks; return what comes after it is back."""
-        workers, read = self.workers, stored_blocks.StoredBlock.read
+        workers, read = self.workers, blocks.StoredBlock.read
         file = workers.survivors(files, lost)[0]
         j = files.index(file)
         after: list[Any] = []
         for piece in range(self.n_pieces):
             values = workers.submit(i + j, read, file, self.loaded.whole[0], i, piece, *after)
-            after = [self._on_buffer(i, stored_blocks.take_piece, i, piece, values, *after)]
+            after = [self._on_buffer(i, blocks.take_piece, i, piece, values, *after)]
         self.state.buffers[i] = workers.submit(i, same, self.state.buffers[i], *after)
         return after
 
@@ -160,13 +160,13 @@ class BlocksTraining(Training):
         loaded, workers, buffers = self.loaded, self.workers, self.state.buffers
         arguments = (owner, draft_of(loaded, planned, curve), loaded.common[0], loaded.scaling[0])
         estimators = workers.everywhere(model_without_weights, *arguments)
-        blocks = [
+        futures = [
             workers.submit(i, finished_block, self.plan, loaded.whole[0], buffer, i, loaded.scaling[0])
             for i, buffer in enumerate(buffers)
         ]
         # A model of one piece a block is on two workers each; of a larger one there is no room for another.
         twice = 1 == self.n_pieces < len(buffers)
-        block_copies = zip(blocks, workers.copies(blocks), strict=True) if twice else zip(blocks)
+        block_copies = zip(futures, workers.copies(futures), strict=True) if twice else zip(futures)
         return BlocksModel(workers.client, tuple(estimators), tuple(block_copies))
 
 
@@ -185,9 +185,9 @@ def model_without_weights(
     return model
 
 
-def create_file(*_after: Any) -> stored_blocks.StoredBlock:
+def create_file(*_after: Any) -> blocks.StoredBlock:
     """Make a file in the folder of this worker."""
-    return stored_blocks.StoredBlock(get_worker().local_directory)
+    return blocks.StoredBlock(get_worker().local_directory)
 
 
 def _sum_reports(reports: Sequence[PassReport], n: int) -> PassReport:

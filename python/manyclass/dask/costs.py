@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 from manyclass.choosing.costs import Facts, visit_cost
-from manyclass.dask.stored_blocks import pieces_of
+from manyclass.dask.blocks import pieces_of
 from manyclass.figures import FIGURES
 
 BYTES = 4  # a weight has so many

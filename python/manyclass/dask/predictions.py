@@ -14,9 +14,8 @@ from sklearn.base import clone
 
 from manyclass.classifiers.base import LabelClassifier
 from manyclass.classifiers.predictions import caller_of, state_of, with_state
-from manyclass.dask.blocks import BlockScores, best_of, joined_blocks, look
+from manyclass.dask.blocks import Block, BlockScores, best_of, joined_blocks, look
 from manyclass.dask.collections import n_rows, pack
-from manyclass.dask.stored_blocks import Block
 from manyclass.dask.workers import Workers, a_holder
 from manyclass.fitting.points import indicator_lists, rows_of
 from manyclass.labels import find_positions, labels_by_row
