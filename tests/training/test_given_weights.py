@@ -102,6 +102,18 @@ def test_steps_of_size_nearly_0_leave_the_start(estimator, storage, seed):
     np.testing.assert_allclose(only.intercept_, b, atol=1e-7)
 
 
+@pytest.mark.parametrize("solver", ["implicit", "lbfgs"])
+def test_a_start_is_left_as_it_was_where_features_are_scaled(solver, seed):
+    X, y = small_problem(seed)
+    n_classes = len(np.unique(y))
+    W, b = np.ones((n_classes, X.shape[1]), dtype=np.float32), np.ones(n_classes, dtype=np.float32)
+    model = SoftmaxClassifier(model=models.Linear(scaling="standard"), solver=solver, max_iter=300, random_state=0)
+    X = (X * np.arange(1, X.shape[1] + 1)).astype(np.float32)
+    model.fit(X, y, coef_init=W, intercept_init=b)
+    assert np.all(W == 1)
+    assert np.all(b == 1)
+
+
 def test_a_start_at_the_optimum_stays_there(seed):
     X, y = small_problem(seed)
     best = SoftmaxClassifier(solver=solvers.LBFGS(tol=1e-6), alpha=0.01, max_iter=500).fit(X, y)

@@ -197,7 +197,7 @@ def _first_weights(
         if scaling is None:
             return start
         assert not isinstance(start.coef, sp.csr_array)  # it was given
-        unfolded = scaling.unfold(Weights.linear(start.coef, start.intercept, by_feature=False))
+        unfolded = scaling.unfold(Weights.linear(start.coef.copy(), start.intercept.copy(), by_feature=False))
         return Start(unfolded.coef, unfolded.intercept)
     by_discriminant = isinstance(plan, PointsPlan) and plan.discriminant and not isinstance(points.x, sp.csr_array)
     if start != CLOSED_FORM and not by_discriminant:
