@@ -48,6 +48,11 @@ def training_of(noise, x, y, *, n_nodes=5, weights=None, mean_weight=1.0, **para
     return training, plan.utility.family
 
 
+def by_feature(training, matrix):
+    """Return a matrix that is stored as the means are with a row for each feature."""
+    return matrix if training.weights.sparse else matrix.T
+
+
 def make_pass(training, t, eta):
     """Visit every point, and return the mean of minus the bound."""
     visits = {"first": 0, "last": training.n_visits, "loss": 0.0}
@@ -134,7 +139,7 @@ def test_passes_equal_their_twin(noise, storage, n_negatives, weighted, seed):
     for t in range(3):
         # Single precision in the core, some 24 batches of steps that follow each other's scores.
         assert make_pass(training, t, 0.5) == pytest.approx(twin.make_pass(t, 0.5), rel=1e-4)
-        W, V = (training.by_feature(a)[:, :7] for a in (training.weights.matrix, training.variances))
+        W, V = (by_feature(training, a)[:, :7] for a in (training.weights.matrix, training.variances))
         np.testing.assert_allclose(W, twin.W, atol=2e-4 * np.abs(twin.W).max())
         np.testing.assert_allclose(V, twin.V, rtol=1e-3)
 
@@ -230,7 +235,7 @@ def test_precisions_are_the_priors_and_the_curvatures_of_all_points(noise, stora
         own = np.full((len(y), 7), family.weights @ law.curvature(e, law.hazard(e)))
     own[np.arange(len(y)), y] = 6 * own[0, (y[0] + 1) % 7]
     expected = 1 / (alpha * len(y) + own.T @ np.square(X.astype(float)))
-    got = training.by_feature(training.variances)[:, :7].T
+    got = by_feature(training, training.variances)[:, :7].T
     np.testing.assert_allclose(got, expected, rtol=2e-4)  # q of the family is its best to 1e-5 after a pass
 
 
@@ -248,7 +253,7 @@ def test_a_batch_touches_only_features_and_classes_that_it_has(noise, seed):
         solver=solvers.Implicit(batch_size=2),
     )
     training.visit(epoch=0, eta=0.5, eta_u=0.0, first=0, last=2, loss=0.0)
-    moved = training.by_feature(training.weights.matrix)[:, :7] != 0
+    moved = by_feature(training, training.weights.matrix)[:, :7] != 0
     points = shuffled(len(y), Rng(seed_of(seed), 0, VISIT_ORDER))[:2]
     assert not moved[~(X[points] != 0).any(axis=0)].any()
     assert 1 <= moved.any(axis=0).sum() <= 4

@@ -362,6 +362,7 @@ def test_training_stops_after_so_many_passes_without_a_better_one(losses, patien
     assert stopped == stops
     assert validation.best_iter == best
     np.testing.assert_array_equal(validation.curve, losses[: stops or len(losses)])
+    training.leave(validation.take_best())
     weights = training.finished()
     np.testing.assert_array_equal(weights.coef, np.full((7, 2), 0.5 * best))  # the factors of that pass multiplied in
     np.testing.assert_array_equal(weights.intercept, np.full(7, best))

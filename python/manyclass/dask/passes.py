@@ -18,7 +18,7 @@ from manyclass.dask.merging import Curvature, multiply_by_ways
 from manyclass.dask.shards import PassReport, Shard, Stretch, WeightPart, Whole
 from manyclass.registry import parts as parts_of
 from manyclass.training.minibatches import BatchesTraining, by_features, start_over_phi
-from manyclass.training.plan import BatchesPlan
+from manyclass.training.plan import BatchesPlan, carry_of
 from manyclass.training.points import PointsTraining
 from manyclass.training.squares import EarlierModel, LocalState, Squares
 from manyclass.weights.arrays import BLOCK_NUMBERS, NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids
@@ -139,7 +139,7 @@ class ShardPasses:
     @property
     def carries(self) -> tuple[bool, float]:
         """Whether points carry a number that follows W, and how much of the scores of their labels it is less."""
-        return "u" in parts_of("solver")[self.plan.solver].flags, 1 - self.plan.carry
+        return "u" in parts_of("solver")[self.plan.solver].flags, 1 - carry_of(self.plan.formulation)
 
     def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """Return the mean score of each row's labels."""
@@ -360,7 +360,7 @@ class BatchPasses(ShardPasses):
         chosen = self.plan.double_sum
         if chosen is None:
             return False, 0.0
-        return True, 0.0 if chosen.reduction == "decoupled" else 1 - chosen.carry
+        return True, 0.0 if chosen.reduction == "decoupled" else 1 - carry_of(chosen.formulation)
 
     def label_scores(self, shard: Shard, weights: Weights) -> Doubles:
         """See `ShardPasses`."""

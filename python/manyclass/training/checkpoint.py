@@ -102,19 +102,17 @@ class Stage:
 
     def write_or_warn(self, training: Resumable, position: Position) -> bool:
         """Put the file in the place of the one before; where that fails, warn, and return False."""
+        self._last = time.monotonic()
+        arrays = {name: array for name, array in training.arrays().items() if array.size}
+        numbers = {**training.numbers(), "position": vars(position)}
+        metadata = make_metadata(FORMAT, FORMAT_VERSION, fit=self._fit, numbers=numbers)
         try:
-            self._write(training, position)
+            write_tensors(self._path, arrays, metadata)
         except OSError as error:
             message = f"no checkpoint was written, and the one before stays: {error}; training goes on"
             warnings.warn(message, UserWarning, stacklevel=outer_level())
             return False
         return True
-
-    def _write(self, training: Resumable, position: Position) -> None:
-        self._last = time.monotonic()
-        arrays = {name: array for name, array in training.arrays().items() if array.size}
-        numbers = {**training.numbers(), "position": vars(position)}
-        write_tensors(self._path, arrays, make_metadata(FORMAT, FORMAT_VERSION, fit=self._fit, numbers=numbers))
 
     def _read(self) -> Saved:
         file = open_tensors(self._path)

@@ -139,20 +139,12 @@ class Watch:
     may_retry: bool = False
 
     @classmethod
-    def of(
-        cls,
-        callback: Callback | None,
-        max_seconds: float | None,
-        checkpoints: Checkpoints | None = None,
-        max_bytes: float = np.inf,
-    ) -> Watch:
+    def of(cls, callback: Callback | None, max_seconds: float | None, **more: Any) -> Watch:
         """Return what `fit` was given; raise ValueError for a time below 0."""
-        may_retry = max_seconds is None and callback is None and checkpoints is None
         if max_seconds is None:
-            max_seconds = np.inf
-        else:
-            check_number("max_seconds", max_seconds, low=0)
-        return cls(callback, float(max_seconds), max_bytes, checkpoints=checkpoints, may_retry=may_retry)
+            return cls(callback, may_retry=callback is None and more.get("checkpoints") is None, **more)
+        check_number("max_seconds", max_seconds, low=0)
+        return cls(callback, float(max_seconds), **more)
 
     def stage(self, plan: Plan | FullBatchPlan) -> Stage | None:
         """Return the checkpoints of the next training, which is made as the plan says."""
@@ -306,6 +298,8 @@ class CoreTraining(ABC):
             stage=watch.stage(plan),
             warns=False,
         )
+        if self.validation is not None:
+            self.leave(self.validation.take_best())
 
     def _look_at_start(self, signs: Signs) -> None:
         """Let no loss below that of first weights which are worse than W = 0 show divergence."""
@@ -347,7 +341,14 @@ class CoreTraining(ABC):
 
     def held_out_loss(self, rows: ScoredRows) -> float:
         """Return the loss of points held out by the model that training would leave now."""
-        raise NotImplementedError
+        assert self.validation is not None
+        return held_out_loss(self.plan, self.weights, rows, is_scaled=self.validation.is_scaled)
+
+    def leave(self, best: Arrays) -> None:
+        """Leave the best model of early stopping."""
+        arrays = self.model_arrays()
+        for name, array in best.items():
+            arrays[name][...] = array
 
     def as_model(self) -> TrainingState:
         """Return the state whose weights are those that training would leave now: the iterate, or an average."""
@@ -426,31 +427,6 @@ class CoreTraining(ABC):
         self.loss, self.state.class_updates = numbers["loss"], numbers["class_updates"]
         if self._probe is not None:
             self._probe.core.looks = {int(n): (mean, error) for n, mean, error in numbers["looks"]}
-
-
-class LabelTraining(CoreTraining):
-    """Passes, which early stopping may end, of weights on pairs or of rows over phi, of one or several labels a point.
-
-    Attributes
-    ----------
-    squares : Squares
-        Adagrad's sums, which are moved in place.
-    """
-
-    squares: Squares
-
-    def train(self, watch: Watch, signs: Signs) -> None:
-        """Make the passes of the plan; see `CoreTraining.train`."""
-        super().train(watch, signs)
-        if self.validation is not None:
-            moved = self.moved()
-            for name, array in self.validation.take_best().items():
-                moved[name][...] = array
-
-    def held_out_loss(self, rows: ScoredRows) -> float:
-        """See `CoreTraining`."""
-        assert self.validation is not None
-        return held_out_loss(self.plan, self.weights, rows, is_scaled=self.validation.is_scaled)
 
 
 P = TypeVar("P", bound=Plan)

@@ -108,9 +108,6 @@ def fit_full_batch(
             if training.can_move
             else f"L-BFGS can lower the objective no further in double precision; {message}"
         )
-    best = {} if training.validation is None else training.validation.take_best()
-    if best:  # 4
-        training.weights.matrix[...], training.weights.intercept[...] = best[""], best["intercept"]
-    else:
+    if training.validation is None or not training.validation.best_iter:  # 4
         training.after_pass(0)
     return Trained(training.weights, training.curve)

@@ -21,15 +21,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from manyclass import _core
 from manyclass.blending import blend
-from manyclass.checks import as_csr, csr_parts, row_norms_sq
+from manyclass.checks import as_csr, row_norms_sq
 from manyclass.figures import FIGURES
 from manyclass.training.core_training import Callback, Trained, TrainingState, Watch
 from manyclass.training.data import Points, normalized, shares_of_classes, taken
 from manyclass.training.minibatches import fit_batches
 from manyclass.training.mixtures import beside, counted, features_of_classes, mixed, most_held_out
-from manyclass.training.pairs import fit_pairs
+from manyclass.training.pairs import fit_pairs, grow_pairs
 from manyclass.training.passes import warn_user
 from manyclass.training.plan import BatchesPlan, HybridPlan, Labels, PairsPlan, PointsPlan, ScoredRows
 from manyclass.training.points import fit_points
@@ -174,7 +173,7 @@ def fit_members(plan: PairsPlan | BatchesPlan | HybridPlan, points: Points, watc
         _warn_if_no_better_than_shares(total.weights, split)
     else:
         total = _plain_sum(members)
-    return total._replace(curve=first.curve or training.first_curve)
+    return total._replace(curve=first.curve or training.in_order[0].trained.curve)
 
 
 @dataclass
@@ -225,53 +224,53 @@ class _Training:
     split : Split
     watch : Watch
         Its limit of seconds is for all members together.
+
+    Attributes
+    ----------
+    in_order : list of Member
+        The members that were trained so far, the first one first.
     """
 
     def __init__(self, plan: PairsPlan | BatchesPlan | HybridPlan, split: Split, watch: Watch) -> None:
         self._plan, self._split, self._watch = plan, split, watch
-        self._begin, self._members = time.perf_counter(), list[Member]()
+        self._begin, self.in_order = time.perf_counter(), list[Member]()
         self._loss = blend.DECOUPLED if isinstance(plan, HybridPlan) else blend.MEAN_LOG_LOSS
         n_terms = len(plan.members) + 4 if isinstance(plan, HybridPlan) else 1
         self._scored = blend.fewer_rows(split.scored, split.points.n_classes, n_terms)
-
-    @property
-    def first_curve(self) -> list[float]:
-        """The curve of the member that was trained first."""
-        return self._members[0].trained.curve
 
     def members(self) -> tuple[list[Member], bool]:
         """Train; return the members, weights on pairs first, and whether the first training has come to its end."""
         plan = self._plan
         if not isinstance(plan, HybridPlan):
             self._add("", plan)
-            return self._members, True
+            return self.in_order, True
         runs = dict(zip([name for name in plan.members if name.startswith(EMBEDDINGS)], plan.embeddings, strict=True))
         firsts = {run.loss: name for name, run in reversed(runs.items())}
         more = {name: run for name, run in runs.items() if name not in firsts.values()}
         goes_on = all(self._add_run(plan, name, runs[name]) for name in reversed(firsts.values()))
-        complete = goes_on or len(self._members) > 1
+        complete = goes_on or len(self.in_order) > 1
         if goes_on and len(self._split.held_out):
             linear = {"margins": plan.margins, "linear": plan.linear}
             goes_on = all(self._add(name, member) for name, member in linear.items() if member is not None)
-            shares = dict(zip([member.name for member in self._members], self._shares(), strict=True))
+            shares = dict(zip([member.name for member in self.in_order], self._shares(), strict=True))
             least = FIGURES.SHARE_OF_RUNS * max(shares.values())
             more = {name: run for name, run in more.items() if shares[firsts[run.loss]] >= least}
         goes_on = goes_on and all(self._add_run(plan, name, run) for name, run in more.items())
         if plan.pairs is not None:
             self._add("pairs", plan.pairs if goes_on else replace(plan.pairs, max_iter=0))
         places = list(plan.members)
-        return sorted(self._members, key=lambda member: places.index(member.name)), complete
+        return sorted(self.in_order, key=lambda member: places.index(member.name)), complete
 
     def _add_run(self, plan: HybridPlan, name: str, run: BatchesPlan) -> bool:
         """Train a run of embeddings, with the ridge that earlier ones tell; return whether nothing has ended it."""
         if run.double_sum is not None and plan.ridge is not None and len(self._split.held_out):
-            unbiased = [m for m in self._members if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
+            unbiased = [m for m in self.in_order if m.plan_loss == run.loss and m.name.startswith(EMBEDDINGS)]
             run = replace(run, alpha=_next_ridge(unbiased, plan.ridge))
         return self._add(name, run)
 
     def _shares(self, *scores: Floats) -> Doubles:
         """Return the shares of the members that there are, and of scores beside them."""
-        return blend.best_shares([*(member.scores for member in self._members), *scores], self._scored)
+        return blend.best_shares([*(member.scores for member in self.in_order), *scores], self._scored)
 
     def _has_share(self, scores: Floats) -> bool:
         """Whether scores of rows held out have a share beside the members that there are."""
@@ -283,10 +282,11 @@ class _Training:
         begin, watch, check = time.process_time(), self._watch_of(name), None
         n_first = math.ceil(FIGURES.FIRST_PASSES * plan.max_iter)
         may_end = len(self._split.held_out) > 0 and not name.startswith(EMBEDDINGS) and watch.validation is None
-        if self._members and may_end:
+        if self.in_order and may_end:
             check = _Check(watch.callback, self._has_share, self._scored.x, n_first)
             watch = replace(watch, callback=check)
-        trained = self._trained(plan, watch)
+        fits: dict[Any, Any] = {PairsPlan: fit_pairs, BatchesPlan: fit_batches, PointsPlan: _fit_linear}
+        trained: Trained = fits[type(plan)](plan, self._split.points, watch)
         is_hopeless = check is not None and check.is_hopeless(trained)
         seconds = time.process_time() - begin
         member = Member(name, trained, getattr(plan, "loss", ""), seconds, len(trained.curve), NO_FORMS)
@@ -295,18 +295,10 @@ class _Training:
             factor, loss = blend.best_factor_of(scores, self._scored, self._loss)
             scores *= np.float32(factor)
             member = member._replace(scores=scores, factor=factor, loss=loss)
-        self._members.append(member)
+        self.in_order.append(member)
         validation = watch.validation
         is_over = validation is not None and validation.is_over
         return is_over or is_hopeless or trained.complete
-
-    def _trained(self, plan: MemberPlan, watch: Watch) -> Trained:
-        points = self._split.points
-        if isinstance(plan, PairsPlan):
-            return fit_pairs(plan, points, watch)
-        if isinstance(plan, BatchesPlan):
-            return fit_batches(plan, points, watch)
-        return _fit_linear(plan, points, watch)
 
     def _watch_of(self, name: str) -> Watch:
         """Return what looks on while a member is trained, in what time is left."""
@@ -378,8 +370,10 @@ class _Sum:
         self._rows = blend.fewer_rows(split.scored, points.n_classes, len(plan.members) + 4)
         self._pairs, self._squares = members[0].weights, members[0].trained.squares
         if self._are_rare and plan.counts and plan.pairs is not None and plan.pairs.prune == 0:
-            self._pairs = _with_all_pairs(self._pairs, points)
-            self._squares = self._squares.of_more_pairs(members[0].weights, self._pairs)
+            # Without those of frequent features counts lose two points of accuracy on codes of diagnoses
+            # (bench/decisions.md).
+            all_pairs, everywhere = replace(plan.pairs, min_count=1), np.arange(points.n_classes)
+            self._pairs, self._squares = grow_pairs(all_pairs, self._pairs, self._squares, everywhere, points)
         self._log_frequencies = np.log(split.shares()).astype(np.float32)
         self._forms = NO_FORMS
         if plan.pairs is not None and plan.counts and isinstance(points.x, sp.csr_array):
@@ -481,17 +475,6 @@ def _closed_forms(weights: Weights, points: Points, are_rare: bool) -> Floats:
     labels = points.labels
     forms = weights.closed_forms(as_csr(points.x), labels.indptr, labels.ids, points.weights)
     return forms if are_rare else forms[:1]
-
-
-def _with_all_pairs(weights: Weights, points: Points) -> Weights:
-    """Return a copy that has all pairs of points, of one row as well, those that it has not got with a weight of 0.
-
-    Without those of frequent features counts lose two points of accuracy on codes of diagnoses (bench/decisions.md).
-    """
-    labels, everywhere = points.labels, np.arange(points.n_classes)
-    x = (csr_parts(as_csr(points.x)), points.x.shape[1])
-    pairs = _core.support(*x, labels.indptr, labels.ids, points.n_classes, 1)
-    return weights.grown(points.n_classes, everywhere, weights.new_pairs(points.n_classes, everywhere, *pairs))
 
 
 def _warn_if_no_better_than_shares(weights: Weights, split: Split) -> None:

@@ -15,7 +15,7 @@ from manyclass.checks import as_csr, core_data
 from manyclass.figures import FIGURES
 from manyclass.search.decomposed import DecomposedIndex
 from manyclass.search.spherical import SphericalClusterIndex
-from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
+from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.data import Points
 from manyclass.training.plan import BatchesPlan
 from manyclass.training.squares import EarlierModel, Squares
@@ -134,7 +134,7 @@ def _batch_points(plan: BatchesPlan, n_classes: int) -> int:
     return max(1, min(FIGURES.BATCH_POINTS, n_classes // FIGURES.CLASSES_A_POINT))
 
 
-class BatchesTraining(LabelTraining):
+class BatchesTraining(CoreTraining):
     """The core's trainer of the present pass, and the index that follows it."""
 
     def __init__(self, plan: BatchesPlan, points: Points, earlier: EarlierModel | None = None) -> None:

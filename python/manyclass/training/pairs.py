@@ -12,7 +12,7 @@ from manyclass import _core
 from manyclass.blending.blend import MARGIN
 from manyclass.checks import as_csr, csr_parts
 from manyclass.figures import FIGURES
-from manyclass.training.core_training import LabelTraining, Signs, Trained, Watch, loss_at_zero, trained
+from manyclass.training.core_training import CoreTraining, Signs, Trained, Watch, loss_at_zero, trained
 from manyclass.training.data import Points, shares_of_classes
 from manyclass.training.plan import PairsPlan
 from manyclass.training.squares import EarlierModel, Squares
@@ -74,7 +74,7 @@ def grow_pairs(
     return grown, Squares.of_pairs(grown, plan.fit_intercept, plan.offset)
 
 
-class _PairsTraining(LabelTraining):
+class _PairsTraining(CoreTraining):
     """The core's trainer."""
 
     def __init__(self, plan: PairsPlan, points: Points, earlier: EarlierModel | None) -> None:

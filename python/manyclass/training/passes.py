@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
 from manyclass import _core
-from manyclass.checks import check_number
+from manyclass.checks import check_number, outer_level
 from manyclass.training.plan import GroupIds, Labels, ScoredRows, draw_rows_out
 from manyclass.weights.arrays import Ids
 from manyclass.weights.tensor_file import Arrays, Position, Resumable, Saved
@@ -103,9 +103,9 @@ def progress_bar(total: int, *, unit: str, shown: bool = True, heading: str = ""
 WORD = "interrupted"  # in the warnings of the estimators
 
 
-def place_in_words(seconds: float, n: int, n_all: int, unit: str = "pass") -> str:
+def place_in_words(seconds: float, n: int, n_all: int) -> str:
     """Return where a training has stopped, for a warning."""
-    return f"stopped after {seconds:.3g} s in {unit} {n} of {n_all}"
+    return f"stopped after {seconds:.3g} s in pass {n} of {n_all}"
 
 
 def warn_interrupted(place: str) -> None:
@@ -405,10 +405,7 @@ class _Drive:
 
 def warn_user(message: str) -> None:
     """Warn of a training that did not converge, at the line outside of this package that asked for it."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "manyclass":
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, ConvergenceWarning, stacklevel=level)
+    warnings.warn(message, ConvergenceWarning, stacklevel=outer_level())
 
 
 def held_out(

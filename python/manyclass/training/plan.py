@@ -398,11 +398,6 @@ class PointsPlan(Plan):
     bound: str = field(default="augment_reduce", repr=False)
     discriminant: bool = field(default=False, repr=False)
 
-    @property
-    def carry(self) -> float:
-        """The a of what is carried, u + a x.w_y."""
-        return carry_of(self.formulation)
-
     def with_steps_over(self, divisor: float) -> Self:
         """See `Plan`; a step size of u that is a number of its own stays."""
         old = self.schedule
@@ -441,11 +436,6 @@ class DoubleSum:
     formulation: str | float
     u_init: str
     step: float
-
-    @property
-    def carry(self) -> float:
-        """The a of what is carried, u + a x.w_y."""
-        return carry_of(self.formulation)
 
 
 def core_plan(plan: PointsPlan, n_classes: int, **more: Any) -> _core.Plan:

@@ -23,7 +23,7 @@ from manyclass.search.inputs import class_rows, queries
 from manyclass.search.spherical import SphericalClusterIndex
 from manyclass.training.core_training import CoreTraining, Signs, Trained, TrainingState, Watch, trained
 from manyclass.training.data import Points
-from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, PointsPlan, ScoredRows, core_plan
+from manyclass.training.plan import MINIBATCH_IMPLICIT, MINIBATCH_POINTS, PointsPlan, ScoredRows, carry_of, core_plan
 from manyclass.training.squares import EarlierModel, LocalState
 from manyclass.training.start import Start, carried_at
 from manyclass.weights.arrays import NO_DOUBLES, NO_FLOATS, Doubles, Floats, Ids, Matrix, aligned_zeros
@@ -230,7 +230,8 @@ class PointsTraining(CoreTraining):
         seconds = FIGURES.SECONDS_PER_SCORED * _n_stored(x) * self.weights.n_classes
         if seconds > FIGURES.MOST_FOR_FIRST_U * (self.plan.max_iter * self.pass_seconds):
             return {"u": np.full(len(labels), np.nan)}  # a point's first visit begins it at its own draw
-        return {"u": carried_at(self.weights, x, labels, carry=self.plan.carry, n_threads=self.plan.n_threads)}
+        carry = carry_of(self.plan.formulation)
+        return {"u": carried_at(self.weights, x, labels, carry=carry, n_threads=self.plan.n_threads)}
 
     def _go_on(self, earlier: EarlierModel, labels: Ids) -> dict[str, Doubles]:
         """Return the arrays that follow from the weights that training goes on from."""
@@ -285,6 +286,13 @@ class PointsTraining(CoreTraining):
         moved = {"weights": self.weights.matrix, "intercept": self.weights.intercept, "heads": self.heads}
         return {**moved, **memory, **vars(self.local_state)}
 
+    def leave(self, best: Arrays) -> None:
+        """Leave the best model, its factors multiplied in."""
+        if best:
+            self.weights.matrix[...], self.weights.intercept[...] = best[""], best["intercept"]
+            if len(best["scale"]):
+                self.weights.multiply_classes(best["scale"])
+
     def own_numbers(self) -> dict[str, Any]:
         """Return how many iterates are averaged."""
         return {"n_averaged": self.memory.n_averaged}
@@ -311,12 +319,7 @@ class PointsTraining(CoreTraining):
 
     def finished(self) -> Weights:
         """Return the model itself: the best or the last one, or the average, its classes in the order of the labels."""
-        best = {} if self.validation is None else self.validation.take_best()
-        if best:
-            self.weights.matrix[...], self.weights.intercept[...] = best[""], best["intercept"]
-            if len(best["scale"]):
-                self.weights.multiply_classes(best["scale"])
-        else:
+        if self.validation is None or not self.validation.best_iter:
             self.memory.finish(self.weights)
         self.weights.reorder(self.position, self.plan.n_threads)
         return self.weights

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,24 +52,14 @@ class GaussianTraining(CoreTraining):
         planned = core_plan(batch_plan, n_classes, batch=self.batch)
         self.core = _core.Trainer.posterior(planned, core_data(x), x.shape[1], state, self.variances, self.collected)
 
-    def by_feature(self, matrix: Floats) -> Floats:
-        """Return a matrix that is stored as the means are with a row for each feature."""
-        return matrix if self.weights.sparse else matrix.T
-
     def finish(self, n_pass: int) -> tuple[float, bool]:
         """End a whole pass; return the mean of -bound, with the divergence from the prior, and whether it is done."""
-        divergence = _core.end_posterior_pass(
-            means=self.weights.matrix,
-            collected=self.collected,
-            precisions=self.precisions,
-            variances=self.variances,
-            width=self.weights.matrix.shape[1],
-            n_used=self.weights.n_classes if self.weights.sparse else self.weights.matrix.shape[1],
-            prior=self.prior,
-            mean_weight=self.points.mean_weight,
-            most=MOST_PRECISION,
-            n_pass=n_pass,
-        )
+        means, width = self.weights.matrix, self.weights.matrix.shape[1]
+        names = ("collected", "precisions", "variances", "prior")
+        more: dict[str, Any] = {name: getattr(self, name) for name in names}
+        more |= {"mean_weight": self.points.mean_weight, "most": MOST_PRECISION, "n_pass": n_pass}
+        n_used = self.weights.n_classes if self.weights.sparse else width
+        divergence = _core.end_posterior_pass(means=means, width=width, n_used=n_used, **more)
         self.loss += divergence / self.points.mean_weight
         return super().finish(n_pass)
 

@@ -101,15 +101,12 @@ class Squares:
 
     def widened(self, n_before: int, n_features: int) -> Squares:
         """Return those of more features, 0 for new ones, which have no pairs yet."""
-        embeddings = self.embeddings
+        embeddings, features = self.embeddings, self.features
         if len(embeddings):  # of a hidden layer the last one is that of its bias
             embeddings = np.insert(embeddings, n_before, np.zeros(n_features - n_before))
-        if not len(self.features):
-            return replace(self, embeddings=embeddings)
-        zeros = np.zeros(n_features + 1 - len(self.features))
-        return replace(
-            self, embeddings=embeddings, features=np.concatenate([self.features[:-1], zeros, self.features[-1:]])
-        )
+        if len(features):  # the last one is the number of rows
+            features = np.insert(features, len(features) - 1, np.zeros(n_features + 1 - len(features)))
+        return replace(self, embeddings=embeddings, features=features)
 
     def times(self, factor: float, names: Iterable[str] = SUMS) -> Squares:
         """Return a copy with these sums, by default all, times a factor."""
@@ -184,10 +181,6 @@ class EarlierModel:
     squares: Squares | None = None
     features: Doubles = field(default_factory=lambda: NO_DOUBLES)
     local_state: LocalState | None = None
-
-    def with_weights(self, weights: Weights) -> EarlierModel:
-        """The same of other weights, such as those of a part."""
-        return replace(self, weights=weights)
 
 
 @dataclass
