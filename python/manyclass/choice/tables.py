@@ -261,7 +261,7 @@ def _features_of_pairs(
         "X": stack_columns([*of_choosers.values()], shape[0]),
         "Z": stack_columns([*of_alternatives.values()], shape[1]) if of_alternatives else None,
         "pairs": of_pairs or None,
-        "available": (np.cumsum([0, *np.bincount(rows, minlength=shape[0])]), ids),
+        "available": (np.append(0, np.cumsum(np.bincount(rows, minlength=shape[0]))), ids),
         "chooser_names": [*of_choosers],
         "alternative_names": [*of_alternatives],
     }

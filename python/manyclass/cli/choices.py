@@ -118,7 +118,7 @@ class ChoiceColumns:
             named["alternatives"] = model.classes_ if np.isin(labels, model.classes_).all() else None
         sets = from_long(columns, **named, unavailable_choices=self.unavailable_choices)
         who = Choosers.of(columns, how["chooser"]).labels
-        return sets, as_labels(["/".join(map(str, name)) if isinstance(name, tuple) else name for name in who])
+        return sets, as_labels(who if len(how["chooser"]) == 1 else ["/".join(map(str, name)) for name in who])
 
     def _read_wide(
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
