@@ -283,6 +283,8 @@ def test_none_switches_a_column_off():
     table = LONG | {"weight": [1.0, 2, 1, 1], "person": [0, 1, 1, 1], "wt": [1.0, 2, 3, 4]}
     sets = from_long(table, weight=None, person=None)
     assert (sets.sample_weight, sets.persons, sets.pair_names) == (None, None, ("cost",))
+    wide = from_wide(WIDE | {"person": [4, 4, 2]}, **HOW, person="auto", weight="auto")
+    assert (wide.sample_weight, wide.persons.tolist()) == (None, [1, 1, 0])
 
 
 def test_tasks_that_recur_for_each_person_have_two_columns():

@@ -573,9 +573,8 @@ def leave_out_unavailable(
     wrong = np.flatnonzero(~is_available)
     if not len(wrong):
         return sets
-    rows = (wrong[:3] if sets.origin is None else sets.origin[wrong[:3]]).tolist()
-    labels = sets.labels[wrong[:3]].tolist()
-    few = [f"{name_row(row)} has chosen {label!r}" for row, label in zip(rows, labels, strict=True)]
+    pairs = zip(sets._numbers[wrong[:3]].tolist(), sets.labels[wrong[:3]].tolist(), strict=True)
+    few = [f"{name_row(row)} has chosen {label!r}" for row, label in pairs]
     message = f"{len(wrong)} of {sets.n_rows} rows have chosen an alternative that is not available: {', '.join(few)}"
     if unavailable_choices == "raise" or len(wrong) == sets.n_rows:
         raise ValueError(f"{message}; unavailable_choices='drop' leaves such rows out")

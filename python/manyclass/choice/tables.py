@@ -99,10 +99,7 @@ def from_long(
         look like weights.
     """
     columns, has_no_weight = columns_by_name(table), weight is None
-    person, weight, offset = (
-        (usual if usual in columns else None) if name == "auto" else name
-        for name, usual in zip((person, weight, offset), USUAL, strict=True)
-    )
+    person, weight, offset = _usual_columns(columns, person, weight, offset)
     roles = [("chooser", chooser), ("alternative", alternative), ("chosen", None if counts else chosen)]
     roles += [("counts", counts), ("available", available), ("person", person), ("weight", weight), ("offset", offset)]
     uses = _check_columns(columns, "from_long", roles)
@@ -185,6 +182,13 @@ class Choosers:
             raise ValueError(f"chooser {who!r} has chosen {n_marks[wrong]} alternatives; it must be one{hint}")
         rows = np.flatnonzero(marks)
         return rows[np.argsort(self.rows[rows])]
+
+
+def _usual_columns(columns: Mapping[str, Any], *names: str | None) -> Iterator[str | None]:
+    """The columns of persons, weights and offsets, where "auto" is the usual one if there is one."""
+    for name, usual in zip(names, USUAL, strict=False):
+        known = usual if usual in columns else None
+        yield known if name == "auto" else name
 
 
 def _check_columns(columns: Mapping[str, Any], reader: str, roles: Sequence[tuple[str, Any]]) -> set[str]:
@@ -342,9 +346,9 @@ def from_wide(
     choosers : sequence of str
         Columns with features of choosers.
     person : str, optional
-        The column of who chose.
+        The column of who chose; "auto" is "person" where the table has it.
     weight : str, optional
-        The column of weights.
+        The column of weights; "auto" is "weight" where the table has it.
     formula : str, optional
         Features by a formula of the package formulaic, such as "log(time) + cost:income", of `pairs`, of columns and of
         "alternative", the label; instead of `choosers`.
@@ -364,6 +368,7 @@ def from_wide(
     """
     _check_ways(alternatives, utilities, pairs, choosers, formula)
     columns = columns_by_name(table)
+    person, weight = _usual_columns(columns, person, weight)
     labels = distinct_labels([*(utilities or {})] if alternatives is None else alternatives)
     roles: list[tuple[str, Any]] = [("chosen", chosen), ("choosers", choosers), ("person", person), ("weight", weight)]
     by_alternative = [*(pairs or {}).items(), ("counts", counts or {}), ("available", available or {})]

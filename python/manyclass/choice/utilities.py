@@ -73,20 +73,19 @@ class UtilityFormula:
             raise self._error(f"it cannot be read: {error}") from error
 
     def _terms(self, node: ast.expr) -> Terms:
-        if isinstance(node, ast.Name) and node.id not in self.table:
-            return {node.id: 1.0}
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            terms, second = self._terms(node.left), self._terms(node.right)
-            combine = OPERATORS[type(node.op)]
-            return {name: combine(terms.get(name, 0.0), second.get(name, 0.0)) for name in (*terms, *second)}
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div):
-            terms, second = self._terms(node.left), self._terms(node.right)
-            if isinstance(node.op, ast.Mult) and [*terms] == [NO_COEFFICIENT]:
-                terms, second = second, terms
-            factor = self._without_coefficients(second, node)
-            return {name: OPERATORS[type(node.op)](values, factor) for name, values in terms.items()}
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
-            return {name: OPERATORS[type(node.op)](values) for name, values in self._terms(node.operand).items()}
+        match node:
+            case ast.Name(id=name) if name not in self.table:
+                return {name: 1.0}
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as op, right=right):
+                combine, terms, second = OPERATORS[type(op)], self._terms(left), self._terms(right)
+                if isinstance(op, ast.Add | ast.Sub):
+                    return {name: combine(terms.get(name, 0.0), second.get(name, 0.0)) for name in (*terms, *second)}
+                if isinstance(op, ast.Mult) and [*terms] == [NO_COEFFICIENT]:
+                    terms, second = second, terms
+                factor = self._without_coefficients(second, node)
+                return {name: combine(values, factor) for name, values in terms.items()}
+            case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
+                return {name: OPERATORS[type(sign)](values) for name, values in self._terms(operand).items()}
         return {NO_COEFFICIENT: self._numbers(node)}
 
     def _numbers(self, node: ast.expr) -> Any:
@@ -100,9 +99,8 @@ class UtilityFormula:
                 except (TypeError, ValueError) as error:
                     reason = f"the column {name!r} has no numbers ({error}); compare it with a text"
                     raise self._error(reason) from error
-            case ast.BinOp() if type(node.op) in OPERATORS:
-                operands = [self._operand(part, node) for part in (node.left, node.right)]
-                return OPERATORS[type(node.op)](*operands) * 1.0
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                return OPERATORS[type(op)](self._operand(left, node), self._operand(right, node)) * 1.0
             case ast.Compare() if all(type(op) in OPERATORS for op in node.ops):
                 sides = [self._side(part, node) for part in (node.left, *node.comparators)]
                 pairs = zip(node.ops, sides, sides[1:], strict=False)

@@ -99,13 +99,10 @@ class ChoiceColumns:
         is_wide = bool(how["wide"] or how["utility"])
         labels = ["person" if how["person"] == "auto" else how["person"]]
         labels += [how["chosen"]] if is_wide else [*how["chooser"], how["alternative"]]
-        with waiting(f"reading {path}"), read_table(path, reading, labels) as columns:
-            for name in ("person", "weight", "offset"):
-                usual = "auto" if not is_wide else name if name in columns else None
-                how[name] = {"auto": usual, "none": None}.get(how[name], how[name])
-            with warnings.catch_warnings():
-                warnings.simplefilter("always", UserWarning)  # which counts the rows that are left out
-                return (self._read_wide if is_wide else self._read_long)(columns, how, model)
+        how |= {name: None for name in ("person", "weight", "offset") if how[name] == "none"}
+        with waiting(f"reading {path}"), read_table(path, reading, labels) as columns, warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)  # which counts the rows that are left out
+            return (self._read_wide if is_wide else self._read_long)(columns, how, model)
 
     def _read_long(
         self, columns: dict[str, Any], how: dict[str, Any], model: ChoiceClassifier | None
