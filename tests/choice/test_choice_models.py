@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyclass
 from manyclass import ChoiceClassifier, SoftmaxClassifier
+from manyclass.choice import LatentClasses, RandomCoefficients
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, find_free_coefficients
 from manyclass.classifiers.saving import load_classifier
 from manyclass.datasets import choice_sets
@@ -242,6 +243,28 @@ def test_constraints_that_contradict_each_other_are_refused():
     cycle = {"a": "b", "b": "c", "c": "b"}
     with pytest.raises(ValueError, match="says twice that"):
         find_free_coefficients(form, cycle)
+
+
+@pytest.mark.filterwarnings("ignore:.*at its bound")
+@pytest.mark.parametrize(
+    "how",
+    [
+        *({"noise": noise} for noise in NOISES),
+        {"nests": [0, 0, 1, 1, 1]},
+        {"interactions": 1},
+        {"alpha": 1e-6},
+        {"mixture": RandomCoefficients({"s0": "normal"}, n_draws=8)},
+        {"mixture": LatentClasses(2, n_starts=1, max_iter=1)},
+    ],
+    ids=str,
+)
+def test_iterations_that_end_before_the_maximum_say_what_to_raise(seed, how):
+    sets = replace(world(seed)[0], sample_weight=None)
+    how = {"interactions": "none", "covariance": "none", **how}
+    with pytest.warns(ConvergenceWarning, match=r"ended after \d+ iterations, before .*: raise max_iter") as caught:
+        model = ChoiceClassifier(**how, max_iter=1).fit(sets)
+    assert {warning.filename for warning in caught} == {__file__}
+    assert not model.converged_
 
 
 # Files

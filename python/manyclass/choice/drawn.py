@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from manyclass import _core
-from manyclass.choice.estimates import ChoiceFit
 from manyclass.choice.fitting import (
     START_ROWS,
+    ChoiceFit,
     ChoiceObjective,
     FreeCoefficients,
     fit_exactly,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass.checks import check_choice, check_flag
-from manyclass.choice.estimates import ChoiceFit, Covariance
-from manyclass.choice.fitting import ChoiceForm
+from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance
 from manyclass.choice.inference import COVARIANCES
-from manyclass.choice.mixture import ChoiceMixture, MixtureState
+from manyclass.choice.mixture import ChoiceMixture, ChoiceState
 from manyclass.datasets.csr import is_sparse
 from manyclass.labels import as_labels
 from manyclass.registry import names
@@ -41,49 +39,6 @@ LIKELIHOODS = ("log_likelihood", "null_log_likelihood")
 LEAST = {"n_alternatives": 1, "rank": -1, "n_rows": 1, "n_free": 0, "covariance_rows": 0}  # of integers
 CHOICES = {"solver": ("lbfgs", "double_sum"), "noise": names("noise"), "covariance_kind": COVARIANCES[1:]}
 CHOICES |= {"Z": ("none", "dense", "sparse")}
-
-
-@dataclass(frozen=True)
-class ChoiceState:
-    """A fitted choice model.
-
-    Attributes
-    ----------
-    form : ChoiceForm
-    alternatives : ndarray of shape (n_alternatives,), labels
-    Z : ndarray, csr_array or None
-    fit : ChoiceFit
-    covariance : Covariance
-    n_rows : int
-    n_free : int
-        Coefficients that are neither fixed nor equal to others, as far as data tell them.
-    log_likelihood : float
-        NaN where alternatives were drawn.
-    null_log_likelihood : float
-        The same with equal probabilities of what is available.
-    solver : {"lbfgs", "double_sum"}
-    mixture : MixtureState or None
-    unidentified : mapping of str to str
-        Causes by the names of coefficients that data do not tell.
-    """
-
-    form: ChoiceForm
-    alternatives: NDArray[Any]
-    Z: Any
-    fit: ChoiceFit
-    covariance: Covariance
-    n_rows: int
-    n_free: int
-    log_likelihood: float
-    null_log_likelihood: float
-    solver: str
-    mixture: MixtureState | None = None
-    unidentified: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all coefficients."""
-        return self.form.names if self.mixture is None else self.mixture.names
 
 
 def write_choice_model(

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from manyclass import _core
 from manyclass.checks import check_number
-from manyclass.choice.estimates import ChoiceFit
 from manyclass.choice.sets import ChoiceSets
 from manyclass.datasets.csr import is_sparse
 from manyclass.weights.arrays import Doubles, Ids
@@ -127,6 +126,44 @@ class ChoiceForm:
             factors[:] = 0.1 * np.random.RandomState(seed).standard_normal(len(factors))
         theta[self.slices["dissimilarity"]] = 1.0
         return theta
+
+
+@dataclass(frozen=True)
+class ChoiceFit:
+    """Coefficients at the end of a training.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n,), float64
+    losses : ndarray, float64, the loss of each iteration or pass
+    converged : bool
+    draw_errors : ndarray of shape (n,), float64
+        Standard errors that drawn alternatives leave; zeros where none were drawn.
+    """
+
+    theta: Doubles
+    losses: Doubles
+    converged: bool
+    draw_errors: Doubles
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """Covariances of estimates.
+
+    Attributes
+    ----------
+    kind : {"hessian", "robust", "clustered", "none"}
+    matrix : ndarray of shape (n, n), float64; rows of fixed coefficients are 0, of those at a bound NaN
+    error : ndarray of shape (n,), float64
+        Relative standard errors of the standard errors, where they come from rows drawn by chance; else 0.
+    n_rows : int, the rows that they come from
+    """
+
+    kind: str
+    matrix: Doubles
+    error: Doubles
+    n_rows: int
 
 
 def list_features(sets: ChoiceSets) -> ChoiceSets:
@@ -295,6 +332,14 @@ class FreeCoefficients:
     def bounded(self) -> bool:
         """Whether any has a bound."""
         return bool(np.isfinite(self.bounds).any())
+
+    def repeat(self, n_classes: int, n_more: int) -> FreeCoefficients:
+        """Return those of all coefficients some times, and of more that are free."""
+        return FreeCoefficients(
+            sp.csr_array(sp.block_diag([*[self.matrix] * n_classes, sp.eye_array(n_more)])),
+            np.concatenate([*[self.fixed] * n_classes, np.zeros(n_more)]),
+            np.concatenate([*[self.bounds] * n_classes, np.tile([-np.inf, np.inf], (n_more, 1))]),
+        )
 
     def expand(self, free: Doubles) -> Doubles:
         """Return all coefficients of the free ones."""

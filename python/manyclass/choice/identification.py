@@ -9,7 +9,6 @@ second derivatives along them go to 0. More rows only take directions away: what
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,7 +18,6 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 
 from manyclass.choice.fitting import ChoiceForm, ChoiceObjective, FreeCoefficients, list_features
 from manyclass.choice.sets import ChoiceSets
@@ -81,23 +79,19 @@ class Identification:
         """How many numbers are identified, which information criteria and tests count."""
         return int(self.basis.shape[1])
 
-    def warn(self) -> None:
-        """Emit one ConvergenceWarning that names the coefficients without standard errors, causes and remedies."""
+    def describe(self) -> str:
+        """Return what names the coefficients without standard errors, causes and remedies; empty where all have."""
         by_cause: dict[str, list[str]] = {}
         for name in np.array(self.names, dtype=object)[np.broadcast_to(self.unknown, len(self.names))]:
             by_cause.setdefault(self.causes[name], []).append(name)
         if not by_cause:
-            return
+            return ""
         sentences = []
         for cause, names in by_cause.items():
             remedy = next((text for kind, text in REMEDIES.items() if cause.startswith(kind)), "")
             sentences.append(f"{_shorten(names)} ({cause.split(':')[0]}): {remedy}")
         counted = f"{np.sum(self.unknown)} of {len(self.names)} coefficients have no standard errors"
-        warnings.warn(
-            f"{counted} and are not counted as free: {'; '.join(sentences)}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        return f"{counted} and are not counted as free: {'; '.join(sentences)}"
 
 
 def _shorten(names: list[str]) -> str:

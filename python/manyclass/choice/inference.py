@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from manyclass.choice.estimates import Covariance
-from manyclass.choice.fitting import ChoiceObjective, FreeCoefficients, slope_within_bounds
+from manyclass.choice.fitting import ChoiceObjective, Covariance, FreeCoefficients, slope_within_bounds
 from manyclass.choice.identification import Identification, identify_by_information
 from manyclass.weights.arrays import Doubles
 

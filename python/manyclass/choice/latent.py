@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from manyclass.checks import check_number, n_threads_from
-from manyclass.choice.estimates import Covariance
 from manyclass.choice.fitting import (
     ChoiceForm,
     ChoiceObjective,
+    Covariance,
     FreeCoefficients,
     descend,
     fit_exactly,
@@ -28,8 +28,9 @@ from manyclass.choice.fitting import (
 )
 from manyclass.choice.identification import MOST_FREE, Identification, identify_within_bounds
 from manyclass.choice.inference import invert_information
-from manyclass.choice.mixture import ChoiceMixture, MixtureFit, MixtureProblem, MixtureSettings
+from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings, MixtureState
 from manyclass.choice.sets import ChoiceSets
+from manyclass.help_lines import storing
 from manyclass.weights.arrays import Doubles
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ FLAT = 1e-7  # second derivatives by features of size 1, per row, that are none 
 
 
 @dataclass(frozen=True)
-class LatentState:
+class LatentState(MixtureState):
     """Which coefficients a model of latent classes has: those of each class, then those of membership.
 
     Attributes
@@ -85,10 +86,24 @@ class LatentState:
         columns = [sets.X[:, sets.chooser_names.index(name)] for name in self.membership]
         return np.stack([np.ones(sets.n_rows), *columns], axis=1)
 
-    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[LatentProblem]:
-        """Yield the problems of ranges of rows."""
-        for part in sets.parts():
-            yield LatentProblem(self, form, part, n_threads)
+    def mean(
+        self,
+        name: str,
+        theta: Doubles,
+        form: ChoiceForm,
+        sets: ChoiceSets,
+        n_threads: int,
+        shares: Doubles | None = None,
+    ) -> Doubles:
+        """Return the mean over classes of "probabilities" or "inclusive_values" of each row.
+
+        Shares of classes are of shape (n_classes, n_rows); without, they are those by features.
+        """
+        coefficients, membership = self.split(theta)
+        answer = getattr(next(make_problems(form, sets, n_threads)), name)
+        if shares is None:
+            shares = np.exp(log_shares(membership, self.features(sets)))
+        return np.asarray(sum((share * answer(row).T).T for share, row in zip(shares, coefficients, strict=True)))
 
     def objective(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> LatentObjective:
         """Return minus the log-likelihood per row, as a function of coefficients."""
@@ -114,45 +129,6 @@ def log_shares(membership: Doubles, features: Doubles) -> Doubles:
     """
     utilities = np.concatenate([np.zeros((1, len(features))), membership @ features.T])
     return np.asarray(utilities - np.logaddexp.reduce(utilities, axis=0))
-
-
-class LatentProblem(MixtureProblem):
-    """Rows of choosers, whose class is known by their features alone.
-
-    Parameters
-    ----------
-    state : LatentState
-    form : ChoiceForm
-    sets : ChoiceSets without a function of pairs
-    n_threads : int
-    """
-
-    def __init__(self, state: LatentState, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> None:
-        super().__init__(sets)
-        self.state, self.form, self.n_threads = state, form, n_threads
-        self.problem = next(make_problems(form, sets, n_threads))
-
-    def probabilities(self, theta: Doubles) -> Doubles:
-        """Return the probability of each alternative, (n_rows, n_alternatives)."""
-        return self.mix(theta, self.problem.probabilities)
-
-    def inclusive_values(self, theta: Doubles) -> Doubles:
-        """Return the expected logsum of each row, (n_rows,)."""
-        return self.mix(theta, self.problem.inclusive_values)
-
-    def mix(self, theta: Doubles, answer: Callable[[Doubles], Doubles], shares: Doubles | None = None) -> Doubles:
-        """Return the mean over classes of what is answered with their coefficients.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (n,), float64
-        answer : callable
-        shares : ndarray of shape (n_classes, n_rows), float64, optional; without, those by features
-        """
-        coefficients, membership = self.state.split(theta)
-        if shares is None:
-            shares = np.exp(log_shares(membership, self.state.features(self.sets)))
-        return np.asarray(sum((share * answer(row).T).T for share, row in zip(shares, coefficients, strict=True)))
 
 
 @dataclass
@@ -294,6 +270,7 @@ class LatentClasses(ChoiceMixture):
     cost[1] -1.1, cost[2] -3.9, membership constant[2] -0.8
     """
 
+    @storing
     def __init__(
         self,
         n_classes: int = 2,
@@ -302,11 +279,7 @@ class LatentClasses(ChoiceMixture):
         max_iter: int = 20,
         tol: float = 0.01,
     ) -> None:
-        self.n_classes = n_classes
-        self.membership = membership
-        self.n_starts = n_starts
-        self.max_iter = max_iter
-        self.tol = tol
+        """Store the parameters."""
 
     def check_parameters(self) -> None:
         """Raise ValueError or TypeError for parameters that are not allowed."""
@@ -316,7 +289,7 @@ class LatentClasses(ChoiceMixture):
         if isinstance(self.membership, str):
             raise TypeError(f"membership is {self.membership!r}; it must be a list of names of features of choosers")
 
-    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
+    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
         """Fit the classes to choices.
 
         Parameters
@@ -328,7 +301,7 @@ class LatentClasses(ChoiceMixture):
 
         Returns
         -------
-        MixtureFit
+        ChoiceState
 
         Raises
         ------
@@ -373,7 +346,7 @@ class LatentClasses(ChoiceMixture):
 
 def fit_latent_classes(
     objective: LatentObjective, free: FreeCoefficients, mixture: LatentClasses, settings: MixtureSettings
-) -> MixtureFit:
+) -> ChoiceState:
     """Fit latent classes: EM from several starts, of which the best are continued by L-BFGS.
 
     Parameters
@@ -385,12 +358,12 @@ def fit_latent_classes(
 
     Returns
     -------
-    MixtureFit
+    ChoiceState
     """
     rows, state, watch = objective.rows, objective.state, settings.watch
     tol = 1e-8 if settings.tol == "auto" else float(settings.tol)
     most = 500 if settings.max_iter == "auto" else int(settings.max_iter)
-    free_of_all = _repeat(free, state)
+    free_of_all = free.repeat(state.n_classes, len(state.names) - state.n_classes * free.matrix.shape[0])
     begin = free.expand(np.clip(free.select(rows.form.start(settings.seed)), *free.bounds.T))
     pooled = fit_exactly(rows, free, begin, tol=tol, max_iter=most, seed=settings.seed, watch=watch).theta
     T = precondition(rows, free, pooled, settings.seed, 2000)
@@ -410,17 +383,8 @@ def fit_latent_classes(
     state, theta = objective.order(fit.theta)
     covariance, known = _covariance(objective, free_of_all, theta, settings.covariance)
     likelihood = state.log_likelihood(theta, rows.form, rows.sets, settings.n_threads)
-    return MixtureFit(state, replace(fit, theta=theta), covariance, known.n, likelihood, known.causes)
-
-
-def _repeat(free: FreeCoefficients, state: LatentState) -> FreeCoefficients:
-    """The free coefficients of all classes and of membership."""
-    k, m = state.n_classes, (state.n_classes - 1) * (1 + len(state.membership))
-    return FreeCoefficients(
-        sp.csr_array(sp.block_diag([*[free.matrix] * k, sp.eye_array(m)])),
-        np.concatenate([*[free.fixed] * k, np.zeros(m)]),
-        np.concatenate([*[free.bounds] * k, np.tile([-np.inf, np.inf], (m, 1))]),
-    )
+    fit = replace(fit, theta=theta)
+    return ChoiceState.of(rows.form, rows.sets, fit, covariance, known, likelihood, "lbfgs", state)
 
 
 def _join(objective: LatentObjective, T: Doubles) -> Doubles:
@@ -493,7 +457,6 @@ def _covariance(
         moves = objective.person_weights[:, None] * objective.scores(theta) @ known.basis
         spread = moves.T @ moves
     matrix, known = invert_information(information, spread, known, FLAT)
-    known.warn()
     return Covariance(kind, matrix, np.zeros(n), rows.sets.n_rows), known
 
 
@@ -574,8 +537,8 @@ def predict_known(model: ChoiceClassifier, history: ChoiceSets, sets: ChoiceSets
     form = replace(state.form, n_alternatives=sets.n_alternatives)
     return np.concatenate(
         [
-            problem.mix(model.coef_, problem.problem.probabilities, memberships.posterior[problem.sets.persons].T)
-            for problem in state.problems(form, sets, threads)
+            state.mean("probabilities", model.coef_, form, part, threads, memberships.posterior[part.persons].T)
+            for part in sets.parts()
         ]
     )
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
 from manyclass import _core
 from manyclass.checks import check_choice, check_number
-from manyclass.choice.estimates import ChoiceFit, Covariance
 from manyclass.choice.fitting import (
+    ChoiceFit,
     ChoiceForm,
     ChoiceObjective,
+    Covariance,
     FreeCoefficients,
     descend,
     fit_exactly,
@@ -29,8 +29,9 @@ from manyclass.choice.fitting import (
 )
 from manyclass.choice.identification import Identification, find_unidentified, hold_constant
 from manyclass.choice.inference import invert_information
-from manyclass.choice.mixture import ChoiceMixture, MixtureFit, MixtureProblem, MixtureSettings
+from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings, MixtureState
 from manyclass.choice.sets import ChoiceSets
+from manyclass.help_lines import storing
 from manyclass.weights.arrays import Doubles
 
 MOST_DRAWS = 1 << 27  # numbers that are made once and kept: 512 MB
@@ -97,6 +98,7 @@ class RandomCoefficients(ChoiceMixture):
         Scrambled points of this sequence, R for each person.
     """
 
+    @storing
     def __init__(
         self,
         coefficients: Mapping[str, str],
@@ -106,11 +108,7 @@ class RandomCoefficients(ChoiceMixture):
         n_draws: int | Literal["auto"] = 500,
         draws: Literal["sobol", "halton"] = "sobol",
     ) -> None:
-        self.coefficients = coefficients
-        self.correlated = correlated
-        self.means = means
-        self.n_draws = n_draws
-        self.draws = draws
+        """Store the parameters."""
 
     def check_parameters(self) -> None:
         """Raise ValueError or TypeError for parameters that are not allowed."""
@@ -131,7 +129,7 @@ class RandomCoefficients(ChoiceMixture):
             return tuple(self.coefficients) if self.correlated else ()
         return tuple(self.correlated)
 
-    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
+    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
         """Fit the mixture to choices; see `fit_random_coefficients`.
 
         Parameters
@@ -143,7 +141,7 @@ class RandomCoefficients(ChoiceMixture):
 
         Returns
         -------
-        MixtureFit
+        ChoiceState
         """
         return fit_random_coefficients(form, sets, free, self, settings)
 
@@ -168,7 +166,7 @@ class RandomCoefficients(ChoiceMixture):
 
 
 @dataclass(frozen=True)
-class MixedLogit:
+class MixedLogit(MixtureState):
     """What a mixed logit is beside its coefficients.
 
     Attributes
@@ -187,7 +185,10 @@ class MixedLogit:
     n_draws: int
     flips: tuple[float, ...]
 
-    title = "mixed logit"
+    @property
+    def title(self) -> str:
+        """The name of the model."""
+        return "mixed logit"
 
     @cached_property
     def places(self) -> dict[str, tuple[int, ...]]:
@@ -261,10 +262,11 @@ class MixedLogit:
         """Return what `RandomCoefficients.restore` takes."""
         return {"seed": self.seed, "n_draws": self.n_draws, "flips": list(self.flips)}
 
-    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
-        """Yield the problems of ranges of rows."""
-        for part in sets.parts():
-            yield MixedLogitProblem(self, form, part, n_threads)
+    def mean(self, name: str, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Doubles:
+        """Return the mean over the distribution of "probabilities" or "inclusive_values" of each row."""
+        persons = MixedPersons.of(self, form, replace(sets, sample_weight=None), n_threads)
+        means = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
+        return means[name == "inclusive_values"][np.argsort(persons.order)]
 
     def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
         """Return the simulated log-likelihood of the choices of all persons, in nats."""
@@ -353,36 +355,6 @@ class MixedPersons:
         return np.where(finite, log_likelihoods, -OVERFLOWN), np.where(finite[:, None], scores, 0.0)
 
 
-class MixedLogitProblem(MixtureProblem):
-    """Rows of choosers under a mixed logit: means over the distribution.
-
-    Parameters
-    ----------
-    state : MixedLogit
-    form : ChoiceForm, with the alternatives of the data
-    sets : ChoiceSets without a function of pairs
-    n_threads : int
-    """
-
-    def __init__(self, state: MixedLogit, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> None:
-        super().__init__(sets)
-        self.state, self.form, self.n_threads = state, form, n_threads
-
-    def _means(self, theta: Doubles) -> tuple[Doubles, Doubles]:
-        persons = MixedPersons.of(self.state, self.form, replace(self.sets, sample_weight=None), self.n_threads)
-        shares, logsums = persons.gather(lambda draws, begin: persons.core.mean_probabilities(draws, begin, theta))
-        back = np.argsort(persons.order)
-        return shares[back], logsums[back]
-
-    def probabilities(self, theta: Doubles) -> Doubles:
-        """Return the mean probability of each alternative, (n_rows, n_alternatives)."""
-        return self._means(theta)[0]
-
-    def inclusive_values(self, theta: Doubles) -> Doubles:
-        """Return the mean logsum of each row, (n_rows,)."""
-        return self._means(theta)[1]
-
-
 @dataclass(frozen=True)
 class MixedObjective:
     """Minus the mean simulated log-likelihood of persons, with a ridge, by the free coefficients.
@@ -441,7 +413,7 @@ class MixedObjective:
 
 def fit_random_coefficients(
     form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, mixture: RandomCoefficients, settings: MixtureSettings
-) -> MixtureFit:
+) -> ChoiceState:
     """Fit a mixed logit by BFGS from the multinomial logit's estimate, in the metric of persons' scores.
 
     With solver "double_sum", each row has alternatives drawn once, whose weights correct utilities: consistent for the
@@ -458,7 +430,7 @@ def fit_random_coefficients(
 
     Returns
     -------
-    MixtureFit
+    ChoiceState
 
     Raises
     ------
@@ -484,12 +456,10 @@ def fit_random_coefficients(
         count = min(MOST_AUTO_DRAWS, int(state.n_draws * np.clip(share**2, 2, 16)))
         persons = replace(persons, state=replace(state, n_draws=count))
     covariance, known = _covariance(objective, theta, known, settings, sets)
-    is_drawn = settings.solver == "double_sum"
-    likelihood = np.nan if is_drawn else float(persons.weights @ objective.persons.scores(theta)[0])
-    converged = fit.converged and known.has_maximum
-    fit = replace(fit, theta=theta, converged=converged, draw_errors=np.nan_to_num(draw_errors))
-    known.warn()
-    return MixtureFit(state, fit, covariance, known.n, likelihood, known.causes)
+    likelihood = float(persons.weights @ objective.persons.scores(theta)[0])
+    fit = replace(fit, theta=theta, draw_errors=np.nan_to_num(draw_errors))
+    solver = "lbfgs" if settings.solver == "auto" else settings.solver
+    return ChoiceState.of(form, sets, fit, covariance, known, likelihood, solver, state)
 
 
 def _fit_multinomial(
@@ -508,7 +478,7 @@ def _fit_multinomial(
             theta[place] = np.log(max(abs(theta[place]), 1e-3))
     basis = scipy.linalg.block_diag(known.basis, np.eye(extra))
     unknown = np.append(np.broadcast_to(known.unknown, form.n), np.zeros(extra, bool))
-    return theta, replace(known, names=state.names, basis=basis, unknown=unknown), _with_extra(free, theta)
+    return theta, replace(known, names=state.names, basis=basis, unknown=unknown), free.repeat(1, extra)
 
 
 def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
@@ -522,14 +492,6 @@ def _sets_in_memory(sets: ChoiceSets, settings: MixtureSettings) -> ChoiceSets:
     if sets.function is not None:
         raise ValueError("features of pairs that a function makes are too many to keep; set solver='double_sum'")
     return sets
-
-
-def _with_extra(free: FreeCoefficients, theta: Doubles) -> FreeCoefficients:
-    """The free coefficients of the form, and all behind them."""
-    extra = len(theta) - len(free.fixed)
-    matrix = sp.csr_array(sp.block_diag([free.matrix, sp.eye_array(extra)]))
-    bounds = np.concatenate([free.bounds, np.tile([-np.inf, np.inf], (extra, 1))])
-    return FreeCoefficients(matrix, np.append(free.fixed, np.zeros(extra)), bounds)
 
 
 def _first_spreads(objective: MixedObjective, theta: Doubles) -> Doubles:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from manyclass.choice.estimates import ChoiceFit, Covariance
-from manyclass.choice.fitting import ChoiceForm, FreeCoefficients
+from manyclass.choice.fitting import ChoiceFit, ChoiceForm, Covariance, FreeCoefficients
+from manyclass.choice.identification import Identification
 from manyclass.choice.sets import ChoiceSets
+from manyclass.training.passes import warn_user
 from manyclass.weights.arrays import Doubles
 
 
@@ -44,26 +45,30 @@ class MixtureSettings:
     watch: Callable[[float], None]
 
 
+@dataclass(frozen=True)
 class MixtureProblem:
     """Rows of choosers under a fitted mixture: answers that follow from probabilities, as `_core.ChoiceProblem` has.
 
-    Subclasses have `probabilities` and `inclusive_values`.
-
-    Parameters
+    Attributes
     ----------
+    state : MixtureState
+    form : ChoiceForm, with the alternatives of the data
     sets : ChoiceSets without a function of pairs
+    n_threads : int
     """
 
-    def __init__(self, sets: ChoiceSets) -> None:
-        self.sets = sets
+    state: MixtureState
+    form: ChoiceForm
+    sets: ChoiceSets
+    n_threads: int
 
     def probabilities(self, theta: Doubles) -> Doubles:
         """Return the probability of each alternative, (n_rows, n_alternatives)."""
-        raise NotImplementedError
+        return self.state.mean("probabilities", theta, self.form, self.sets, self.n_threads)
 
     def inclusive_values(self, theta: Doubles) -> Doubles:
         """Return the expected logsum of each row, (n_rows,)."""
-        raise NotImplementedError
+        return self.state.mean("inclusive_values", theta, self.form, self.sets, self.n_threads)
 
     def utilities(self, theta: Doubles) -> Doubles:
         """Return the logarithms of probabilities: a mixture has no utility of its own."""
@@ -83,47 +88,107 @@ class MixtureProblem:
         return ids, np.take_along_axis(shares, ids, axis=1)
 
 
-class MixtureState(Protocol):
-    """What a fitted mixture is beside its coefficients."""
+class MixtureState:
+    """What a fitted mixture is beside its coefficients, whose `names` it has, and the `title` of the model."""
+
+    names: Any
+    title: Any
+
+    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
+        """Yield the problems of ranges of rows."""
+        return (MixtureProblem(self, form, part, n_threads) for part in sets.parts())
+
+    def mean(self, name: str, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Doubles:
+        """Return the mean over persons of "probabilities" or "inclusive_values" of each row."""
+        raise NotImplementedError
+
+    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
+        """Return the log-likelihood of the choices of all persons, in nats."""
+        raise NotImplementedError
+
+    def description(self) -> dict[str, Any]:
+        """Return what `ChoiceMixture.restore` takes, as JSON holds it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ChoiceState:
+    """A fitted choice model.
+
+    Attributes
+    ----------
+    form : ChoiceForm
+    alternatives : ndarray of shape (n_alternatives,), labels
+    Z : ndarray, csr_array or None
+    fit : ChoiceFit
+    covariance : Covariance
+    n_rows : int
+    n_free : int
+        Coefficients that are neither fixed nor equal to others, as far as data tell them.
+    log_likelihood : float
+        NaN where alternatives were drawn.
+    null_log_likelihood : float
+        The same with equal probabilities of what is available.
+    solver : {"lbfgs", "double_sum"}
+    mixture : MixtureState or None
+    unidentified : mapping of str to str
+        Causes by the names of coefficients that data do not tell.
+    """
+
+    form: ChoiceForm
+    alternatives: NDArray[Any]
+    Z: Any
+    fit: ChoiceFit
+    covariance: Covariance
+    n_rows: int
+    n_free: int
+    log_likelihood: float
+    null_log_likelihood: float
+    solver: str
+    mixture: MixtureState | None = None
+    unidentified: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         """Names of all coefficients."""
+        return self.form.names if self.mixture is None else self.mixture.names
 
-    @property
-    def title(self) -> str:
-        """The name of the model: "mixed logit"."""
-
-    def problems(self, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> Iterator[MixtureProblem]:
-        """Yield the problems of ranges of rows."""
-
-    def log_likelihood(self, theta: Doubles, form: ChoiceForm, sets: ChoiceSets, n_threads: int) -> float:
-        """Return the log-likelihood of the choices of all persons, in nats."""
-
-    def description(self) -> dict[str, Any]:
-        """Return what `ChoiceMixture.restore` takes, as JSON holds it."""
-
-
-@dataclass(frozen=True)
-class MixtureFit:
-    """A fitted mixture.
-
-    Attributes
-    ----------
-    state : MixtureState
-    fit : ChoiceFit, of all coefficients
-    covariance : Covariance
-    n_free : int
-    log_likelihood : float
-    unidentified : dict of str to str, causes by the names of coefficients that data do not tell
-    """
-
-    state: MixtureState
-    fit: ChoiceFit
-    covariance: Covariance
-    n_free: int
-    log_likelihood: float
-    unidentified: dict[str, str] = field(default_factory=dict)
+    @classmethod
+    def of(
+        cls,
+        form: ChoiceForm,
+        sets: ChoiceSets,
+        fit: ChoiceFit,
+        covariance: Covariance,
+        known: Identification,
+        likelihood: float,
+        solver: str,
+        mixture: MixtureState | None = None,
+    ) -> ChoiceState:
+        """Return the state at the end of a fit; warn where data do not tell all, or it did not reach the maximum."""
+        exact = solver != "double_sum"
+        if unknown := known.describe():
+            warn_user(unknown)
+        if exact and known.has_maximum and not fit.converged:
+            warn_user(
+                f"L-BFGS ended after {len(fit.losses)} iterations, before it came to the maximum: raise max_iter, or "
+                "tol where features of very different sizes leave derivatives that are no smaller"
+            )
+        null = -float(sets.weights @ np.log(sets.set_sizes)) if exact else np.nan
+        return cls(
+            form=form,
+            alternatives=sets.alternatives,
+            Z=sets.Z,
+            fit=replace(fit, converged=fit.converged and known.has_maximum),
+            covariance=covariance,
+            n_rows=sets.n_rows,
+            n_free=known.n,
+            log_likelihood=likelihood if exact else np.nan,
+            null_log_likelihood=null,
+            solver=solver,
+            mixture=mixture,
+            unidentified=known.causes,
+        )
 
 
 class ChoiceMixture(BaseEstimator):
@@ -139,7 +204,7 @@ class ChoiceMixture(BaseEstimator):
         """Raise ValueError or TypeError for parameters that are not allowed."""
         raise NotImplementedError
 
-    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> MixtureFit:
+    def fit(self, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings) -> ChoiceState:
         """Fit the mixture to choices.
 
         Parameters

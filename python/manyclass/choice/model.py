@@ -14,24 +14,23 @@ from sklearn.utils.validation import validate_data
 
 from manyclass.checks import check_choice, check_number, n_threads_from, seed_from, set_named
 from manyclass.choice.drawn import MOST_PASSES, fit_drawn
-from manyclass.choice.estimates import Covariance
-from manyclass.choice.files import FORMAT, ChoiceState, parameters_by_alternative, read_choice_model, write_choice_model
+from manyclass.choice.files import FORMAT, parameters_by_alternative, read_choice_model, write_choice_model
 from manyclass.choice.fitting import (
     PARTS,
     ChoiceForm,
     ChoiceObjective,
-    FreeCoefficients,
+    Covariance,
     find_free_coefficients,
     fit_exactly,
     list_features,
 )
 from manyclass.choice.identification import Identification, find_scale_nests, find_unidentified, hold_constant
 from manyclass.choice.inference import AS_A_QUADRATURE, COVARIANCES, certify, estimate_covariance
-from manyclass.choice.mixture import ChoiceMixture, MixtureSettings
+from manyclass.choice.mixture import ChoiceMixture, ChoiceState, MixtureSettings
 from manyclass.choice.policies import ChoicePolicies
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.choice.summary import ChoiceInference
-from manyclass.help_lines import hinting
+from manyclass.help_lines import hinting, storing
 from manyclass.labels import as_labels, check_targets
 from manyclass.registry import names
 from manyclass.weights.arrays import Doubles
@@ -148,7 +147,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         "avail": "choice_sets(available=...) says which alternatives there are",
     }
 
-    @hinting
+    @storing
     def __init__(
         self,
         *,
@@ -169,22 +168,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.noise = noise
-        self.interactions = interactions
-        self.constants = constants
-        self.reference = reference
-        self.nests = nests
-        self.alpha = alpha
-        self.constraints = constraints
-        self.mixture = mixture
-        self.covariance = covariance
-        self.solver = solver
-        self.n_negatives = n_negatives
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+        """Store the parameters."""
 
     # Files
 
@@ -299,7 +283,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         Warns
         -----
         ConvergenceWarning
-            If the data do not tell some coefficients: see `unidentified_`.
+            If the data do not tell some coefficients (see `unidentified_`), or max_iter is over before the maximum.
         """
         self.check_parameters()
         sets = self._sets(X, y, sample_weight)
@@ -313,7 +297,7 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
         if self.mixture is not None:
             named = {name: getattr(self, name) for name in ("covariance", "solver", "n_negatives", "max_iter", "tol")}
             settings = MixtureSettings(ridge=ridge, **named, seed=seed, n_threads=threads, watch=watch)
-            self._state = self._fit_mixture(self.mixture, form, sets, free, settings)
+            self._state = self.mixture.fit(form, sets, free, settings)
             self.n_features_in_ = sets.X.shape[1]
             return self
         solver = self._solver(sets, form)
@@ -328,21 +312,16 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             auto = 1e-8 if sets.n_pairs < MANY_PAIRS else 1e-4 / np.sqrt(sets.n_rows)
             tol = auto if self.tol == "auto" else float(self.tol)
             fitted = fit_exactly(objective, free, start, tol=tol, max_iter=most, seed=seed, watch=watch)
-            likelihood, null = self._log_likelihoods(objective, fitted.theta)
+            likelihood = -float(np.sum(objective.sets.weights * objective.losses(fitted.theta)))
         else:
             most = MOST_PASSES if self.max_iter == "auto" else int(self.max_iter)
             drawn = {"n_draws": self.n_negatives, "max_iter": most, "seed": seed}
             fitted = fit_drawn(objective, free, start, **drawn, watch=watch)
-            likelihood, null = np.nan, np.nan
+            likelihood = np.nan
         known = find_unidentified(objective, free, fitted.theta, held | constant, seed)
         covariance, known = self._covariance(objective, known, fitted.theta, seed)
-        fitted = replace(fitted, converged=fitted.converged and known.has_maximum)
-        counts = sets.n_rows, known.n
-        self._state = ChoiceState(
-            form, sets.alternatives, sets.Z, fitted, covariance, *counts, likelihood, null, solver, None, known.causes
-        )
+        self._state = ChoiceState.of(form, sets, fitted, covariance, known, likelihood, solver)
         self.n_features_in_ = sets.X.shape[1]
-        known.warn()
         return self
 
     def _watch(self) -> Callable[[float], None]:
@@ -353,27 +332,6 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
                 print(f"{next(turns):4d}  {loss:.8f}")
 
         return watch
-
-    @staticmethod
-    def _fit_mixture(
-        mixture: ChoiceMixture, form: ChoiceForm, sets: ChoiceSets, free: FreeCoefficients, settings: MixtureSettings
-    ) -> ChoiceState:
-        mixed = mixture.fit(form, sets, free, settings)
-        is_drawn = settings.solver == "double_sum"
-        return ChoiceState(
-            form,
-            sets.alternatives,
-            sets.Z,
-            mixed.fit,
-            mixed.covariance,
-            sets.n_rows,
-            mixed.n_free,
-            mixed.log_likelihood,
-            np.nan if is_drawn else -float(sets.weights @ np.log(sets.set_sizes)),
-            "double_sum" if is_drawn else "lbfgs",
-            mixed.state,
-            mixed.unidentified,
-        )
 
     def certificate(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Return the objective of the fit, "primal", a proven lower bound of its optimum, "dual", and their "gap".
@@ -410,14 +368,12 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
             return replace(X, chosen=X.known_choices)
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
-        labels = as_labels(y)
+        labels, weights = as_labels(y), None if sample_weight is None else np.asarray(sample_weight)
         alternatives = np.unique(labels)
         if len(alternatives) < 2:
             raise ValueError(f"y has one class, {alternatives[0]!r}; it must have at least two")
         names = getattr(self, "feature_names_in_", None)
-        return choice_sets(
-            alternatives=alternatives, X=X, chosen=labels, sample_weight=sample_weight, chooser_names=names
-        )
+        return choice_sets(alternatives=alternatives, X=X, chosen=labels, sample_weight=weights, chooser_names=names)
 
     def _form(self, sets: ChoiceSets) -> ChoiceForm:
         k, has = sets.n_alternatives, sets.Z is not None and sets.Z.shape[1] > 0
@@ -495,16 +451,10 @@ class ChoiceClassifier(ChoiceInference, ChoicePolicies):
                 "features of alternatives; it must be 'lbfgs'"
             )
         if self.solver != "auto":
-            return self.solver
+            return str(self.solver)
         most = MOST_EXACT if sets.function is None else MOST_BY_FUNCTION
         most //= 1 if form.model == "gumbel" else AS_A_QUADRATURE
         return "double_sum" if can and sets.n_pairs > most else "lbfgs"
-
-    @staticmethod
-    def _log_likelihoods(objective: ChoiceObjective, theta: Doubles) -> tuple[float, float]:
-        """The log-likelihood, and that of equal probabilities of what is available."""
-        weights = objective.sets.weights
-        return -float(np.sum(weights * objective.losses(theta))), -float(weights @ np.log(objective.sets.set_sizes))
 
     def _covariance(
         self, objective: ChoiceObjective, known: Identification, theta: Doubles, seed: int

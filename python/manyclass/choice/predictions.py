@@ -15,10 +15,9 @@ from sklearn.utils.validation import validate_data
 
 from manyclass import _core
 from manyclass.checks import check_number, n_threads_from
-from manyclass.choice.files import ChoiceState
 from manyclass.choice.fitting import make_problems
 from manyclass.choice.mixed import MixedLogit
-from manyclass.choice.mixture import MixtureProblem
+from manyclass.choice.mixture import ChoiceState, MixtureProblem
 from manyclass.choice.sets import ChoiceSets, choice_sets, positions_among
 from manyclass.weights.arrays import Doubles
 
