@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from manyclass import _core
-from manyclass.checks import outer_level, row_norms_sq, seed_from
+from manyclass.checks import lazy_property, outer_level, row_norms_sq, seed_from
 from manyclass.search.byte_copy import COPY_ROWS, ByteCopy, copies
 from manyclass.search.clustered import CLUSTERS_PER_ROOT, EXACT_ROWS, fewest_probes
 from manyclass.search.inputs import class_rows, queries, queries_of
@@ -232,16 +232,14 @@ class ApproximateAnswers:
         self.weights = weights
         self.index: ClassIndex | None = None
         self.copy: ByteCopy | None = None
-        self._too_large: str | None = None
 
+    @lazy_property
     def too_large(self) -> str:
-        """Say why neither an index nor a copy can hold the weights, or nothing."""
-        if self._too_large is None:
-            arrays = [array for array in (self.weights.matrix, self.weights.bias) if array.size]
-            largest = max(float(max(-array.min(), array.max())) for array in arrays)
-            fits = largest * math.sqrt(self.weights.n_hidden + 1) <= math.sqrt(LONGEST_SQ)
-            self._too_large = "" if fits else f"a weight is {largest:.3g} in magnitude, too large for an index"
-        return self._too_large
+        """Why neither an index nor a copy can hold the weights, or nothing."""
+        arrays = [array for array in (self.weights.matrix, self.weights.bias) if array.size]
+        largest = max(float(max(-array.min(), array.max())) for array in arrays)
+        fits = largest * math.sqrt(self.weights.n_hidden + 1) <= math.sqrt(LONGEST_SQ)
+        return "" if fits else f"a weight is {largest:.3g} in magnitude, too large for an index"
 
     def build_index(self, random_state: Any, n_threads: int) -> ClassIndex:
         """Return the index, made if there is none yet."""
@@ -257,17 +255,15 @@ class ApproximateAnswers:
 
     def best_classes(self, x: Matrix, k: int, n_threads: int) -> Ids | None:
         """Return the k best classes of each row by the copy, exactly; None where scoring all classes is as good."""
-        if self.copy is None and (x.shape[0] < COPY_ROWS or self.too_large()):
+        if self.copy is None and (x.shape[0] < COPY_ROWS or self.too_large):
             return None
         return self.build_copy(n_threads).classes(x, k, n_threads)
 
     def _by_copy(self, n_rows: int, probes: int | None, recall: float) -> bool:
         """Whether the copy answers; `probes` is what the index is tuned to for what is asked, if it is."""
-        if not copies(self.weights):
-            return False
-        if recall == 1 or probes is None:
-            return recall == 1 or n_rows < INDEX_ROWS
-        return probes > MOST_PROBED * _clusters(self.weights.n_classes)
+        most_probed = MOST_PROBED * _clusters(self.weights.n_classes)
+        is_quicker = n_rows < INDEX_ROWS if probes is None else probes > most_probed
+        return copies(self.weights) and (recall == 1 or is_quicker)
 
     def finder(self, x: Matrix, k: int, recall: float, random_state: Any, n_threads: int, exact: Best) -> Best | None:
         """Return what finds the k best classes of rows; None, with a warning of why, where `exact` is faster.
@@ -277,7 +273,7 @@ class ApproximateAnswers:
         """
         if self.weights.n_classes <= EXACT_CLASSES:
             return None
-        why = self.too_large() if self.weights.codes is None else ""
+        why = self.too_large if self.weights.codes is None else ""
         probes = None if self.index is None else self.index.probes(k, recall)
         if not why and self._by_copy(x.shape[0], probes, recall):
             copy = self.build_copy(n_threads)
@@ -297,13 +293,10 @@ class ApproximateAnswers:
             searched = row_norms_sq(mapped) <= LONGEST_SQ
             if searched.all():
                 return index.top_k(mapped, width, recall, n_threads)
-            parts = [(~searched, exact(points[~searched], width))]
+            answers = exact(points, width)
             if searched.any():
-                parts.append((searched, index.top_k(mapped[searched], width, recall, n_threads)))
-            shape = (len(searched), width)
-            answers = np.empty(shape, np.int32), np.empty(shape, np.float32), np.empty(len(searched))
-            for rows, (ids, log_p, std) in parts:
-                answers[0][rows], answers[1][rows], answers[2][rows] = ids, log_p, std
+                parts = index.top_k(mapped[searched], width, recall, n_threads)
+                answers[0][searched], answers[1][searched], answers[2][searched] = parts
             return answers
 
         return best_of_index
@@ -318,7 +311,7 @@ class ApproximateAnswers:
             )
         if x.shape[0] < least:
             raise ValueError(f"there are {x.shape[0]} rows to tune the index of approximate answers; it needs {least}")
-        why = slower(self.weights, x, None, recall) or self.too_large()
+        why = slower(self.weights, x, None, recall) or self.too_large
         if not why:
             index = self.build_index(random_state, n_threads)
             index.top_k(self._mapped(x), k, recall, n_threads)
