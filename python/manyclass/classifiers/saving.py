@@ -50,7 +50,9 @@ def save_model(model: Classifier | ChoiceClassifier, path: PathLike, notes: Mapp
     model._save(path, notes)
 
 
-def load(path: PathLike, mmap: bool = False) -> Classifier | ChoiceClassifier:
+def load(
+    path: PathLike, mmap: bool = False
+) -> SoftmaxClassifier | MarginClassifier | AugmentReduceClassifier | ChoiceClassifier:
     """Load a model that an estimator's `save` has written.
 
     Parameters
