@@ -152,7 +152,8 @@ def _table_2(records: Records) -> Items:
 def _table_3(records: Records) -> Items:
     rows: list[list[Any]] = []
     halfway = {f"log-loss after {PASSES // 2} passes": lambda r: _at_pass(r, PASSES // 2)}
-    for name, by_method in _by_method_of_data(records).items():
+    for name, records_of_data in summary.by_key(records, "data").items():
+        by_method = summary.by_key(records_of_data, "method")
         (implicit,) = summary.means(by_method.get("implicit", []), "final_log_loss")
         for method, group in by_method.items():
             loss, error = summary.means(group, "final_log_loss", "final_error")
@@ -175,10 +176,6 @@ def _table_3(records: Records) -> Items:
     columns = ("data", "solver", *loss_columns, "error", "authors", "seconds")
     yield Table("table-3", "Table 3: training log-loss after the last pass", columns, rows, what_ran(records))
     yield _curves("figure-1", "Figure 1: training log-loss by pass, at the paper's rates", records, "data", "method")
-
-
-def _by_method_of_data(records: Records) -> dict[str, dict[str, Records]]:
-    return {name: summary.by_key(group, "method") for name, group in summary.by_key(records, "data").items()}
 
 
 def _at_pass(record: dict[str, Any], n_pass: int) -> float | None:

@@ -162,11 +162,8 @@ def perform(run: Run, context: Context) -> Results:
     """Train; accuracy after each pass. With the paper's steps, of the step size that ends best in training."""
     if run.method not in PAPERS_STEPS:
         return _trained(run, context.data)
-    return max((_trained(run, context.data, learning_rate=rate) for rate in RATES), key=_last_of_training)
-
-
-def _last_of_training(results: Results) -> float:
-    return results["train"][-1] if results["train"] else -np.inf
+    by_rate = [_trained(run, context.data, learning_rate=rate) for rate in RATES]
+    return max(by_rate, key=lambda results: results["train"][-1] if results["train"] else -np.inf)
 
 
 def _trained(run: Run, data: LabelledProblem, **parameters: Any) -> Results:
