@@ -52,7 +52,7 @@ from manyclass.cli.options import CheckpointOptions, WithProgress, add_parameter
 from manyclass.datasets import SequenceEncoder, TextVectorizer, first_label
 from manyclass.datasets.inputs import LINES, TABLES
 from manyclass.datasets.logs import next_items
-from manyclass.datasets.records import Records, as_classes, indicator
+from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import as_labels, find_positions, sorted_classes
 from manyclass.plot import learning_curve
 from manyclass.plot.style import form_of
@@ -293,7 +293,7 @@ def _fit(model: Classifier, rows: Records, how: dict[str, Any], *, several: bool
     X = how.pop("X", rows.X)
     y: Any = None if X is not rows.X else rows.labels[first_label(rows.Y)]
     if several:
-        X, y = rows.X, indicator(used, rows.labels, rows.Y)
+        X, y = rows.X, known_labels(used, rows.labels, rows.Y).sorted_indices()
     is_interrupted = was_interrupted(lambda: model.fit(X, y, groups=rows.groups, **how))
     # Names instead of the numbers of columns, which are sorted as the names are.
     if several:
@@ -316,7 +316,7 @@ def _fit_to_stream(args: FitArguments, model: Classifier) -> int:
     if several or stream.label_names is not None or args.streaming.max_memory is not None:
         how["classes"] = classes = labels_in(stream, rows)
         names = np.arange(stream.n_labels or 0) if stream.label_names is None else stream.label_names
-        stream = stream.map(lambda X, y: (X, indicator(classes, names, y) if several else y))
+        stream = stream.map(lambda X, y: (X, known_labels(classes, names, y).sorted_indices() if several else y))
     begin = time.perf_counter()
     is_interrupted = was_interrupted(lambda: model.fit(stream, **how))
     seconds = time.perf_counter() - begin

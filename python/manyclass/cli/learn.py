@@ -29,7 +29,7 @@ from manyclass.cli.messages import check_writable, interrupted, print_table, wai
 from manyclass.cli.models import OnModel, evaluated, expected_by, print_evaluation, takes_several
 from manyclass.cli.options import WithProgress
 from manyclass.datasets import SequenceEncoder, first_label
-from manyclass.datasets.records import Records, as_classes, indicator, known_labels
+from manyclass.datasets.records import Records, as_classes, known_labels
 from manyclass.labels import sorted_classes
 from manyclass.training.passes import was_interrupted
 
@@ -192,4 +192,4 @@ def _learn(model: Classifier, rows: Records, how: dict[str, Any]) -> None:
         model.partial_fit(rows.X, labels[first_label(rows.Y)], **how)
         return
     names = sorted_classes(labels[np.unique(rows.Y.indices)], model.classes_)[0]
-    model.partial_fit(rows.X, indicator(names, labels, rows.Y), classes=names, **how)
+    model.partial_fit(rows.X, known_labels(names, labels, rows.Y).sorted_indices(), classes=names, **how)

@@ -39,7 +39,7 @@ from manyclass.cli.models import RECALL, K, OnMappedModel, SetOptions, check_rec
 from manyclass.cli.options import WithProgress, flag, set_options
 from manyclass.datasets.csr import rows_of
 from manyclass.datasets.logs import Histories
-from manyclass.datasets.records import Records, indicator
+from manyclass.datasets.records import Records, known_labels
 from manyclass.labels import readable
 from manyclass.training.passes import progress_bar
 
@@ -229,7 +229,7 @@ def _ask_for_best(
     elif args.exclude_labels:
         if data.Y.nnz == 0:
             raise ValueError(f"{data.name} has no labels, so that --exclude-labels has no effect")
-        excluded = indicator(model.classes_, data.labels, data.Y)
+        excluded = known_labels(model.classes_, data.labels, data.Y).sorted_indices()
     k, least = min(args.k or K, len(names)), _least_score(args.threshold, is_probability=has_probabilities(model))
 
     def ask(block: slice) -> Answers:

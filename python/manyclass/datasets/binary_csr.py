@@ -113,7 +113,7 @@ def read_matrices(path: str | os.PathLike[str]) -> tuple[sparse.csr_array, spars
     return matrices["X"], matrices.get("Y"), file.metadata
 
 
-def _opened(path: str | os.PathLike[str]) -> tuple[TensorFile, Shapes]:
+def _opened(path: str | os.PathLike[str], *, need_labels: bool = False) -> tuple[TensorFile, Shapes]:
     """Read a header; raises ValueError for that of another kind of file, or one that does not fit its shapes."""
     check_regular(path)
     try:
@@ -131,6 +131,8 @@ def _opened(path: str | os.PathLike[str]) -> tuple[TensorFile, Shapes]:
             for size in shape:
                 check_number(f"the shape of {key}", size, low=0, high=np.iinfo(np.int64).max, integer=True)
             _check_entries(file, key, shape[0])
+    if need_labels and "Y" not in shapes:
+        raise ValueError(f"{file.path}: it has no labels; a stream needs files of save_csr with X and Y")
     return file, shapes
 
 
@@ -193,26 +195,19 @@ def open_csr(inputs: Sequence[Input], layout: Layout) -> RowSource:
     ValueError
         If a file has no labels, or is none of `save_csr`; while it is read, for an index that is out of range.
     """
-    shapes = [_opened_with_labels(source.path)[1] for source in inputs]
+    shapes = [_opened(source.path, need_labels=True)[1] for source in inputs]
     d, k = (shapes[0][key][1] if n is None else n for key, n in (("X", layout.n_features), ("Y", layout.n_labels)))
     check_columns(**{f"{inputs[0].name}: n_features": d, f"{inputs[0].name}: n_labels": k})
 
     def blocks(size: int) -> Iterator[tuple[sparse.csr_array, sparse.csr_array]]:
         for source in inputs:
-            file, file_shapes = _opened_with_labels(source.path)
+            file, file_shapes = _opened(source.path, need_labels=True)
             n = file_shapes["X"][0]
             for first in range(0, n, size):
                 last = min(n, first + size)
                 yield _rows(file, "X", first, last, d), _rows(file, "Y", first, last, k)
 
     return RowSource(blocks, d, k, sum(file_shapes["X"][0] for file_shapes in shapes))
-
-
-def _opened_with_labels(path: str) -> tuple[TensorFile, Shapes]:
-    file, shapes = _opened(path)
-    if "Y" not in shapes:
-        raise ValueError(f"{path}: it has no labels; a stream needs files of save_csr with X and Y")
-    return file, shapes
 
 
 def _rows(file: TensorFile, key: str, first: int, last: int, width: int) -> sparse.csr_array:

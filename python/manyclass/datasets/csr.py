@@ -60,11 +60,9 @@ def joined_rows(parts: list[Any], width: int | None = None) -> Any:
     if not parts:
         return sparse.csr_array(np.empty((0, width or 0), np.float32))
     whole = parts[0] if len(parts) == 1 else _concatenated(parts)
-    return (
-        whole
-        if width is None
-        else sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
-    )
+    if width is None:
+        return whole
+    return sparse.csr_array((whole.data, whole.indices, whole.indptr), shape=(whole.shape[0], width))
 
 
 def _concatenated(parts: list[Any]) -> Any:

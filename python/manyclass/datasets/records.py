@@ -127,18 +127,14 @@ def places_among(classes: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.int6
 
 
 def known_labels(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
-    """Return the labels of the rows that a model knows, (n_rows, n_classes), ones by the places of its classes."""
+    """Return the labels of the rows that a model knows, (n_rows, n_classes), ones by the places of its classes.
+
+    They stand in the order of the rows; estimators want them sorted.
+    """
     places = places_among(classes, labels)[Y.indices]
     is_known = places >= 0
     n_before = np.concatenate([[0], np.cumsum(is_known)])[Y.indptr]
     return ones_at(places[is_known], np.diff(n_before), len(classes))
-
-
-def indicator(classes: NDArray[Any], labels: NDArray[Any], Y: sp.csr_array) -> sp.csr_array:
-    """Return what `known_labels` does, sorted within rows, as estimators want it."""
-    known = known_labels(classes, labels, Y)
-    known.sort_indices()
-    return known
 
 
 def as_classes(classes: NDArray[Any] | None, labels: NDArray[Any]) -> NDArray[Any]:

@@ -284,9 +284,8 @@ class Stream:
         rng = None if self._seed is None else np.random.default_rng([self._seed, n_pass])
         size, first = self.rows * self.window, 0
         for window in _of_size(self._blocks(size), size):
-            last = first + window[0].shape[0]
-            numbers = np.arange(first, last)
-            first = last
+            numbers = np.arange(first, first + window[0].shape[0])
+            first += len(numbers)
             yield (*window, numbers) if rng is None else _take((*window, numbers), rng.permutation(len(numbers)))
 
     def _blocks(self, size: int) -> Iterator[Part]:

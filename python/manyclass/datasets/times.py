@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from typing import Any
 
@@ -51,10 +52,8 @@ def _read_objects(cells: list[Any], name: str) -> NDArray[Any]:
         texts = [cell.strip() for cell in cells]
         if set("".join(texts)) <= NUMERALS:
             for dtype in (np.int64, np.float64):  # nanoseconds since 1970 are no floats
-                try:
+                with contextlib.suppress(ValueError, OverflowError):
                     return np.array(texts, dtype=dtype)
-                except (ValueError, OverflowError):
-                    continue
     dates = np.empty(len(cells), dtype="M8[us]")
     for row, cell in enumerate(cells):
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -76,23 +75,31 @@ def numbered(truth: Any, predicted: Any) -> tuple[Any, Any]:
 def label_rows(name: str, Y: Any) -> LabelRows:
     """Return the labels of a CSR indicator, or of a list with the labels of each row."""
     if isinstance(Y, sp.csr_array | sp.csr_matrix):
-        return _from_csr(name, Y)
+        Z = _canonical(name, Y)
+        if Z.data.dtype.kind == "f" and np.isnan(Z.data).any():
+            raise ValueError(f"{name} holds NaN; a non-zero entry is a label")
+        if not Z.data.all():
+            Z = Z.copy()
+            Z.eliminate_zeros()
+        return LabelRows(Z.indptr.astype(np.int64), Z.indices.astype(np.int32), Z.shape[1])
     if not isinstance(Y, list | tuple):
         raise TypeError(
             f"{name} is a {type(Y).__name__}; it must be a SciPy CSR matrix or array with a non-zero entry per label, "
             "or a list with the labels of each row"
         )
-    return _from_lists(name, Y)
-
-
-def _from_csr(name: str, Y: Any) -> LabelRows:
-    Z = _canonical(name, Y)
-    if Z.data.dtype.kind == "f" and np.isnan(Z.data).any():
-        raise ValueError(f"{name} holds NaN; a non-zero entry is a label")
-    if not Z.data.all():
-        Z = Z.copy()
-        Z.eliminate_zeros()
-    return LabelRows(Z.indptr.astype(np.int64), Z.indices.astype(np.int32), Z.shape[1])
+    if not Y:
+        raise ValueError(f"{name} has no row; it must have one")
+    for i, row in enumerate(Y):
+        if not isinstance(row, list | tuple | set | frozenset | np.ndarray) or (
+            isinstance(row, np.ndarray) and row.ndim != 1
+        ):
+            raise TypeError(f"{name}[{i}] is {row!r}; it must be a list of labels")
+    indptr = np.cumsum([0, *map(len, Y)], dtype=np.int64)
+    ids = checked_ids(name, list(chain.from_iterable(Y)), MOST_LABELS)
+    twice, row = _core.sort_rows(indptr, ids)
+    if twice >= 0:
+        raise ValueError(f"{name}[{row}] has the label {twice} twice")
+    return LabelRows(indptr, ids, None)
 
 
 def _canonical(name: str, Y: Any) -> Any:
@@ -107,22 +114,6 @@ def _canonical(name: str, Y: Any) -> Any:
     Z = Y.copy()
     Z.sum_duplicates()
     return Z
-
-
-def _from_lists(name: str, Y: Sequence[Any]) -> LabelRows:
-    if not Y:
-        raise ValueError(f"{name} has no row; it must have one")
-    for i, row in enumerate(Y):
-        if not isinstance(row, list | tuple | set | frozenset | np.ndarray) or (
-            isinstance(row, np.ndarray) and row.ndim != 1
-        ):
-            raise TypeError(f"{name}[{i}] is {row!r}; it must be a list of labels")
-    indptr = np.cumsum([0, *map(len, Y)], dtype=np.int64)
-    ids = checked_ids(name, list(chain.from_iterable(Y)), MOST_LABELS)
-    twice, row = _core.sort_rows(indptr, ids)
-    if twice >= 0:
-        raise ValueError(f"{name}[{row}] has the label {twice} twice")
-    return LabelRows(indptr, ids, None)
 
 
 def single_labels(name: str, y: Any, predicted: Any) -> LabelRows:
