@@ -257,13 +257,10 @@ def _distinct(labels: NDArray[Any], name: str) -> tuple[NDArray[Any], NDArray[np
             classes, positions = np.unique(labels, return_inverse=True)
             return _narrow(classes), positions
         items = labels.tolist()
-        try:
-            distinct = sorted(set(items))
-            place = {label: position for position, label in enumerate(distinct)}
-            return _objects(distinct), np.array([place[label] for label in items], dtype=np.intp)
-        except TypeError:  # which cannot be hashed, or not be sorted either
-            return np.unique(labels, return_inverse=True)
-    except TypeError as error:
+        distinct = sorted(set(items))
+        place = {label: position for position, label in enumerate(distinct)}
+        return _objects(distinct), np.array([place[label] for label in items], dtype=np.intp)
+    except TypeError as error:  # which cannot be hashed, or not be sorted
         raise ValueError(f"the labels of {name} cannot be sorted: {error}; make them text or numbers") from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +103,7 @@ def load_multiclass(
         raise ValueError(f"n_train is {n_train}; it must be at least 1")
     folder = _folder(directory_or_name)
 
-    def read(split: str, n_rows: int | None) -> tuple[sparse.csr_array, NDArray[np.int64]]:
+    def read(split: str, n_rows: int | None) -> tuple[Any, ...]:
         path = split_file(folder, split)
         X, Y = load_xmc(path, n_jobs=n_jobs, cache=cache)
         y = first_label(Y)
@@ -112,8 +112,7 @@ def load_multiclass(
         if n_rows is not None:
             X, y = X[:n_rows], y[:n_rows]
         labelled = np.flatnonzero(y >= 0)
-        X, y = drop_empty_rows(X[labelled], y[labelled])
-        return X, y
+        return drop_empty_rows(X[labelled], y[labelled])
 
     X_train, y_train = read("train", n_train)
     X_test, y_test = read("test", None)
