@@ -165,20 +165,16 @@ def _newsgroups(raw: Path, folder: Path, home: Path) -> str:
 def _omniglot(raw: Path, folder: Path, home: Path) -> str:
     if not find_spec("PIL"):
         raise ImportError("omniglot is a set of PNG files, which need Pillow to be read: pip install pillow")
-    drawn: dict[str, list[tuple[int, NDArray[np.uint8]]]] = {}
+    images: list[tuple[str, int, NDArray[np.uint8]]] = []  # with their characters and who drew them
     for part in ("images_background", "images_evaluation"):
         with zipfile.ZipFile(raw / f"{part}.zip") as archive:
-            for name in sorted(archive.namelist()):
-                if (match := re.fullmatch(rf"{part}/(.+/.+)/\d+_(\d+)\.png", name)) is not None:
-                    drawn.setdefault(f"{part}/{match[1]}", []).append((int(match[2]), _ink(archive.read(name))))
-    parts: dict[str, list[Any]] = {key: [] for key in PARTS}
-    for label, character in enumerate(sorted(drawn)):
-        for drawer, image in drawn[character]:
-            part = "train" if drawer <= TRAIN_DRAWERS else "test"
-            parts[f"x_{part}"].append(image)
-            parts[f"y_{part}"].append(label)
-    images = {key: np.array(rows, np.uint8 if key[0] == "x" else np.int32) for key, rows in parts.items()}
-    return _write_images(folder, "omniglot28.npz", images)
+            names = (re.fullmatch(rf"({part}/.+/.+)/\d+_(\d+)\.png", name) for name in sorted(archive.namelist()))
+            images += [(match[1], int(match[2]), _ink(archive.read(match[0]))) for match in names if match]
+    characters, drawers, inks = zip(*sorted(images, key=lambda image: image[0]), strict=True)
+    X, y = np.array(inks), np.unique(characters, return_inverse=True)[1].astype(np.int32)
+    is_train = np.array(drawers) <= TRAIN_DRAWERS
+    parts = zip(PARTS, (X[is_train], y[is_train], X[~is_train], y[~is_train]), strict=True)
+    return _write_images(folder, "omniglot28.npz", dict(parts))
 
 
 def _ink(png: bytes) -> NDArray[np.uint8]:

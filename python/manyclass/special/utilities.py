@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyclass import _core
-from manyclass.checks import check_choice, check_number, n_threads_from, seed_from
+from manyclass.checks import check_choice, check_number, checked_ids, n_threads_from, seed_from
 from manyclass.registry import names
 
 
@@ -29,15 +29,9 @@ def _rows(psi: ArrayLike) -> NDArray[np.float64]:
     return rows
 
 
-def _integers(name: str, value: ArrayLike, n_classes: int) -> NDArray[np.int32]:
+def _ids(name: str, classes: ArrayLike, n_classes: int) -> NDArray[np.int32]:
     """Return classes as int32, each in [0, n_classes)."""
-    integers = np.asarray(value)
-    if integers.dtype.kind not in "iu" and integers.size:
-        raise TypeError(f"{name} has dtype {integers.dtype}; it must be of integers")
-    outside = (integers < 0) | (integers >= n_classes)
-    if outside.any():
-        raise ValueError(f"{name} has the class {integers[outside].flat[0]}; it must be in [0, {n_classes})")
-    return np.asarray(integers, dtype=np.int32, order="C")
+    return checked_ids(name, np.ravel(classes), n_classes).reshape(np.shape(classes))
 
 
 def utility_probabilities(
@@ -108,7 +102,7 @@ def utility_probabilities(
     if classes is None:
         out = _core.utility_probabilities(noise=noise, psi=flat, **how)
         return out.reshape(rows.shape)
-    chosen = _integers("classes", classes, n_classes)
+    chosen = _ids("classes", classes, n_classes)
     if chosen.ndim == 0:
         raise ValueError("classes is a single number; it must be an array whose last axis holds the classes")
     wanted = np.broadcast_to(chosen, (*leading, chosen.shape[-1]))
@@ -178,7 +172,7 @@ def sampled_utility_log_probabilities(
     if clip is not None:
         check_number("clip", clip)
     rows = _rows(psi)
-    y = _integers("labels", labels, rows.shape[-1])
+    y = _ids("labels", labels, rows.shape[-1])
     if y.shape != rows.shape[:-1]:
         raise ValueError(f"labels have shape {y.shape}; psi of shape {rows.shape} asks for {rows.shape[:-1]}")
     out = _core.sampled_utility_log_probabilities(
